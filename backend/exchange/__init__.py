@@ -1,1 +1,1 @@
-"""Exchange with other programs: imports, pushes, exports, archives."""
+"""Exchange data with other programs: imports, pushes, exports and archives."""

@@ -1,1 +1,1 @@
-"""Experiments: variants x seeds and their statistics."""
+"""Experiments: groups of runs by variant and seed, and their statistics."""

@@ -1,4 +1,4 @@
-"""Routes of experiments."""
+"""HTTP routes of experiments."""
 
 from typing import Annotated
 
@@ -37,7 +37,9 @@ Text = Annotated[str, Query(max_length=200)]
 
 @router.post("", status_code=201, response_model=LaunchedExperiment)
 def create(body: ExperimentRequest, lab: LabOf, later: BackgroundTasks, key: Key) -> Json:
-    """Queue variants x seeds, all or none. The same Idempotency-Key and body again give the same answer."""
+    """Queue all runs of an experiment, or none. A repeated request with the same Idempotency-Key changes
+    nothing.
+    """
     answer = launch(lab, body, key=key)
     later.add_task(ring, lab.settings)
     return Json(answer, 201, background=later)
@@ -45,16 +47,19 @@ def create(body: ExperimentRequest, lab: LabOf, later: BackgroundTasks, key: Key
 
 @router.post("/plan", response_model=ExperimentPlan)
 def plan_first(body: ExperimentRequest, session: ReadSession, settings: SettingsOf) -> Json:
-    """The variants that this body would launch, with their errors, time and cost. Nothing is queued."""
+    """Return the variants that this request would launch, with their errors, time and cost, without queueing
+    them.
+    """
     return Json(planned_experiment(session, settings, body))
 
 
 @router.post("/check", status_code=202, response_model=RunItem, response_model_exclude_unset=True)
 def check_first(body: CheckRequest, lab: LabOf, later: BackgroundTasks, key: Key) -> Json:
-    """Queue a run without steps that checks a config before its launch; `check` of that run is the result.
+    """Queue a run without steps that checks a config before its launch; the result is the `check` of that
+    run.
 
-    It measures the policy's pass rate on training prompts, the expected share of groups with signal, whether
-    the grader accepts the reference answers, and the reward of texts without work.
+    It measures the policy's pass rate on training prompts, the expected share of groups with a learning
+    signal, whether the grader accepts the reference answers, and the reward of texts without reasoning.
     """
     run_id = queue_check(lab, body, key=key)
     later.add_task(ring, lab.settings)
@@ -64,7 +69,7 @@ def check_first(body: CheckRequest, lab: LabOf, later: BackgroundTasks, key: Key
 
 @router.get("", response_model=ExperimentPage)
 def list_all(session: ReadSession, query: Text = "", limit: Limit = 50, cursor: Cursor = "") -> Json:
-    """Experiments, newest first; with a `query` those whose name or a variant's name contains it."""
+    """List experiments, newest first, optionally those whose name or variant name contains `query`."""
     text = query.strip()
     rows = list_experiments(session, text=text, limit=limit, cursor=cursor)
     items = experiments_json(session, rows[:limit])
@@ -75,7 +80,7 @@ def list_all(session: ReadSession, query: Text = "", limit: Limit = 50, cursor: 
 
 @router.get("/{experiment_id}", response_model=ExperimentDetail)
 def show(experiment_id: str, session: ReadSession) -> Json:
-    """One experiment and the request that made it."""
+    """Return an experiment and the request that created it."""
     experiment = find_experiment(session, experiment_id)
     (item,) = experiments_json(session, [experiment])
     return Json(item | {"request": experiment.request})

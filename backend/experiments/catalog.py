@@ -1,4 +1,4 @@
-"""Catalogs for the form and the charts: schema, presets, recipes, metrics, problems, policies."""
+"""HTTP routes of catalogs for the form and the charts, such as schema, presets, metrics and policies."""
 
 from functools import cache
 from typing import Annotated, Any
@@ -56,12 +56,12 @@ GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("Updates and optimizer", ("updates", "optimizer")),
     ("Budget", ("steps", "evaluation", "checkpointing", "recording", "stop_rules", "resources")),
 )
-"""Sections of the form and the fields of RunConfig they hold."""
+"""Sections of the form and the fields of RunConfig that they contain."""
 
 SECONDARY = ("policy.revision", "resources", "optimizer.betas", "optimizer.eps", "recording.tokens",
     "recording.alternatives",
 )  # fmt: skip
-"""Fields that a form need not show at once."""
+"""Fields that a form may hide at first."""
 
 SWITCHES = {
     "updates.trust": ("updates.rule", ("natural_gradient",)),
@@ -70,11 +70,11 @@ SWITCHES = {
     "data.ngram": ("data.contamination", ("report", "drop")),
     "data.difficulty_field": ("data.curriculum", ("easy_first",)),
 }
-"""Fields that do nothing unless another one has one of these values, so that a form can hide them."""
+"""Fields that have an effect only if another field has one of these values, so that a form can hide them."""
 
 
 class PreviewRequest(Body):
-    """Problem sources to preview."""
+    """A request to preview problem sources."""
 
     problems: Annotated[list[Fields], Field(min_length=1, max_length=32)]
     seed: Seed = 0
@@ -82,7 +82,7 @@ class PreviewRequest(Body):
 
 @router.get("/config-schema", response_model=dict[str, Any])
 def config_schema(settings: SettingsOf) -> Json:
-    """JSON Schema of a run's config, its defaults, and how a form groups the fields.
+    """Return the JSON Schema of a run's config, its defaults, and the sections of the form.
 
     The names of the OpenEnv servers are those of this installation.
     """
@@ -107,7 +107,7 @@ def _config_schema(servers: tuple[str, ...]) -> dict[str, Any]:
 
 @router.get("/presets", response_model=Page)
 def presets() -> Json:
-    """Published methods; `config` is what each changes against the defaults."""
+    """List published methods; `config` contains the differences from the defaults."""
     return _item_list(_presets())
 
 
@@ -130,7 +130,7 @@ def _presets() -> list[dict[str, Any]]:
 
 @router.get("/recipes", response_model=Page)
 def recipes() -> Json:
-    """Complete runs that are known to show something."""
+    """List complete configs of runs with known results."""
     return _item_list(
         {
             "name": name,
@@ -144,7 +144,7 @@ def recipes() -> Json:
 
 @router.get("/data-recipes", response_model=Page)
 def data_recipes() -> Json:
-    """Datasets that people train on, with license; `config` holds the problems that read them."""
+    """List public training datasets with their licenses; `config` contains the problems that read them."""
     return _item_list(
         {
             "name": name,
@@ -160,7 +160,7 @@ def data_recipes() -> Json:
 
 @router.get("/metric-catalog", response_model=Page)
 def metric_catalog() -> Json:
-    """List every metric that a run records; a name with `<...>` is a family."""
+    """List all metrics that a run can record; a name with `<...>` is a family of metrics."""
     return _item_list(
         {
             "name": metric.name,
@@ -179,19 +179,19 @@ def metric_catalog() -> Json:
 
 @router.get("/problems", response_model=Page)
 def problems() -> Json:
-    """Kinds of problem sources with the JSON Schema of their parameters."""
+    """List the kinds of problem sources with the JSON Schemas of their parameters."""
     return _item_list(problem_catalog())
 
 
 @router.get("/rewards", response_model=Page)
 def rewards() -> Json:
-    """Kinds of reward terms with the JSON Schema of their parameters."""
+    """List the kinds of reward terms with the JSON Schemas of their parameters."""
     return _item_list(reward_catalog())
 
 
 @router.post("/problems/preview", response_model=dict[str, Any])
 def preview_problems(body: PreviewRequest, settings: SettingsOf) -> Json:
-    """Return three prompts with answers, if they can be made without a worker."""
+    """Return three prompts with answers, if they can be generated without a worker."""
     config = resolve_runnable(settings, {"problems": body.problems}, None, body.seed)
     examples = previews(config.problems, seed=body.seed, datasets_dir=settings.datasets_dir)
     hidden = unseen(config.problems)
@@ -201,15 +201,16 @@ def preview_problems(body: PreviewRequest, settings: SettingsOf) -> Json:
 
 @router.get("/policies", response_model=Page)
 def policies(settings: SettingsOf) -> Json:
-    """List the trainable models; the entry without a name is any other model, e.g. on the hub."""
+    """List the trainable models; the entry without a name stands for any other model."""
     return _item_list(offer.model_dump(mode="json") for offer in (*policy_offers(settings), LANGUAGE_MODEL))
 
 
 @router.post("/validate", response_model=Validated)
 def validate(body: dict[str, Any], request: Request, session: ReadSession, settings: SettingsOf) -> Json:
-    """The complete config of a run or fork, its loss as a formula, what it will take; 422 says what is wrong.
+    """Return the complete config of a run or fork, its loss as a formula and its estimated cost; 422 if it is
+    invalid.
 
-    For operators, `warnings` also says which sampling servers do not answer.
+    For operators, `warnings` also lists sampling servers that do not respond.
     """
     request_of_run = _parse_request(body)
     config = resolve_runnable(settings, request_of_run.base, request_of_run.variant, request_of_run.seed)
@@ -220,26 +221,31 @@ def validate(body: dict[str, Any], request: Request, session: ReadSession, setti
             raise RunNotFound(request_of_run.fork.run)
         refuse_imported(parent, "forked")
         refuse_as_fork(parent, request_of_run.fork.step, config)
-    unreached = engine_warnings(config, settings) if request.state.role is Role.OPERATOR else []
-    written, memory = formula(config), memory_estimate(session, config, settings)
+    server_warnings = engine_warnings(config, settings) if request.state.role is Role.OPERATOR else []
+    loss_formula, memory = formula(config), memory_estimate(session, config, settings)
     return Json(
         {
             "config": config.model_dump(mode="json"),
-            "formula": written["text"],
-            "formula_mathml": written["mathml"],
-            "formula_notes": written["notes"],
-            "formula_legend": written["legend"],
+            "formula": loss_formula["text"],
+            "formula_mathml": loss_formula["mathml"],
+            "formula_notes": loss_formula["notes"],
+            "formula_legend": loss_formula["legend"],
             "estimates": estimates(
                 session, config, settings, after=request_of_run.fork.step if request_of_run.fork else 0
             ),
             "memory": memory.model_dump(mode="json"),
-            "warnings": [*unreached, *unusual_values(config), *warnings(config), *memory_warnings(memory)],
+            "warnings": [
+                *server_warnings,
+                *unusual_values(config),
+                *warnings(config),
+                *memory_warnings(memory),
+            ],
         }
     )
 
 
 def _parse_request(body: dict[str, Any]) -> ValidateRequest:
-    """Return the body is a plain RunConfig unless it has a `base`, a `variant` or a `fork`."""
+    """Parse the body, which is a plain RunConfig unless it has a `base`, a `variant` or a `fork`."""
     is_plain = not body.keys() & {"base", "variant", "fork"}
     try:
         return ValidateRequest.model_validate(
@@ -250,7 +256,7 @@ def _parse_request(body: dict[str, Any]) -> ValidateRequest:
 
 
 def _config_error(item: Any) -> dict[str, Any]:
-    """Return an error of the request, with a path as the config's own errors have it."""
+    """Return an error of the request with a path in the format of config errors."""
     context = dict(item.get("ctx", {}))
     for prefix in ("base.", "variant."):
         if "path" in context:

@@ -1,4 +1,4 @@
-"""Estimates of a checkpoint's size: measured on runs of the same shape, else counted from the config."""
+"""Estimate the size of checkpoints from similar runs, or else from the config."""
 
 from pathlib import Path
 from typing import Any
@@ -19,17 +19,17 @@ PARAMETERS = {"tiny": 800_768, "tiny_moe": 1_787_904}
 """Number of parameters of each built-in policy."""
 
 TEXT_BYTES = 400_000
-"""Tokenizer, configs and manifest of a small policy."""
+"""Size of the tokenizer, configs and manifest of a small policy."""
 
 BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 MASTER_BYTES = 4
-"""Moments and master weights are float32."""
+"""Bytes per parameter of moments and master weights, which are float32."""
 
 
 def max_checkpoints(config: RunConfig, *, after: int = 0) -> int:
-    """Return the largest number of checkpoints on the disk at a time, counting the one that is being written.
+    """Return the maximum number of checkpoints that exist at the same time, including the one being written.
 
-    Of a fork those that it saves behind the step `after`.
+    For a fork, only the checkpoints that it saves after the step `after` are counted.
     """
     rule, steps = config.checkpointing, config.steps
     saves = -(-steps // rule.every) - after // rule.every if rule.every else min(steps, 1)
@@ -37,9 +37,7 @@ def max_checkpoints(config: RunConfig, *, after: int = 0) -> int:
 
 
 def checkpoint_bytes(session: Session, config: RunConfig, settings: Settings) -> float | None:
-    """Return the size of one checkpoint; None if the policy is missing here and no checkpoint was ever
-    saved.
-    """
+    """Return the size of one checkpoint in bytes; None if it cannot be estimated."""
     query = (
         select(Run.config, Checkpoint.bytes_total)
         .join(Run, Run.id == Checkpoint.run_id)
@@ -47,15 +45,15 @@ def checkpoint_bytes(session: Session, config: RunConfig, settings: Settings) ->
         .limit(LOOKED_AT)
     )
     shape = _shape(config.model_dump(mode="json"))
-    seen = (size for other_config, size in session.execute(query) if _shape(other_config) == shape)
-    if (size := next(seen, None)) is not None:
+    known_sizes = (size for other_config, size in session.execute(query) if _shape(other_config) == shape)
+    if (size := next(known_sizes, None)) is not None:
         return float(size)
     parameters = _parameters(config.policy.name, settings.models_dir)
     return None if parameters is None else TEXT_BYTES + float(parameters * _bytes_per_parameter(config))
 
 
 def _shape(config: dict[str, Any]) -> tuple[object, ...]:
-    """Return the settings that decide a checkpoint's size; it is similar for runs that agree in them."""
+    """Return the settings that determine the size of a checkpoint."""
     objective = config["objective"]
     return (
         config["policy"]["name"],

@@ -1,4 +1,4 @@
-"""Comparability of metrics: the config fields that decide a metric's scale, and how runs differ in them."""
+"""Find out whether a metric is comparable between runs: which config fields that affect its scale differ."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -7,40 +7,44 @@ from backend.config.metrics import find_metric
 from backend.storage.models import Run
 
 NO_SCALE = ("timeout_seconds",)
-"""Fields of a reward term that change no reward by design."""
+"""Fields of a reward term that do not change rewards."""
 
 
 def incomparable_reasons(metric: str, run: Run, second: Run) -> list[str]:
     """Return why a metric has different scales in two runs: paths of config fields, or `origin`.
 
-    How another trainer scales a reward is not known, so runs of two origins cannot be compared by such a
-    metric.
+    The reward scales of other trainers are unknown, so such a metric cannot be compared between runs of
+    different origins.
     """
     if run.origin == second.origin:
         return [] if run.origin else scale_differences(metric, run.config, second.config)
-    about = find_metric(metric)
-    return ["origin"] if about is not None and about.scale else []
+    metric_info = find_metric(metric)
+    return ["origin"] if metric_info is not None and metric_info.scale else []
 
 
 def scale_differences(metric: str, config: Mapping[str, Any], second: Mapping[str, Any]) -> list[str]:
     """Return the paths of the fields that give a metric different scales in two configs; empty if it is
     comparable.
     """
-    mine, theirs = _scale_fields(metric, config), _scale_fields(metric, second)
-    return [path for path in {**mine, **theirs} if mine.get(path, ...) != theirs.get(path, ...)]
+    first_fields, second_fields = _scale_fields(metric, config), _scale_fields(metric, second)
+    return [
+        path
+        for path in {**first_fields, **second_fields}
+        if first_fields.get(path, ...) != second_fields.get(path, ...)
+    ]
 
 
 def _scale_fields(metric: str, config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return each field that decides the metric's scale, by its path."""
-    about = find_metric(metric)
-    roots = about.scale if about else ()
+    """Return the fields that affect the scale of the metric, by path."""
+    metric_info = find_metric(metric)
+    roots = metric_info.scale if metric_info else ()
     flat = {
         path: value
         for root in roots
         for path, value in _flatten(_value_at(config, root), root)
         if not path.endswith(NO_SCALE)
     }
-    if about is None or "<term>" not in about.name:
+    if metric_info is None or "<term>" not in metric_info.name:
         return flat
     term = f"rewards.{metric.split('/')[1]}."
     return {path: value for path, value in flat.items() if path.startswith(term) and path != f"{term}weight"}
@@ -53,9 +57,7 @@ def _value_at(config: Any, path: str) -> Any:
 
 
 def _flatten(value: Any, path: str) -> Iterator[tuple[str, Any]]:
-    """Yield the dotted path and the value of all leaves; items of a list of reward terms are named by
-    their labels.
-    """
+    """Yield the dotted path and the value of all leaves; reward terms in a list are named by their labels."""
     if isinstance(value, Mapping):
         for key, inner in value.items():
             yield from _flatten(inner, f"{path}.{key}")

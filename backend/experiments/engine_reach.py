@@ -1,6 +1,7 @@
-"""Checks that the sampling servers of ENGINE_URL answer this machine, in one sentence for the launch form.
+"""Check whether the sampling servers of ENGINE_URL respond, and report failures in the launch form.
 
-Only the addresses that the operator has set are contacted, redirects are not followed, and nothing is sent.
+Only the addresses that the operator has configured are contacted, redirects are not followed, and no data are
+sent.
 """
 
 import http.client
@@ -15,37 +16,39 @@ from backend.base.settings import Settings
 from backend.config.run import RunConfig
 
 SECONDS = 1.5
-"""Time that a server has to answer."""
+"""Timeout of a request, in seconds."""
 REMEMBERED_SECONDS = 10.0
-"""Seconds for which an answer is reused."""
+"""Number of seconds for which a result is cached."""
 
 _known: dict[str, tuple[float, str]] = {}
 _lock = threading.Lock()
 
 
 def engine_warnings(config: RunConfig, settings: Settings) -> list[str]:
-    """Return a sentence if the run needs sampling servers that do not answer; nothing for another engine."""
+    """Return a warning if the run uses sampling servers that do not respond; empty for other engines."""
     urls = settings.engine_urls
     if config.sampling.engine.type != "server" or not urls:
         return []
     reason_by_url = dict(zip(urls, _unreachable_reasons(urls), strict=True))
     if not (
-        silent := [f"{_redact_address(url)} ({reason})" for url, reason in reason_by_url.items() if reason]
+        unreachable := [
+            f"{_redact_address(url)} ({reason})" for url, reason in reason_by_url.items() if reason
+        ]
     ):
         return []
-    servers = f"{len(silent)} of {len(urls)} sampling servers cannot be reached from the service"
-    why = f"{', '.join(silent)}; a run fails if none answers its worker"
-    return [f"sampling.engine: {servers}: {why}"]
+    servers = f"{len(unreachable)} of {len(urls)} sampling servers cannot be reached from the service"
+    consequence = f"{', '.join(unreachable)}; a run fails if none answers its worker"
+    return [f"sampling.engine: {servers}: {consequence}"]
 
 
 def _unreachable_reasons(urls: Sequence[str]) -> list[str]:
-    """Return why each server cannot be used; "" for a server that answers."""
-    with _lock:  # one form asks at a time: the next one is told the same
+    """Return the reason why each server cannot be used; empty for a server that responds."""
+    with _lock:  # one check at a time; the next request uses the cached results
         now = time.monotonic()
-        due = [url for url in urls if url not in _known or now - _known[url][0] > REMEMBERED_SECONDS]
-        if due:
-            with ThreadPoolExecutor(min(8, len(due))) as threads:
-                for url, reason in zip(due, threads.map(_ask, due), strict=True):
+        expired_urls = [url for url in urls if url not in _known or now - _known[url][0] > REMEMBERED_SECONDS]
+        if expired_urls:
+            with ThreadPoolExecutor(min(8, len(expired_urls))) as threads:
+                for url, reason in zip(expired_urls, threads.map(_ask, expired_urls), strict=True):
                     _known[url] = (time.monotonic(), reason)
         return [_known[url][1] for url in urls]
 
@@ -62,6 +65,6 @@ def _ask(url: str) -> str:
 
 
 def _redact_address(url: str) -> str:
-    """Return the address without anything secret that it may contain."""
+    """Return the address without credentials, path and query."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.hostname}" + (f":{parts.port}" if parts.port else "")

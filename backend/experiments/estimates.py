@@ -1,4 +1,4 @@
-"""Estimates of what a run will take: time as a range, the rest counted from its config."""
+"""Estimate the time, the amount of data and the disk space of a run."""
 
 from sqlalchemy.orm import Session
 
@@ -12,9 +12,9 @@ Estimates = dict[str, float | None]
 
 
 def estimates(session: Session, config: RunConfig, settings: Settings, *, after: int = 0) -> Estimates:
-    """Per run, or of a fork behind the step `after`.
+    """Return the estimates for a run, or for a fork after the step `after`.
 
-    `seconds` and `step_seconds` are None until a run of these sizes was seen, the range never.
+    `seconds` and `step_seconds` are None if no run of this size is known; the range is always present.
     """
     checkpoints = max_checkpoints(config, after=after)
     size = checkpoint_bytes(session, config, settings)

@@ -1,4 +1,4 @@
-"""Launch of an experiment: variants x seeds become queued runs, all of them or none."""
+"""Launch an experiment by queueing the runs of its variants and seeds, all of them or none."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -26,7 +26,7 @@ from backend.storage.models import Experiment, Run, Search, SearchTrial
 
 MAX_STEPS_TOGETHER = 100_000_000
 MAX_NAMED = 3
-"""Maximum number of cells that an error names."""
+"""Maximum number of cells that an error message names."""
 
 
 class PlannedRun(NamedTuple):
@@ -39,15 +39,14 @@ class PlannedRun(NamedTuple):
     fork_step: int | None = None
     """Step of the parent's checkpoint from which the run continues; None if it starts from the beginning."""
     reason: str = "queued"
-    """First line of its history."""
+    """Message of the first event of the run."""
 
 
 def launch(lab: Lab, request: ExperimentRequest, *, key: str) -> dict[str, Any]:
     """Queue an experiment and return a `schemas.LaunchedExperiment`.
 
-    The call is idempotent: the same key and body return the first response again.
-
-    Configs are resolved and files hashed before the transaction: on SQLite all other writers wait for it.
+    The call is idempotent: the same key and body return the first response again. Configs are resolved and
+    files hashed before the transaction, because it blocks all other writers on SQLite.
     """
     document = request.model_dump(mode="json", exclude=set() if request.sweep else {"sweep"})
     digest = request_digest(document)
@@ -63,12 +62,12 @@ def launch(lab: Lab, request: ExperimentRequest, *, key: str) -> dict[str, Any]:
         planned = list(
             plan_runs(lab.settings, request.model_copy(update={"seeds": request.seeds[:1]}), cells)
         )
-        stored = _pin_data(document, planned[0].config)
+        stored_request = _pin_data(document, planned[0].config)
     else:
         planned = list(plan_runs(lab.settings, request, cells))
-        stored = {**document, "variants": [cell.variant for cell in cells]}
-        stored.pop("sweep", None)  # its variants say it all, and may be sent again
-    row = {"id": new_id(), "name": request.name, "request": stored, "request_hash": digest}
+        stored_request = {**document, "variants": [cell.variant for cell in cells]}
+        stored_request.pop("sweep", None)  # the variants contain the whole sweep and can be submitted again
+    row = {"id": new_id(), "name": request.name, "request": stored_request, "request_hash": digest}
     run_fields = {"priority": request.priority, "tags": request.tags, "notes": request.notes}
     with lab.sessions.begin() as session:
         refuse_programs(session, [run.config for run in planned])
@@ -77,17 +76,17 @@ def launch(lab: Lab, request: ExperimentRequest, *, key: str) -> dict[str, Any]:
         experiment_id = enter_experiment(session, row | {"idempotency_key": key or None}, planned, run_fields)
         if experiment_id and is_search(request):
             _begin_search(session, experiment_id, cells[0])
-        # None if a concurrent request with the same key was first.
+        # None means that a concurrent request with the same key was first.
         return launch_answer(session, experiment_id or find_previous(session, key, digest) or "")
 
 
 def enter_experiment(
     session: Session, row: Mapping[str, Any], planned: Sequence[PlannedRun], run_fields: Mapping[str, Any]
 ) -> str | None:
-    """Add the rows of an experiment and of its runs, each with the fields in `run_fields`; return the
-    experiment's id.
+    """Add an experiment and its runs, all with the fields in `run_fields`, and return the id of the
+    experiment.
 
-    None: there is an experiment with this idempotency key.
+    Return None if an experiment with this idempotency key exists.
     """
     statement = insert_into(session, Experiment).values(**row)
     experiment_id: str | None = session.scalar(statement.on_conflict_do_nothing().returning(Experiment.id))
@@ -97,14 +96,12 @@ def enter_experiment(
 
 
 def is_search(request: ExperimentRequest) -> bool:
-    """Return whether the cells of its sweep are chosen one after the other."""
+    """Return whether the request is a search, whose cells are chosen one after the other."""
     return request.sweep is not None and request.sweep.method == "search"
 
 
 def first_runnable(settings: Settings, request: ExperimentRequest, cells: Sequence[Cell]) -> Cell:
-    """Return the cell that a search begins with; raises InvalidConfig with the errors of all if none can
-    run.
-    """
+    """Return the first runnable cell of a search; raise InvalidConfig with all errors if there is none."""
     configs = list(resolve_configs(settings, request, cells))
     if errors := objective_errors(request, [config for config in configs if isinstance(config, RunConfig)]):
         raise InvalidConfig(errors)
@@ -117,7 +114,9 @@ def first_runnable(settings: Settings, request: ExperimentRequest, cells: Sequen
 
 
 def objective_errors(request: ExperimentRequest, configs: Sequence[RunConfig]) -> list[FieldError]:
-    """Return why the objective of a search cannot be measured, or compared between these configs."""
+    """Return errors if the objective of a search cannot be measured or differs in scale between these
+    configs.
+    """
     metric = request.sweep.search.metric if request.sweep else ""
     suites = [suite.name for config in configs[:1] for suite in config.evaluation.suites]
     is_of_suite = any(metric.startswith(f"eval/{name}/") for name in suites)
@@ -133,7 +132,7 @@ def objective_errors(request: ExperimentRequest, configs: Sequence[RunConfig]) -
 
 
 def budget_errors(session: Session, request: ExperimentRequest) -> list[FieldError]:
-    """Return why the budget of a search cannot be enforced."""
+    """Return errors if the budget of a search cannot be enforced."""
     if request.sweep is None or request.sweep.search.money is None or newest_price(session) is not None:
         return []
     reason = "no worker slot has had a price yet: set SLOT_PRICE, or give the budget in hours"
@@ -141,19 +140,20 @@ def budget_errors(session: Session, request: ExperimentRequest) -> list[FieldErr
 
 
 def _pin_data(document: dict[str, Any], config: RunConfig) -> dict[str, Any]:
-    """Return the request of a search with the hash or commit of its data: all of its runs read the same rows.
+    """Return the request of a search with the hashes or commits of its data, so that all runs read the same
+    rows.
 
-    Data that a knob chooses is pinned run by run.
+    Data that a knob selects are pinned for each run.
     """
-    swept = [knob["path"] for knob in document["sweep"]["knobs"]]
-    files = (FileProblem, HubProblem)
-    pinned = {path.partition(".")[0] for path, source in config.sources if isinstance(source, files)}
+    swept_paths = [knob["path"] for knob in document["sweep"]["knobs"]]
+    file_types = (FileProblem, HubProblem)
+    pinned = {path.partition(".")[0] for path, source in config.sources if isinstance(source, file_types)}
     base, variant = dict(document["base"]), dict(document["variants"][0])
-    if "problems" in pinned and not any(path.startswith("problems") for path in swept):
+    if "problems" in pinned and not any(path.startswith("problems") for path in swept_paths):
         section = variant if "problems" in variant else base
         section["problems"] = [problem.model_dump(mode="json") for problem in config.problems]
     if "evaluation" in pinned and not any(
-        path == "evaluation" or path.startswith("evaluation.suites") for path in swept
+        path == "evaluation" or path.startswith("evaluation.suites") for path in swept_paths
     ):
         section = variant if "suites" in variant.get("evaluation", {}) else base
         suites = [suite.model_dump(mode="json") for suite in config.evaluation.suites]
@@ -179,9 +179,10 @@ def _begin_search(session: Session, experiment_id: str, cell: Cell) -> None:
 
 
 def make_cells(request: ExperimentRequest) -> list[Cell]:
-    """Return the variants of a request, times its sweep; of a search those that it may begin with.
+    """Return the variants of a request, multiplied by its sweep, or the candidates for the first cell of a
+    search.
 
-    Raises InvalidConfig for too many runs.
+    Raise InvalidConfig if there are too many runs.
     """
     seeds = len(request.seeds)
     if request.sweep is not None and request.sweep.method == "search":
@@ -197,7 +198,7 @@ def make_cells(request: ExperimentRequest) -> list[Cell]:
 def resolve_configs(
     settings: Settings, request: ExperimentRequest, cells: Sequence[Cell]
 ) -> Iterator[RunConfig | InvalidConfig]:
-    """Yield the complete config of each cell, or what is wrong with it."""
+    """Yield the complete config of each cell, or its errors."""
     for cell in cells:
         try:
             yield resolve_runnable(settings, request.base, cell.variant, request.seeds[0])
@@ -206,7 +207,7 @@ def resolve_configs(
 
 
 def plan_runs(settings: Settings, request: ExperimentRequest, cells: Sequence[Cell]) -> Iterator[PlannedRun]:
-    """Yield every run of the request; raises InvalidConfig with the errors of all cells at once."""
+    """Yield all runs of the request; raise InvalidConfig with the errors of all cells if any is invalid."""
     checked_configs = list(resolve_configs(settings, request, cells))
     if errors := _collect_errors(cells, checked_configs, is_swept=request.sweep is not None):
         raise InvalidConfig(errors)
@@ -216,7 +217,7 @@ def plan_runs(settings: Settings, request: ExperimentRequest, cells: Sequence[Ce
         raise InvalidConfig(
             [FieldError("seeds", f"{len(request.seeds)} seeds of {len(configs)} variants {reason}")]
         )
-    # The first seed of every variant comes first: a comparison is there early.
+    # The first seeds of all variants come first, so that they can be compared early.
     for seed in request.seeds:
         for cell, config in zip(cells, configs, strict=True):
             yield PlannedRun(cell.variant["name"], seed, config.with_(seed=seed))
@@ -225,17 +226,19 @@ def plan_runs(settings: Settings, request: ExperimentRequest, cells: Sequence[Ce
 def _collect_errors(
     cells: Sequence[Cell], configs: Sequence[RunConfig | InvalidConfig], *, is_swept: bool
 ) -> list[FieldError]:
-    """Return errors by variant; an error of a sweep is listed once, with the first cells that have it."""
-    wrong = [
+    """Return errors by variant; an error in a sweep is listed once, with the first cells that have it."""
+    cell_errors = [
         (number, cell, error)
         for number, (cell, config) in enumerate(zip(cells, configs, strict=True))
         if isinstance(config, InvalidConfig)
         for error in config.errors
     ]
     if not is_swept:
-        return [FieldError(f"variants.{number}.{error.path}", error.message) for number, _, error in wrong]
+        return [
+            FieldError(f"variants.{number}.{error.path}", error.message) for number, _, error in cell_errors
+        ]
     names: dict[tuple[str, str], list[str]] = {}
-    for _, cell, error in wrong:
+    for _, cell, error in cell_errors:
         names.setdefault((error.path, error.message), []).append(cell.variant["name"])
     return [
         FieldError(f"sweep.{path}", f"{message} (in {_join_names(of)})")
@@ -251,9 +254,7 @@ def _join_names(names: Sequence[str]) -> str:
 def queue_runs(
     session: Session, experiment_id: str, planned: Sequence[PlannedRun], run_fields: Mapping[str, Any]
 ) -> list[str]:
-    """Add the rows of runs of an experiment, each with the fields in `run_fields`; return their ids, in this
-    order.
-    """
+    """Add runs to an experiment, all with the fields in `run_fields`, and return their ids in order."""
     names = new_run_names(session, len(planned))
     ids = sorted(new_id() for _ in planned)
     rows = [
@@ -274,7 +275,7 @@ def queue_runs(
 
 
 def launch_answer(session: Session, experiment_id: str) -> dict[str, Any]:
-    """Return the answer to a launch, with ids in the order of launch, whatever happened to the runs since."""
+    """Return the response to a launch, with ids in launch order, regardless of their current state."""
     name = session.scalar(select(Experiment.name).where(Experiment.id == experiment_id))
     query = select(Run.id, Run.name, Run.variant, Run.seed).where(Run.experiment_id == experiment_id)
     runs = [

@@ -1,4 +1,4 @@
-"""Memory that a run takes by part, and on which workers it fits, as the launch form shows it."""
+"""Estimate the memory of a run by part and the workers that it fits on, for the launch form."""
 
 import math
 from collections import Counter
@@ -29,20 +29,20 @@ from backend.runs.workers.store import live_slots
 from backend.storage.models import Worker
 
 BUILT_IN = CODE_ROOT / "worker" / "policy"
-"""The folder of the built-in policies' files."""
+"""Directory of the files of the built-in policies."""
 
 CHARACTERS_PER_TOKEN = 3
-"""Assumed characters per token of a prompt: about 4 in English, 2.5 in formulas and code."""
+"""Assumed number of characters per token of a prompt: about 4 in English, 2.5 in formulas and code."""
 
 TEMPLATE_TOKENS = 32
-"""Tokens that a chat template writes around a prompt."""
+"""Number of tokens that a chat template adds to a prompt."""
 
 MAX_SLOTS = 64
-"""Slots that the form lists; those of one size on one host count once."""
+"""Maximum number of slots in the form; identical slots of a host count once."""
 
 
 def memory_estimate(session: Session, config: RunConfig, settings: Settings) -> MemoryEstimate:
-    """Estimate the memory of a run on this installation; `unknown` says why there are no numbers."""
+    """Return the estimated memory of a run; `unknown` explains why there are no numbers."""
     try:
         shape = _load_shape(config.policy, settings)
         adapter = _load_adapter(config, settings)
@@ -70,18 +70,22 @@ def memory_estimate(session: Session, config: RunConfig, settings: Settings) -> 
 
 
 def memory_warnings(estimate: MemoryEstimate) -> list[str]:
-    """Return a sentence if the run fits no worker without changes."""
-    judged = [slot for slot in estimate.slots if slot.verdict != "unknown"]
-    if not judged or len(judged) < len(estimate.slots) or any(slot.verdict == "fits" for slot in judged):
+    """Return a sentence if the run does not fit on any worker without changes."""
+    known_slots = [slot for slot in estimate.slots if slot.verdict != "unknown"]
+    if (
+        not known_slots
+        or len(known_slots) < len(estimate.slots)
+        or any(slot.verdict == "fits" for slot in known_slots)
+    ):
         return []
-    largest = max(slot.usable_bytes or 0 for slot in judged)
-    needed = min(slot.peak_bytes or 0 for slot in judged)
+    largest = max(slot.usable_bytes or 0 for slot in known_slots)
+    needed = min(slot.peak_bytes or 0 for slot in known_slots)
     sizes = f"needs about {needed / 1e9:.1f} GB of memory, and no worker has more than {largest / 1e9:.1f} GB"
     return [f"{sizes} for it: the run is expected to run out of memory"]
 
 
 def _load_shape(policy: PolicyConfig, settings: Settings) -> ModelShape:
-    """Load the shape of a policy. Raises UnreadableWeights, UnknownShape or HubModelError."""
+    """Load the shape of a policy; raise UnreadableWeights, UnknownShape or HubModelError."""
     name = policy.name
     directory = BUILT_IN / name if is_built_in(name) else settings.models_dir / name
     config = read_config(directory)
@@ -96,7 +100,7 @@ def _load_shape(policy: PolicyConfig, settings: Settings) -> ModelShape:
 
 
 def _load_adapter(config: RunConfig, settings: Settings) -> LoraAdapter | None:
-    """Return the adapter, read from its directory if it is a continued one."""
+    """Return the adapter; the settings of a continued adapter are read from its directory."""
     adapter = config.policy.adapter
     if isinstance(adapter, NoAdapter):
         return None
@@ -121,7 +125,7 @@ def _estimate_memory(
 ) -> Memory:
     """Return the memory of a config that may differ from the one whose adapter is given.
 
-    `total` are the bytes of the GPU, 0 where it does not matter.
+    `total` is the memory of the GPU in bytes, or 0 if it is not needed.
     """
     engine = changed.sampling.engine
     if changed.policy.adapter != config.policy.adapter:
@@ -138,17 +142,19 @@ def _estimate_memory(
 
 def _prompt_tokens(config: RunConfig, shape: ModelShape, settings: Settings) -> int:
     """Return the assumed number of tokens of a prompt, limited by the context."""
-    room = max(1, (shape.size("max_position_embeddings") or 10**9) - config.sampling.max_new_tokens)
+    max_prompt_tokens = max(
+        1, (shape.size("max_position_embeddings") or 10**9) - config.sampling.max_new_tokens
+    )
     policy = config.policy
     longest = max(_source_tokens(source, policy, settings) for source in config.problems)
     template = (
         TEMPLATE_TOKENS + _estimate_tokens(len(policy.system_prompt), policy) if policy.chat_template else 0
     )
-    return min(room, longest + template)
+    return min(max_prompt_tokens, longest + template)
 
 
 def _source_tokens(source: ProblemSource, policy: PolicyConfig, settings: Settings) -> int:
-    """Return the tokens of the longest sum, or the length that 19 of 20 prompts of a file keep to; else
+    """Return the tokens of the longest sum, or the 95th percentile of a file's prompts; otherwise
     PROMPT_TOKENS.
     """
     if isinstance(source, SumsProblem):
@@ -156,10 +162,10 @@ def _source_tokens(source: ProblemSource, policy: PolicyConfig, settings: Settin
     if not isinstance(source, FileProblem):
         return PROMPT_TOKENS
     try:
-        long = checked_file(source, settings.datasets_dir, trains=False).long_length
-    except (ValueError, OSError):  # the form says so at the field
+        long_prompt_characters = checked_file(source, settings.datasets_dir, trains=False).long_length
+    except (ValueError, OSError):  # the form reports the error at the field
         return PROMPT_TOKENS
-    return max(1, _estimate_tokens(long + len(source.instruction), policy))
+    return max(1, _estimate_tokens(long_prompt_characters + len(source.instruction), policy))
 
 
 def _estimate_tokens(characters: int, policy: PolicyConfig) -> int:
@@ -171,7 +177,7 @@ def _is_gpu(slot: Worker) -> bool:
 
 
 def _distinct_slots(slots: list[Worker]) -> list[tuple[Worker, int]]:
-    """Return one slot of each kind and host, and how many are like it."""
+    """Return one slot of each kind and host, and the number of such slots."""
     kinds: dict[tuple[object, ...], Worker] = {}
     counts: Counter[tuple[object, ...]] = Counter()
     for slot in slots:
@@ -187,7 +193,7 @@ def _reading(slot: Worker, name: str) -> float:
 
 
 def _slot_memory(slot: Worker, slots: list[Worker]) -> float:
-    """Return a slot's memory: a GPU's, or an equal share of the machine's; 0 if unknown."""
+    """Return the memory of a slot: that of a GPU, or an equal share of the machine's; 0 if unknown."""
     if _is_gpu(slot):
         return _reading(slot, "gpu_memory_total_bytes")
     sharing_slots = sum(neighbour.host == slot.host and not _is_gpu(neighbour) for neighbour in slots)
@@ -213,7 +219,7 @@ def _fit_to_slot(
         total=0.0 if on_cpu else _slot_memory(slot, [slot]),
     )
     unchanged = estimate_of(config)
-    shown = MemorySlot(
+    memory_slot = MemorySlot(
         host=slot.host,
         device_name=slot.device_name,
         slots=count,
@@ -222,7 +228,7 @@ def _fit_to_slot(
     )
     total = _reading(slot, "memory_total_bytes") / count if on_cpu else _slot_memory(slot, [slot])
     if not total:
-        return shown
+        return memory_slot
     used_by_others = _reading(slot, "gpu_memory_bytes") if not on_cpu and slot.run_id is None else 0.0
     usable = max(0.0, USABLE * total - used_by_others)
     host = _reading(slot, "memory_total_bytes")
@@ -234,7 +240,7 @@ def _fit_to_slot(
     row = _prompt_tokens(config, shape, settings) + config.sampling.max_new_tokens
     changes = fitting_changes(config, peak, usable, row_tokens=row)
     verdict = "does not fit" if changes is None else "fits with changes" if changes else "fits"
-    return shown.model_copy(
+    return memory_slot.model_copy(
         update={
             "verdict": verdict,
             "usable_bytes": usable,

@@ -1,4 +1,4 @@
-"""Experiments as the HTTP interface shows and takes them."""
+"""Schemas of experiments for the requests and responses of the HTTP API."""
 
 from typing import Annotated, Any, Literal
 
@@ -12,20 +12,20 @@ Seed = Annotated[int, Field(ge=0, lt=2**31)]
 
 
 class ExperimentRequest(Body):
-    """Variants x seeds to launch."""
+    """A request to launch variants with several seeds."""
 
     name: Name
     base: Fields = Field(default={})
     """Fields of RunConfig that all variants share."""
     variants: Annotated[list[Fields], Field(min_length=1, max_length=MAX_RUNS)]
-    """Each a `name` and the fields of RunConfig in which it differs."""
+    """Variants, each with a `name` and the fields of RunConfig that differ from `base`."""
     sweep: Sweep | None = None
-    """Values of knobs with which every variant is launched; each combination becomes a separate variant."""
+    """Values of knobs that multiply every variant; each combination becomes a separate variant."""
     seeds: list[Seed] = Field(default=[0], min_length=1, max_length=100)
     priority: Annotated[int, Field(ge=-1000, le=1000)] = 0
-    """Higher ones start first."""
+    """Runs with a higher priority start first."""
     tags: list[Tag] = Field(default=[], max_length=50)
-    """Given to every run."""
+    """Tags of every run."""
     notes: Annotated[str, Field(max_length=20_000)] = ""
     insist: bool = False
     """Launch even if the newest check of these problems found reference answers that are graded wrong."""
@@ -56,23 +56,23 @@ class PlannedField(Documented):
 
 
 class PlannedCell(Documented):
-    """A variant of a plan: each of its seeds would be a run."""
+    """A variant of a plan, which would be launched as one run per seed."""
 
     variant: str
     of: str
-    """Name of the variant that a sweep has made it from, or its own."""
+    """Name of the variant from which a sweep created this one, or its own name."""
     values: list[JsonValue]
-    """One of each knob of the sweep."""
+    """Value of each knob of the sweep."""
     errors: list[PlannedField]
-    """Reasons why it cannot be launched."""
+    """Errors that prevent the launch of the variant."""
     seconds_low: float | None
     seconds_high: float | None
-    """Time of one run; null if it cannot be launched."""
+    """Duration of one run in seconds; null if the variant cannot be launched."""
     tokens_at_most: float | None
 
 
 class PlannedSearch(Documented):
-    """Size of a search before it begins."""
+    """The planned size of a search."""
 
     configurations: int
     """Maximum number of configurations that are tried, each with the first seed."""
@@ -80,35 +80,35 @@ class PlannedSearch(Documented):
     """Number of configurations that are run again with the remaining seeds."""
     further_runs: int
     runs: int
-    """Maximum number of all runs."""
+    """Maximum total number of runs."""
     drawn: int
-    """Number of configurations that were sampled for this plan, its cells."""
+    """Number of configurations that were sampled for this plan, which are its cells."""
     refused: int
     """Number of sampled configurations that cannot run; a search skips them."""
 
 
 class ExperimentPlan(Documented):
-    """Variants and costs of an experiment that is not launched yet."""
+    """The variants and costs of an experiment that is not launched yet."""
 
     knobs: list[str]
-    """Paths of the swept knobs."""
+    """Paths of the knobs that the sweep changes."""
     cells: list[PlannedCell]
     search: PlannedSearch | None
-    """Planned search of a sweep with the method `search`; else null."""
+    """Plan of a sweep with the method `search`; null otherwise."""
     runs: int
     seconds_low: float
     seconds_high: float
-    """Time of worker slots that all runs take: a run on eight GPUs takes eight at a time."""
+    """Total time of worker slots in seconds; a run on eight GPUs uses eight slots at a time."""
     tokens_at_most: float
     currency: str | None
-    """Currency of the newest attempt whose slot had a price; null if none had one."""
+    """Currency of the newest attempt whose slot had a price; null if there is none."""
     money_low: float | None
     money_high: float | None
-    """Time of all runs at that price."""
+    """Cost of all runs at the newest price."""
 
 
 class LaunchedRun(Documented):
-    """A run as the answer to a launch shows it."""
+    """A run in the response to a launch."""
 
     id: str
     name: str
@@ -138,57 +138,57 @@ class ExperimentItem(Documented):
     statuses: dict[str, int]
     """Number of runs per status, without the trash."""
     verdicts: dict[str, int]
-    """Number of runs per verdict of the diagnosis, without the trash and runs that are not judged."""
+    """Number of runs per verdict of the diagnosis, without runs in the trash and runs without a verdict."""
     best_accuracy: float | None
-    """Highest `eval/accuracy` with which a run has ended, or which it has now; null if none has one."""
+    """Highest final or current `eval/accuracy` of a run; null if no run has one."""
     active_at: str
-    """Time of the last step, end or launch of one of its runs."""
+    """Time of the last step, end or launch of a run."""
 
 
 class ExperimentPage(Documented):
-    """One page of experiments."""
+    """A page of experiments."""
 
     items: list[ExperimentItem]
     next: str | None
     total: int | None
-    """Number of experiments on all pages; null on all pages but the first."""
+    """Total number of experiments; null on all pages except the first."""
 
 
 class ExperimentDetail(ExperimentItem):
-    """An experiment with the request that made it."""
+    """An experiment with the request that created it."""
 
     request: dict[str, Any]
 
 
 class ForkPoint(Body):
-    """Checkpoint from which a fork would continue."""
+    """The checkpoint from which a fork would continue."""
 
     run: str
-    """Id of the run whose checkpoint it is."""
+    """Id of the run with the checkpoint."""
     step: Annotated[int, Field(ge=0, le=10_000_000)]
 
 
 class ValidateRequest(Body):
-    """A variant as a launch would write it."""
+    """A variant in the format of a launch request."""
 
     base: Fields = Field(default={})
     variant: Fields = Field(default={})
     seed: Seed = 0
     fork: ForkPoint | None = None
-    """Check the config as that of a fork, and estimate only the steps that are left."""
+    """Validate the config for a fork, and estimate only the remaining steps."""
 
 
 class Symbol(Documented):
-    """A symbol of a formula in plain words."""
+    """A symbol of a formula with its meaning."""
 
     symbol: str
-    """As in the text."""
+    """The symbol as in the text of the formula."""
     mathml: str
     meaning: str
 
 
 class MemoryChange(Documented):
-    """A field of the config to change so that a run takes less memory."""
+    """A change to a config field that reduces the memory of a run."""
 
     path: str
     value: JsonValue
@@ -197,57 +197,58 @@ class MemoryChange(Documented):
 
 
 class MemorySlot(Documented):
-    """A kind of worker slot of one host, and whether a run fits there."""
+    """A kind of worker slot on a host, and whether a run fits there."""
 
     host: str
     device_name: str
     slots: int
     """Number of such worker slots."""
     verdict: Literal["fits", "fits with changes", "does not fit", "unknown"]
-    """unknown: the worker has not said how much memory it has."""
+    """`unknown` if the worker has not reported its memory."""
     peak_bytes: float
     usable_bytes: float | None = None
     changes: list[MemoryChange] = []
-    """Changes in order; together they make the run fit."""
+    """Changes that together make the run fit, in order."""
 
 
 class MemoryEstimate(Documented):
-    """Memory of a run at its peak, counted from its config and its policy's files."""
+    """The peak memory of a run, computed from its config and its policy's files."""
 
     unknown: str = ""
     """Reason why there are no numbers; empty if there are."""
     peak_bytes: float | None = None
     host_bytes: float | None = None
-    """Kept in the memory of a GPU's host."""
+    """Bytes in the main memory of the GPU's host."""
     phase: Literal["sample", "learn"] | None = None
-    """The half of a step in which the peak comes."""
+    """Phase of a step in which the peak occurs."""
     parts: dict[str, float] = {}
-    """Bytes by part at the peak, the largest first."""
+    """Bytes by part at the peak, largest first."""
     prompt_tokens: int | None = None
-    """Tokens that a prompt was taken to have; completions count at their cap."""
+    """Assumed number of tokens of a prompt; completions are assumed to have the maximum length."""
     device: Literal["cpu", "gpu"] | None = None
     devices: int = 1
-    """Devices of each node: the numbers are those of each GPU, or of all processes in one slot of a CPU."""
+    """Number of devices per node. The numbers are per GPU, or for all processes in one slot of a CPU."""
     nodes: int = 1
-    """Nodes of the run: the numbers are those of one of them."""
+    """Number of nodes of the run. The numbers are per node."""
     slots: list[MemorySlot] = []
 
 
 class Validated(Documented):
-    """A config that can be run."""
+    """A valid config with its formula and estimates."""
 
     config: dict[str, Any]
     formula: str
-    """The loss with every definition that it needs, as text."""
+    """The loss with all necessary definitions, as text."""
     formula_mathml: str
-    """Mathematical lines of the formula, as MathML."""
+    """The mathematical lines of the formula, as MathML."""
     formula_notes: list[str]
-    """The sentences under them: filters and their divisors, truncation, passes."""
+    """Sentences below the formula: filters and their divisors, truncation, and passes."""
     formula_legend: list[Symbol]
     """Meaning of each symbol, in order of appearance."""
     estimates: dict[str, float | None]
-    """Numbers per run. Time is `seconds_low` to `seconds_high`: measured on `like_runs` runs of these sizes,
-    else scaled from `scaled_runs` runs of the policy, else (both 0) from the policy's size; `seconds` is the
-    median of the first. null: nothing to estimate from."""
+    """Numbers per run. The time is `seconds_low` to `seconds_high`: measured on `like_runs` runs of these
+    sizes, else scaled from `scaled_runs` runs of the policy, else (both are 0) derived from the policy's
+    size. `seconds` is the median of the measured runs. Unknown numbers are null.
+    """
     memory: MemoryEstimate
     warnings: list[str]

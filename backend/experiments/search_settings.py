@@ -1,4 +1,4 @@
-"""Settings of a search: what it optimises, how it prunes, and how much it may take."""
+"""Settings of a search: its objective, sampler, pruning and budget."""
 
 from typing import Annotated, Literal
 
@@ -14,27 +14,31 @@ class SearchSettings(Body):
     """Objective, sampler, pruning and budget of a sweep with the method `search`."""
 
     sampler: Literal["tpe", "random"] = "tpe"
-    """tpe: Optuna's tree-structured Parzen estimator; random: without regard to what was found."""
+    """`tpe` is Optuna's tree-structured Parzen estimator; `random` ignores earlier results."""
     metric: Annotated[str, Field(max_length=128)] = "eval/accuracy"
     """The objective, a metric of the catalog."""
     direction: Literal["catalog", "maximize", "minimize"] = "catalog"
-    """catalog: the direction in which the catalog calls the metric better."""
+    """Direction of improvement; `catalog` uses that of the metric in the catalog."""
     reading: Literal["final", "best", "mean_of_3"] = "final"
-    """The value of a run: its last evaluation, its best one, or the mean of its last three. Of a metric that
-    every step records, an evaluation is the mean of 10 steps."""
+    """The value of a run: its last evaluation, its best, or the mean of its last three. For a metric that
+    every step records, the mean of 10 steps counts as an evaluation.
+    """
     pruner: Literal["none", "median", "halving"] = "median"
-    """median: stop a run that is worse than the median of the finished ones at the same step; halving: at
-    each rung, let the best third go on (asynchronous successive halving)."""
+    """`median` stops a run that is worse than the median of the finished runs at the same step; `halving`
+    lets the best third continue at each rung (asynchronous successive halving).
+    """
     prune_sick: bool = True
-    """Stop runs that the diagnosis calls collapsed or declining, and after half of their steps those that
-    it says never learned."""
+    """Stop runs that the diagnosis calls collapsed or declining, and after half of their steps those that it
+    says never learned.
+    """
     first_rung: Annotated[float, Field(ge=0.05, le=0.9)] = 0.5
-    """Share of a run's steps before which the pruner stops nothing; halving has its rungs at 1, 3, 9, ...
-    times it."""
+    """Share of a run's steps before which the pruner stops nothing; the rungs of halving are at 1, 3, 9, ...
+    times this share.
+    """
     at_once: Annotated[int, Field(ge=1, le=64)] = 4
-    """Maximum number of runs that train or wait at a time; further ones start only if a slot is free."""
+    """Maximum number of runs that are active at a time; additional runs start only if a slot is free."""
     top: Annotated[int, Field(ge=1, le=20)] = 3
-    """Configurations that are run again with the remaining seeds once no more are tried."""
+    """Number of configurations that are run again with the remaining seeds when the search ends."""
     hours: Annotated[float, Field(gt=0, le=1e6)] | None = None
     """Budget in hours of worker slots, which are GPU-hours if slots are GPUs."""
     money: Annotated[float, Field(gt=0, le=1e9)] | None = None
@@ -49,14 +53,14 @@ class SearchSettings(Body):
 
     @property
     def maximizes(self) -> bool:
-        """Whether a larger value is better."""
-        about = find_metric(self.metric)
+        """Whether higher values are better."""
+        metric_info = find_metric(self.metric)
         return self.direction == "maximize" or (
-            self.direction == "catalog" and about is not None and about.better == "up"
+            self.direction == "catalog" and metric_info is not None and metric_info.better == "up"
         )
 
     @property
     def has_direction(self) -> bool:
-        """Whether it is known which values are better."""
-        about = find_metric(self.metric)
-        return self.direction != "catalog" or (about is not None and about.better != "")
+        """Whether the direction of improvement is known."""
+        metric_info = find_metric(self.metric)
+        return self.direction != "catalog" or (metric_info is not None and metric_info.better != "")

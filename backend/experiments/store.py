@@ -1,4 +1,4 @@
-"""Queries about experiments."""
+"""Database queries for experiments."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -12,7 +12,7 @@ from backend.storage.models import Experiment, Run, Search, Trial
 
 
 class Activity(NamedTuple):
-    """Activity of an experiment's runs, without those in the trash."""
+    """The activity of an experiment's runs, without those in the trash."""
 
     statuses: dict[str, int]
     verdicts: dict[str, int]
@@ -21,7 +21,7 @@ class Activity(NamedTuple):
 
 
 def list_experiments(session: Session, *, text: str, limit: int, cursor: str) -> Sequence[Experiment]:
-    """Experiments that contain a text, newest first, and one more than the page holds."""
+    """Return a page of experiments whose name or variant contains the text, newest first, and one more."""
     query = select(Experiment).where(_name_condition(text))
     query = query.order_by(Experiment.created_at.desc(), Experiment.id.desc())
     if after := read_cursor(cursor, (int, float), str):
@@ -32,12 +32,12 @@ def list_experiments(session: Session, *, text: str, limit: int, cursor: str) ->
 
 
 def count_experiments(session: Session, text: str) -> int:
-    """Return the number of experiments that contain a text."""
+    """Return the number of experiments whose name or variant contains the text."""
     return session.scalars(select(func.count()).select_from(Experiment).where(_name_condition(text))).one()
 
 
 def _name_condition(text: str) -> ColumnElement[bool]:
-    """Whether the name of an experiment or of one of its variants contains the text."""
+    """Return the condition that the name of an experiment or of one of its variants contains the text."""
     if not text:
         return true()
     variants = select(Run.experiment_id).where(
@@ -47,7 +47,7 @@ def _name_condition(text: str) -> ColumnElement[bool]:
 
 
 def find_experiment(session: Session, experiment_id: str) -> Experiment:
-    """Raises ExperimentNotFound."""
+    """Return an experiment; raise ExperimentNotFound if it does not exist."""
     experiment = session.get(Experiment, experiment_id)
     if experiment is None:
         raise ExperimentNotFound(experiment_id)
@@ -87,7 +87,7 @@ def _largest_value(*values: float | None) -> float | None:
 
 
 def experiments_json(session: Session, experiments: Sequence[Experiment]) -> list[dict[str, Any]]:
-    """schemas.ExperimentItem of each."""
+    """Return experiments as `schemas.ExperimentItem`."""
     experiment_ids = [experiment.id for experiment in experiments]
     activities = load_activities(session, experiment_ids)
     searches = _existing_ids(session, Search.experiment_id, experiment_ids)
@@ -124,6 +124,6 @@ def _experiment_json(experiment: Experiment, activity: Activity, kind: str) -> d
 
 
 def load_runs(session: Session, experiment_id: str) -> Sequence[Run]:
-    """Return the runs of an experiment, the trash left out, in the order in which they were queued."""
+    """Return the runs of an experiment in the order in which they were queued, without the trash."""
     query = select(Run).where(Run.experiment_id == experiment_id, Run.deleted_at.is_(None))
     return session.scalars(query.order_by(Run.created_at, Run.id)).all()

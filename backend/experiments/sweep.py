@@ -1,4 +1,4 @@
-"""Sweeps: variants times values of knobs become ordinary variants. Pure: a launch and its plan share it."""
+"""Expand sweeps: variants and values of knobs become ordinary variants. All functions are pure."""
 
 import random
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,25 +20,25 @@ MAX_RUNS = 500
 MAX_KNOBS = 16
 MAX_TEXT = 4000
 MAX_VALUE_TEXT = 40
-"""Characters of a value in a variant's name; a longer one is named by its place among the others."""
+"""Maximum length of a value in the name of a variant; longer values are represented by their index."""
 MAX_BYTES = 4 << 20
 """Maximum size of all variants as JSON, in bytes."""
 DRAWN = 16
-"""Configurations that the plan of a search is estimated from."""
+"""Number of configurations on which the plan of a search is based."""
 TRIES = 200
-"""Draws for each cell of a random sweep before it is said that there are no others."""
+"""Number of draws per cell of a random sweep after which no more combinations are assumed to exist."""
 NOT_SWEPT = ("name", "seed")
 
 Fields = Mapping[str, Any]
 
 
 class SweptKnob(Body):
-    """A knob and the values that it takes."""
+    """A knob and its values."""
 
     path: Annotated[str, Field(pattern=r"^[A-Za-z_]\w*(\.\w+)*$", max_length=200)]
-    """Dotted path of a field of RunConfig, such as `optimizer.lr`; `preset` is one too."""
+    """Dotted path of a field of RunConfig, such as `optimizer.lr` or `preset`."""
     values: str | list[JsonValue]
-    """A list, or a text: `1e-4, 3e-4`, `1e-5..1e-3 log 5`, `0..1 lin 5`, `2..16 step 2`."""
+    """Values as a list or a text: `1e-4, 3e-4`, `1e-5..1e-3 log 5`, `0..1 lin 5`, `2..16 step 2`."""
 
     @field_validator("path")
     @classmethod
@@ -62,17 +62,17 @@ class Sweep(Body):
 
     knobs: Annotated[list[SweptKnob], Field(min_length=1, max_length=MAX_KNOBS)]
     method: Literal["grid", "random", "search"] = "grid"
-    """grid: every combination of the values; random: some of them; search: chosen one after the other by the
-    results so far.
+    """`grid`: every combination of the values; `random`: a random sample of them; `search`: combinations that
+    are chosen one after the other, depending on the results so far.
     """
     cells: Annotated[int, Field(ge=1, le=MAX_RUNS)] = 12
-    """Combinations that a random sweep draws, and the most that a search tries."""
+    """Number of combinations of a random sweep, or the maximum number that a search tries."""
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
-    """Seed of a random sweep: the same one draws the same cells, and more cells begin with those of fewer. A
-    search decides by it, too.
+    """Seed of a random sweep or a search. The same seed draws the same cells, and a larger number of cells
+    begins with those of a smaller one.
     """
     search: SearchSettings = SearchSettings()
-    """Settings of a search."""
+    """Settings of a sweep with the method `search`."""
 
     @field_validator("knobs")
     @classmethod
@@ -90,42 +90,42 @@ class Cell(NamedTuple):
     variant: dict[str, Any]
     """Variant with its name and the values of the knobs."""
     of: str
-    """Name of the variant that it changes."""
+    """Name of the original variant."""
     values: tuple[Any, ...]
-    """One of each knob, in their order."""
+    """Value of each knob, in order."""
 
 
 def expand(base: Fields, variants: Sequence[Fields], sweep: Sweep, *, seeds: int) -> list[Cell]:
     """Return every variant with every combination of values, in the order of the variants and values.
 
-    Raises InvalidConfig for values that cannot be read, and, before any cell is made, for more runs than an
-    experiment may have where each cell has this number of seeds.
+    Raise InvalidConfig for invalid values, and, before any cell is created, if there would be too many runs
+    with `seeds` runs per cell.
     """
     axes = [parse_axes(base, variant, sweep) for variant in variants]
     cells = sum(_count_cells(variant_axes, sweep) for variant_axes in axes)
     if (runs := cells * seeds) > MAX_RUNS:
         reason = f"{count_text(cells)} cells with {seeds} seeds each are {count_text(runs)} runs"
         raise InvalidConfig([FieldError("sweep", f"{reason}; one experiment may have {MAX_RUNS}")])
-    cells_made: list[Cell] = []
+    result: list[Cell] = []
     size = 0
     for variant, variant_axes in zip(variants, axes, strict=True):
         for values in (
             _grid(variant_axes) if sweep.method == "grid" else _sample(variant_axes, sweep.cells, sweep.seed)
         ):
-            cells_made.append(make_cell(base, variant, sweep, variant_axes, values))
-            size += len(orjson.dumps(cells_made[-1].variant))
+            result.append(make_cell(base, variant, sweep, variant_axes, values))
+            size += len(orjson.dumps(result[-1].variant))
             if size > MAX_BYTES:
                 raise InvalidConfig(
                     [FieldError("sweep", f"makes variants of more than {MAX_BYTES:,} bytes as JSON")]
                 )
-    _refuse_twins([cell.variant["name"] for cell in cells_made])
-    return cells_made
+    _refuse_twins([cell.variant["name"] for cell in result])
+    return result
 
 
 def make_cell(
     base: Fields, variant: Fields, sweep: Sweep, axes: Sequence[Axis], values: Sequence[Any]
 ) -> Cell:
-    """Return the variant with these values of the knobs. Raises InvalidConfig if a path does not exist."""
+    """Return the variant with these values of the knobs; raise InvalidConfig if a path does not exist."""
     paths = [knob.path for knob in sweep.knobs]
     name = _variant_name(str(variant["name"]), paths, values, axes)
     changed = _change_variant(variant, paths, values, merged_fields(base, variant))
@@ -133,10 +133,10 @@ def make_cell(
 
 
 def draw_cells(base: Fields, variants: Sequence[Fields], sweep: Sweep, *, seeds: int) -> list[Cell]:
-    """Return the first cells that a search may begin with: those of a random sweep with its seed, at most
-    DRAWN.
+    """Return the candidates for the first cell of a search: at most DRAWN cells of a random sweep with its
+    seed.
 
-    Raises InvalidConfig for values that cannot be read, and for a search that cannot be.
+    Raise InvalidConfig for invalid values or an invalid search.
     """
     errors = []
     if len(variants) > 1:
@@ -148,20 +148,22 @@ def draw_cells(base: Fields, variants: Sequence[Fields], sweep: Sweep, *, seeds:
     if not sweep.search.has_direction:
         reason = f"the catalog does not say whether more {sweep.search.metric} is better: choose a direction"
         errors.append(FieldError("sweep.search.direction", reason))
-    further = min(sweep.search.top, sweep.cells) * (seeds - 1)
-    if (runs := sweep.cells + further) > MAX_RUNS:
-        reason = f"{sweep.cells} configurations and {further} runs with the remaining seeds are {runs} runs"
+    repeated_runs = min(sweep.search.top, sweep.cells) * (seeds - 1)
+    if (runs := sweep.cells + repeated_runs) > MAX_RUNS:
+        reason = (
+            f"{sweep.cells} configurations and {repeated_runs} runs with the remaining seeds are {runs} runs"
+        )
         errors.append(FieldError("sweep", f"{reason}; one experiment may have {MAX_RUNS}"))
     if errors:
         raise InvalidConfig(errors)
     axes = parse_axes(base, variants[0], sweep)
     combinations = prod(axis.count for axis in axes)
     cells = min(sweep.cells, DRAWN, combinations or DRAWN)
-    cells_drawn = [
+    result = [
         make_cell(base, variants[0], sweep, axes, values) for values in _sample(axes, cells, sweep.seed)
     ]
-    _refuse_twins([cell.variant["name"] for cell in cells_drawn])
-    return cells_drawn
+    _refuse_twins([cell.variant["name"] for cell in result])
+    return result
 
 
 def _refuse_twins(names: Sequence[str]) -> None:
@@ -173,26 +175,26 @@ def _refuse_twins(names: Sequence[str]) -> None:
 
 
 def parse_axes(base: Fields, variant: Fields, sweep: Sweep) -> list[Axis]:
-    """Return the values of each knob; raises InvalidConfig with all that cannot be read."""
-    now = _config_now(base, variant)
+    """Return the values of each knob; raise InvalidConfig with all invalid values."""
+    current_config = _config_now(base, variant)
     axes, errors = [], []
     for number, knob in enumerate(sweep.knobs):
-        at = f"sweep.knobs.{number}.values"
+        path = f"sweep.knobs.{number}.values"
         try:
-            axes.append(parse_axis(knob.values, value_at(now, knob.path)))
+            axes.append(parse_axis(knob.values, value_at(current_config, knob.path)))
         except ValueError as error:
-            errors.append(FieldError(at, str(error)))
+            errors.append(FieldError(path, str(error)))
             continue
         if sweep.method == "grid" and not axes[-1].count:
             reason = "a grid needs a number of values: write log 5 or lin 5 after the range"
-            errors.append(FieldError(at, reason))
+            errors.append(FieldError(path, reason))
     if errors:
         raise InvalidConfig(errors)
     return axes
 
 
 def _config_now(base: Fields, variant: Fields) -> Fields:
-    """Return the variant's config without the sweep; unchecked if only a swept value makes it valid."""
+    """Return the config of the variant without the sweep, even if only a swept value makes it valid."""
     try:
         return resolve(base, variant).model_dump(mode="json")
     except InvalidConfig:
@@ -200,7 +202,7 @@ def _config_now(base: Fields, variant: Fields) -> Fields:
 
 
 def value_at(config: Any, path: str) -> Any:
-    """Return the value at a dotted path of a config; None if there is none."""
+    """Return the value at a dotted path of a config, or None."""
     for key in path.split("."):
         if isinstance(config, Mapping):
             config = config.get(key)
@@ -212,10 +214,10 @@ def value_at(config: Any, path: str) -> Any:
 
 
 def _count_cells(axes: Sequence[Axis], sweep: Sweep) -> int:
-    """Return the cells of one variant. Raises InvalidConfig if a random sweep requests more than exist."""
+    """Return the number of cells of a variant; raise InvalidConfig if a random sweep requests too many."""
     if sweep.method == "grid":
         return prod(axis.count for axis in axes)
-    combinations = prod(axis.count for axis in axes)  # 0: a continuous range is among them
+    combinations = prod(axis.count for axis in axes)  # 0 if one of the axes is a continuous range
     if 0 < combinations < sweep.cells:
         reason = (
             f"there are only {combinations} combinations; ask for at most that many cells, or for the grid"
@@ -229,7 +231,7 @@ def _grid(axes: Sequence[Axis]) -> Iterator[tuple[Any, ...]]:
 
 
 def _sample(axes: Sequence[Axis], cells: int, seed: int) -> Iterator[tuple[Any, ...]]:
-    """Yield distinct combinations, all equally likely."""
+    """Yield distinct combinations, all with equal probability."""
     rng = random.Random(seed)
     seen: set[bytes] = set()
     for _ in range(cells * TRIES):
@@ -248,29 +250,35 @@ def _change_variant(
     variant: Fields, paths: Sequence[str], values: Sequence[Any], full_config: Fields
 ) -> dict[str, Any]:
     changed: Any = dict(variant)
-    full: Any = full_config
+    full_fields: Any = full_config
     for path, value in zip(paths, values, strict=True):
         parts = path.split(".")
-        changed, full = _set_value(changed, parts, value, full), _set_value(full, parts, value, full)
+        changed, full_fields = (
+            _set_value(changed, parts, value, full_fields),
+            _set_value(full_fields, parts, value, full_fields),
+        )
     return dict(changed)
 
 
 def _set_value(fields: Any, path: Sequence[str], value: Any, full_fields: Any) -> Any:
-    """Return the fields with a value at a path. A list is written whole, as it is in `full_fields`."""
+    """Return the fields with a value at a path; lists are copied completely from `full_fields`."""
     key, *subpath = path
     if isinstance(full_fields, Sequence) and not isinstance(full_fields, str):
         if not key.isdigit() or int(key) >= len(full_fields):
             raise InvalidConfig(
                 [FieldError("sweep", f"there is no item {key} in a list of {len(full_fields)}")]
             )
-        at = int(key)
+        index = int(key)
         items = list(full_fields)
-        items[at] = _set_value(items[at], subpath, value, items[at]) if subpath else value
+        items[index] = _set_value(items[index], subpath, value, items[index]) if subpath else value
         return items
     if not subpath:
         return _to_mapping(fields) | {key: value}
-    mapping, under = _to_mapping(fields), full_fields.get(key) if isinstance(full_fields, Mapping) else None
-    return mapping | {key: _set_value(mapping.get(key), subpath, value, under)}
+    mapping, inner_full = (
+        _to_mapping(fields),
+        full_fields.get(key) if isinstance(full_fields, Mapping) else None,
+    )
+    return mapping | {key: _set_value(mapping.get(key), subpath, value, inner_full)}
 
 
 def _to_mapping(fields: Any) -> dict[str, Any]:
@@ -278,11 +286,11 @@ def _to_mapping(fields: Any) -> dict[str, Any]:
 
 
 def _variant_name(variant: str, paths: Sequence[str], values: Sequence[Any], axes: Sequence[Axis]) -> str:
-    """`grpo lr=0.0001 eps_high=0.28`."""
-    shorts = [_short_path(path) for path in paths]
+    """Return the name of a cell, such as `grpo lr=0.0001 eps_high=0.28`."""
+    short_paths = [_short_path(path) for path in paths]
     parts = [
-        f"{short if shorts.count(short) == 1 else path}={_value_text(value, axis)}"
-        for short, path, value, axis in zip(shorts, paths, values, axes, strict=True)
+        f"{short if short_paths.count(short) == 1 else path}={_value_text(value, axis)}"
+        for short, path, value, axis in zip(short_paths, paths, values, axes, strict=True)
     ]
     name = " ".join([variant, *parts])
     if len(name) > MAX_IN_NAME:
@@ -292,9 +300,9 @@ def _variant_name(variant: str, paths: Sequence[str], values: Sequence[Any], axe
 
 
 def _short_path(path: str) -> str:
-    """Return the last telling part of a path: `optimizer.lr` -> `lr`, `objective.kl.type` -> `kl`."""
-    telling = [key for key in path.split(".") if key != "type" and not key.isdigit()]
-    return (telling or [path])[-1]
+    """Return the last meaningful part of a path: `optimizer.lr` -> `lr`, `objective.kl.type` -> `kl`."""
+    meaningful_keys = [key for key in path.split(".") if key != "type" and not key.isdigit()]
+    return (meaningful_keys or [path])[-1]
 
 
 def _value_text(value: Any, axis: Axis) -> str:

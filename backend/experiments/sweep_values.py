@@ -1,14 +1,13 @@
-"""Values of a swept knob, as text or as a list.
+"""Parse the values of a swept knob, which are a text or a list.
 
-    1e-4, 3e-4, 1e-3        these values
-    1e-5..1e-3 log 5        five values at equal ratios, both ends included
+    1e-4, 3e-4, 1e-3        the listed values
+    1e-5..1e-3 log 5        five values at equal ratios, including both ends
     0..1 lin 5              five values at equal distances
     2..16 step 2            from 2 in steps of 2
-    1..4                    of a knob that takes whole numbers: each of them
-    1e-5..1e-3 log, 0..1    any value of a range, for random sweeps only; it stands alone
+    1..4                    every whole number, if the knob takes whole numbers
+    1e-5..1e-3 log, 0..1    any value of a range, only for random sweeps, and not with other values
 
-Numbers of a range are computed exactly and only when they are asked for: a range of a billion
-values is counted, not listed.
+Numbers of a range are computed exactly and on demand: a range of a billion values is counted, but not listed.
 """
 
 import math
@@ -22,24 +21,24 @@ from typing import Any
 import orjson
 
 MAX_LISTED = 500
-"""Values that a knob may have before they are only counted."""
+"""Maximum number of values that are listed; larger ranges are only counted."""
 
 _NUMBER = r"[+-]?(?:\d+(?:\.\d+)?|\.\d+)(?:[eE][+-]?\d+)?"
 _RANGE = re.compile(rf"({_NUMBER})\s*\.\.\s*({_NUMBER})(?:\s+(log|lin|step)(?:\s+({_NUMBER}))?)?")
 _WORDS = {"true": True, "false": False}
 DIGITS = 6
-"""Significant digits of the values between the ends of a range that is wide enough for them."""
+"""Significant digits of the values within a range that is wide enough for them."""
 NARROW = Fraction(1, 100)
 """Width of a range, as a share of its larger end, below which values are not rounded."""
 LARGEST = 1e100
 LARGEST_WHOLE = 2**63
-"""Smallest integer that does not fit the largest columns."""
+"""Smallest integer that does not fit in the largest database columns."""
 MAX_COUNTED = 2**53
 
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """A range of numbers; `count` 0: any of its values."""
+    """A range of numbers; a `count` of 0 means any number in it."""
 
     low: Fraction
     high: Fraction
@@ -47,12 +46,10 @@ class Range:
     is_log: bool
     is_whole: bool
     step: Fraction = Fraction(0)
-    """Distance between two values; 0 if they are spread between both ends."""
+    """Distance between two values; 0 if the values are distributed between both ends."""
 
     def value(self, share: float, index: int = 0) -> Any:
-        """Return the value `share` of the way from low to high, or the one at a place of a range with
-        steps.
-        """
+        """Return the value at a share of the way from low to high, or at an index of a stepped range."""
         if self.step:
             return _number(self.low + index * self.step, is_whole=self.is_whole)
         if share in (0.0, 1.0):
@@ -68,11 +65,11 @@ class Range:
         return min(high, max(low, float(f"{number:.{DIGITS}g}") if is_wide else number))
 
     def at(self, index: int) -> Any:
-        """Return the value at a place, from 0."""
+        """Return the value at an index, starting at 0."""
         return self.value(index / (self.count - 1) if self.count > 1 else 0.0, index)
 
     def place(self, number: Any) -> float | int | None:
-        """Return the share of the way from low to high at which a number lies, or its place; None outside."""
+        """Return the position of a number as a share of the range or as an index; None if outside."""
         if isinstance(number, bool) or not isinstance(number, (int, float)):
             return None
         low, high = float(self.low), float(self.high)
@@ -90,33 +87,34 @@ class Range:
         return round(share * (self.count - 1)) if self.count else share
 
     def draw(self, rng: random.Random) -> Any:
-        """Return a value at random, each as likely as the others."""
+        """Return a random value; all have equal probability."""
         return self.at(int(rng.random() * self.count)) if self.count else self.value(rng.random())
 
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """Distinct values of a knob: listed, or a range that is too long to be listed."""
+    """The distinct values of a knob: a list, or a range that is too long to be listed."""
 
     listed: tuple[Any, ...] = ()
     range: Range | None = None
 
     @property
     def count(self) -> int:
-        """Number of values; 0: a continuous range."""
+        """Number of values; 0 for a continuous range."""
         return len(self.listed) if self.range is None else self.range.count
 
     def draw(self, rng: random.Random) -> Any:
-        """Return a value at random."""
+        """Return a random value."""
         return (
             self.listed[int(rng.random() * len(self.listed))] if self.range is None else self.range.draw(rng)
         )
 
 
 def parse_axis(values: str | list[Any], now: Any) -> Axis:
-    """Return the values of a knob that holds `now` without the sweep: a whole number, a number, a text, ...
+    """Return the values of a knob; `now` is its value without the sweep, whose type determines how text is
+    parsed.
 
-    Raises ValueError with a sentence that names the part which cannot be read.
+    Raise ValueError with a sentence that names the invalid part.
     """
     if not isinstance(values, str):
         return Axis(unique_values(values))
@@ -127,9 +125,9 @@ def parse_axis(values: str | list[Any], now: Any) -> Axis:
     for text, range_ in zip(parts, ranges, strict=True):
         if range_ is not None and range_.count > MAX_COUNTED:
             raise ValueError(f"'{text}' has {count_text(range_.count)} values, which are too many")
-    alone = ranges[0]
-    if alone is not None and len(parts) == 1 and not 0 < alone.count <= MAX_LISTED:
-        return Axis(range=alone)
+    first_range = ranges[0]
+    if first_range is not None and len(parts) == 1 and not 0 < first_range.count <= MAX_LISTED:
+        return Axis(range=first_range)
     for text, range_ in zip(parts, ranges, strict=True):
         if range_ is not None and not range_.count:
             raise ValueError(f"'{text}' has any number of values and must stand alone")
@@ -179,9 +177,9 @@ def _parse_range(text: str, now: Any) -> Range | None:
 
 
 def _is_whole(now: Any, low: str, high: str, scale: str | None) -> bool:
-    """Return whether a range holds whole numbers only: as its knob does, else as its ends are written.
+    """Return whether a range contains only whole numbers, like its knob, or if unknown, like its ends.
 
-    Values between the ends of an unknown knob's range may be any numbers, whole ones included.
+    The values between the ends of a `lin` or `log` range of an unknown knob can be any numbers.
     """
     if isinstance(now, (int, float)) and not isinstance(now, bool):
         return isinstance(now, int)
@@ -209,7 +207,7 @@ def _parse_value(text: str, now: Any) -> Any:
 
 
 def unique_values(values: Iterable[Any]) -> tuple[Any, ...]:
-    """Return the values without repetitions, in order; 1 and 1.0 are one value, `true` is another."""
+    """Return the values without repetitions, in order; 1 and 1.0 are equal, but 1 and `true` are not."""
     by_key: dict[bytes, Any] = {}
     for value in values:
         by_key.setdefault(value_key(value), value)
@@ -217,7 +215,7 @@ def unique_values(values: Iterable[Any]) -> tuple[Any, ...]:
 
 
 def value_key(value: Any) -> bytes:
-    """Return a text that is equal for equal values."""
+    """Return bytes that are equal for equal values."""
     is_whole = isinstance(value, float) and value.is_integer() and abs(value) < 2**53
     return orjson.dumps(int(value) if is_whole else value, option=orjson.OPT_SORT_KEYS)
 

@@ -1,4 +1,4 @@
-"""The access log: the outermost wrapper gives each request an id and writes one line for it."""
+"""Access log: the outermost ASGI wrapper assigns an id to each request and logs it."""
 
 import logging
 import re
@@ -26,17 +26,17 @@ METHODS = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
 """Methods that are used as labels; other methods, and paths without a route, are labelled `other`."""
 
 PROBES = {"/healthz", "/readyz", "/metrics", "/api/v1/status"}
-"""Paths that machines poll every few seconds; their successful requests are not logged."""
+"""Paths that are polled every few seconds; successful requests for them are not logged."""
 
 GIVEN_ID = re.compile(r"[A-Za-z0-9._-]{8,64}")
-"""Request id that a proxy or client may set."""
+"""Pattern of request ids that a proxy or client may set."""
 
 NEVER_ANSWERED = 499
-"""Logged status of a request whose client disconnected before the answer."""
+"""Logged status of a request whose client disconnected before the response."""
 
 
 class AccessLog:
-    """ASGI wrapper that gives every request an id, measures its duration and logs it."""
+    """ASGI wrapper that assigns an id to every request, measures its duration and logs it."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -75,7 +75,7 @@ class AccessLog:
 
 
 def _write_line(method: str, path: str, status: int, seconds: float) -> None:
-    """Write the access log without the query, which may hold a one-time ticket."""
+    """Log a request without the query string, which may contain a one-time ticket."""
     level = logging.DEBUG if path in PROBES and status < 400 else logging.INFO
     fields = {"method": method, "path": path, "status": status, "ms": round(seconds * 1000, 1)}
     logger.log(level, "%s %s %s %s ms", method, path, status, fields["ms"], extra=fields)

@@ -1,6 +1,6 @@
-"""JSON bodies: admitted, unpacked, measured and parsed once, in a thread.
+"""JSON bodies of requests, which are admitted, decompressed, measured and parsed once, in a thread.
 
-A few kB of gzip can hold millions of JSON values, and each value takes about fifty bytes of memory. Values
+A few kB of gzip can contain millions of JSON values, each of which needs about fifty bytes of memory. Values
 and levels are therefore counted in the bytes before the body is parsed.
 """
 
@@ -20,17 +20,16 @@ from backend.http.limits import PUSH_BYTES, too_large
 NO_DOCUMENT = object()
 """Placeholder for the document of a request without a body."""
 LARGE_BYTES = 100_000
-"""Size above which a body, compressed or not, waits until it is admitted, in bytes."""
+"""Size in bytes above which a body, compressed or not, has to wait for admission."""
 ROLE_BYTES = 4 * PUSH_BYTES
-"""Maximum size of all unparsed bodies of one role, as received, in bytes; additional large ones are
-refused.
+"""Maximum total size of the unparsed bodies of one role, as received, in bytes; more large ones are refused.
 """
 WRITER_BYTES = 2 * PUSH_BYTES
-"""Maximum size of all unparsed bodies of one writer, as received, in bytes."""
+"""Maximum total size of the unparsed bodies of one writer, as received, in bytes."""
 MAX_LARGE = 2
-"""Number of large bodies of one role that are processed at a time; one per writer."""
+"""Number of large bodies of one role that are processed at a time; a writer may have one."""
 WAIT_SECONDS = 10.0
-"""Longest wait of a large body, in seconds."""
+"""Maximum number of seconds that a large body waits."""
 MAX_JSON_VALUES = 250_000
 """Maximum number of texts, numbers, lists and objects in a body."""
 MAX_JSON_LEVELS = 800
@@ -43,7 +42,7 @@ LIST_END, OBJECT_END = b"]}"
 
 
 class LargeBodies:
-    """Admits a few large bodies at a time, because all requests share the memory and the interpreter."""
+    """Admits a few large bodies at a time, because all requests share memory and the interpreter."""
 
     def __init__(self) -> None:
         self._bytes_of_role: Counter[str] = Counter()
@@ -53,7 +52,9 @@ class LargeBodies:
 
     @contextmanager
     def counted(self, role: str, writer: str) -> Iterator[Callable[[int], None]]:
-        """Count the bytes of one body until the `with` block ends. Raises HTTPException 429 for too many."""
+        """Count the bytes of a body until the `with` block ends; raise HTTPException (429) if there are too
+        many.
+        """
         size = 0
 
         def count(arrived: int) -> None:
@@ -61,8 +62,8 @@ class LargeBodies:
             size += arrived
             self._bytes_of_role[role] += arrived
             self._bytes_of_writer[writer] += arrived
-            of_writer = self._bytes_of_writer[writer] if writer else 0
-            is_too_much = self._bytes_of_role[role] > ROLE_BYTES or of_writer > WRITER_BYTES
+            writer_bytes = self._bytes_of_writer[writer] if writer else 0
+            is_too_much = self._bytes_of_role[role] > ROLE_BYTES or writer_bytes > WRITER_BYTES
             if size > LARGE_BYTES and is_too_much:
                 raise _too_many()
 
@@ -74,7 +75,7 @@ class LargeBodies:
 
     @asynccontextmanager
     async def wait_for_turn(self, role: str, writer: str) -> AsyncIterator[None]:
-        """Wait for a turn and keep it. Raises HTTPException (429) if there is none within WAIT_SECONDS."""
+        """Wait for a turn and hold it; raise HTTPException (429) if there is none within WAIT_SECONDS."""
         turns = [self._of_writer[writer]] if writer else []
         turns.append(self._of_role[role])
         taken: list[asyncio.Semaphore] = []
@@ -102,15 +103,16 @@ def _too_many() -> HTTPException:
 
 
 def is_large(body: bytes, encoding: str = "") -> bool:
-    """Return whether a body is large, or will be after decompression; zlib verifies the size at its end."""
+    """Return whether a body is large, before or after decompression, whose size zlib verifies later."""
     unpacked = int.from_bytes(body[-4:], "little") if encoding == "gzip" else 0
     return max(len(body), unpacked) > LARGE_BYTES
 
 
 def parse_body(body: bytes, encoding: str = "") -> Any:
-    """Parse a body that may be compressed. Raises HTTPException (400, 413 or 415) if it is not valid.
+    """Return the document of a body that may be compressed; raise HTTPException (400, 413, 415) if it is
+    invalid.
 
-    NaN and infinities are accepted here, because the body's model refuses them at their field.
+    NaN and infinities are accepted here, because the body's model refuses them with the path of their field.
     """
     if encoding not in ("", "identity", "gzip"):
         raise HTTPException(415, "expected Content-Encoding: gzip or none")
@@ -126,14 +128,14 @@ def parse_body(body: bytes, encoding: str = "") -> Any:
 
 def _decompress(body: bytes) -> bytes:
     size = min(PUSH_BYTES, int.from_bytes(body[-4:], "little"))
-    unpacking = zlib.decompressobj(wbits=31)
+    decompressor = zlib.decompressobj(wbits=31)
     try:
-        content = unpacking.decompress(body, size + 1)
+        content = decompressor.decompress(body, size + 1)
     except zlib.error:
         raise HTTPException(400, "the body is not the gzip that its header promises") from None
     if len(content) > PUSH_BYTES:
         raise HTTPException(413, too_large(PUSH_BYTES))
-    if not unpacking.eof or unpacking.unused_data:
+    if not decompressor.eof or decompressor.unused_data:
         raise HTTPException(400, "the body is not one complete gzip stream")
     return content
 
@@ -149,16 +151,17 @@ def _check_size(content: bytes) -> None:
 
 
 def json_size(content: bytes, *, limit: int = MAX_JSON_VALUES) -> tuple[int, int]:
-    """Count (values, levels) of JSON without parsing it; never too low up to the first error.
+    """Return the numbers of values and levels of JSON without parsing it; never too low up to the first
+    error.
 
-    Each value but the outermost follows a comma or the start of its list or object; an empty list or object
-    counts twice. Counting stops after `limit` values. NumPy lets other threads run meanwhile, unlike
-    a loop or `re`.
+    Every value except the outermost follows a comma or the start of its list or object; an empty list or
+    object counts twice. Counting stops after `limit` values. Unlike a loop or `re`, NumPy lets other threads
+    run in the meantime.
     """
-    bare = content.replace(b"\\\\", b"").replace(b'\\"', b"") if b"\\" in content else content
-    signs, values, level, deepest, is_inside = np.frombuffer(bare, np.uint8), 1, 0, 0, np.False_
-    for start in range(0, len(signs), BLOCK_BYTES):
-        block = signs[start : start + BLOCK_BYTES]
+    unescaped = content.replace(b"\\\\", b"").replace(b'\\"', b"") if b"\\" in content else content
+    characters, values, level, deepest, is_inside = np.frombuffer(unescaped, np.uint8), 1, 0, 0, np.False_
+    for start in range(0, len(characters), BLOCK_BYTES):
+        block = characters[start : start + BLOCK_BYTES]
         inside = np.logical_xor.accumulate(block == QUOTE) ^ is_inside
         begins = ~inside & ((block == LIST) | (block == OBJECT))
         ends = ~inside & ((block == LIST_END) | (block == OBJECT_END))
@@ -171,7 +174,7 @@ def json_size(content: bytes, *, limit: int = MAX_JSON_VALUES) -> tuple[int, int
 
 
 def refuse_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Refuse duplicate names in an object, for `object_pairs_hook`; parsers disagree on which counts."""
+    """Return an object for `object_pairs_hook`; raise ValueError for duplicate names, which are ambiguous."""
     document = dict(pairs)
     if len(document) < len(pairs):
         raise ValueError("names a field twice")

@@ -1,9 +1,9 @@
-"""The scripts and styles of the pages, put together: a browser asks for a few files and not for 200.
+"""Bundles of the scripts and styles of the pages, so that a browser loads a few files instead of 200.
 
-A bundle holds each module as a function that is called once, in the order of their imports. `app.js` holds
-the frame and what several views share, `<view>.js` the rest of a view. Libraries of `vendor` stay files of
-their own. Statements are recognised by the start of a line, as Biome formats them; what is not recognised is
-an error.
+A bundle contains each module as a function that is called once, in import order. `app.js` contains the frame
+and the modules that several views share, and `<view>.js` the other modules of a view. Libraries in `vendor`
+stay separate files. Statements are recognised by the start of a line, as formatted by Biome; other statements
+raise BundleError.
 """
 
 import os
@@ -31,29 +31,29 @@ LAZY = re.compile(r"\bimport\('(?P<path>\.[^']+/vendor/[^']+)'\)")
 
 
 class BundleError(Exception):
-    """A module that cannot be put into a bundle; the message names it."""
+    """A module that cannot be bundled; the message contains its path."""
 
 
 class Module:
-    """One module of the frontend, read once."""
+    """A module of the frontend with its source text."""
 
     def __init__(self, frontend: Path, path: str) -> None:
         self.path = path
-        """Path below the frontend, with slashes."""
+        """Path relative to the frontend, with slashes."""
         self.is_library = path.startswith("vendor/")
         self.text = "" if self.is_library else (frontend / path).read_text(encoding="utf-8")
         self.imports = [self._absolute_path(match["path"]) for match in IMPORT.finditer(self.text)]
         self.imports += [self._absolute_path(match["path"]) for match in REEXPORT.finditer(self.text)]
 
     def as_function(self) -> str:
-        """Return the statement that runs the module and keeps what it exports."""
+        """Return the statement that runs the module and stores its exports; raise BundleError."""
         exports: list[str] = [match["name"] for match in EXPORT.finditer(self.text)]
         body = REEXPORT.sub(lambda match: self._rewrite_reexport(match, exports), self.text)
         body = EXPORTS.sub(lambda match: self._collect_exports(match, exports), body)
         body = IMPORT.sub(self._rewrite_import, EXPORT.sub("", body))
         body = LAZY.sub(lambda match: f"import('../{self._absolute_path(match['path'])}')", body)
-        if left := LEFT_OVER.search(body):
-            raise BundleError(f"{self.path}: no bundle can hold {left[0]!r}")
+        if unsupported := LEFT_OVER.search(body):
+            raise BundleError(f"{self.path}: no bundle can hold {unsupported[0]!r}")
         if renamed := next((name for name in exports if " as " in name), None):
             raise BundleError(f"{self.path}: no bundle can rename an export: {renamed}")
         return f"modules['{self.path}'] = (() => {{\n{body}\nreturn {{ {', '.join(exports)} }};\n}})();\n"
@@ -85,21 +85,21 @@ class Module:
 
 
 class Bundles:
-    """All bundles of one state of the frontend's files."""
+    """All bundles for one state of the frontend's files."""
 
     def __init__(self, frontend: Path, views: Sequence[str]) -> None:
         self._frontend = frontend
         self._modules: dict[str, Module] = {}
         needed = {view: self._closure([f"src/views/{view}.js"]) for view in views}
-        times = Counter(path for paths in needed.values() for path in paths)
-        shared = [path for path, count in times.items() if count > 1]
+        use_counts = Counter(path for paths in needed.values() for path in paths)
+        shared = [path for path, count in use_counts.items() if count > 1]
         self._app = self._closure([*shared, "src/main.js"])
         self._views = {
             view: [path for path in paths if path not in set(self._app)] for view, paths in needed.items()
         }
 
     def file(self, name: str) -> str | None:
-        """Return a bundle by its file name; None if there is none."""
+        """Return the content of a bundle by its file name; None if it does not exist."""
         if name == STYLES:
             return self._styles()
         if name == f"{APP}.js":
@@ -107,8 +107,8 @@ class Bundles:
         name = name.removesuffix(".js")
         if (paths := self._views.get(name)) is None:
             return None
-        view = f"export const {{ View }} = modules['src/views/{name}.js'];\n"
-        return f"import {{ modules }} from './{APP}.js';\n{self._functions(paths)}{view}"
+        view_export = f"export const {{ View }} = modules['src/views/{name}.js'];\n"
+        return f"import {{ modules }} from './{APP}.js';\n{self._functions(paths)}{view_export}"
 
     @property
     def libraries(self) -> list[str]:
@@ -130,7 +130,7 @@ class Bundles:
         return "".join(self._modules[path].as_function() for path in paths)
 
     def _closure(self, paths: Iterable[str]) -> list[str]:
-        """Return these modules and all that they import, each after its imports, without libraries."""
+        """Return these modules and their imports in import order, without libraries."""
         ordered: dict[str, None] = {}
         for path in paths:
             self._add(path, ordered, ())

@@ -1,6 +1,6 @@
 """FastAPI dependencies: settings, a read-only session, and a session that commits before the response.
 
-Sessions are context managers, which `backend.http.routing.Route` enters.
+Sessions are context managers that `backend.http.routing.Route` enters.
 """
 
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ from backend.storage.interruption import interruptible
 
 @dataclass(frozen=True, slots=True)
 class Lab:
-    """The parts of the application, kept in `app.state.lab`."""
+    """The shared objects of the application, stored in `app.state.lab`."""
 
     settings: Settings
     engine: Engine
@@ -27,14 +27,14 @@ class Lab:
 
 
 def get_lab(request: Request) -> Lab:
-    """Return the application's parts."""
+    """Return the shared objects of the application."""
     lab: Lab = request.app.state.lab
     return lab
 
 
 async def _lab_dependency(
     request: Request,
-) -> Lab:  # what never waits is not a function that a thread has to run
+) -> Lab:  # async, because it does not block and so needs no thread
     return get_lab(request)
 
 

@@ -1,4 +1,4 @@
-"""The frontend: one page for every address of the application, its scripts, and Plotly."""
+"""Serve the frontend: one page for all addresses of the application, its scripts, and Plotly."""
 
 import gzip
 import hashlib
@@ -31,7 +31,7 @@ from backend.http.dependencies import get_lab
 from backend.http.pages import FRONTEND, HOME, PAGES, REDIRECTS, new_address
 
 BUNDLES = "bundles"
-"""Folder below /static whose files are put together from others: see bundles.py."""
+"""Directory below /static with generated bundles, see bundles.py."""
 
 SERVED = (("src",), ("styles",), ("vendor",), ("favicon.svg",))
 """Paths of the frontend that are served to browsers."""
@@ -43,10 +43,10 @@ PLOTLY_BASIC = FRONTEND / "vendor" / "plotly-basic.min.js"
 """Plotly build without the charts, maps and surfaces that no page uses."""
 
 PLOTLY_VERSION = re.compile(rb"plotly\.js .*v([0-9.]+)")
-"""Version of Plotly in the first lines of a build."""
+"""Pattern of Plotly's version in the first lines of a build."""
 
 EDITION = re.compile(r"[0-9a-f]{16}")
-"""First part of a path below /static: the edition, which identifies one state of all files."""
+"""Pattern of an edition, the first segment of a path below /static, which identifies a state of all files."""
 
 PACKING: dict[str, Callable[[bytes], bytes]] = {
     "zstd": zstandard.ZstdCompressor(level=12).compress,
@@ -58,27 +58,27 @@ router = APIRouter(include_in_schema=False)
 
 
 class Scripts(StaticFiles):
-    """Static files: cached for good below `/static/<edition>/`, revalidated by ETag elsewhere.
+    """Static files, cached permanently below `/static/<edition>/` and revalidated by ETag elsewhere.
 
-    Files of the current edition, and bundles of any, are compressed once and served from memory.
+    Files of the current edition, and bundles of any edition, are compressed once and served from memory.
     """
 
     async def get_response(self, path: str, scope: Scope) -> Response:
         """Return a file; below an older edition, return the current file without caching."""
-        first, _, path_below = path.partition("/")
-        is_named = EDITION.fullmatch(first) is not None
-        is_bundle = is_named and path_below.startswith(f"{BUNDLES}/")
-        if (first == current_edition() or is_bundle) and scope["method"] == "GET":
-            return self._cached_response(path_below, first, Headers(scope=scope))
-        response = await super().get_response(path_below if is_named else path, scope)
-        response.headers["Cache-Control"] = FOREVER if first == current_edition() else REVALIDATE
+        first_segment, _, path_below = path.partition("/")
+        has_edition = EDITION.fullmatch(first_segment) is not None
+        is_bundle = has_edition and path_below.startswith(f"{BUNDLES}/")
+        if (first_segment == current_edition() or is_bundle) and scope["method"] == "GET":
+            return self._cached_response(path_below, first_segment, Headers(scope=scope))
+        response = await super().get_response(path_below if has_edition else path, scope)
+        response.headers["Cache-Control"] = FOREVER if first_segment == current_edition() else REVALIDATE
         return response
 
     def _cached_response(self, path: str, of_edition: str, headers: Headers) -> Response:
         encoding = _accepted_encoding(headers)
         caching = FOREVER if of_edition == current_edition() else REVALIDATE
         file_headers = {"ETag": f'"{current_edition()}"', "Cache-Control": caching}
-        if encoding:  # else the middleware says that it varies
+        if encoding:  # otherwise the middleware sets Vary
             file_headers |= {"Content-Encoding": encoding, "Vary": "Accept-Encoding"}
         content = (
             _compress_bundle(path.removeprefix(f"{BUNDLES}/"), encoding, current_edition())
@@ -88,8 +88,8 @@ class Scripts(StaticFiles):
         if content is None:
             raise HTTPException(404)
         response = Response(content, headers=file_headers, media_type=guess_type(path)[0])
-        is_known = self.is_not_modified(response.headers, headers)
-        return NotModifiedResponse(response.headers) if is_known else response
+        is_not_modified = self.is_not_modified(response.headers, headers)
+        return NotModifiedResponse(response.headers) if is_not_modified else response
 
     def _compress_path(self, path: str, encoding: str) -> bytes | None:
         try:
@@ -97,11 +97,13 @@ class Scripts(StaticFiles):
             if status is None or not stat.S_ISREG(status.st_mode):
                 return None
             return _compress_file(full_path, encoding, (status.st_mtime_ns, status.st_size))
-        except OSError:  # a name that is too long, a file that is gone by now
+        except OSError:  # the name is too long, or the file was deleted
             return None
 
     def lookup_path(self, path: str) -> tuple[str, os.stat_result | None]:
-        """Look up a file of the pages; the frontend's checking tools next to them are not served."""
+        """Look up a file of the pages; other files of the frontend, such as its checking tools, are not
+        served.
+        """
         return super().lookup_path(path) if Path(path).parts[:1] in SERVED else ("", None)
 
 
@@ -126,7 +128,7 @@ def _compress_bundle(name: str, encoding: str, of_edition: str) -> bytes | None:
 
 
 def current_edition() -> str:
-    """Return the name of the files' current state; it changes within a second after any file changes."""
+    """Return the current edition, which changes within a second after any file changes."""
     return _edition(int(time.monotonic()))
 
 
@@ -137,7 +139,7 @@ def _edition(second: int) -> str:
 
 
 def _files(entries: Iterable["os.DirEntry[str]"]) -> Iterator[tuple[str, int, int]]:
-    """Yield path, time of change and size of every file in and below these entries."""
+    """Yield path, modification time and size of all files in and below these entries."""
     for entry in entries:
         if entry.is_dir():
             yield from _files(os.scandir(entry.path))
@@ -155,7 +157,7 @@ def _digest(files: tuple[tuple[str, int, int], ...]) -> str:
 
 
 def with_edition(page_html: str) -> str:
-    """Return a page whose scripts and styles browsers cache until one of them changes."""
+    """Return a page whose scripts and styles are cached by browsers until one of them changes."""
     return page_html.replace('"/static/', f'"/static/{current_edition()}/')
 
 
@@ -167,7 +169,7 @@ def serve_pages(app: FastAPI) -> None:
     router.add_api_route("/docs", _docs, methods=["GET", "HEAD"])
     app.include_router(router)
     scripts = Mount("/static", Scripts(directory=FRONTEND, check_dir=False), name="static")
-    app.router.routes.insert(0, scripts)  # before all other routes: every page asks for several
+    app.router.routes.insert(0, scripts)  # before all other routes, because every page loads several scripts
 
 
 def is_navigation(request: Request) -> bool:
@@ -184,9 +186,9 @@ def page_response(status: int = 200, path: str = "") -> Response:
 
 
 def _index_html(path: str) -> str:
-    """Return index.html with the list of pages, for the router and the menu, and their styles.
+    """Return index.html with the list of pages for the router and the menu, and with styles.
 
-    It names the scripts of the page at `path`, so that a browser need not discover them one after the other.
+    It lists the scripts of the page at `path`, so that browsers can load them in parallel.
     """
     names = [APP, *(listed.name for listed in PAGES if listed.path == path)]
     scripts = [
@@ -204,7 +206,7 @@ def _index_html(path: str) -> str:
 
 
 def pages_as_json() -> str:
-    """Return the list of pages as the frontend's router and menu read it."""
+    """Return the list of pages as JSON for the router and the menu of the frontend."""
     pages = [
         listed._asdict() | {"script": f"/static/{current_edition()}/{BUNDLES}/{listed.name}.js"}
         for listed in PAGES
@@ -213,7 +215,7 @@ def pages_as_json() -> str:
 
 
 def _index(request: Request) -> Response:
-    """Return the page at an address, or the way to its new address."""
+    """Return the page at an address, or a redirect to its new address."""
     if address := new_address(request.scope["path"], request.query_params):
         return RedirectResponse(address)
     path = request.scope["route"].path
@@ -221,7 +223,7 @@ def _index(request: Request) -> Response:
 
 
 def plotly(request: Request) -> Response:
-    """Return Plotly.js, compressed; with `?v=<version>` browsers cache it for good."""
+    """Return Plotly.js, compressed; with `?v=<version>` browsers cache it permanently."""
     packed, tag = _compress_plotly(get_lab(request).settings.state / "cache")
     is_versioned = request.query_params.get("v") == version("plotly")
     headers = {
@@ -238,7 +240,7 @@ def plotly(request: Request) -> Response:
 
 @cache
 def _compress_plotly(directory: Path) -> tuple[bytes, str]:
-    """Return the script in gzip, compressed once per build and installation, and its ETag."""
+    """Return the gzip-compressed script, created once per build and installation, and its ETag."""
     script = _plotly_build().read_bytes()
     compressed_file = directory / f"plotly-{hashlib.sha256(script).hexdigest()[:16]}.min.js.gz"
     if not compressed_file.is_file():
@@ -251,7 +253,7 @@ def _compress_plotly(directory: Path) -> tuple[bytes, str]:
 
 
 def _plotly_build() -> Traversable:
-    """Return the basic build of Plotly.js, which starts faster, or the package's if the versions differ."""
+    """Return the smaller basic build of Plotly.js, or the package's build if the versions differ."""
     full_build = files("plotly").joinpath("package_data", "plotly.min.js")
     return PLOTLY_BASIC if _plotly_version(PLOTLY_BASIC) == _plotly_version(full_build) else full_build
 
@@ -263,7 +265,7 @@ def _plotly_version(build: Traversable) -> str:
 
 
 def _docs(request: Request) -> Response:
-    """Return the documentation of the HTTP interface as a plain page, which loads no external script."""
+    """Return the documentation of the HTTP API as a plain page, which loads no external scripts."""
     schema = request.app.openapi()
     rows = "".join(
         _operation(method, path, operation)
@@ -280,10 +282,10 @@ def _operation(method: str, path: str, operation: dict[str, Any]) -> str:
         f"{html.escape(parameter.get('description', ''))}</li>"
         for parameter in operation.get("parameters", [])
     )
-    words = html.escape(operation.get("description") or operation.get("summary", ""))
-    words = re.sub("`([^`]+)`", r"<code>\1</code>", words)
+    description = html.escape(operation.get("description") or operation.get("summary", ""))
+    description = re.sub("`([^`]+)`", r"<code>\1</code>", description)
     return (
-        f"<section><h2><code>{method.upper()} {html.escape(path)}</code></h2><p>{words}</p>"
+        f"<section><h2><code>{method.upper()} {html.escape(path)}</code></h2><p>{description}</p>"
         f"<ul>{parameters}</ul></section>"
     )
 

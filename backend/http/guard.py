@@ -1,9 +1,9 @@
-"""The gate around the whole application: default-deny for every path, whatever is mounted behind it.
+"""Access control for the whole application: every path is denied unless it is permitted explicitly.
 
-In order: Host allow-list (421), size of address and headers (400, 414, 431), same-origin rule for every
-method but GET and HEAD (403), token or cookie (401), what the role may do (403), how often (429), size, type
-and well-formedness of the body (413, 415, 408, 400), and how many large bodies there are (429). Every answer
-leaves with the security headers.
+The checks, in order: Host header (421), size of URL and headers (400, 414, 431), same origin for all methods
+except GET and HEAD (403), token or cookie (401), permissions of the role (403), rate limit (429), size, type
+and syntax of the body (413, 415, 408, 400), and the number of large bodies (429). All responses get the
+security headers.
 """
 
 from collections.abc import Sequence
@@ -57,14 +57,14 @@ HEADERS = {
 }
 
 WRITES_AT_ONCE = 20
-"""Burst of writes, in seconds' worth of the rate limit, enough for changes to a long list of runs."""
+"""Burst of writes, in seconds of the rate limit, which allows changes to a long list of runs."""
 
 FORBIDDEN = {
     Access.READ: "a writer's token can only push runs; this needs the operator's or a viewer's",
     Access.WRITE: "viewers cannot make changes; this needs the operator's token",
     Access.PUSH: "viewers cannot push runs; this needs a writer's token (`grpolab token --writer NAME`)",
 }
-"""Message for the roles that lack an access."""
+"""Message for roles without an access."""
 
 
 class Guard:
@@ -102,7 +102,7 @@ class Guard:
     async def _refusal_or_body(
         self, scope: Scope, receive: Receive, stack: AsyncExitStack
     ) -> Response | None:
-        """Return the answer of a request that goes no further; else its body is in the scope, parsed."""
+        """Return the response to a refused request; otherwise None, with the parsed body in the scope."""
         headers = Headers(scope=scope)
         if (refusal := await self._refusal(scope, headers)) is not None:
             return refusal
@@ -115,9 +115,10 @@ class Guard:
     async def _take_body(
         self, scope: Scope, receive: Receive, headers: Headers, stack: AsyncExitStack
     ) -> None:
-        """Read and parse the body, which is JSON; that of a push may be packed.
+        """Read and parse the JSON body, which may be compressed for a push.
 
-        A large one waits once it has arrived, and keeps its turn until `stack` ends with the answer.
+        A large body waits after it has been received, and holds its turn until `stack` is closed after the
+        response.
         """
         access, state = required_access(scope["method"], scope["path"]), scope["state"]
         encoding = headers.get("content-encoding", "") if access is Access.PUSH else ""
@@ -145,7 +146,7 @@ class Guard:
         role = bearer or (login.role if login else None)
         if not is_safe and not _is_same_origin(headers, is_bearer=bearer is not None):
             if role is None and access is not Access.PUBLIC and not _has_origin(headers):
-                return _not_found(scope)  # a script that forgot its token
+                return _not_found(scope)  # a script without its token
             return problem(403, "Forbidden", "cross-origin requests are not allowed")
         session = login.id if login and not bearer else ""
         scope.setdefault("state", {}).update(role=role, session=session, login=login, writer=writer)
@@ -163,7 +164,7 @@ class Guard:
     def _permission_refusal(
         self, scope: Scope, role: Role, writer: str, access: Access | None
     ) -> Response | None:
-        """Return the refusal of a request that this role may not make, or not now; None if it may."""
+        """Return the response if this role may not make the request, or not now; None if it may."""
         if access is None and any(route.matches(dict(scope))[0] is Match.FULL for route in self._routes):
             return problem(
                 403, "Forbidden", "no role may call this: backend/http/auth/permissions.py has no line for it"
@@ -172,8 +173,8 @@ class Guard:
             is_writer = role is Role.WRITER
             return problem(403, "Forbidden", FORBIDDEN[Access.READ if is_writer else access])
         is_change = access in (Access.WRITE, Access.PUSH) and scope["method"] not in SAFE_METHODS
-        if is_change and (wait := self._writes.take(f"{access}:{role}:{writer}")):
-            return too_many("changes at once", wait)
+        if is_change and (wait_seconds := self._writes.take(f"{access}:{role}:{writer}")):
+            return too_many("changes at once", wait_seconds)
         return None
 
     def _is_known_host(self, values: list[str]) -> bool:
@@ -183,7 +184,7 @@ class Guard:
         return host in self._hosts or _without_port(host) in self._any_port
 
     def _identify_token(self, headers: Headers) -> tuple[Role | None, str]:
-        """Return the role of the request's token, and a writer's name."""
+        """Return the role of the request's token, and the name of a writer."""
         token = _bearer(headers)
         if not token:
             return None, ""
@@ -193,7 +194,7 @@ class Guard:
 
 
 def allowed_hosts(settings: Settings) -> set[str]:
-    """Return every Host header that this service accepts."""
+    """Return all Host headers that this service accepts."""
     names = {"127.0.0.1", "localhost", "[::1]"}
     if settings.host not in ("0.0.0.0", "::"):  # noqa: S104 - compared, not bound
         names.add(f"[{settings.host}]" if ":" in settings.host.strip("[]") else settings.host.lower())
@@ -208,7 +209,7 @@ def _without_port(host: str) -> str:
 
 
 def _is_same_origin(headers: Headers, *, is_bearer: bool) -> bool:
-    """Check the rules of Go's CrossOriginProtection; a client that is not a browser proves itself by its
+    """Apply the rules of Go's CrossOriginProtection; clients other than browsers identify themselves by a
     token.
     """
     site = headers.get("sec-fetch-site")

@@ -1,4 +1,4 @@
-"""The help pages: docs/ of this project, rendered in the frame of the application under `/help`."""
+"""The help pages, which render the files in docs/ in the frame of the application under `/help`."""
 
 import html
 from functools import cache
@@ -24,11 +24,11 @@ HERE = ' aria-current="page"'
 REVALIDATE = {"Cache-Control": "no-cache"}
 
 MENU = "".join(f'<a href="{page.path}">{html.escape(page.label)}</a>' for page in PAGES if page.label)
-"""The entries of the application's menu."""
+"""Entries of the application's menu."""
 
 MAX_MATCHES = 30
 DECISION_WEIGHT = 0.5
-"""Weight of a match in a decision: people look for how a thing works more often than for why."""
+"""Weight of a match in a decision; users look for how something works more often than for why."""
 
 router = APIRouter(include_in_schema=False)
 Text = Annotated[str, Query(max_length=200)]
@@ -36,19 +36,19 @@ Text = Annotated[str, Query(max_length=200)]
 
 @router.api_route("/help", methods=["GET", "HEAD"])
 def index() -> Response:
-    """The table of the pages."""
+    """Return the table of contents of the help pages."""
     return _answer(INDEX)
 
 
 @router.api_route("/help/search", methods=["GET", "HEAD"])
 def search_page(query: Text = "") -> Response:
-    """The sections that contain every word of a query."""
+    """Return the sections that contain all words of a query."""
     return HTMLResponse(with_edition(_results(query.strip())), headers=REVALIDATE)
 
 
 @router.api_route("/help/pictures/{name}", methods=["GET", "HEAD"])
 def picture(name: str) -> Response:
-    """A picture that some page shows."""
+    """Return a picture of a help page."""
     if (picture_path := pictures().get(name)) is None:
         raise NotFound(f"no help page shows a picture {name!r}")
     return FileResponse(picture_path, headers=REVALIDATE)
@@ -56,13 +56,13 @@ def picture(name: str) -> Response:
 
 @router.api_route("/help/decisions/{name}", methods=["GET", "HEAD"])
 def decision(name: str) -> Response:
-    """One decision."""
+    """Return the page of a decision."""
     return _answer(f"decisions/{name}")
 
 
 @router.api_route("/help/{name}", methods=["GET", "HEAD"])
 def page(name: str) -> Response:
-    """One page."""
+    """Return a help page."""
     return RedirectResponse("/help") if name == INDEX else _answer(name)
 
 
@@ -74,49 +74,49 @@ def _answer(name: str) -> Response:
 
 @cache
 def sources() -> dict[str, Path]:
-    """Return every page by its name, as found at the start: a request never becomes a path."""
+    """Return the files of all pages by name, read once so that no request is used as a path."""
     page_paths = sorted(DOCS.glob("*.md")) + sorted((DOCS / "decisions").glob("*.md"))
-    named = {path.relative_to(DOCS).with_suffix("").as_posix(): path for path in page_paths}
-    return {name.removesuffix(f"/{INDEX}"): path for name, path in named.items()}
+    path_by_name = {path.relative_to(DOCS).with_suffix("").as_posix(): path for path in page_paths}
+    return {name.removesuffix(f"/{INDEX}"): path for name, path in path_by_name.items()}
 
 
 @cache
 def pictures() -> dict[str, Path]:
-    """Return every picture of a page that is here, by the name of its file."""
-    shown = [path for name in sources() for path in _render_page(name).pictures]
-    return {path.name: path for path in shown if path.is_file()}
+    """Return the existing pictures of all pages by file name."""
+    picture_paths = [path for name in sources() for path in _render_page(name).pictures]
+    return {path.name: path for path in picture_paths if path.is_file()}
 
 
 def page_address(path: Path) -> str | None:
-    """Address under which the service shows this file; None for a file that is not a page."""
-    named = {source: name for name, source in sources().items()}
-    name = named.get(path)
+    """Return the address under which the service shows a file; None if the file is not a page."""
+    name_by_path = {source: name for name, source in sources().items()}
+    name = name_by_path.get(path)
     return name and ("/help" if name == INDEX else f"/help/{name}")
 
 
 @cache
 def _render_page(name: str) -> "Rendered":
-    from backend.http.markdown import render  # help pages alone need the parser
+    from backend.http.markdown import render  # only help pages need the parser
 
     return render(sources()[name], page_address)
 
 
 @cache
 def _document(name: str) -> str:
-    shown = _render_page(name)
+    rendered = _render_page(name)
     sections = "".join(
         f'<li><a href="#{html.escape(anchor)}">{html.escape(title)}</a></li>'
-        for anchor, title in shown.sections
+        for anchor, title in rendered.sections
     )
     contents = (
         f"<details open><summary>On this page</summary><ul>{sections}</ul></details>" if sections else ""
     )
-    return _frame(shown.title, shown.body, name=name, contents=contents)
+    return _frame(rendered.title, rendered.body, name=name, contents=contents)
 
 
 def find_matches(query: str, limit: int) -> "list[Match]":
-    """Return the sections that contain every word of a query, the best first."""
-    from backend.http.help_search import search  # help pages alone need the parser
+    """Return the sections that contain all words of a query, best first."""
+    from backend.http.help_search import search  # only help pages need the parser
 
     pages = [
         (page_address(path) or "", _render_page(name), DECISION_WEIGHT if "/" in name else 1.0)
@@ -127,13 +127,13 @@ def find_matches(query: str, limit: int) -> "list[Match]":
 
 
 def _with_words(address: str, query: str) -> str:
-    """Return the address of a section with the words that its page highlights."""
+    """Return the address of a section with the words to highlight."""
     page_address, _, anchor = address.partition("#")
     return f"{page_address}?{urlencode({'find': query})}{anchor and f'#{anchor}'}"
 
 
 def _results(query: str) -> str:
-    """Return the page of what a search has found."""
+    """Return the page with search results."""
     matches = find_matches(query, MAX_MATCHES)
     items = "".join(
         f'<li><a href="{html.escape(match.address)}">{html.escape(match.title)}</a>'
@@ -160,19 +160,19 @@ def _frame(title: str, body: str, *, name: str = "", contents: str = "", query: 
 
 
 def _links(current: str) -> str:
-    shown = ((name, _render_page(name).title) for name in _ordered_names())
+    titles = ((name, _render_page(name).title) for name in _ordered_names())
     return "".join(
         f'<li><a href="{page_address(sources()[name])}"{HERE if name == current else ""}>'
         f"{html.escape(title)}</a></li>"
-        for name, title in shown
+        for name, title in titles
     )
 
 
 def _ordered_names() -> list[str]:
-    """Return the pages in the order in which the index lists them; of the decisions their index alone."""
-    named = {page_address(path): name for name, path in sources().items()}
-    listed = [named[link] for link in _render_page(INDEX).links if link in named]
-    return [INDEX, *dict.fromkeys(listed)]
+    """Return the names of the pages in the order of the index, without individual decisions."""
+    name_by_address = {page_address(path): name for name, path in sources().items()}
+    names = [name_by_address[link] for link in _render_page(INDEX).links if link in name_by_address]
+    return [INDEX, *dict.fromkeys(names)]
 
 
 PAGE = """<!doctype html>

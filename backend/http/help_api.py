@@ -1,4 +1,4 @@
-"""Route of the search in the help pages."""
+"""HTTP route of the search in the help pages."""
 
 from backend.base.documented import Documented
 from backend.http.help import MAX_MATCHES, Text, find_matches
@@ -20,12 +20,12 @@ class HelpMatch(Documented):
 
 
 class HelpMatches(Documented):
-    """Sections of help pages, the best first."""
+    """Sections of help pages, best first."""
 
     items: list[HelpMatch]
 
 
 @router.get("", response_model=HelpMatches)
 def find(query: Text = "", limit: Limit = MAX_MATCHES) -> Json:
-    """Sections of the help pages that contain every word of the query, the best first."""
+    """Search the help pages for sections that contain all words of the query, best first."""
     return Json({"items": [match._asdict() for match in find_matches(query, limit)]})

@@ -1,4 +1,4 @@
-"""Search in the help pages: sections that contain every word, those with the words in their titles first."""
+"""Search the help pages for sections that contain all words; matches in titles come first."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -16,13 +16,13 @@ class Match(NamedTuple):
     page: str
     """Title of the page."""
     title: str
-    """Title of the section; that of the page for what comes before its sections."""
+    """Title of the section, or of the page for text before its first section."""
     excerpt: str
     """Text around the first word."""
 
 
 def search(pages: Iterable[tuple[str, Rendered, float]], text: str, limit: int) -> list[Match]:
-    """Return the best matches among pages with their addresses and weights, the best first."""
+    """Return the best matches among pages with addresses and weights, best first."""
     words = text.lower().split()[:MAX_WORDS]
     if not words:
         return []
@@ -47,20 +47,20 @@ def _contains_all(words: list[str], text: str) -> bool:
 
 
 def _score(words: list[str], page_title: str, passage: Passage) -> float:
-    """Return how well a passage fits: words in titles count most, then how dense they are in the text."""
+    """Return how well a passage matches: words in titles count most, then their density in the text."""
     page, title, text = page_title.lower(), passage.title.lower(), passage.text.lower()
-    in_titles = sum(4.0 * (word in title) + 2.0 * (word in page) for word in words)
+    title_score = sum(4.0 * (word in title) + 2.0 * (word in page) for word in words)
     density = sum(text.count(word) for word in words) / (len(text) + 200) * 100
-    return in_titles + min(density, 3.0) + (2.0 if title == " ".join(words) else 0.0)
+    return title_score + min(density, 3.0) + (2.0 if title == " ".join(words) else 0.0)
 
 
 def _excerpt(words: list[str], text: str) -> str:
-    """Return the text around the first word, cut between words."""
+    """Return the text around the first word, cut at word boundaries."""
     lower = text.lower()
-    at = min((place for word in words if (place := lower.find(word)) >= 0), default=0)
-    start = max(0, at - EXCERPT_CHARACTERS // 3)
+    first_match = min((position for word in words if (position := lower.find(word)) >= 0), default=0)
+    start = max(0, first_match - EXCERPT_CHARACTERS // 3)
     if start:
         start = text.find(" ", start) + 1
     end = start + EXCERPT_CHARACTERS
-    cut = text[start:end] if end >= len(text) else text[start:end].rpartition(" ")[0]
-    return f"{'… ' if start else ''}{cut}{' …' if end < len(text) else ''}"
+    excerpt = text[start:end] if end >= len(text) else text[start:end].rpartition(" ")[0]
+    return f"{'… ' if start else ''}{excerpt}{' …' if end < len(text) else ''}"

@@ -1,6 +1,6 @@
-"""Idempotency keys: a repeated request with the same key makes nothing new.
+"""Idempotency keys: a repeated request with the same key creates nothing new.
 
-The key stands in the row that the request made, an experiment or a run, and goes with it.
+The key is stored in the row that the request created, an experiment or a run, and deleted with it.
 """
 
 import hashlib
@@ -17,7 +17,7 @@ from backend.storage.models import Experiment, Run
 
 
 class KeyTaken(Conflict):
-    """The Idempotency-Key belongs to another request."""
+    """The Idempotency-Key was used for another request."""
 
     def __init__(self, key: str) -> None:
         super().__init__(
@@ -40,16 +40,18 @@ def _read_key(
 
 
 Key = Annotated[str, Depends(_read_key)]
-"""The request's Idempotency-Key; empty: it has none."""
+"""The Idempotency-Key of a request; empty if it has none."""
 
 
 def request_digest(document: Any) -> str:
-    """Return a digest that tells a request from all others with the same key."""
+    """Return a digest that distinguishes a request from others with the same key."""
     return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
 
 
 def find_previous(session: Session, key: str, digest: str) -> str | None:
-    """Return the id of what this request has already created. Raises KeyTaken if the key is another's."""
+    """Return the id of the row that this request created earlier; raise KeyTaken if another request used the
+    key.
+    """
     if not key:
         return None
     tables = (Experiment, Run)

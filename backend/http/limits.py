@@ -1,4 +1,4 @@
-"""Limits on one client: request size, request rate, and how long sending a request may take."""
+"""Limits on a client: request size, request rate, and the time to send a request."""
 
 import asyncio
 import math
@@ -19,21 +19,21 @@ ADDRESS_BYTES = 49_152
 HEADER_BYTES = 16_384
 """Maximum size of all headers of a request, in bytes."""
 HEAD_BYTES = 65_536
-"""The head of a request, address and headers: what is larger does not even reach the application."""
+"""Maximum size of URL and headers together, in bytes; larger requests do not reach the application."""
 BODY_BYTES = 1_000_000
 """Maximum size of a JSON body, in bytes."""
 PUSH_BYTES = 16_000_000
-"""A body of records that a client pushes, packed and unpacked: a group of 512 completions of 8,000 tokens."""
+"""Maximum size of a pushed body, packed or unpacked, in bytes: a group of 512 completions of 8,000 tokens."""
 ARRIVAL_SECONDS = 15.0
-"""Time limit for the head of a request to arrive, and again for its body, in seconds."""
+"""Time limit for URL and headers to arrive, and again for the body, in seconds."""
 CONNECTIONS = 1000
-"""Maximum number of connections at a time; additional ones are answered 503."""
+"""Maximum number of concurrent connections; additional ones get the response 503."""
 
 MAX_BUCKETS = 10_000
 
 
 class Buckets:
-    """A token bucket for each key: `burst` at once, refilled by `per_second`. 0 per second: no limit."""
+    """Token buckets by key with up to `burst` tokens, refilled by `per_second`; 0 means no limit."""
 
     def __init__(self, *, per_second: float, burst: float) -> None:
         self._per_second = per_second
@@ -41,7 +41,7 @@ class Buckets:
         self._levels: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def wait(self, key: str) -> float:
-        """Seconds until there will be one; 0.0 when there is. Nothing is taken."""
+        """Return the seconds until a token is available, or 0.0 if one is, without taking it."""
         if not self._per_second:
             return 0.0
         level = self._level(key, time.monotonic())
@@ -52,7 +52,7 @@ class Buckets:
         return min(self._burst, level + (now - since) * self._per_second)
 
     def take(self, key: str) -> float:
-        """Take one; 0.0 when there was one, else the seconds until there will be."""
+        """Take a token and return 0.0, or return the seconds until one is available."""
         if not self._per_second:
             return 0.0
         wait, now = self.wait(key), time.monotonic()
@@ -60,7 +60,7 @@ class Buckets:
         self._levels[key] = (level if wait else max(0.0, level - 1), now)
         self._levels.move_to_end(key)
         if len(self._levels) > MAX_BUCKETS:
-            self._levels.popitem(last=False)  # the one that has not been asked for longest
+            self._levels.popitem(last=False)  # the least recently used key
         return wait
 
 
@@ -73,7 +73,7 @@ def too_many(requests: str, wait: float) -> Response:
 
 
 def address_refusal(scope: Scope, headers: Headers) -> Response | None:
-    """Return the refusal of a request whose address or headers exceed the limits; None if they are within."""
+    """Return the response to a request whose URL or headers exceed the limits; None if they do not."""
     if any(character < " " or character == "\x7f" for character in scope["path"]):
         return problem(400, "Bad request", "the address contains a control character")
     if b"%00" in scope["query_string"]:
@@ -88,7 +88,7 @@ def address_refusal(scope: Scope, headers: Headers) -> Response | None:
 
 
 def body_refusal(headers: Headers, *, limit: int = BODY_BYTES) -> Response | None:
-    """Return the refusal of a body, judged by its headers; None if it may be read."""
+    """Return the response to a body that its headers disqualify; None if it may be read."""
     length = headers.get("content-length", "0")
     if not (length.isascii() and length.isdigit() and len(length) <= 20) or int(length) > limit:
         return problem(413, "Too large", too_large(limit))
@@ -104,9 +104,9 @@ def body_refusal(headers: Headers, *, limit: int = BODY_BYTES) -> Response | Non
 async def read_body(
     receive: Receive, *, limit: int = BODY_BYTES, count: Callable[[int], None] = lambda _: None
 ) -> bytes:
-    """Read the whole body. Raises HTTPException 413 if it is too large, 408 if it is too slow.
+    """Read the complete body; raise HTTPException: 413 if it is too large, 408 if it is too slow.
 
-    What really arrives is counted, by `count` too: a client may lie about the length or not tell it.
+    The received bytes are counted and reported to `count`, because Content-Length may be wrong or missing.
     """
     body = bytearray()
     try:
@@ -129,5 +129,5 @@ async def read_body(
 
 
 def too_large(limit: int) -> str:
-    """Return the sentence about a body of more bytes."""
+    """Return the error message for a body that is too large."""
     return f"at most {limit:,} bytes are allowed"

@@ -1,7 +1,8 @@
-"""Pages on which a browser logs in: a one-time link, or a token typed into a form; both become a cookie.
+"""Login pages: a one-time link, or a token entered in a form, is exchanged for a cookie.
 
-A link that another site leads to is not followed before somebody has said so: an image or a frame of any
-page of the web could use it up, or the tries that an address has. A viewer's link asks an operator first.
+A link that another site refers to must be confirmed by the user, because otherwise images or frames on any
+page of the web could use it up, or use up the attempts of an address. An operator must confirm the link of a
+viewer.
 """
 
 import html
@@ -77,7 +78,7 @@ QUESTION_FORM = """<form method="post" action="/login"><input name="ticket" type
 
 
 class LoginPages:
-    """Links, the form, and the cookie that they give."""
+    """Login links, the login form, and the cookies that they create."""
 
     def __init__(self, settings: Settings, sessions: BrowserSessions) -> None:
         self._settings = settings
@@ -86,8 +87,9 @@ class LoginPages:
         self._tokens = Buckets(per_second=LOGINS_PER_MINUTE / 60, burst=LOGINS_PER_MINUTE)
 
     async def swap_link(self, scope: Scope, ticket: str, *, role: Role | None) -> Response:
-        """Swap a one-time link for a cookie, so that it leaves the address bar; `role` has logged in
-        before.
+        """Exchange a one-time link for a cookie and redirect to an address without the link.
+
+        `role` is the role with which the browser is already logged in.
         """
         headers, path = Headers(scope=scope), _path_without_ticket(scope)
         if headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
@@ -100,8 +102,8 @@ class LoginPages:
                 yes="Log in",
                 no="Continue without it",
             )
-        as_whom = link_role(self._settings, ticket)
-        if as_whom is Role.VIEWER and role is Role.OPERATOR:
+        linked_role = link_role(self._settings, ticket)
+        if linked_role is Role.VIEWER and role is Role.OPERATOR:
             return _confirmation_page(
                 "You are logged in as the operator, and this link is for viewers, who can read everything "
                 "and change nothing. Using it logs the operator out of this browser.",
@@ -110,12 +112,12 @@ class LoginPages:
                 yes="Become a viewer",
                 no="Stay the operator",
             )
-        if role is not None and as_whom is None:
+        if role is not None and linked_role is None:
             return RedirectResponse(path, HTTPStatus.SEE_OTHER)
         return await self._redeem(scope, ticket, path)
 
     async def answer(self, scope: Scope, receive: Receive) -> Response:
-        """Return the address of the form."""
+        """Show the login form, or process it."""
         if scope["method"] != "POST":
             return login_page("Please log in.", status=200)
         body = await read_body(receive, limit=FORM_BYTES)
@@ -123,8 +125,8 @@ class LoginPages:
         if "ticket" in fields:
             return await self._redeem(scope, fields["ticket"], _local_address(fields.get("path", "/")))
         address = client_address(scope)
-        if wait := self._tokens.wait(address):
-            return too_many("failed logins", wait)
+        if wait_seconds := self._tokens.wait(address):
+            return too_many("failed logins", wait_seconds)
         role = token_role(self._settings, fields.get("token", "").strip())
         if role is None:
             self._tokens.take(address)
@@ -132,13 +134,11 @@ class LoginPages:
         return await self._log_in(scope, "/", role)
 
     async def _redeem(self, scope: Scope, ticket: str, path: str) -> Response:
-        """Redeem a link: a good one is never refused; of others an address has few tries, apart from those of
-        tokens.
-        """
+        """Redeem a link; only invalid links count towards the attempts of an address."""
         role = redeem_link(self._settings, ticket)
         if role is None:
-            wait = self._links.take(client_address(scope))
-            return too_many("failed logins", wait) if wait else login_page(USED)
+            wait_seconds = self._links.take(client_address(scope))
+            return too_many("failed logins", wait_seconds) if wait_seconds else login_page(USED)
         try:
             return await self._log_in(scope, path, role)
         except GrpoLabError:
@@ -147,8 +147,10 @@ class LoginPages:
 
     async def _log_in(self, scope: Scope, path: str, role: Role) -> Response:
         cookie, login = new_cookie(self._settings, role)
-        before: Login | None = scope["state"]["login"]
-        await self._sessions.start(login, Headers(scope=scope).get("user-agent", ""), instead_of=before)
+        previous_login: Login | None = scope["state"]["login"]
+        await self._sessions.start(
+            login, Headers(scope=scope).get("user-agent", ""), instead_of=previous_login
+        )
         response = RedirectResponse(path, HTTPStatus.SEE_OTHER)
         response.set_cookie(
             cookie_name(self._settings),
@@ -170,14 +172,12 @@ def _path_without_ticket(scope: Scope) -> str:
 
 
 def _local_address(path: str) -> str:
-    """Never an address of another host: browsers read a backslash as a slash, and leave out line breaks."""
+    """Return an address on this host; browsers treat backslashes as slashes and ignore line breaks."""
     return "/" + "".join(sign for sign in path if sign > " " and sign != "\x7f").lstrip("/\\")
 
 
 def client_address(scope: Scope) -> str:
-    """Return the client's address; for IPv6 the first half only, because the client chooses the second
-    freely.
-    """
+    """Return the client's address; for IPv6 only the network, because the client can choose the rest."""
     client = scope.get("client")
     host = str(client[0]) if client else ""
     try:
@@ -190,12 +190,12 @@ def client_address(scope: Scope) -> str:
 
 
 def login_page(message: str, *, status: int = 401) -> Response:
-    """Return the form, with what is the matter."""
+    """Return the login form with a message."""
     return _page("Log in", message, LOGIN_FORM, status)
 
 
 def _confirmation_page(message: str, ticket: str, path: str, *, yes: str, no: str) -> Response:
-    """Return what must be said before a link is used."""
+    """Return the page that asks for confirmation before a link is used."""
     words = {"ticket": ticket, "path": path, "yes": yes, "no": no}
     escaped = {name: html.escape(word) for name, word in words.items()}
     return _page("Use this link?", message, QUESTION_FORM.format(**escaped), HTTPStatus.OK)
@@ -203,6 +203,6 @@ def _confirmation_page(message: str, ticket: str, path: str, *, yes: str, no: st
 
 def _page(title: str, message: str, form: str, status: int) -> Response:
     head = HEAD.replace("{title}", title).replace("{message}", html.escape(message))
-    # Under no-referrer a browser hides the origin of a form, which then counts as another site's.
+    # With no-referrer, browsers hide the origin of a form, which then counts as cross-origin.
     headers = {"Cache-Control": "no-store", "Referrer-Policy": "same-origin"}
     return HTMLResponse(head + form, status, headers=headers)

@@ -1,4 +1,4 @@
-"""Markdown of this project's pages as HTML: raw HTML is text, and links lead to what the service shows."""
+"""Render Markdown pages of this project as HTML; raw HTML is escaped, and links point to served pages."""
 
 import html
 import itertools
@@ -15,37 +15,37 @@ from markdown_it.token import Token
 from markdown_it.utils import OptionsDict
 
 MARKER = re.compile(r"^<!-- /?[^\n]* -->\n", re.MULTILINE)
-"""The comment at which a generated table begins or ends; GitHub hides it."""
+"""Pattern of the comment at the start or end of a generated table, which GitHub hides."""
 BREAKABLE = re.compile(r"(?<=[./_])(?=[a-z])")
 
 
 class Passage(NamedTuple):
-    """Plain text of a section, or of a table row that has an anchor."""
+    """The plain text of a section, or of a table row with an anchor."""
 
     anchor: str
-    """Anchor of its heading or row; empty before the first section."""
+    """Anchor of the heading or row; empty before the first section."""
     title: str
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Rendered:
-    """A page as HTML, with the titles and links that the frame shows beside it."""
+    """A page as HTML, with the titles and links that the frame shows next to it."""
 
     title: str
     body: str
     sections: list[tuple[str, str]]
-    """Anchor and title of every heading of the second level."""
+    """Anchor and title of every second-level heading."""
     passages: list[Passage]
     anchors: frozenset[str]
     links: list[str]
-    """Addresses that the page leads to."""
+    """Addresses of the links on the page."""
     pictures: list[Path]
 
 
 @dataclass(slots=True)
 class _PageState:
-    """The state of a walk through the tokens of a page."""
+    """The state of rendering a page."""
 
     path: Path
     address_of: Callable[[Path], str | None]
@@ -57,40 +57,38 @@ class _PageState:
 
 
 def render(path: Path, address_of: Callable[[Path], str | None]) -> Rendered:
-    """Return one page; `address_of` tells where the service shows a file."""
+    """Return a rendered page; `address_of` returns the address under which the service shows a file."""
     markdown = MarkdownIt("commonmark", {"html": False}).enable("table")
     markdown.add_render_rule("code_inline", _code)
     tokens = markdown.parse(MARKER.sub("", path.read_text(encoding="utf-8")))
-    reading = _PageState(path, address_of)
-    _name_headings(tokens, reading)
-    _name_rows(tokens, reading)
+    state = _PageState(path, address_of)
+    _name_headings(tokens, state)
+    _name_rows(tokens, state)
     passages = _passages(tokens)
     for token in tokens:
         if token.children:
-            token.children = _rewrite_links(token.children, reading)
-    rendered = markdown.renderer.render(tokens, markdown.options, {})
-    # a corner without text heads nothing
-    body = _wrap_in_scroll_boxes(rendered.replace("<th></th>", "<td></td>"))
+            token.children = _rewrite_links(token.children, state)
+    body_html = markdown.renderer.render(tokens, markdown.options, {})
+    # an empty corner cell is not a header
+    body = _wrap_in_scroll_boxes(body_html.replace("<th></th>", "<td></td>"))
     return Rendered(
-        reading.title,
+        state.title,
         body,
-        reading.sections,
+        state.sections,
         passages,
-        frozenset(reading.anchors),
-        reading.links,
-        reading.pictures,
+        frozenset(state.anchors),
+        state.links,
+        state.pictures,
     )
 
 
 def heading_anchor(text: str) -> str:
-    """Return a heading's anchor, as GitHub makes it."""
+    """Return the anchor of a heading in the format of GitHub."""
     return re.sub(r"[^\w\- ]", "", text.strip().lower()).replace(" ", "-")
 
 
 def _field_anchor(inline: Token, text: str) -> str:
-    """Return the anchor of a heading that is a single piece of code and so names a config field: the field's
-    path.
-    """
+    """Return the anchor of a heading; for a config field, which is a single piece of code, it is its path."""
     children = inline.children or []
     is_field = len(children) == 1 and children[0].type == "code_inline"
     return text if is_field else heading_anchor(text)
@@ -110,7 +108,7 @@ def _name_headings(tokens: Sequence[Token], reading: _PageState) -> None:
 
 
 def _passages(tokens: Sequence[Token]) -> list[Passage]:
-    """Return the texts under all headings, and of all table rows that have an anchor of their own."""
+    """Return the texts below all headings, and those of all table rows with an anchor."""
     passages: list[Passage] = []
     texts: list[list[str]] = []
     section = Passage("", "", "")
@@ -139,25 +137,25 @@ def _passages(tokens: Sequence[Token]) -> list[Passage]:
 
 
 def _plain_text(token: Token) -> str:
-    """Return the text of a token without marks."""
+    """Return the text of a token without markup."""
     return "".join(child.content or " " for child in token.children) if token.children else token.content
 
 
 def _name_rows(tokens: Sequence[Token], reading: _PageState) -> None:
-    """Give table rows an anchor: the code in their first cell."""
+    """Use the code in the first cell of a table row as its anchor."""
     row: Token | None = None
-    for opened, inline in itertools.pairwise(tokens):
-        if opened.type == "tr_open":
-            row = opened
-        if opened.type != "td_open" or not inline.children or inline.children[0].type != "code_inline":
+    for token, inline in itertools.pairwise(tokens):
+        if token.type == "tr_open":
+            row = token
+        if token.type != "td_open" or not inline.children or inline.children[0].type != "code_inline":
             continue
-        named, row = row or opened, None
+        named_token, row = row or token, None
         if len(inline.children) == 1 and (name := _claim_anchor(inline.children[0].content, reading)):
-            named.attrSet("id", name)
+            named_token.attrSet("id", name)
 
 
 def _claim_anchor(name: str, reading: _PageState) -> str:
-    """Return the name if it is valid and unused on the page, else ""."""
+    """Return the name if it is valid and unused on the page, otherwise an empty string."""
     if not name or name in reading.anchors or re.search(r"\s", name):
         return ""
     reading.anchors.add(name)
@@ -165,26 +163,26 @@ def _claim_anchor(name: str, reading: _PageState) -> str:
 
 
 def _rewrite_links(tokens: Sequence[Token], reading: _PageState) -> list[Token]:
-    """Return the same words, with links that work in the service; a link to a file that it does not show is
+    """Return the tokens with links that work in the service; links to files that it does not show become
     code.
     """
-    leads: list[bool] = []
-    tokens_shown: list[Token] = []
+    is_link_stack: list[bool] = []
+    result: list[Token] = []
     for token in tokens:
         if token.type == "link_open":
-            leads.append(_rewrite_link(token, reading))
-            tokens_shown.append(token if leads[-1] else Token("code_open", "code", 1))
+            is_link_stack.append(_rewrite_link(token, reading))
+            result.append(token if is_link_stack[-1] else Token("code_open", "code", 1))
         elif token.type == "link_close":
-            tokens_shown.append(token if leads.pop() else Token("code_close", "code", -1))
+            result.append(token if is_link_stack.pop() else Token("code_close", "code", -1))
         else:
             if token.type == "image":
                 _rewrite_image(token, reading)
-            tokens_shown.append(token)
-    return tokens_shown
+            result.append(token)
+    return result
 
 
 def _rewrite_link(token: Token, reading: _PageState) -> bool:
-    """Return whether this link leads to something that the service shows, or out to the web."""
+    """Rewrite a link and return whether it leads to a served page or to the web."""
     target = str(token.attrGet("href") or "")
     if target.startswith(("https://", "http://", "#")):
         reading.links.append(target)
@@ -206,7 +204,7 @@ def _rewrite_image(token: Token, reading: _PageState) -> None:
 
 
 def _wrap_in_scroll_boxes(body: str) -> str:
-    """Wide tables and code scroll by themselves, also by keyboard, and not with the page."""
+    """Wrap wide tables and code, so that they scroll separately from the page, also by keyboard."""
     opened = '<div class="help-table" tabindex="0" role="group" aria-label="Table"><table>'
     body = body.replace("<table>", opened).replace("</table>", "</table></div>")
     return body.replace("<pre>", '<pre tabindex="0">')
@@ -215,5 +213,5 @@ def _wrap_in_scroll_boxes(body: str) -> str:
 def _code(
     _renderer: RendererHTML, tokens: Sequence[Token], index: int, _options: OptionsDict, _env: Any
 ) -> str:
-    """Code that may be broken behind dots, slashes and underlines, if a cell is narrow."""
+    """Return code that can be wrapped after dots, slashes and underscores in narrow cells."""
     return f"<code>{BREAKABLE.sub('<wbr>', html.escape(tokens[index].content))}</code>"

@@ -1,4 +1,4 @@
-"""The OpenAPI document beyond what the routes say: how to log in, who may call, where ids come from."""
+"""Add authentication, permissions and links to the OpenAPI document."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ ID_SOURCES: dict[str, tuple[str, dict[str, str]]] = {
     "POST /api/v1/runs/{run_id}/clone": ("202", {"run_id": "id"}),
     "GET /api/v1/rollouts": ("200", {"completion_id": "items/0/completions/0/id"}),
 }
-"""Pointers to the values in answers that are parameters of other operations."""
+"""Pointers to the values in responses that are parameters of other operations."""
 
 WHO = {
     Access.PUBLIC: "Everybody.",
@@ -22,7 +22,7 @@ WHO = {
 
 
 def complete_schema(schema: dict[str, Any]) -> dict[str, Any]:
-    """Add login, roles and links to the document that FastAPI generates."""
+    """Add authentication, roles and links to the document that FastAPI generates."""
     schema["components"].setdefault("securitySchemes", {})["token"] = {
         "type": "http",
         "scheme": "bearer",

@@ -1,4 +1,4 @@
-"""The list of pages, the only place that names their addresses: routes, permissions, styles, menu follow."""
+"""The list of pages, from which routes, permissions, styles and the menu are derived."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -7,34 +7,34 @@ from urllib.parse import quote, urlencode
 from backend.base.locations import FILES_ROOT
 
 FRONTEND = FILES_ROOT / "frontend"
-"""The folder of the pages' scripts and styles."""
+"""Directory of the scripts and styles of the pages."""
 
 
 class Page(NamedTuple):
-    """A page. Its view is `frontend/src/views/<name>.js`, its style `frontend/styles/<name>.css`."""
+    """A page. Its view is `frontend/src/views/<name>.js`, and its style is `frontend/styles/<name>.css`."""
 
     path: str
-    """The path in the router's notation; its first part is the page's name, its parameters are the view's
-    props.
+    """Path in the router's notation; its first segment is the name of the page, and its parameters are props
+    of the view.
     """
 
     label: str = ""
-    """The page's name in the menu; empty for a page that is not in the menu."""
+    """Name of the page in the menu; empty if the page is not in the menu."""
 
     menu: str = ""
-    """Path of the page that is marked in the menu while this one is open, if it is not this one."""
+    """Path of the page that is highlighted in the menu while this page is open, if it is another page."""
 
     view: str = ""
-    """Name of the view, if it is that of another page."""
+    """Name of the view, if it is the view of another page."""
 
     @property
     def name(self) -> str:
-        """The name of its view and of its style."""
+        """The name of the view and of its style."""
         return self.view or self.path.split("/")[1]
 
 
 HOME = "/"
-"""Leads to the first page of the list."""
+"""Redirects to the first page of the list."""
 
 PAGES = (
     Page("/runs", label="Runs"),
@@ -48,7 +48,7 @@ PAGES = (
 )
 
 REDIRECTS = ("/runs/{run_id}", "/rollouts", "/rollouts/{run_id}")
-"""Addresses of former pages, and those that people guess: `new_address` has the new ones."""
+"""Addresses of former pages and common guesses, which `new_address` redirects."""
 
 VIEWS_OF_ROLLOUTS = {
     "read": {},
@@ -56,25 +56,29 @@ VIEWS_OF_ROLLOUTS = {
     "probes": {"tab": "evaluations"},
     "runs": {"tab": "evaluations", "across": "1"},
 }
-"""Parameters of a run's page for the views of the former page of rollouts; other views kept their names."""
+"""Parameters of a run's page for the views of the former rollouts page; other views kept their names."""
 
 
 def new_address(path: str, query: Mapping[str, str]) -> str | None:
-    """Return the address of a page that has moved, with the parameters; None if it has not moved."""
-    first, _, identifier = path.lstrip("/").partition("/")
-    others = dict(query)
-    if first == "runs" and identifier:
-        return _address(f"/run/{quote(identifier, safe='')}", others)
-    if first == "rollouts":
-        run_id = identifier or others.get("run", "")
-        others.pop("run", None)
-        view = others.pop("view", "read")
+    """Return the new address of a page that has moved, with its parameters; None if it has not moved."""
+    first_segment, _, identifier = path.lstrip("/").partition("/")
+    parameters = dict(query)
+    if first_segment == "runs" and identifier:
+        return _address(f"/run/{quote(identifier, safe='')}", parameters)
+    if first_segment == "rollouts":
+        run_id = identifier or parameters.get("run", "")
+        parameters.pop("run", None)
+        view = parameters.pop("view", "read")
         tab = {"tab": "rollouts"} | VIEWS_OF_ROLLOUTS.get(view, {"view": view})
-        return _address(f"/run/{quote(run_id, safe='')}", tab | others) if run_id else "/runs"
-    if first == "compare" and not identifier and not (others.get("runs") or others.get("query")):
-        experiment_id = others.pop("experiment", "")
+        return _address(f"/run/{quote(run_id, safe='')}", tab | parameters) if run_id else "/runs"
+    if (
+        first_segment == "compare"
+        and not identifier
+        and not (parameters.get("runs") or parameters.get("query"))
+    ):
+        experiment_id = parameters.pop("experiment", "")
         return (
-            _address(f"/experiment/{quote(experiment_id, safe='')}", others)
+            _address(f"/experiment/{quote(experiment_id, safe='')}", parameters)
             if experiment_id
             else "/experiments"
         )

@@ -1,4 +1,4 @@
-"""Error responses: RFC 9457 problem details, one shape for all errors of the service."""
+"""Error responses in a single format: RFC 9457 problem details."""
 
 import logging
 from collections.abc import Iterable
@@ -31,10 +31,10 @@ REMEDIES = {
     "broken": "nothing was changed; check the disk and try again",
     "damaged": "nothing was changed",
 }
-"""Remedy by kind of fault."""
+"""Suggestion for the user, by kind of fault."""
 
 UNCERTAIN = "check whether the change was stored before you try again"
-"""Remedy if the connection may have broken after the commit."""
+"""Suggestion if the connection may have failed after the commit."""
 
 MEDIA_TYPE = "application/problem+json"
 SHOWN_CHARACTERS = 80
@@ -77,14 +77,14 @@ def problem(
     errors: Iterable[FieldError] = (),
     headers: dict[str, str] | None = None,
 ) -> Response:
-    """Create an error response."""
+    """Return an error response with problem details."""
     content: dict[str, Any] = {"type": "about:blank", "title": title, "status": status, "detail": detail}
-    if listed := [
+    if error_items := [
         {name: value for name, value in error._asdict().items() if value is not None} for error in errors
     ]:
-        content["errors"] = listed
-    if asked := request_id():
-        content["request_id"] = asked
+        content["errors"] = error_items
+    if current_request_id := request_id():
+        content["request_id"] = current_request_id
     return Response(
         orjson.dumps(_replace_surrogates(redact_document(content))),
         status,
@@ -94,7 +94,7 @@ def problem(
 
 
 def _replace_surrogates(document: Any) -> Any:
-    """Return a document without lone surrogates, which a client's text may contain but UTF-8 cannot."""
+    """Return a document without lone surrogates, which may occur in a client's text but not in UTF-8."""
     if isinstance(document, str):
         return document.encode("utf-8", "replace").decode()
     if isinstance(document, dict):
@@ -103,7 +103,7 @@ def _replace_surrogates(document: Any) -> Any:
 
 
 def error_response(scope: Scope, error: Exception) -> Response:
-    """Return the response to an error outside the application, where its handlers do not apply."""
+    """Return the response to an error outside the application, to which its handlers do not apply."""
     if isinstance(error, GrpoLabError):
         return _handle_grpolab_error(Request(scope), error)
     if isinstance(error, HTTPException):
@@ -114,7 +114,7 @@ def error_response(scope: Scope, error: Exception) -> Response:
 
 
 def add_error_handlers(app: FastAPI) -> None:
-    """Give every error response of this application the same format."""
+    """Add handlers that give all error responses of this application the same format."""
     app.add_exception_handler(GrpoLabError, _handle_grpolab_error)
     app.add_exception_handler(HTTPException, _handle_http_error)
     app.add_exception_handler(RequestValidationError, _handle_validation_error)
@@ -153,7 +153,7 @@ def _handle_validation_error(_request: Request, error: Exception) -> Response:
 
 
 def _field_error(item: dict[str, Any]) -> FieldError:
-    """Return Pydantic's message with the given value, shortened because it may be long, NaN or not JSON."""
+    """Return Pydantic's message with the input, shortened because it may be long, NaN or not JSON."""
     location, *parts = (str(segment) for segment in item["loc"])
     path = ".".join(parts) or location
     if item["type"] == "unstorable":
@@ -185,7 +185,7 @@ def _handle_disk_error(request: Request, error: Exception) -> Response:
 
 
 def fault_response(request: Request, fault: Fault, error: BaseException) -> Response:
-    """Return the response if the database or disk fails: 507 if the disk is full, else 503."""
+    """Return the response to a fault of database or disk: 507 if the disk is full, else 503."""
     logger.warning("%s: %s", fault.sentence, str(error).partition("\n")[0])
     status = HTTPStatus.INSUFFICIENT_STORAGE if fault.kind == "full" else HTTPStatus.SERVICE_UNAVAILABLE
     is_uncertain = fault.kind == "away" and request.method not in ("GET", "HEAD")

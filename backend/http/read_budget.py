@@ -1,8 +1,8 @@
-"""The read budget: how many expensive reads one token may run at a time.
+"""Read budget: limits the number of concurrent expensive reads per role.
 
-Curves and rollouts take memory and processor time; an export takes a thread for as long as its client reads.
-Additional requests wait for a place and are then refused with a time to retry. The two kinds have separate
-places.
+Curves and rollouts need memory and processor time; an export occupies a thread until its client has read it.
+Additional requests wait for a free slot, and are then refused with a time to retry. Reads and exports have
+separate slots.
 """
 
 import asyncio
@@ -21,10 +21,10 @@ READS = re.compile(
 )
 
 WHAT_IF = "/api/v1/rollouts/what-if"
-"""Path of a POST that changes nothing and reads a whole step."""
+"""Path of a POST route that changes nothing, but reads a complete step."""
 
 WAIT_SECONDS = 10.0
-"""Longest wait of a request for a place, in seconds."""
+"""Maximum number of seconds that a request waits for a slot."""
 
 
 class ReadBudget:
@@ -41,20 +41,20 @@ class ReadBudget:
         kind = _read_kind(scope) if self._limit else ""
         if not kind:
             return await self._app(scope, receive, send)
-        places = self._places[str(scope.get("state", {}).get("role")), kind]
+        slots = self._places[str(scope.get("state", {}).get("role")), kind]
         try:
             async with asyncio.timeout(WAIT_SECONDS):
-                await places.acquire()
+                await slots.acquire()
         except TimeoutError:
             return await too_many(f"{kind} at once", WAIT_SECONDS)(scope, receive, send)
         try:
             return await self._app(scope, receive, send)
         finally:
-            places.release()
+            slots.release()
 
 
 def _read_kind(scope: Scope) -> str:
-    """Return the kind of expensive read, as text; empty for a cheap request."""
+    """Return a description of the kind of expensive read; empty for a cheap request."""
     if scope["type"] != "http" or (scope["method"] != "GET" and scope["path"] != WHAT_IF):
         return ""
     if EXPORTS.fullmatch(scope["path"]):

@@ -1,4 +1,4 @@
-"""Response classes: JSON with numpy arrays and any float, and the shape of a page of a list."""
+"""Response classes: JSON with NumPy arrays and any float, and the schema of a page of a list."""
 
 import json
 import math
@@ -16,22 +16,22 @@ from backend.base.documented import Documented
 MAX_ITEMS = 200
 
 ITEMS_AT_ONCE = 1_000
-"""Number of items written at a time in a streamed answer."""
+"""Number of items that are written at a time in a streamed response."""
 
 Limit = Annotated[int, Query(ge=1, le=MAX_ITEMS, description="Items per page.")]
 Cursor = Annotated[str, Query(max_length=2000, description="`next` of the previous page.")]
 
 
 class Page(Documented):
-    """One page of a list."""
+    """A page of a list."""
 
     items: list[dict[str, Any]]
     next: str | None
-    """Cursor of the next page; null at the end."""
+    """Cursor of the next page; null on the last page."""
 
 
 class Json(Response):
-    """A JSON answer in which NumPy arrays are lists."""
+    """A JSON response in which NumPy arrays are serialized as lists."""
 
     media_type = "application/json"
 
@@ -39,7 +39,7 @@ class Json(Response):
         try:
             return orjson.dumps(content, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS)
         except orjson.JSONEncodeError:
-            # A lone surrogate, which model output may contain: escaped it is JSON after all.
+            # Model output may contain lone surrogates, which are valid JSON only if they are escaped.
             return json.dumps(_replace_non_finite(content), allow_nan=False).encode()
 
 
@@ -55,7 +55,7 @@ def items_as_json(items: Iterable[Any]) -> Iterator[bytes]:
 
 
 def _replace_non_finite(value: Any) -> Any:
-    """Return a document for json.dumps with null for every non-finite number, as orjson writes it."""
+    """Return a document for json.dumps with null for all non-finite numbers, like orjson."""
     match value:
         case float():
             return value if math.isfinite(value) else None

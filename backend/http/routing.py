@@ -1,6 +1,6 @@
 """Routers of the API: every route opens, uses and closes its database session in one thread.
 
-The gate has parsed the body of a request; it is validated in a thread too.
+The guard has parsed the body of a request, which is then validated in a thread, too.
 """
 
 import inspect
@@ -20,21 +20,22 @@ from backend.http.bodies import NO_DOCUMENT
 from backend.http.problem_details import ERRORS
 
 MAX_ERRORS = 200
-"""Maximum number of errors that are reported for one body."""
+"""Maximum number of errors that are reported for a body."""
 
 
 class Route(APIRoute):
     """A route that enters and exits its context managers in the thread that runs its function.
 
-    The function receives what the context managers among its dependencies yield. FastAPI's dependencies with
-    `yield` switch threads before and after the function, which takes longer than a short query.
+    The function receives the values that the context managers among its dependencies yield. FastAPI's
+    dependencies with `yield` switch threads before and after the function, which takes longer than a short
+    query.
     """
 
     def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
         super().__init__(path, _enter_contexts(endpoint), **options)
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """Return FastAPI's handler, given a validated body because it would validate in the event loop."""
+        """Return FastAPI's handler with a validated body, because it would validate in the event loop."""
         handle, field = super().get_route_handler(), self.body_field
         model: Any = field.field_info.annotation if field else None
         adapter: TypeAdapter[Any] | None = TypeAdapter(model) if field else None
@@ -59,7 +60,7 @@ def _validate(adapter: TypeAdapter[Any], document: Any) -> Any:
 
 
 def _errors(error: ValidationError) -> list[dict[str, Any]]:
-    """Return errors in FastAPI's format, or only their number if there are many; each takes about 1 kB."""
+    """Return the errors in FastAPI's format, or only their number if there are many."""
     if (count := error.error_count()) > MAX_ERRORS:
         reason = f"has {count:,} mistakes; more than {MAX_ERRORS} are not listed: check how it is made"
         return [{"type": "too_many", "loc": ("body",), "msg": reason}]
@@ -68,7 +69,7 @@ def _errors(error: ValidationError) -> list[dict[str, Any]]:
 
 
 class _ParsedRequest(Request):
-    """A request whose body is a validated document; validating it again is free."""
+    """A request whose body is a validated document, so that validating it again takes no time."""
 
     def __init__(self, document: Any, request: Request) -> None:
         super().__init__(request.scope, request.receive)
@@ -84,7 +85,7 @@ class _ParsedRequest(Request):
 
 
 class Router(APIRouter):
-    """Routes of one part of the service, with the same error responses."""
+    """Routes of a part of the service, with common error responses."""
 
     def __init__(self, *, prefix: str = "", tags: list[str | Enum]) -> None:
         super().__init__(prefix=prefix, tags=tags, responses=ERRORS, route_class=Route)

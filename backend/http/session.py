@@ -1,4 +1,4 @@
-"""Session endpoints: the caller's role and the logged-in browsers. Pages show only what a role can do."""
+"""HTTP routes of sessions: the role of the caller, and the logged-in browsers."""
 
 from typing import Any
 
@@ -19,15 +19,15 @@ router = Router(prefix="/api/v1", tags=["session"])
 
 
 class Session(Documented):
-    """The session of this client: its role."""
+    """The role and session of the caller."""
 
     role: Role
     session: str | None
-    """Id of the browser's session; null for a client that sends a token."""
+    """Id of the browser's session; null for a client that authenticates with a token."""
 
 
 class SessionItem(Documented):
-    """A browser that is logged in."""
+    """A logged-in browser."""
 
     id: str
     role: Role
@@ -38,7 +38,7 @@ class SessionItem(Documented):
     """Time of the browser's last request, accurate to a minute."""
     ends_at: str
     is_current: bool
-    """Whether this session made the request."""
+    """Whether the request was made in this session."""
 
 
 class SessionPage(Documented):
@@ -56,7 +56,7 @@ class Ended(Documented):
 
 @router.get("/session", response_model=Session)
 def session(request: Request) -> Json:
-    """Return the role of the token or cookie. A viewer can read everything and change nothing."""
+    """Return the role of the token or cookie. A viewer can read everything, but change nothing."""
     return Json({"role": request.state.role, "session": request.state.session or None})
 
 
@@ -74,7 +74,7 @@ def log_out(request: Request, settings: SettingsOf) -> Json:
 
 @router.get("/sessions", response_model=SessionPage)
 def list_all(request: Request) -> Json:
-    """List the logged-in browsers: all for an operator, only its own for a viewer."""
+    """List the logged-in browsers: all for an operator, but only its own for a viewer."""
     own_id = request.state.session
     rows = _sessions(request).listed(request.state.role, own_id)
     return Json({"items": [_session_json(row, own_id) for row in rows], "next": None})
@@ -82,7 +82,7 @@ def list_all(request: Request) -> Json:
 
 @router.delete("/sessions/{session_id}", response_model=Ended)
 def end(session_id: str, request: Request) -> Json:
-    """Log a browser out; a viewer may log out only its own sessions."""
+    """Log a browser out; a viewer may only log out its own session."""
     is_allowed = request.state.role is Role.OPERATOR or session_id == request.state.session
     if not is_allowed or not _sessions(request).end(session_id):
         raise NotFound("there is no such session that you may end")

@@ -1,4 +1,4 @@
-"""Answers that readers share: created once per state of the data, and identified by an ETag."""
+"""Responses that are shared by readers: computed once per state of the data, and identified by an ETag."""
 
 from collections.abc import Callable
 from hashlib import blake2b
@@ -13,14 +13,14 @@ from starlette.responses import Response
 from backend.http.responses import Json
 
 MAX_BYTES = 8 * 2**20
-"""Maximum size of all cached answers, in bytes; the least recently requested one is dropped first."""
+"""Maximum size of all cached responses in bytes; the least recently used is dropped first."""
 
 FRESH = "private, no-cache"
-"""Cache-Control header: a browser may cache the answer but revalidates it each time."""
+"""Cache-Control header: a browser may cache the response, but must revalidate it each time."""
 
 
 class SharedAnswers:
-    """JSON answers by their ETags. Concurrent requests for the same answer wait for one computation."""
+    """JSON responses by their ETags. Concurrent requests for the same response wait for one computation."""
 
     def __init__(self, *, max_bytes: int = MAX_BYTES) -> None:
         cache: LRUCache[str, bytes] = LRUCache(max_bytes, getsizeof=len)
@@ -32,10 +32,10 @@ class SharedAnswers:
         self._body_of = body_of
 
     def answer(self, request: Request, state: object, make: Callable[[], Any]) -> Response:
-        """Return the answer to a GET request, or 304 if the reader has it.
+        """Return the response to a GET request, or 304 if the client has it.
 
-        `state` is everything besides the address that the content depends on, read in the same transaction.
-        `make` creates the content.
+        `state` contains everything besides the URL on which the content depends, read in the same
+        transaction. `make` creates the content.
         """
         content = repr((request.app.version, request.url.path, request.url.query, state))
         tag = f'"{blake2b(content.encode(), digest_size=16).hexdigest()}"'
@@ -46,7 +46,7 @@ class SharedAnswers:
 
 
 def _tags(header: str) -> list[str]:
-    """Return the tags that a reader sends; a compressing proxy makes them weak."""
+    """Return the tags in an If-None-Match header; a compressing proxy makes them weak."""
     return [tag.strip().removeprefix("W/") for tag in header.split(",")]
 
 

@@ -1,4 +1,4 @@
-"""Request timeouts: an ASGI wrapper that answers 503 in time and ends work that nobody waits for.
+"""Request timeouts: an ASGI wrapper that responds with 503 in time and ends abandoned work.
 
 Database reads of a request are interrupted when its time is over or its client has disconnected. Writes are
 completed.
@@ -16,7 +16,7 @@ from backend.storage.interruption import Wait, current
 logger = logging.getLogger(__name__)
 
 SECONDS = 15.0
-"""Seconds from the end of the request to the first piece of the answer; a stream may last longer."""
+"""Time limit in seconds from the end of the request to the start of the response; streams may last longer."""
 
 TURN_SECONDS = 1.0
 """Seconds between two checks of the remaining time."""
@@ -25,14 +25,14 @@ DETAIL = "there was no answer within {:g} s; the request may still be carried ou
 
 
 def take_time(seconds: float) -> None:
-    """Give the current request `seconds` more from now, instead of the usual limit."""
+    """Set the time limit of the current request to `seconds` from now."""
     wait = current.get(None)
     if wait is not None:
         wait.heard_at, wait.seconds = time.monotonic(), seconds
 
 
 class RequestTimeout:
-    """ASGI wrapper that answers 503 for a late route, interrupts its reads and lets its writes finish."""
+    """ASGI wrapper that responds with 503 for a late route and interrupts its database reads."""
 
     def __init__(self, app: ASGIApp, *, seconds: float = SECONDS) -> None:
         self._app = app
@@ -45,23 +45,23 @@ class RequestTimeout:
         current.set(wait)
         is_late, answered = False, asyncio.Event()
 
-        heard: asyncio.Queue[Message] = asyncio.Queue()
+        messages: asyncio.Queue[Message] = asyncio.Queue()
 
         async def listen() -> None:
-            """Receive until the client disconnects, because a computing route does not."""
+            """Receive until the client disconnects, because a busy route does not."""
             while True:
                 message = await receive()
                 wait.heard_at = time.monotonic()
-                heard.put_nowait(message)
+                messages.put_nowait(message)
                 if message["type"] == "http.disconnect":
                     wait.is_over = True
                     return await asyncio.to_thread(wait.end) if wait.interrupts else None
 
         async def receiving() -> Message:
-            message = await (heard.get() if is_read else receive())
+            message = await (messages.get() if is_read else receive())
             wait.heard_at = time.monotonic()
             if message["type"] == "http.disconnect":
-                heard.put_nowait(message)  # it stays gone
+                messages.put_nowait(message)  # later calls receive the message, too
             return message
 
         async def sending(message: Message) -> None:
@@ -88,17 +88,17 @@ class RequestTimeout:
 
 
 async def _is_late(wait: Wait, work: "asyncio.Future[None]", answered: asyncio.Event) -> bool:
-    """Return whether the time limit passes before the first piece of the answer.
+    """Return whether the time limit passes before the response starts.
 
-    Time in which the whole process was suspended or starved does not count: each turn of the loop counts for
-    at most twice its intended wait.
+    Time in which the process was suspended or starved does not count: each iteration counts at most twice its
+    intended duration.
     """
-    stood_still = 0.0
+    suspended_seconds = 0.0
     while not (answered.is_set() or work.done()):
-        left = wait.heard_at + wait.seconds + stood_still - time.monotonic()
-        if left <= 0:
+        remaining_seconds = wait.heard_at + wait.seconds + suspended_seconds - time.monotonic()
+        if remaining_seconds <= 0:
             return True
-        turn, began = min(left, TURN_SECONDS), time.monotonic()
-        await asyncio.wait({work}, timeout=turn)
-        stood_still += max(0.0, time.monotonic() - began - 2 * turn)
+        wait_seconds, began = min(remaining_seconds, TURN_SECONDS), time.monotonic()
+        await asyncio.wait({work}, timeout=wait_seconds)
+        suspended_seconds += max(0.0, time.monotonic() - began - 2 * wait_seconds)
     return False

@@ -1,4 +1,4 @@
-"""Uploads: requests whose body is a raw file, counted while it arrives and written to a draft."""
+"""Uploads: requests whose body is a file, which is counted while it arrives and written to a draft."""
 
 import asyncio
 import errno
@@ -12,7 +12,7 @@ from backend.base.errors import GrpoLabError
 
 GATHERED_BYTES = 1 << 20
 SILENCE_SECONDS = 30.0
-"""Longest silence of a client during an upload, in seconds."""
+"""Maximum number of seconds without data during an upload."""
 
 
 class TooLarge(GrpoLabError):
@@ -30,7 +30,7 @@ class WrongType(GrpoLabError):
 
 
 class CutOff(GrpoLabError):
-    """The client disconnected during the upload."""
+    """The client stopped sending data during the upload."""
 
     status = 400
     title = "Bad request"
@@ -43,38 +43,38 @@ class CannotStore(GrpoLabError):
     title = "Insufficient storage"
 
     def __init__(self, error: OSError, target: str) -> None:
-        words = {errno.ENOSPC: "the disk is full", errno.EDQUOT: "the quota is exceeded"}
-        reason = words.get(error.errno or 0, error.strerror or str(error))
+        reason_by_errno = {errno.ENOSPC: "the disk is full", errno.EDQUOT: "the quota is exceeded"}
+        reason = reason_by_errno.get(error.errno or 0, error.strerror or str(error))
         super().__init__(f"cannot write to {target}: {reason}; nothing was stored")
 
 
 def check_type(request: Request, types: Collection[str], *, expected: str) -> None:
-    """Raise WrongType if the body has none of these types."""
+    """Raise WrongType if the body does not have one of these types."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind not in types:
         raise WrongType(f"expected Content-Type: {expected}, got {kind!r}")
 
 
 async def receive(request: Request, draft: IO[bytes], max_bytes: int) -> None:
-    """Write the body to the draft, counting the received bytes instead of trusting Content-Length."""
+    """Write the body to the draft; raise TooLarge based on the received bytes, not only on Content-Length."""
     length = request.headers.get("content-length", "0")
     if not length.isdecimal() or int(length) > max_bytes:
         raise TooLarge(f"at most {max_bytes:,} bytes are allowed")
-    seen, gathered, pieces = 0, bytearray(), request.stream()
-    while piece := await _next_piece(pieces):
-        seen += len(piece)
-        if seen > max_bytes:
+    received, buffer, chunks = 0, bytearray(), request.stream()
+    while chunk := await _next_piece(chunks):
+        received += len(chunk)
+        if received > max_bytes:
             raise TooLarge(f"at most {max_bytes:,} bytes are allowed")
-        gathered += piece
-        if len(gathered) >= GATHERED_BYTES:
-            await run_in_threadpool(draft.write, bytes(gathered))
-            gathered.clear()
-    await run_in_threadpool(draft.write, bytes(gathered))
+        buffer += chunk
+        if len(buffer) >= GATHERED_BYTES:
+            await run_in_threadpool(draft.write, bytes(buffer))
+            buffer.clear()
+    await run_in_threadpool(draft.write, bytes(buffer))
     await run_in_threadpool(draft.flush)
 
 
 async def _next_piece(pieces: AsyncGenerator[bytes, None]) -> bytes:
-    """Return the next piece of the body; empty at its end."""
+    """Return the next chunk of the body, empty at its end; raise CutOff if no data arrive."""
     try:
         async with asyncio.timeout(SILENCE_SECONDS):
             return await anext(pieces, b"")

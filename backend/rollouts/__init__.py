@@ -1,1 +1,1 @@
-"""Rollouts: the exact text, token by token."""
+"""Rollouts: the completions of a run with their text, rewards and token data."""

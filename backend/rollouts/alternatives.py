@@ -1,4 +1,4 @@
-"""The most likely tokens at each token of a completion, as they were recorded."""
+"""Read the most likely alternative tokens at each position of a completion."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,13 +10,14 @@ from backend.rollouts.token_values import alternative_names
 from backend.storage.numbers import spell
 
 MAX_ALTERNATIVES = 8
-"""Maximum number of alternatives of a token, which is also the limit of `recording.alternatives`."""
+"""Maximum number of alternatives per token, which is also the maximum of `recording.alternatives`."""
 
 
 def read_alternatives(tokens: Tokens, of_group: Sequence[Tokens]) -> dict[str, Any] | None:
-    """Return the most likely tokens at each token as `schemas.Alternatives`; None if they are not stored.
+    """Return the most likely tokens at each position as `schemas.Alternatives`, or None if they are not
+    stored.
 
-    The strings of ids come from tokens of the same group.
+    The strings of token ids are taken from the completions of the same group.
     """
     ranks = [alternative_names(rank) for rank in range(MAX_ALTERNATIVES)]
     stored = [names for names in ranks if all(name in tokens.arrays for name in names)]

@@ -1,4 +1,4 @@
-"""Routes of rollouts."""
+"""HTTP routes of rollouts."""
 
 import re
 from typing import Annotated, Any
@@ -65,13 +65,13 @@ Kind = Annotated[
 PromptId = Annotated[str, Query(max_length=1000, description="The prompt's id.")]
 SHA256 = re.compile(r"[0-9a-f]{64}")
 MAX_PROBED = 16
-"""Runs whose evaluations are shown side by side."""
+"""Maximum number of runs whose evaluations are shown side by side."""
 
 Number = Annotated[float | None, Query(allow_inf_nan=False)]
 
 
 @router.get("", response_model=GroupPage)
-def list_all(  # noqa: PLR0913, PLR0917 - these are the parameters of the address
+def list_all(  # noqa: PLR0913, PLR0917 - these are the query parameters
     request: Request,
     session: ReadSession,
     answers: SharedAnswersOf,
@@ -82,13 +82,13 @@ def list_all(  # noqa: PLR0913, PLR0917 - these are the parameters of the addres
     min_reward: Number = None,
     max_reward: Number = None,
     flag: Annotated[str, Query(max_length=64)] = "",
-    correct: bool | None = None,  # noqa: FBT001 - a parameter of the address
+    correct: bool | None = None,  # noqa: FBT001 - a query parameter
     q: Annotated[str, Query(max_length=1000, description="Part of a completion's text.")] = "",
     sort: Annotated[str, Query(max_length=20)] = "step",
     limit: Annotated[int, Query(ge=1, le=200)] = 20,
     cursor: Cursor = "",
 ) -> Response:
-    """Groups in which at least one completion fits; each with all of its completions. Has an `ETag`."""
+    """List groups with at least one matching completion, each with all its completions. Has an `ETag`."""
     require_run(session, run)
     rollout_filter = RolloutFilter(run, step, kind, prompt, min_reward, max_reward, flag, correct, q)
 
@@ -108,7 +108,7 @@ def list_all(  # noqa: PLR0913, PLR0917 - these are the parameters of the addres
 
 @router.get("/steps", response_model=StepPage)
 def steps(session: ReadSession, lab: LabOf, run: RunId, prompt: PromptId = "") -> StreamingResponse:
-    """The steps at which rollouts were kept, for a slider with the reward behind it."""
+    """List the steps at which rollouts are stored, with their mean rewards."""
     require_run(session, run)
     counts = step_counts(lab.sessions, run, prompt)
     return StreamingResponse(items_as_json(counts), media_type="application/json")
@@ -124,7 +124,7 @@ def counts(
     mark: Annotated[str, Query(max_length=400, description="Marks, separated by commas: all of these.")] = "",
     min_reward: Number = None,
 ) -> Response:
-    """Completions of each step that have some marks, also those that are not stored. Has an `ETag`."""
+    """Count the completions of each step that have some marks, including those not stored. Has an `ETag`."""
     require_run(session, run)
     return answers.answer(
         request,
@@ -138,7 +138,7 @@ def counts(
 
 @router.get("/evidence", response_model=EvidencePage)
 def evidence(request: Request, session: ReadSession, answers: SharedAnswersOf, run: RunId) -> Response:
-    """Steps whose stored completions show the causes that the diagnosis names. Has an `ETag`."""
+    """List steps whose stored completions show the causes named by the diagnosis. Has an `ETag`."""
     require_run(session, run)
     return answers.answer(
         request, load_stamps(session, [run]), lambda: {"items": load_evidence(session, run), "next": None}
@@ -155,7 +155,7 @@ def of_mismatch(
     kind: Annotated[CorrectionKind | None, Query(description="Without one, that of the run.")] = None,
     level: Level = "product",
 ) -> Response:
-    """Stored tokens of a step by sampler and trainer, under each cap of a correction. Has an `ETag`."""
+    """Compare the stored token probabilities of sampler and trainer, and each cap's effect. Has an `ETag`."""
     require_run(session, run)
     return answers.answer(
         request,
@@ -174,15 +174,15 @@ def probes(
     ],
     kind: Kind = "eval",
 ) -> Response:
-    """Prompts of an evaluation at all its steps, in one or more runs. Has an `ETag`."""
-    named = list(dict.fromkeys(run.split(",")))
-    runs = named[:MAX_PROBED]
+    """Return the prompts of an evaluation with their results at all steps of the runs. Has an `ETag`."""
+    requested_runs = list(dict.fromkeys(run.split(",")))
+    runs = requested_runs[:MAX_PROBED]
     for run_id in runs:
         require_run(session, run_id)
     return answers.answer(
         request,
         load_stamps(session, runs),
-        lambda: {**load_probes(session, runs, kind), "runs_left_out": len(named) - len(runs)},
+        lambda: {**load_probes(session, runs, kind), "runs_left_out": len(requested_runs) - len(runs)},
     )
 
 
@@ -201,7 +201,7 @@ def prompts(
     visits: Visits = 1,
     limit: Annotated[int, Query(ge=1, le=500)] = 100,
 ) -> Response:
-    """Training prompts with their pass rates over time. Has an `ETag`."""
+    """List training prompts with their pass rates over time. Has an `ETag`."""
     require_run(session, run)
 
     def make() -> dict[str, Any]:
@@ -229,7 +229,7 @@ def prompts_as_rows(
         int, Query(ge=1, le=10_000, description="At most this many, the first in the order.")
     ] = 10_000,
 ) -> Response:
-    """Export training prompts as rows of a dataset: `prompt`, `answer` and their origin."""
+    """Export training prompts as dataset rows with `prompt`, `answer` and their origin."""
     require_run(session, run)
     chosen = load_atlas(session, run, state=state, sort=sort, visits=visits).prompts[:most]
     return Response(prompt_lines(session, run, chosen), media_type="application/x-ndjson")
@@ -248,7 +248,7 @@ def keep_pass_rates(order: RatesOrder, session: ReadSession, settings: SettingsO
 
 @router.get("/pass-rates/{sha256}", response_model=StoredRates)
 def stored_pass_rates(sha256: str, settings: SettingsOf) -> Json:
-    """The run that stored pass rates come from."""
+    """Return the run that stored pass rates come from."""
     if not SHA256.fullmatch(sha256):
         raise NotFound("there are no such pass rates")
     try:
@@ -260,15 +260,17 @@ def stored_pass_rates(sha256: str, settings: SettingsOf) -> Json:
 
 @router.get("/loss", response_model=LossSums)
 def loss(session: ReadSession, run: RunId, step: Annotated[int, Query(ge=0, le=2**31 - 1)]) -> Json:
-    """A step's loss by stored group and completion, and what is not stored; adds up to what was logged."""
+    """Return the loss of a step by stored group and completion, and the remainder up to the logged loss."""
     require_run(session, run)
     return Json(load_loss_sums(session, run, step))
 
 
 @router.post("/what-if", response_model=WhatIf)
 def compute_again(order: WhatIfOrder, request: Request, session: ReadSession) -> Json:
-    """A stored step's batch under other presets or knobs, beside the run's own; computes, changes nothing."""
-    take_time(WHAT_IF_SECONDS + 10)  # to wait for others, and to read
+    """Compute a stored step's batch under other presets or settings, next to the run's own; nothing is
+    stored.
+    """
+    take_time(WHAT_IF_SECONDS + 10)  # waiting for other requests and reading included
     require_run(session, order.run)
     allowance = OPERATORS if request.state.role is Role.OPERATOR else VIEWERS
     return Json(compute_what_if(session, order, allowance))

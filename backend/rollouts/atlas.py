@@ -1,4 +1,4 @@
-"""Prompts through time: the pass rate of each training prompt, and the evaluations' prompts step by step."""
+"""Prompts over time: the pass rate of each training prompt, and the results of each evaluation prompt."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -18,7 +18,7 @@ from backend.storage.engine import is_postgres
 from backend.storage.models import GroupTally, RunPrompt
 
 WINDOWS = 8
-"""Parts of equal length into which the steps of a run are divided."""
+"""Number of windows of equal length into which the steps of a run are divided."""
 
 MAX_PROBES = 512
 MAX_CELLS = 100_000
@@ -28,35 +28,35 @@ State = Literal["never", "always", "lost", "learned", "mixed", "ungraded"]
 Order = Literal["drift", "-drift", "rate", "-rate", "visits", "-visits", "first", "-first", "last", "-last"]
 
 FIELD = 20
-"""Bits of a count of completions; a group has fewer."""
+"""Number of bits that store a count of completions; a group has fewer completions than fit."""
 FULL = (1 << FIELD) - 1
 
 RIGHT, WRONG = mark_condition(BIT["right"]), mark_condition(BIT["wrong"])
 
 
 class PromptHistory(NamedTuple):
-    """Right and graded completions of one prompt, and its pass rates."""
+    """The right and graded completions of a prompt, and its pass rates."""
 
     id: str
     right: int
     graded: int
     groups: int
     windows: list[float | None]
-    """Pass rate of each window; None if the prompt was not sampled or nobody could grade it."""
+    """Pass rate in each window; None if the prompt was not sampled or none of its completions was graded."""
     rate: float | None
-    """Pass rate of all its completions."""
+    """Pass rate over all completions."""
     first: float | None
-    """Pass rate of the first window that has one."""
+    """Pass rate in the first window that has one."""
     last: float | None
-    """Pass rate of the last window that has one."""
+    """Pass rate in the last window that has one."""
     drift: float | None
     """Change of the pass rate from the first to the last window that has one; None if only one has."""
     state: State
-    """never or always solved; lost: solved before and not in its last window; learned: the reverse."""
+    """Never or always solved; lost: solved earlier but not in the last window; learned: the reverse."""
 
 
 def make_history(id_: str, right: Sequence[int], graded: Sequence[int], groups: int) -> PromptHistory:
-    """Return the history of a prompt from its right and graded completions in each window."""
+    """Return the history of a prompt from the numbers of right and graded completions in each window."""
     windows = [r / g if g else None for r, g in zip(right, graded, strict=True)]
     rates = [rate for rate in windows if rate is not None]
     total = sum(graded)
@@ -76,19 +76,19 @@ def make_history(id_: str, right: Sequence[int], graded: Sequence[int], groups: 
 
 @dataclass(frozen=True, slots=True)
 class Atlas:
-    """The prompts of a run in order, and the steps of its windows."""
+    """The sorted prompts of a run, and the first and last step of its windows."""
 
     prompts: list[PromptHistory]
     counts: dict[str, int]
-    """Prompts of each state, whatever was asked for."""
+    """Number of prompts in each state, before filtering."""
     first_step: int
     last_step: int
 
 
 def load_atlas(session: Session, run_id: str, *, state: State | None, sort: Order, visits: int) -> Atlas:
-    """Return the training prompts with at least `visits` groups in a state, sorted."""
+    """Return the training prompts in a state with at least `visits` groups, sorted."""
     valid = valid_tally_conditions(session, run_id, "train")
-    # One by one, so that each prompt is found by the table's key.
+    # Two queries, so that each can use the index of the primary key.
     first, last = (session.scalar(select(end(GroupTally.step)).where(*valid)) for end in (func.min, func.max))
     if first is None or last is None:
         return Atlas([], {}, 0, 0)
@@ -101,31 +101,35 @@ def load_atlas(session: Session, run_id: str, *, state: State | None, sort: Orde
 
 
 def _histories(session: Session, valid: Sequence[Any], first: int, last: int) -> Iterable[PromptHistory]:
-    """Return all prompts, from the tallies of one window after another."""
-    places: dict[str, int] = {}
-    sums = []
-    for start, behind in pairwise(-(-at * (last - first + 1) // WINDOWS) for at in range(WINDOWS + 1)):
+    """Return the histories of all prompts, which are read window by window."""
+    index_by_prompt: dict[str, int] = {}
+    window_sums = []
+    for start, end in pairwise(-(-indices * (last - first + 1) // WINDOWS) for indices in range(WINDOWS + 1)):
         names, packed = _load_tallies(
-            session, [*valid, GroupTally.step.between(first + start, first + behind - 1)]
+            session, [*valid, GroupTally.step.between(first + start, first + end - 1)]
         )
-        at = np.array([places.setdefault(name, len(places)) for name in names], np.int64)
+        indices = np.array(
+            [index_by_prompt.setdefault(name, len(index_by_prompt)) for name in names], np.int64
+        )
         numbers = np.array(packed, np.int64)
-        parts = (numbers >> FIELD & FULL, numbers >> 2 * FIELD, numbers & FULL)
-        sums.append([np.bincount(at, counts, len(places)) for counts in parts])
-    tallies = np.zeros((3, len(places), WINDOWS), np.int64)
-    for window, columns in enumerate(sums):
+        counts_by_kind = (numbers >> FIELD & FULL, numbers >> 2 * FIELD, numbers & FULL)
+        window_sums.append([np.bincount(indices, counts, len(index_by_prompt)) for counts in counts_by_kind])
+    tallies = np.zeros((3, len(index_by_prompt), WINDOWS), np.int64)
+    for window, columns in enumerate(window_sums):
         for column, values in enumerate(columns):
             tallies[column, : len(values), window] = values
     right, wrong, groups = tallies
-    return map(make_history, places, right.tolist(), (right + wrong).tolist(), groups.sum(axis=1).tolist())
+    return map(
+        make_history, index_by_prompt, right.tolist(), (right + wrong).tolist(), groups.sum(axis=1).tolist()
+    )
 
 
 def _load_tallies(session: Session, conditions: Sequence[Any]) -> tuple[list[str], list[int]]:
-    """Return the prompt of each tally and, in one number, its wrong and right completions and whether it is a
-    group.
+    """Return the prompt id of each tally, and its numbers of wrong and right completions and groups in one
+    integer.
 
-    The database gives them as two JSON texts: sorting rows by their prompts, and making an object of each,
-    take it and the driver four times as long.
+    The database returns both lists as JSON texts, which is four times as fast as sorting the rows by prompt
+    and creating an object for each of them.
     """
     count = GroupTally.completions
     packed = (
@@ -140,7 +144,7 @@ def _load_tallies(session: Session, conditions: Sequence[Any]) -> tuple[list[str
 
 
 def _sort_prompts(prompts: list[PromptHistory], sort: Order) -> list[PromptHistory]:
-    """Sort prompts by a number, those without it last; equal ones are sorted by id."""
+    """Sort prompts by a number, and equal ones by id; prompts without the number come last."""
     name = sort.removeprefix("-")
     sign = -1 if sort.startswith("-") else 1
 
@@ -152,7 +156,7 @@ def _sort_prompts(prompts: list[PromptHistory], sort: Order) -> list[PromptHisto
 
 
 def prompts_json(session: Session, run_id: str, prompts: Sequence[PromptHistory]) -> list[dict[str, Any]]:
-    """Prompts with the beginning of their texts, as the HTTP interface shows them: schemas.PromptItem."""
+    """Return prompts with the beginnings of their texts, as described by `schemas.PromptItem`."""
     texts = load_prompts(session, run_id, [prompt.id for prompt in prompts])
     return [
         {
@@ -170,7 +174,7 @@ def prompts_json(session: Session, run_id: str, prompts: Sequence[PromptHistory]
 
 
 def load_prompts(session: Session, run_id: str, ids: Sequence[str]) -> dict[str, RunPrompt]:
-    """Return the stored prompts of a run by id; those that it does not have are left out."""
+    """Return the stored prompts of a run by id, without those that are not stored."""
     prompts: dict[str, RunPrompt] = {}
     for start in range(0, len(ids), 500):
         page_ids = ids[start : start + 500]
@@ -180,14 +184,14 @@ def load_prompts(session: Session, run_id: str, ids: Sequence[str]) -> dict[str,
 
 
 def prompt_lines(session: Session, run_id: str, prompts: Sequence[PromptHistory]) -> str:
-    """Prompts whose texts are stored, and not damaged, as JSONL, each with its run and its id there."""
+    """Return the prompts with stored and undamaged texts as JSONL, with their run and id."""
     texts = load_prompts(session, run_id, [prompt.id for prompt in prompts])
     lines = []
     for prompt in prompts:
         if (stored := texts.get(prompt.id)) is None:
             continue
-        (text, of_text), (answer, of_answer) = map(try_unpack_text, (stored.prompt, stored.answer))
-        if not of_text and not of_answer:
+        (text, text_damage), (answer, answer_damage) = map(try_unpack_text, (stored.prompt, stored.answer))
+        if not text_damage and not answer_damage:
             row = {"prompt": text, "answer": answer, "source_run": run_id, "source_prompt": stored.id}
             lines.append(json.dumps(row) + "\n")
     return "".join(lines)
@@ -205,7 +209,9 @@ def _excerpt(prompt: RunPrompt | None) -> dict[str, str]:
 
 
 def load_probes(session: Session, runs: Sequence[str], kind: str) -> dict[str, Any]:
-    """Prompts of an evaluation x steps x runs: schemas.ProbeMatrix. Bounded in cells."""
+    """Return the results of an evaluation by prompt, step and run as `schemas.ProbeMatrix`, with limited
+    size.
+    """
     cells: dict[str, dict[str, dict[int, tuple[float | None, bool]]]] = {}
     steps: dict[str, list[int]] = {}
     for run in runs:
@@ -249,18 +255,24 @@ def _is_stored(of_runs: dict[str, dict[int, tuple[float | None, bool]]]) -> bool
 
 
 def _probe_row(cells: dict[int, tuple[float | None, bool]], steps: Sequence[int]) -> dict[str, Any]:
-    """Return the cells of a prompt in a run; solved: at least half of the graded completions are right."""
+    """Return the results of a prompt in a run; it is solved if at least half of the graded completions are
+    right.
+    """
     rates = [cells[step][0] if step in cells else None for step in steps]
     solved_at = [(step, rate >= 1 / 2) for step, rate in zip(steps, rates, strict=True) if rate is not None]
-    solved = next((step for step, is_solved in solved_at if is_solved), None)
-    lost = next(
-        (step for step, is_solved in solved_at if solved is not None and step > solved and not is_solved),
+    first_solved = next((step for step, is_solved in solved_at if is_solved), None)
+    first_lost = next(
+        (
+            step
+            for step, is_solved in solved_at
+            if first_solved is not None and step > first_solved and not is_solved
+        ),
         None,
     )
     return {
         "rates": rates,
         "stored": [step in cells and cells[step][1] for step in steps],
-        "first_solved": solved,
-        "first_lost": lost,
-        "forgotten": solved is not None and not solved_at[-1][1],
+        "first_solved": first_solved,
+        "first_lost": first_lost,
+        "forgotten": first_solved is not None and not solved_at[-1][1],
     }

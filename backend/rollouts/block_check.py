@@ -1,4 +1,4 @@
-"""The check of all blocks of completions, for `make doctor` and backups."""
+"""Check all stored blocks of completions, for `make doctor` and backups."""
 
 import math
 import time
@@ -14,9 +14,9 @@ GROUPS_AT_ONCE = 500
 
 
 def find_damaged_groups(session: Session, *, until: float = math.inf) -> Iterator[str]:
-    """Yield a sentence on each group whose bytes are not what was written.
+    """Yield a sentence about each group whose stored bytes are damaged.
 
-    Ends at the time `until` of the monotonic clock.
+    The check stops at the time `until` of the monotonic clock.
     """
     columns = (RolloutGroup.id, RolloutGroup.run_id, RolloutGroup.step, RolloutGroup.kind)
     query = select(*columns, RolloutGroup.prompt_index, RolloutGroup.completions)

@@ -1,4 +1,4 @@
-"""Contributions of stored tokens to a step's loss, by completion and group, against what was logged."""
+"""Compare the contributions of stored tokens to a step's loss with the logged loss."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -21,7 +21,7 @@ Arrays = Mapping[str, NDArray[np.float32]]
 
 
 def load_loss_sums(session: Session, run_id: str, step: int) -> dict[str, Any]:
-    """Return the sums of a step's stored contributions and its logged loss: schemas.LossSums."""
+    """Return the sums of a step's stored contributions and its logged loss as `schemas.LossSums`."""
     logged = load_logged_loss(session, run_id, step)
     groups, terms = [], dict.fromkeys(TERMS, 0.0)
     totals: list[float | None] = []
@@ -69,9 +69,9 @@ def load_logged_loss(session: Session, run_id: str, step: int) -> dict[str, floa
     points = read_points(session, [run_id], ["loss/total", UNSTORED])
     logged = {}
     for (_, name), curve in points.items():
-        at = np.flatnonzero(curve.steps == step)
-        if len(at):
-            logged[name] = float(curve.values[at[-1]])
+        indices = np.flatnonzero(curve.steps == step)
+        if len(indices):
+            logged[name] = float(curve.values[indices[-1]])
     return logged
 
 
@@ -80,7 +80,7 @@ def _sum(arrays: Arrays, name: str) -> float | None:
 
 
 def _total(sums: Iterable[float | None]) -> float | None:
-    """Return the sum of the known values; None if there are none."""
+    """Return the sum of the values that are not None; None if there are none."""
     present = [value for value in sums if value is not None]
     return sum(present) if present else None
 

@@ -1,4 +1,4 @@
-"""Counts of completions over all steps of a run, by their marks and rewards, from the tallies of groups."""
+"""Count the completions of a run by step, marks and reward, from the tallies of groups."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -13,7 +13,7 @@ from backend.storage.models import GroupTally
 
 
 def valid_tally_conditions(session: Session, run_id: str, kind: str) -> list[ColumnElement[bool]]:
-    """Return SQL conditions for tallies of this run and kind that no later attempt hides."""
+    """Return SQL conditions for the tallies of this run and kind that no later attempt hides."""
     limits = load_limits(session, [run_id]).get(run_id, ())
     return [GroupTally.run_id == run_id, GroupTally.kind == kind, valid_row_condition(GroupTally, limits)]
 
@@ -24,28 +24,28 @@ def mark_condition(mask: int) -> ColumnElement[bool]:
 
 
 def count_completions(*conditions: ColumnElement[bool]) -> ColumnElement[int]:
-    """Return the SQL sum of the completions that fulfil all conditions."""
-    of_them = case(
+    """Return the SQL sum of the completions that meet all conditions."""
+    matching = case(
         (conditions[0] if len(conditions) == 1 else conditions[0] & conditions[1], GroupTally.completions)
     )
-    return func.coalesce(func.sum(of_them), 0)
+    return func.coalesce(func.sum(matching), 0)
 
 
 def counts_by_step(
     session: Session, run_id: str, kind: str, marks: Sequence[str], min_reward: float | None
 ) -> list[dict[str, Any]]:
-    """Return the number of completions of each step: all, those with the marks and the reward, and the
-    stored ones of these.
+    """Return the number of completions of each step, of those that match the marks and the reward, and of the
+    matching ones that are stored.
     """
-    fits = mark_condition(parse_marks(marks))
+    matches = mark_condition(parse_marks(marks))
     if min_reward is not None:
-        fits &= GroupTally.reward >= min_reward
+        matches &= GroupTally.reward >= min_reward
     query = (
         select(
             GroupTally.step,
             func.sum(GroupTally.completions).label("completions"),
-            count_completions(fits).label("matching"),
-            count_completions(fits, mark_condition(BIT["stored"])).label("stored"),
+            count_completions(matches).label("matching"),
+            count_completions(matches, mark_condition(BIT["stored"])).label("stored"),
         )
         .where(*valid_tally_conditions(session, run_id, kind))
         .group_by(GroupTally.step)

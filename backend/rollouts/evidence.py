@@ -1,4 +1,4 @@
-"""Completions that show what a diagnosis says: for each cause the first stored step that has some."""
+"""Find completions that show the causes of a diagnosis, in the first stored step that has some."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -24,25 +24,25 @@ SHOWN_BY: dict[str, tuple[tuple[str, ...], ...]] = {
     "length_collapse": (("wrong",),),
     "entropy_explosion": (("wrong",),),
 }
-"""Marks of the completions that show a cause, the most telling ones first. Others are shown by any."""
+"""Marks of the completions that show a cause, most specific first; any completions show other causes."""
 
 HELD_OUT = frozenset({"overfitting"})
-"""Causes that the evaluations show."""
+"""Causes that are visible in the evaluations."""
 
 
 def load_evidence(session: Session, run_id: str) -> list[dict[str, Any]]:
-    """Return the steps at which the causes of a run can be read; first, with cause "", that of its onset."""
+    """Return the steps that show the causes of a run, after the step of its onset, which has the cause ""."""
     diagnosis = diagnose(log_of(session, run_id))
     if diagnosis.onset is None:
         return []
     onsets = [("", diagnosis.onset.sick)]
     onsets += [(cause.finding.cause, cause.finding.onset.sick) for cause in diagnosis.causes]
-    pieces = (_evidence_json(session, run_id, cause, sick) for cause, sick in onsets)
-    return [piece for piece in pieces if piece is not None]
+    items = (_evidence_json(session, run_id, cause, sick) for cause, sick in onsets)
+    return [item for item in items if item is not None]
 
 
 def _evidence_json(session: Session, run_id: str, cause: str, sick: int) -> dict[str, Any] | None:
-    """Return the first stored step from the onset on that has completions with the marks, else with any."""
+    """Return the first stored step since the onset with completions that have the marks, or else with any."""
     kind = "eval" if cause in HELD_OUT else "train"
     for marks in (*SHOWN_BY.get(cause, ()), ()):
         if (first_step := _first_step(session, run_id, kind, marks, sick)) is not None:
@@ -53,7 +53,7 @@ def _evidence_json(session: Session, run_id: str, cause: str, sick: int) -> dict
 def _first_step(
     session: Session, run_id: str, kind: str, marks: Sequence[str], sick: int
 ) -> dict[str, int] | None:
-    """Return the step and its completions that have all marks; None if no stored one has."""
+    """Return the first step with stored completions that have all marks, and their number, or None."""
     query = (
         select(GroupTally.step, func.sum(GroupTally.completions).label("completions"))
         .where(*valid_tally_conditions(session, run_id, kind), GroupTally.step >= sick)

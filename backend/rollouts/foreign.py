@@ -1,4 +1,4 @@
-"""Completions of other trainers as rollouts: texts, rewards and advantages, without tokens."""
+"""Store completions of other trainers as rollouts: texts, rewards and advantages, without tokens."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -18,30 +18,30 @@ from backend.storage.rollout_words import forget
 Split = Literal["train", "eval"]
 
 MAX_COMPLETIONS = 1_024
-"""Maximum number of completions in one group."""
+"""Maximum number of completions in a group."""
 
 ATTEMPT = 1
-"""A step that comes again replaces its values, wherever its trainer continued."""
+"""Attempt number of all rows: a repeated step replaces its values, even if the trainer has restarted."""
 
 
 FINISH_REASON = r"^\w{0,16}$"
-"""Reason why a completion ended, in the sampler's word; archives accept what is stored."""
+"""Pattern of the reason why a completion ended, in the sampler's term; archives accept stored values."""
 
 
 def clean_finish_reason(text: str) -> str:
-    """Return the finish reason as it is stored."""
+    """Return the finish reason in the form in which it is stored."""
     return re.sub(r"\W", "_", text)
 
 
 def pack_foreign(run_id: str, step: int, groups: Sequence[GroupRecord]) -> PackedGroups:
-    """Return the rows of a step's groups."""
+    """Return the rows for the groups of a step."""
     return pack_groups(run_id, step, ATTEMPT, groups, with_tokens=False)
 
 
 def replace_groups(session: Session, packed: PackedGroups) -> None:
-    """Store packed groups. Of several completions of one place the last ones count, as with metrics.
+    """Store packed groups; if a group is already stored, the new completions replace it.
 
-    A completion whose text is the same keeps its labels.
+    A completion with unchanged text keeps its labels.
     """
     ids = [row["id"] for row in packed.groups]
     blocks = {row["id"]: row["completions"] for row in packed.groups}
@@ -60,19 +60,21 @@ def replace_groups(session: Session, packed: PackedGroups) -> None:
 def _kept_labels(
     session: Session, groups: Sequence[str], blocks: Mapping[str, bytes]
 ) -> list[dict[str, Any]]:
-    """Return the labels of completions whose text stays the same."""
+    """Return the labels of completions whose text is unchanged."""
     stored = select(RolloutGroup.id).where(RolloutGroup.id.in_(groups))
-    session.execute(stored.with_for_update())  # nobody can add a label meanwhile
+    session.execute(stored.with_for_update())  # locked, so that no labels can be added meanwhile
     query = select(RolloutLabel.__table__).where(RolloutLabel.group_id.in_(groups))
     rows = [dict(row._mapping) for row in session.execute(query)]  # noqa: SLF001
     labelled = sorted({row["group_id"] for row in rows})
-    old = {
+    old_texts = {
         completion.id: completion.text
         for completions in load_completions(session, labelled).values()
         for completion in completions
     }
-    new = {
+    new_texts = {
         completion.id: completion.text for group in labelled for completion in decode(group, blocks[group])
     }
-    stays = {rollout_id for rollout_id, text in old.items() if new.get(rollout_id) == text}
-    return [row for row in rows if row["rollout_id"] in stays]
+    unchanged_ids = {
+        rollout_id for rollout_id, text in old_texts.items() if new_texts.get(rollout_id) == text
+    }
+    return [row for row in rows if row["rollout_id"] in unchanged_ids]

@@ -1,4 +1,4 @@
-"""Metrics of another trainer's completions as texts, as our own trainer logs them."""
+"""Compute text metrics of another trainer's completions, like those that our trainer logs."""
 
 import hashlib
 import math
@@ -18,36 +18,37 @@ from backend.storage.completions import iterate_completions
 from backend.storage.models import RolloutGroup
 
 SCRIPT_CHARS = 1024
-"""Number of characters at the end of a prompt or completion whose letters are looked up one by one.
+"""Number of characters at the end of a prompt or completion whose scripts are detected.
 
-Another trainer's prompt may be megabytes long, and it is read again for each of its completions.
+Prompts of other trainers may have megabytes, and they are read again for each of their completions.
 """
 
 STEPS_AT_ONCE = 500
-"""Maximum number of steps that one statement names."""
+"""Maximum number of steps in one SQL statement."""
 
 REMEMBERED = 20_000
-"""Stored completions whose measures this process keeps: the next batch of their step needs them again."""
+"""Number of stored completions whose measures are cached, because the next batch of a step needs them again.
+"""
 
 _remembered: OrderedDict[bytes, Measures] = OrderedDict()
 _lock = threading.Lock()
 
 Places = Mapping[int, Sequence[WrittenCompletion]]
-"""Training completions of a step by the place of their prompt."""
+"""Training completions of a step by the index of their prompt."""
 
 Points = list[tuple[int, dict[str, float]]]
 
 
 class TextPoints(NamedTuple):
-    """text/* by step, and what was stored when they were computed."""
+    """Values of text/* by step, and the stored data from which they were computed."""
 
     points: Points
     seen: Mapping[int, tuple[set[int], dict[str, float]]]
-    """Places of each step's stored prompts, and the stored values."""
+    """Indexes of the stored prompts and the stored values of each step."""
 
 
 def foreign_metrics(written: Sequence[WrittenCompletion]) -> dict[str, float]:
-    """text/* over the training completions of a step."""
+    """Return the values of text/* for the training completions of a step."""
     return average_measures([_measure(completion) for completion in written])
 
 
@@ -56,31 +57,32 @@ def _measure(written: WrittenCompletion) -> Measures:
 
 
 def is_cut(finish_reason: str) -> bool:
-    """Return whether a completion was truncated at the cap, or its finish reason is unknown."""
+    """Return whether a completion was truncated at the token limit or has an unknown finish reason."""
     return finish_reason in {"", "length"}
 
 
 def compute_text_points(session: Session, run_id: str, new: Mapping[int, Places]) -> TextPoints:
-    """text/* of each step that gets new completions, over these and the stored ones of other places.
+    """Return text/* for each step with new completions, over these and the stored completions of other
+    prompts.
 
-    A stored value that is not the one of the stored completions is the client's own, and stays. Computed
-    before the transaction that stores the completions, as it takes a while: `refresh_points` then says
-    what is right within it.
+    A stored value that differs from the one computed from the stored completions was logged by the client and
+    is left out. This takes a while and therefore happens before the transaction that stores the completions;
+    `refresh_points` then updates the points within it.
     """
     logged = _stored_values(session, run_id, new)
     points, seen = [], {}
     for step, places in sorted(new.items()):
         stored = _stored_measures(session, run_id, step)
-        ours = average_measures(_flatten(stored))
-        clients_names = {
-            name for name, value in logged[step].items() if _is_client_value(value, ours.get(name))
+        own_values = average_measures(_flatten(stored))
+        client_names = {
+            name for name, value in logged[step].items() if _is_client_value(value, own_values.get(name))
         }
         fresh = {
             prompt_index: [_measure(completion) for completion in completions]
             for prompt_index, completions in places.items()
         }
         metrics = average_measures(_flatten(stored | fresh))
-        points.append((step, {name: value for name, value in metrics.items() if name not in clients_names}))
+        points.append((step, {name: value for name, value in metrics.items() if name not in client_names}))
         seen[step] = (set(stored), logged[step])
     return TextPoints(points, seen)
 
@@ -90,21 +92,21 @@ def _flatten(places: Mapping[int, Sequence[Measures]]) -> list[Measures]:
 
 
 def _is_client_value(stored: float, ours: float | None) -> bool:
-    """Return whether the client logged this value: it differs from the computed one beyond rounding."""
+    """Return whether the client logged this value, because it differs from our value beyond rounding."""
     return ours is None or not math.isclose(stored, ours, rel_tol=1e-12, abs_tol=1e-15)
 
 
 def refresh_points(session: Session, run_id: str, new: Mapping[int, Places], computed: TextPoints) -> Points:
-    """Return the points, those computed again at whose step somebody else has stored something meanwhile."""
+    """Return the points, recomputed for the steps whose stored data have changed in the meantime."""
     stored, logged = _stored_positions(session, run_id, new), _stored_values(session, run_id, new)
-    now = {step: (stored.get(step, set()), logged[step]) for step in new}
-    behind = {step: new[step] for step in new if now[step] != computed.seen[step]}
-    again = dict(compute_text_points(session, run_id, behind).points)
-    return [(step, again.get(step, metrics)) for step, metrics in computed.points]
+    current = {step: (stored.get(step, set()), logged[step]) for step in new}
+    outdated = {step: new[step] for step in new if current[step] != computed.seen[step]}
+    refreshed = dict(compute_text_points(session, run_id, outdated).points)
+    return [(step, refreshed.get(step, metrics)) for step, metrics in computed.points]
 
 
 def _stored_positions(session: Session, run_id: str, steps: Collection[int]) -> dict[int, set[int]]:
-    """Return the positions of the stored training prompts of some steps."""
+    """Return the indexes of the stored training prompts of the steps."""
     indices: dict[int, set[int]] = defaultdict(set)
     numbers = list(steps)
     for start in range(0, len(numbers), STEPS_AT_ONCE):
@@ -122,7 +124,7 @@ def _stored_positions(session: Session, run_id: str, steps: Collection[int]) -> 
 
 
 def _stored_values(session: Session, run_id: str, steps: Collection[int]) -> dict[int, dict[str, float]]:
-    """Return the stored values of text/* at some steps."""
+    """Return the stored values of text/* at the steps."""
     logged: dict[int, dict[str, float]] = {step: {} for step in steps}
     curves = read_curves(session, [run_id], METRICS, "step") if steps else {}
     for (_, metric), curve in curves.items():
@@ -145,7 +147,7 @@ def _stored_measures(session: Session, run_id: str, step: int) -> dict[int, list
 
 
 def _cached_measures(prompt: bytes, text: str, is_truncated: bool) -> Measures:  # noqa: FBT001
-    """Measures of a completion to a packed prompt: once, however many batches its step comes in."""
+    """Return the measures of a completion, which are cached by its packed prompt and text."""
     digest = hashlib.blake2b(prompt, digest_size=16)
     digest.update(
         len(prompt).to_bytes(8, "big") + bytes([is_truncated]) + text.encode("utf-8", "surrogatepass")

@@ -1,4 +1,4 @@
-"""Import of judgements: labels of completions as JSON lines, with a report of what was refused."""
+"""Import judgements, which are labels of completions, from JSON lines, and report the refused rows."""
 
 import tempfile
 from collections.abc import Iterator
@@ -19,37 +19,37 @@ from backend.storage.models import RolloutGroup, RolloutLabel
 MAX_BYTES = 8_000_000
 MAX_ROWS = 50_000
 MAX_LINE = 20_000
-"""Maximum size of a line, in bytes."""
+"""Maximum length of a line, in bytes."""
 SHOWN = 100
-"""Maximum number of refused rows that the report names."""
+"""Maximum number of refused rows that the report lists."""
 ROWS_AT_ONCE = 500
 ROLE = "import"
 
 
 class Judgement(LabelRequest):
-    """A line of the file."""
+    """A line of the imported file."""
 
     rollout: str = Field(min_length=1, max_length=26)
     """Id of the completion."""
 
 
 async def import_judgements(request: Request, sessions: Sessions, *, max_bytes: int) -> dict[str, Any]:
-    """Store the judgements of a request's body: schemas.ImportedJudgements."""
+    """Store the judgements in the body of a request, and return a `schemas.ImportedJudgements`."""
     with tempfile.SpooledTemporaryFile(max_bytes) as draft:
         await receive(request, draft, max_bytes)
         return await run_in_threadpool(_store, draft, sessions)
 
 
 def _store(file: IO[bytes], sessions: Sessions) -> dict[str, Any]:
-    """Store the valid rows; repeating an import changes nothing."""
+    """Store the valid rows; importing the same file again changes nothing."""
     report = _Report()
-    block: list[tuple[int, Judgement]] = []
+    batch: list[tuple[int, Judgement]] = []
     for number, judgement in _rows(file, report):
-        block.append((number, judgement))
-        if len(block) == ROWS_AT_ONCE:
-            _store_block(sessions, block, report)
-            block = []
-    _store_block(sessions, block, report)
+        batch.append((number, judgement))
+        if len(batch) == ROWS_AT_ONCE:
+            _store_block(sessions, batch, report)
+            batch = []
+    _store_block(sessions, batch, report)
     return report.as_json()
 
 
@@ -64,7 +64,7 @@ class _Report:
             self._refused.append({"row": row, "reason": reason})
 
     def as_json(self) -> dict[str, Any]:
-        """Return the report: schemas.ImportedJudgements."""
+        """Return the report as `schemas.ImportedJudgements`."""
         refused = sorted(self._refused, key=lambda refusal: refusal["row"])
         counts = {"rows": self.rows, "stored": self.stored, "unchanged": self.unchanged}
         return {**counts, "refused": refused, "refused_rows": self._refused_rows}
@@ -98,14 +98,14 @@ def _store_block(sessions: Sessions, block: list[tuple[int, Judgement]], report:
         return
     ids = {judgement.rollout for _, judgement in block}
     with sessions.begin() as session:
-        group_of = {
+        group_by_completion = {
             rollout_id: completion.group_id
             for rollout_id, completion in find_completions(session, sorted(ids)).items()
         }
         runs = select(RolloutGroup.id, RolloutGroup.run_id)
-        groups = runs.where(RolloutGroup.id.in_(set(group_of.values()))).order_by(RolloutGroup.id)
-        run_of: dict[str, str] = {row[0]: row[1] for row in session.execute(groups)}
-        notes: dict[str, dict[str, str]] = {rollout_id: {} for rollout_id in group_of}
+        groups = runs.where(RolloutGroup.id.in_(set(group_by_completion.values()))).order_by(RolloutGroup.id)
+        run_by_group: dict[str, str] = {row[0]: row[1] for row in session.execute(groups)}
+        notes: dict[str, dict[str, str]] = {rollout_id: {} for rollout_id in group_by_completion}
         query = select(RolloutLabel.rollout_id, RolloutLabel.label, RolloutLabel.note)
         for rollout_id, label, note in session.execute(query.where(RolloutLabel.rollout_id.in_(ids))):
             notes[rollout_id][label] = note
@@ -123,8 +123,12 @@ def _store_block(sessions: Sessions, block: list[tuple[int, Judgement]], report:
             elif len(notes_by_label) >= MAX_LABELS:
                 report.refuse(number, f"the completion has {MAX_LABELS} labels already")
             else:
-                group = group_of[judgement.rollout]
-                ids_of_row = {"rollout_id": judgement.rollout, "group_id": group, "run_id": run_of[group]}
+                group = group_by_completion[judgement.rollout]
+                ids_of_row = {
+                    "rollout_id": judgement.rollout,
+                    "group_id": group,
+                    "run_id": run_by_group[group],
+                }
                 row = {**ids_of_row, "label": judgement.label, "note": judgement.note, "role": ROLE}
                 statement = insert_into(session, RolloutLabel).values(**row)
                 session.execute(statement.on_conflict_do_nothing())

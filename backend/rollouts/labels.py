@@ -1,6 +1,7 @@
-"""Labels that people give to completions. Each label is a separate row, so changes of different labels
-never conflict. A change names the version that it is based on, and is refused if the label has changed
-since.
+"""Labels that people give to completions.
+
+Each label is a separate row, so changes to different labels never conflict. A change names the version that
+it is based on, and is refused if the label has changed since.
 """
 
 from collections.abc import Sequence
@@ -38,7 +39,7 @@ class LabelRequest(Body):
     label: Label
     note: Annotated[str, Field(max_length=LONGEST_NOTE)] = ""
     version: Annotated[int, Field(ge=0, lt=2**31)] = 0
-    """Version of the label that is changed, as it was shown; 0: the completion does not have it yet."""
+    """Version of the label that is being changed; 0 if the completion does not have the label yet."""
 
 
 class LabelItem(Documented):
@@ -53,27 +54,27 @@ class LabelItem(Documented):
 
 
 class LabelList(Documented):
-    """The labels of one completion."""
+    """The labels of a completion."""
 
     items: list[LabelItem]
 
 
 class LabelCount(Documented):
-    """A label and how many completions have it."""
+    """A label and the number of completions that have it."""
 
     label: str
     completions: int
 
 
 class LabelCounts(Documented):
-    """The labels that are in use, the most frequent first."""
+    """The labels that are in use, most frequent first."""
 
     items: list[LabelCount]
     next: None
 
 
 class LabelConflict(Conflict):
-    """Somebody else has written or removed the label since it was shown."""
+    """The label was changed or removed after it was shown."""
 
     def __init__(self, label: str, row: RolloutLabel | None) -> None:
         state = (
@@ -85,7 +86,7 @@ class LabelConflict(Conflict):
 
 
 def put_label(session: Session, rollout_id: str, request: LabelRequest, role: str) -> list[dict[str, Any]]:
-    """Add a label, or change its note; return the completion's labels. Raises NotFound and Conflict."""
+    """Add a label or change its note, and return the labels of the completion; raise NotFound or Conflict."""
     group = _find_group(session, rollout_id)
     if request.version:
         conditions = _label_conditions(rollout_id, request.label, request.version)
@@ -105,30 +106,30 @@ def put_label(session: Session, rollout_id: str, request: LabelRequest, role: st
 
 
 def remove_label(session: Session, rollout_id: str, label: str, version: int) -> list[dict[str, Any]]:
-    """Remove a label; return the completion's remaining labels. Raises NotFound and Conflict."""
+    """Remove a label and return the remaining labels of the completion; raise NotFound or Conflict."""
     _find_group(session, rollout_id)
-    gone = (
+    deletion = (
         delete(RolloutLabel)
         .where(*_label_conditions(rollout_id, label, version))
         .returning(RolloutLabel.version)
     )
-    if session.scalar(gone) is None:
+    if session.scalar(deletion) is None:
         raise LabelConflict(label, _row(session, rollout_id, label))
     return load_labels(session, [rollout_id]).get(rollout_id, [])
 
 
 def load_labels(session: Session, rollouts: Sequence[str]) -> dict[str, list[dict[str, Any]]]:
-    """Return the labels of each completion that has any, by label: LabelItem."""
+    """Return the labels of each completion that has any, sorted by label, as `LabelItem`."""
     query = select(RolloutLabel).where(RolloutLabel.rollout_id.in_(rollouts))
     by_rollout: dict[str, list[dict[str, Any]]] = {}
     for row in session.scalars(query.order_by(RolloutLabel.rollout_id, RolloutLabel.label)):
-        same = {name: getattr(row, name) for name in ("label", "note", "role", "version")}
-        by_rollout.setdefault(row.rollout_id, []).append({**same, "changed_at": iso_time(row.changed_at)})
+        fields = {name: getattr(row, name) for name in ("label", "note", "role", "version")}
+        by_rollout.setdefault(row.rollout_id, []).append({**fields, "changed_at": iso_time(row.changed_at)})
     return by_rollout
 
 
 def count_labels(session: Session, runs: Sequence[str]) -> list[dict[str, Any]]:
-    """Return the labels in some runs with their frequencies: LabelCount."""
+    """Return the labels in the given runs with their frequencies, as `LabelCount`."""
     count = func.count()
     query = (
         select(RolloutLabel.label, count.label("completions"))
@@ -140,8 +141,8 @@ def count_labels(session: Session, runs: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def _label_conditions(rollout_id: str, label: str, version: int) -> list[Any]:
-    of_label = [RolloutLabel.rollout_id == rollout_id, RolloutLabel.label == label]
-    return [*of_label, RolloutLabel.version == version]
+    is_label = [RolloutLabel.rollout_id == rollout_id, RolloutLabel.label == label]
+    return [*is_label, RolloutLabel.version == version]
 
 
 def _row(session: Session, rollout_id: str, label: str) -> RolloutLabel | None:

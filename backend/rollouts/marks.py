@@ -1,4 +1,4 @@
-"""Marks of completions: what rollouts are filtered and counted by, one bit each."""
+"""Marks of completions, one bit each, by which rollouts are filtered and counted."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
@@ -6,17 +6,18 @@ from typing import Any, Protocol
 from backend.base.errors import FieldError, InvalidRequest
 
 FLAGS = ("truncated", "repetitive", "unparsed", "no_think", "language", "unscored")
-"""Flags of the trainer that have a separate mark."""
+"""Flags of the trainer that have their own mark."""
 
 REASONS = ("equal", "accuracy", "surplus", "waiting")
-"""Reasons to leave a group out of training: the zero-variance filter, the accuracy filter, or no more room in
-the step, for ever or until the next one."""
+"""Reasons to leave a group out of training: the zero-variance filter, the accuracy filter, or a full step
+(`surplus` groups are dropped, and `waiting` groups are trained at the next step).
+"""
 
 MARKS = ("right", "wrong", "rewarded", *FLAGS, "flagged", "same_reward", *REASONS, "left_out", "stored")
-"""Marks of completions, in the order of their bits, which the database holds; new marks go to the end.
+"""Marks of completions in the order of their bits, which are stored in the database; append new marks.
 
-`rewarded` has a reward above 0; `flagged` any flag but truncated and wrong;
-the group of `same_reward` has one reward only; `left_out` has any reason.
+`rewarded` means a reward above 0, and `flagged` any flag except truncated and wrong. All completions of a
+`same_reward` group have the same reward. `left_out` is set with any of the reasons.
 """
 
 BIT = {name: 1 << bit for bit, name in enumerate(MARKS)}
@@ -24,7 +25,7 @@ _SEEN_OTHERWISE = {"truncated", "wrong"}
 
 
 class MarkedCompletion(Protocol):
-    """The properties of a completion that marks are made of."""
+    """The properties of a completion from which its marks are derived."""
 
     @property
     def reward(self) -> float | None: ...
@@ -37,7 +38,7 @@ class MarkedCompletion(Protocol):
 
 
 def completion_marks(completion: MarkedCompletion) -> int:
-    """Return the marks of one completion; those of its group are `group_marks`."""
+    """Return the marks of a completion, without the marks of its group."""
     flags = set(completion.flags)
     is_wrong = not completion.correct if completion.correct is not None else "wrong" in flags
     raised: Mapping[str, Any] = {
@@ -62,7 +63,7 @@ def group_marks(rewards: Sequence[float | None], left_out: str, *, is_stored: bo
 
 
 def parse_marks(names: Sequence[str]) -> int:
-    """Return the bits of several marks; raises InvalidRequest for one that does not exist."""
+    """Return the bits of several marks; raise InvalidRequest for an unknown mark."""
     if unknown := [name for name in names if name not in BIT]:
         raise InvalidRequest(
             [FieldError("mark", f"is {unknown[0][:64]!r}; expected one of {', '.join(MARKS)}")]

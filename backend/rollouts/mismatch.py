@@ -1,9 +1,9 @@
-"""Mismatch of sampler and trainer at one step: the weights of its stored tokens under caps of the correction.
+"""Mismatch of sampler and trainer at one step: the weights of its stored tokens under each cap.
 
-    rho = p_trainer / p_sampler of a token, or of a completion: the product or geometric mean of its tokens'
-    truncated: w = min(rho, cap)        masked: w = rho where low <= rho <= cap, else 0
+    rho = p_trainer / p_sampler of a token, or of a completion: the product or geometric mean over its tokens
+    truncated: w = min(rho, cap)        masked: w = rho if low <= rho <= cap, else 0
 
-As worker/objective/sampler_correction.py computes them while training.
+The worker computes the same values while training (worker/objective/sampler_correction.py).
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ from backend.runs.origin import has_run_config
 from backend.storage.models import RolloutGroup, RolloutTokens, Run
 
 LOG_RATIO_LIMIT = 20.0
-"""Limit of log-ratios, in nats; the same as in worker/objective/ratios.py."""
+"""Maximum absolute log-ratio, in nats; the same as in worker/objective/ratios.py."""
 
 MAX_TOKENS = 4_000_000
 MAX_POINTS = 4_000
@@ -44,11 +44,11 @@ class Rule(NamedTuple):
     kind: Kind
     level: Level = "product"
     low: float = USUAL_LOW
-    """Smallest rho that counts, only for masks."""
+    """Smallest rho that counts; only for masks."""
 
     @property
     def is_shared(self) -> bool:
-        """Whether the tokens of a completion share one weight."""
+        """Whether all tokens of a completion share one weight."""
         return self.kind.startswith("seq")
 
     @property
@@ -58,30 +58,30 @@ class Rule(NamedTuple):
 
 
 class Tokens(NamedTuple):
-    """Tokens that the loss may use, one after another."""
+    """Tokens that the loss may use, concatenated over the completions."""
 
     sampler: Values
-    """(N,) log-probabilities."""
+    """(N,) log-probabilities of the sampler."""
     trainer: Values
-    """(N,) the same by the policy that opened the step."""
+    """(N,) log-probabilities of the policy with which the step began."""
     position: NDArray[np.int64]
-    """(N,) place within the completion, from 0."""
+    """(N,) position within the completion, from 0."""
     row: NDArray[np.int64]
-    """(N,) number of the completion."""
+    """(N,) index of the completion."""
     age: NDArray[np.int64]
-    """(N,) how many steps old the weights were that sampled the token."""
+    """(N,) age of the weights that sampled the token, in steps."""
 
     @property
     def log_rho(self) -> Values:
-        """(N,) trainer over sampler."""
+        """(N,) log of the ratio of trainer to sampler."""
         return np.clip(self.trainer - self.sampler, -LOG_RATIO_LIMIT, LOG_RATIO_LIMIT)
 
 
 def load_mismatch(session: Session, run: Run, step: int, kind: Kind | None, level: Level) -> dict[str, Any]:
-    """Return a step's stored tokens and what each cap does to them: breakdown_schemas.Mismatch.
+    """Return a step's stored tokens and the effect of each cap on them, as `breakdown.schemas.Mismatch`.
 
-    Without a kind the run's own correction is taken. Raises NotFound where no stored token has both
-    log-probabilities, Conflict for too many tokens.
+    Without a kind, the correction of the run is used. Raise NotFound if no stored token has both
+    log-probabilities, and Conflict if there are too many tokens.
     """
     own_rule, cap = _run_rule(run)
     rule = own_rule if kind is None and own_rule is not None else Rule(kind or "token_tis", level)
@@ -116,7 +116,7 @@ def load_mismatch(session: Session, run: Run, step: int, kind: Kind | None, leve
 
 
 def _run_rule(run: Run) -> tuple[Rule | None, float]:
-    """Return the run's correction and its cap, if the correction has a cap."""
+    """Return the correction of the run and its cap; None if the correction has no cap."""
     if not has_run_config(run):
         return None, 0.0
     match RunConfig.model_validate(run.config).objective.correction:
@@ -133,7 +133,9 @@ def _run_rule(run: Run) -> tuple[Rule | None, float]:
 
 
 def _load_tokens(session: Session, run: Run, step: int) -> tuple[Tokens, int, int]:
-    """Tokens of the stored groups that trained; the number of these groups, and of all stored ones."""
+    """Return the tokens of the stored groups that trained, their number of groups, and that of all stored
+    groups.
+    """
     query = (
         select(RolloutGroup.prompt_index, RolloutTokens.data)
         .outerjoin(RolloutTokens, RolloutTokens.group_id == RolloutGroup.id)
@@ -142,7 +144,7 @@ def _load_tokens(session: Session, run: Run, step: int) -> tuple[Tokens, int, in
         )
         .order_by(RolloutGroup.prompt_index)
     )
-    waited = count_carried_groups(session, run.id, "train", [step]).get(step, 0)
+    carried_groups = count_carried_groups(session, run.id, "train", [step]).get(step, 0)
     age = _staleness(session, run.id, step)
     completions: list[tuple[Values, Values, NDArray[np.int64], int]] = []
     groups = total = size = 0
@@ -153,11 +155,16 @@ def _load_tokens(session: Session, run: Run, step: int) -> tuple[Tokens, int, in
             continue
         groups += 1
         for values in arrays:
-            old = values.get("old_logprob", values["policy_logprob"])
-            counts = np.flatnonzero(values["mask"] > 0) if "mask" in values else np.arange(len(old))
-            size += len(counts)
-            pair = values["logprob"][counts].astype(float), old[counts].astype(float)
-            completions.append((*pair, counts, age + (index < waited)))
+            policy_logprobs = values.get("old_logprob", values["policy_logprob"])
+            used_positions = (
+                np.flatnonzero(values["mask"] > 0) if "mask" in values else np.arange(len(policy_logprobs))
+            )
+            size += len(used_positions)
+            logprobs = (
+                values["logprob"][used_positions].astype(float),
+                policy_logprobs[used_positions].astype(float),
+            )
+            completions.append((*logprobs, used_positions, age + (index < carried_groups)))
         if size > MAX_TOKENS:
             raise Conflict(f"step {step} has more than {MAX_TOKENS:,} stored tokens")
     if not size:
@@ -177,19 +184,19 @@ def _load_tokens(session: Session, run: Run, step: int) -> tuple[Tokens, int, in
 
 
 MAX_STEPS = 2**31
-"""The most steps that a run can have."""
+"""Maximum number of steps that a run can have."""
 
 
 def _staleness(session: Session, run_id: str, step: int) -> int:
     """Return the age of the weights that sampled a step, in steps."""
     points = read_points(session, [run_id], ["sampling/staleness"]).get((run_id, "sampling/staleness"))
-    at = np.flatnonzero(points.steps == step) if points is not None else np.empty(0, np.int64)
-    age = points.values[at[-1]] if points is not None and len(at) else 0.0
-    return int(age) if 0 <= age < MAX_STEPS else 0  # another trainer's config may hold any value
+    indices = np.flatnonzero(points.steps == step) if points is not None else np.empty(0, np.int64)
+    age = points.values[indices[-1]] if points is not None and len(indices) else 0.0
+    return int(age) if 0 <= age < MAX_STEPS else 0  # the log of another trainer may contain any value
 
 
 def _cap_items(tokens: Tokens, rule: Rule, caps: Sequence[float]) -> list[dict[str, Any]]:
-    """Return the weights under each cap: breakdown_schemas.CapItem."""
+    """Return the weights under each cap, as `breakdown.schemas.CapItem`."""
     rho = np.sort(np.exp(_token_log_rho(tokens, rule)))
     count = len(rho)
     sums = np.concatenate([[0.0], np.cumsum(rho)])
@@ -214,7 +221,7 @@ def _cap_items(tokens: Tokens, rule: Rule, caps: Sequence[float]) -> list[dict[s
 
 
 def _token_log_rho(tokens: Tokens, rule: Rule) -> Values:
-    """(N,) log rho of each token, or of its completion."""
+    """Return (N,) the log rho of each token, or of its completion."""
     log_rho = tokens.log_rho
     if not rule.is_shared:
         return log_rho

@@ -1,20 +1,21 @@
-"""Texts and per-token values as compact bytes, and back.
+"""Pack texts and per-token values into compact bytes, and unpack them.
 
-A text is zstd of its UTF-8 bytes; lone surrogates and NUL, which models do write, are kept. The tokens
-of one group are a single zstd frame. Both carry zstd's checksum.
+A text is its UTF-8 bytes compressed with zstd. Lone surrogates and NUL, which models do produce, are
+preserved. The tokens of a group are a single zstd frame. Both have the checksum of zstd.
 
     4 bytes                    length of the header, little endian
     header, JSON               {"version": 2 or 3, "lengths": [T per completion],
-                                "strings": [bytes of each token's string],
-                                "arrays": {name: [completions that have it]}, "kinds": {name: kind},
-                                "scales": {name: [of each of them]}}, 1 where none
-    strings                    all token strings, one after another
-    ids                        int32, all completions one after another
-    arrays                     for each name the completions that have it, encoded by its kind
+                                "strings": [length of each token's string in bytes],
+                                "arrays": {name: [indexes of its completions]}, "kinds": {name: kind},
+                                "scales": {name: [one per completion]}}, 1 by default
+    strings                    all token strings, concatenated
+    ids                        int32, all completions concatenated
+    arrays                     for each name the values of these completions, encoded by kind
 
-Kinds of arrays (`backend.rollouts.token_values`): f4 float32; f3 float32 without its last eight bits; i1
-small integers; s3 24-bit integers times a power of two, whose sum over a completion is that of the values; u3
-whole numbers below 2**24, in frames of version 3 alone. A frame without a version holds float32 alone.
+Kinds of arrays (`backend.rollouts.token_values`): f4 is float32; f3 is float32 without its last eight bits;
+i1 is small integers; s3 is 24-bit integers times a power of two, whose sum over a completion equals that of
+the values; u3 is whole numbers below 2**24, only in frames of version 3. A frame without a version contains
+only float32.
 """
 
 import json
@@ -36,16 +37,16 @@ from backend.storage.completion_codec import LIMIT_TEXT_BYTES
 VERSION = 3
 LEVEL = 3
 LIMIT_BYTES = 1 << 30
-"""The most bytes of a group's tokens; a damaged length is not believed."""
+"""Maximum unpacked size of a group's tokens in bytes; a larger declared size is treated as damage."""
 
 EMPTY_BYTES = 32
-"""The most bytes of a frame of an empty text."""
+"""Maximum size in bytes of a frame with an empty text."""
 
 _local = threading.local()  # compressors must not be shared between threads
 
 
 class PackedDamaged(ValueError):
-    """The packed bytes are damaged, or a newer version wrote them."""
+    """The packed bytes are damaged, or were written by a newer version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,26 +54,26 @@ class Tokens:
     """The tokens of one completion."""
 
     strings: Sequence[str]
-    """Text that each token adds, length T."""
+    """Text that each token adds, of length T."""
     ids: NDArray[np.int32]
     """(T,) token ids."""
     arrays: Mapping[str, NDArray[np.float32]] = field(default_factory=dict)
-    """(T,) values by name, e.g. logprob, entropy, ratio."""
+    """(T,) values by name, such as logprob, entropy and ratio."""
 
 
 def pack_text(text: str) -> bytes:
-    """Return the exact text as zstd."""
+    """Return the text compressed with zstd."""
     return _compress(_encode(text))
 
 
 def unpack_text(data: bytes) -> str:
-    """Return the text that `pack_text` was given; raises PackedDamaged."""
+    """Return the text that was packed; raise PackedDamaged if it cannot be unpacked."""
     with _translate_errors():
         return _decompress(data, LIMIT_TEXT_BYTES).decode("utf-8", "surrogatepass")
 
 
 def try_unpack_text(data: bytes) -> tuple[str, str]:
-    """Return the text and "", or "" and why it cannot be unpacked."""
+    """Return the text and an empty reason, or an empty text and the reason why it cannot be unpacked."""
     try:
         return unpack_text(data), ""
     except PackedDamaged as error:
@@ -80,7 +81,7 @@ def try_unpack_text(data: bytes) -> tuple[str, str]:
 
 
 def text_bytes(data: bytes) -> int:
-    """Return the declared unpacked size of a packed text, in bytes; 0 if it cannot be unpacked."""
+    """Return the declared unpacked size of a packed text in bytes; 0 if it cannot be read."""
     try:
         size: int = _declared_size(data, LIMIT_TEXT_BYTES)
     except (PackedDamaged, zstandard.ZstdError):
@@ -89,28 +90,32 @@ def text_bytes(data: bytes) -> int:
 
 
 def pack_tokens(completions: Sequence[Tokens]) -> bytes:
-    """Return the tokens of a group's completions, in order."""
+    """Return the packed tokens of a group's completions, in order."""
     strings = [string for tokens in completions for string in tokens.strings]
     text = "".join(strings)
     is_ascii = text.isascii()
     sizes = map(len, strings if is_ascii else map(_encode, strings))
     lengths = [len(tokens.strings) for tokens in completions]
     names = sorted({name for tokens in completions for name in tokens.arrays})
-    having = {name: [n for n, tokens in enumerate(completions) if name in tokens.arrays] for name in names}
+    holders_by_name = {
+        name: [n for n, tokens in enumerate(completions) if name in tokens.arrays] for name in names
+    }
     kinds = {name: value_kind(name) for name in names}
     scales: dict[str, list[float]] = {}
     ids = _join_arrays([tokens.ids for tokens in completions], "<i4")
     columns = []
-    for name, holders in having.items():
+    for name, holders in holders_by_name.items():
         arrays = [completions[n].arrays[name] for n in holders]
-        if wrong := [n for n, array in zip(holders, arrays, strict=True) if np.shape(array) != (lengths[n],)]:
-            shape, count = np.shape(completions[wrong[0]].arrays[name]), lengths[wrong[0]]
+        if mismatched := [
+            n for n, array in zip(holders, arrays, strict=True) if np.shape(array) != (lengths[n],)
+        ]:
+            shape, count = np.shape(completions[mismatched[0]].arrays[name]), lengths[mismatched[0]]
             raise ValueError(f"array {name!r} has shape {shape} for {count} tokens")
         encoded = [encode(array, kinds[name]) for array in arrays]
         columns += [data for data, _ in encoded]
         scales[name] = [scale for _, scale in encoded]
-    version = VERSION if "u3" in kinds.values() else 2  # which earlier programs read
-    header = {"version": version, "lengths": lengths, "strings": list(sizes), "arrays": having}
+    version = VERSION if "u3" in kinds.values() else 2  # earlier programs can read version 2
+    header = {"version": version, "lengths": lengths, "strings": list(sizes), "arrays": holders_by_name}
     scaled = {name: factors for name, factors in scales.items() if any(scale != 1.0 for scale in factors)}
     head = orjson.dumps(header | {"kinds": kinds, "scales": scaled})
     return _compress(b"".join([len(head).to_bytes(4, "little"), head, _encode(text), ids, *columns]))
@@ -125,9 +130,7 @@ def _encode(text: str) -> bytes:
 
 
 def unpack_tokens(data: bytes) -> list[Tokens]:
-    """Return the tokens that `pack_tokens` packed, of any version; raises PackedDamaged, as for a newer
-    one.
-    """
+    """Return the tokens that `pack_tokens` packed; raise PackedDamaged if that fails."""
     with _translate_errors():
         raw = _decompress(data, LIMIT_BYTES)
         header, start = _read_header(raw)
@@ -141,7 +144,7 @@ def unpack_tokens(data: bytes) -> list[Tokens]:
 
 
 def unpack_arrays(data: bytes) -> list[dict[str, NDArray[np.float32]]]:
-    """Unpack only the values, without the tokens' strings. Raises the errors of `unpack_tokens`."""
+    """Unpack only the values, without the strings of the tokens; raise PackedDamaged like `unpack_tokens`."""
     with _translate_errors():
         raw = _decompress(data, LIMIT_BYTES)
         header, start = _read_header(raw)
@@ -149,7 +152,7 @@ def unpack_arrays(data: bytes) -> list[dict[str, NDArray[np.float32]]]:
 
 
 def try_unpack_arrays(data: bytes | None) -> tuple[list[dict[str, NDArray[np.float32]]], str]:
-    """Return the values and "", or no values and why they cannot be unpacked; None has no values."""
+    """Return the values and an empty reason, or no values and the reason why they cannot be unpacked."""
     try:
         return [] if data is None else unpack_arrays(data), ""
     except PackedDamaged as error:
@@ -157,7 +160,7 @@ def try_unpack_arrays(data: bytes | None) -> tuple[list[dict[str, NDArray[np.flo
 
 
 def _read_header(raw: bytes) -> tuple[dict[str, Any], int]:
-    """Return the header and the offset of its end."""
+    """Return the header and its end offset."""
     start = 4 + int.from_bytes(raw[:4], "little")
     header: dict[str, Any] = json.loads(raw[4:start])
     if header.get("version", 1) > VERSION:
@@ -166,13 +169,13 @@ def _read_header(raw: bytes) -> tuple[dict[str, Any], int]:
 
 
 def _read_arrays(raw: bytes, header: dict[str, Any], offset: int) -> list[dict[str, NDArray[np.float32]]]:
-    """Return the values of each completion, which begin at `offset`."""
+    """Return the values of each completion, which start at `offset`."""
     lengths: list[int] = header["lengths"]
     arrays: list[dict[str, NDArray[np.float32]]] = [{} for _ in lengths]
-    for name, having in header["arrays"].items():
+    for name, holders in header["arrays"].items():
         kind = header.get("kinds", {}).get(name, "f4")
-        scales = header.get("scales", {}).get(name, [1.0] * len(having))
-        for n, scale in zip(having, scales, strict=True):
+        scales = header.get("scales", {}).get(name, [1.0] * len(holders))
+        for n, scale in zip(holders, scales, strict=True):
             arrays[n][name] = decode(raw, offset, lengths[n], kind, scale)
             offset += value_width(kind) * lengths[n]
     return arrays
@@ -186,7 +189,7 @@ def _compress(raw: bytes) -> bytes:
 
 
 def _decompress(data: bytes, limit: int) -> bytes:
-    # The library trusts the size that a frame declares, whatever limit it gets, and cannot read size 0.
+    # zstandard trusts the declared size regardless of the limit, and cannot unpack frames of size 0.
     if not _declared_size(data, limit):
         if len(data) > EMPTY_BYTES or zstandard.ZstdDecompressor().decompressobj().decompress(data):
             raise PackedDamaged("it says that it is empty, and is not")
@@ -198,7 +201,7 @@ def _decompress(data: bytes, limit: int) -> bytes:
 
 
 def _declared_size(data: bytes, limit: int) -> int:
-    """Return the bytes that a frame says it unpacks to."""
+    """Return the declared unpacked size of a frame in bytes; raise PackedDamaged if it exceeds the limit."""
     size = zstandard.frame_content_size(data)
     if not 0 <= size <= limit:
         raise PackedDamaged(f"it says that it holds {size} bytes, expected at most {limit}")

@@ -1,4 +1,4 @@
-"""Pass rates of a run's training prompts, stored for later runs to choose rows by."""
+"""Store the pass rates of a run's training prompts, by which later runs can select rows."""
 
 import os
 import tempfile
@@ -21,27 +21,27 @@ from backend.storage.models import Run
 
 
 class RatesOrder(Documented):
-    """The run whose pass rates are stored."""
+    """A request to store the pass rates of a run."""
 
     run: Annotated[str, Field(min_length=1, max_length=64)]
 
 
 class StoredRates(Documented):
-    """Pass rates that a config may name."""
+    """Stored pass rates that a config may refer to."""
 
     sha256: str
-    """The value of `data.pass_rates`."""
+    """Hash of the pass rates, which is the value of `data.pass_rates`."""
     run: str
     run_name: str
-    """Name of the run when they were stored."""
+    """Name of the run when the pass rates were stored."""
     last_step: int
     prompts: int
 
 
 def load_rates(session: Session, run_id: str) -> PassRates:
-    """Return the pass rate of every training prompt that could be graded, over all of its completions.
+    """Return the pass rate of every training prompt with graded completions, over all its completions.
 
-    Raises Conflict where there is none.
+    Raise Conflict if there are no such prompts.
     """
     atlas = load_atlas(session, run_id, state=None, sort="first", visits=1)
     by_id = {prompt.id: prompt.rate for prompt in atlas.prompts if prompt.rate is not None}
@@ -63,7 +63,7 @@ def load_rates(session: Session, run_id: str) -> PassRates:
 
 
 def store_rates(rates: PassRates, datasets_dir: Path) -> StoredRates:
-    """Write the rates under their hash; equal ones are written once. Raises OSError."""
+    """Write the pass rates to a file named by their hash; raise OSError if that fails."""
     content = rates.model_dump_json().encode()
     sha256 = sha256_of(content).hexdigest()
     path = rates_path(datasets_dir, sha256)

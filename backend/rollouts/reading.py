@@ -1,4 +1,4 @@
-"""Rollouts out of SQL: of each step the newest attempt's groups, with their completions."""
+"""Read rollouts from the database: the newest attempt's groups of each step, with their completions."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -25,31 +25,31 @@ from backend.storage.models import GroupTally, RolloutGroup, RolloutTokens
 from backend.storage.numbers import spell
 
 PAGE_TOKENS = 2_000_000
-"""Maximum number of tokens of all prompts and completions of a page: about ten megabytes of text."""
+"""Maximum number of tokens in all prompts and completions of a page, about ten megabytes of text."""
 
 STEPS_AT_ONCE = 5_000
 
 NO_REWARD = -1e308
-"""Sorts groups without a reward below all others."""
+"""Sort key of groups without a reward, below all rewards."""
 
 _REWARD = func.coalesce(RolloutGroup.reward_mean, NO_REWARD)
 _PLACE = (RolloutGroup.step, RolloutGroup.kind, RolloutGroup.prompt_index, RolloutGroup.id)
 _PLACE_KINDS = (int, str, int, str)
 
 GROUPS_AT_ONCE = 64
-"""Number of groups whose completions are searched first; four times as many each time it is not enough."""
+"""Initial number of groups whose completions are searched; each following query reads four times as many."""
 MAX_AT_ONCE = 1_024
 
 ORDERS: dict[str, tuple[tuple[Any, ...], tuple[Any, ...]]] = {
     "step": (_PLACE, _PLACE_KINDS),
     "reward": ((_REWARD, *_PLACE), ((int, float), *_PLACE_KINDS)),
 }
-"""Sort columns and cursor types by the sort word, without its optional `-`."""
+"""Sort columns and cursor types by sort name, without the optional `-`."""
 
 
 @dataclass(frozen=True, slots=True)
 class RolloutFilter:
-    """The filter of a list of groups: those with at least one completion that fits."""
+    """Filter for a list of groups with at least one matching completion."""
 
     run: str
     step: int | None = None
@@ -60,16 +60,16 @@ class RolloutFilter:
     flag: str = ""
     correct: bool | None = None
     q: str = ""
-    """Part of the text, in any case of letters."""
+    """Substring of the text, ignoring case."""
 
     @property
     def is_of_completions(self) -> bool:
-        """Whether completions must be checked one by one."""
+        """Whether the completions must be checked one by one."""
         values = (self.min_reward, self.max_reward, self.correct)
         return bool(self.flag or self.q) or any(value is not None for value in values)
 
     def passes(self, completion: Completion) -> bool:
-        """Return whether a completion fits."""
+        """Return whether a completion matches the filter."""
         return (
             (
                 self.min_reward is None
@@ -85,9 +85,9 @@ class RolloutFilter:
         )
 
     def of_tallies(self) -> list[ColumnElement[bool]]:
-        """Return SQL conditions that the tally of every matching completion fulfils."""
+        """Return SQL conditions that the tallies of all matching completions meet."""
         marks = 0 if self.correct is None else BIT["right" if self.correct else "wrong"]
-        if self.flag in FLAGS and self.flag != "unscored":  # the mark `rewarded` says enough about the reward
+        if self.flag in FLAGS and self.flag != "unscored":  # `rewarded` does not imply a reward
             marks |= BIT[self.flag]
         return [
             *([GroupTally.reward >= self.min_reward] if self.min_reward is not None else []),
@@ -97,52 +97,50 @@ class RolloutFilter:
 
 
 def has_tally(conditions: Sequence[ColumnElement[bool]]) -> list[ColumnElement[bool]]:
-    """Return the SQL condition that a group has a tally that fulfils `conditions`; none without
-    conditions.
-    """
+    """Return the SQL condition that a group has a tally that meets `conditions`; empty without conditions."""
     names = ("run_id", "kind", "step", "prompt_index", "attempt")
-    same = [getattr(GroupTally, name) == getattr(RolloutGroup, name) for name in names]
-    return [exists().where(*same, *conditions)] if conditions else []
+    same_group = [getattr(GroupTally, name) == getattr(RolloutGroup, name) for name in names]
+    return [exists().where(*same_group, *conditions)] if conditions else []
 
 
 def list_groups(
     session: Session, rollout_filter: RolloutFilter, *, sort: str, limit: int, cursor: str
 ) -> Sequence[RolloutGroup]:
-    """Return one page of groups and one more."""
+    """Return a page of groups and one additional group."""
     columns, kinds = _sort_order(sort)
     is_descending = sort.startswith("-")
     sort_key = tuple_(*columns)
-    ways = [column.desc() if is_descending else column.asc() for column in columns]
+    order = [column.desc() if is_descending else column.asc() for column in columns]
     conditions, after = _conditions(session, rollout_filter), read_cursor(cursor, *kinds, order=sort)
 
     def behind(key: Sequence[Any] | None) -> list[ColumnElement[bool]]:
         return [] if key is None else [sort_key < tuple(key) if is_descending else sort_key > tuple(key)]
 
     if not rollout_filter.is_of_completions:
-        query = select(RolloutGroup).where(*conditions, *behind(after)).order_by(*ways)
+        query = select(RolloutGroup).where(*conditions, *behind(after)).order_by(*order)
         return session.scalars(query.limit(limit + 1)).all()
     ids: list[str] = []
     size = max(limit + 1, GROUPS_AT_ONCE)
     while True:
         query = select(RolloutGroup.id.label("group"), *columns).where(*conditions, *behind(after))
-        rows = session.execute(query.order_by(*ways).limit(size)).all()
+        rows = session.execute(query.order_by(*order).limit(size)).all()
         ids += _matching_groups(session, rollout_filter, [row.group for row in rows])
         if len(rows) < size or len(ids) > limit:
             break
         after, size = list(rows[-1])[1:], min(4 * size, MAX_AT_ONCE)
-    fitting = select(RolloutGroup).where(RolloutGroup.id.in_(ids[: limit + 1])).order_by(*ways)
-    return session.scalars(fitting).all()
+    matching = select(RolloutGroup).where(RolloutGroup.id.in_(ids[: limit + 1])).order_by(*order)
+    return session.scalars(matching).all()
 
 
 def _matching_groups(session: Session, rollout_filter: RolloutFilter, ids: Sequence[str]) -> Iterator[str]:
-    want = CompletionSelection(texts=bool(rollout_filter.q), substring=rollout_filter.q.lower())
-    for group, completions in iterate_completions(session, ids, want):
+    selection = CompletionSelection(texts=bool(rollout_filter.q), substring=rollout_filter.q.lower())
+    for group, completions in iterate_completions(session, ids, selection):
         if any(map(rollout_filter.passes, completions)):
             yield group
 
 
 def cursor_key(group: RolloutGroup, sort: str) -> tuple[Any, ...]:
-    """Return a group's place in a list, for the cursor."""
+    """Return the position of a group in a list, for the cursor."""
     key = (group.step, group.kind, group.prompt_index, group.id)
     if sort.removeprefix("-") == "step":
         return key
@@ -174,12 +172,12 @@ def valid_group_conditions(session: Session, run_id: str) -> list[ColumnElement[
 
 
 def group_json(group: RolloutGroup, completions: Sequence[Completion]) -> dict[str, Any]:
-    """Return a group as the HTTP interface shows it: schemas.GroupItem."""
-    (prompt, of_prompt), (answer, of_answer) = map(try_unpack_text, (group.prompt, group.answer))
+    """Return a group as the HTTP API shows it, as described by `schemas.GroupItem`."""
+    (prompt, prompt_damage), (answer, answer_damage) = map(try_unpack_text, (group.prompt, group.answer))
     damage = [
         damage_reason(group.id),
-        f"its prompt: {of_prompt}" if of_prompt else "",
-        f"its answer: {of_answer}" if of_answer else "",
+        f"its prompt: {prompt_damage}" if prompt_damage else "",
+        f"its answer: {answer_damage}" if answer_damage else "",
     ]
     return {
         "id": group.id,
@@ -217,40 +215,38 @@ def _completion_json(rollout: Completion) -> dict[str, Any]:
 
 
 def load_page_completions(session: Session, groups: Sequence[RolloutGroup]) -> dict[str, list[Completion]]:
-    """Return the completions of the groups that fit into one response, at least one: long texts make short
-    pages.
-    """
-    fitting: dict[str, list[Completion]] = {}
+    """Return the completions of as many groups as fit in one response, but of at least one group."""
+    page_completions: dict[str, list[Completion]] = {}
     total = 0
     prompts = {group.id: (text_bytes(group.prompt) + text_bytes(group.answer)) // 4 for group in groups}
     for group, completions in iterate_completions(session, [group.id for group in groups]):
         total += sum(map(_length, completions)) + prompts[group]
-        if fitting and total > PAGE_TOKENS:
+        if page_completions and total > PAGE_TOKENS:
             break
-        fitting[group] = completions
-    return fitting
+        page_completions[group] = completions
+    return page_completions
 
 
 def _length(completion: Completion) -> int:
-    """Return a completion's number of tokens, estimated if the pushing trainer counted none or too few."""
+    """Return the number of tokens of a completion, or an estimate if the pushing trainer reported too few."""
     return max(completion.tokens, len(completion.text) // 4)
 
 
 def step_counts(sessions: Sessions, run_id: str, prompt_id: str = "") -> Iterator[dict[str, Any]]:
-    """Number and mean reward of the groups that are kept, of each step and kind; some thousand in memory.
+    """Yield the number and mean reward of the stored groups of each step and kind, reading them in batches.
 
-    With a prompt, of its groups alone.
+    With a prompt id, only groups of this prompt are counted.
     """
-    of_prompt = [RolloutGroup.prompt_id == prompt_id] if prompt_id else []
+    prompt_condition = [RolloutGroup.prompt_id == prompt_id] if prompt_id else []
     columns = (RolloutGroup.step, RolloutGroup.kind)
     means = (func.count().label("groups"), func.avg(RolloutGroup.reward_mean).label("reward_mean"))
     query = select(*columns, *means).group_by(*columns).order_by(*columns).limit(STEPS_AT_ONCE)
     after: tuple[Any, ...] = (-1, "")
     while True:
         with reading(sessions) as session:
-            behind = tuple_(*columns) > after
+            is_after = tuple_(*columns) > after
             rows = session.execute(
-                query.where(*valid_group_conditions(session, run_id), *of_prompt, behind)
+                query.where(*valid_group_conditions(session, run_id), *prompt_condition, is_after)
             ).all()
         yield from (dict(row._mapping) for row in rows)  # noqa: SLF001 - a Row's public dict
         if len(rows) < STEPS_AT_ONCE:
@@ -259,7 +255,7 @@ def step_counts(sessions: Sessions, run_id: str, prompt_id: str = "") -> Iterato
 
 
 def load_tokens(session: Session, rollout_id: str) -> dict[str, Any]:
-    """Return the tokens of one completion with their values: schemas.TokensAnswer."""
+    """Return the tokens of a completion with their values, as `schemas.TokensAnswer`."""
     rollout = find_completion(session, rollout_id)
     if rollout is None:
         raise NotFound(f"there is no completion {rollout_id!r}")
@@ -271,19 +267,19 @@ def load_tokens(session: Session, rollout_id: str) -> dict[str, Any]:
             return shared | _missing_tokens(note=note)
         raise NotFound(f"the tokens of completion {rollout_id!r} were not recorded (recording.tokens)")
     try:
-        of_group = unpack_tokens(packed.data)
-        tokens = of_group[rollout.position]
+        group_tokens = unpack_tokens(packed.data)
+        tokens = group_tokens[rollout.position]
     except PackedDamaged as error:
         return shared | _missing_tokens(damage=str(error))
     except IndexError:
-        return shared | _missing_tokens(damage=f"it holds tokens of {len(of_group)} completions alone")
+        return shared | _missing_tokens(damage=f"it holds tokens of {len(group_tokens)} completions alone")
     arrays = {
         name: [spell(value) for value in values.tolist()]
         for name, values in tokens.arrays.items()
         if name != "mask" and not name.startswith(ALTERNATIVE)
     }
-    alternatives = read_alternatives(tokens, of_group)
-    gone = [
+    alternatives = read_alternatives(tokens, group_tokens)
+    removal_reasons = [
         removal_reason(session, group.run_id, group.step, name)
         for name in ("values", *(["alternatives"] if alternatives is None else []))
     ]
@@ -293,7 +289,7 @@ def load_tokens(session: Session, rollout_id: str) -> dict[str, Any]:
         "tokens": list(tokens.strings),
         "token_ids": tokens.ids.tolist(),
         "arrays": arrays,
-        "note": next(filter(None, gone), ""),
+        "note": next(filter(None, removal_reasons), ""),
         "damage": "",
         "alternatives": alternatives,
         "observed": observation_mask(rollout.turns, len(tokens.strings)) if rollout.turns else [],
@@ -302,6 +298,6 @@ def load_tokens(session: Session, rollout_id: str) -> dict[str, Any]:
 
 
 def _missing_tokens(*, note: str = "", damage: str = "") -> dict[str, Any]:
-    """Return the answer for a completion whose tokens cannot be shown."""
-    nothing: dict[str, Any] = {name: [] for name in ("tokens", "token_ids", "mask", "observed")}
-    return nothing | {"arrays": {}, "alternatives": None, "note": note, "damage": damage}
+    """Return the response for a completion whose tokens cannot be shown."""
+    empty: dict[str, Any] = {name: [] for name in ("tokens", "token_ids", "mask", "observed")}
+    return empty | {"arrays": {}, "alternatives": None, "note": note, "damage": damage}

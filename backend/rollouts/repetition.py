@@ -1,4 +1,4 @@
-"""Repetition of a completion: the share of its end that repeats earlier text."""
+"""Measure how much the end of a completion repeats itself."""
 
 WINDOW_CHARS = 512
 GRAM_CHARS = 8
@@ -6,10 +6,10 @@ MIN_CHARS = 32
 
 
 def distinct_gram_share(text: str) -> float:
-    """Share of different 8-character pieces among those of the last 512 characters; 1 for short texts.
+    """Return the share of distinct 8-character substrings in the last 512 characters; 1 for short texts.
 
-    Degenerate policies loop until they are cut, so the end tells. Plain prose has about 0.9, `abc` for ever
-    3 pieces of 505.
+    Degenerate policies loop until they are truncated, so only the end is examined. Plain prose has a share of
+    about 0.9; `abc` in a loop has 3 distinct substrings of 505.
     """
     tail = text[-WINDOW_CHARS:]
     if len(tail) < MIN_CHARS:

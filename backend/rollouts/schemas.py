@@ -1,4 +1,4 @@
-"""Rollouts as the HTTP interface shows them."""
+"""Schemas of rollouts for the HTTP API."""
 
 from typing import Annotated, Any, Literal
 
@@ -8,50 +8,53 @@ from backend.base.documented import Documented
 from backend.rollouts.labels import LabelItem
 
 Spelled = float | str | None
-"""A number, the name of one that is not finite, or null if there is none."""
+"""A number, the name of a number that is not finite, or null if there is no value."""
 
 
 class TurnItem(Documented):
-    """A call of a tool, in numbers."""
+    """The outcome and duration of a tool call."""
 
     tool: str
     outcome: str
-    """ok, failed, timeout, killed, or unanswered: the budget of turns or tokens was used up; done: it ended
-    the episode; lost: the environment failed."""
+    """`ok`, `failed`, `timeout` or `killed`; `unanswered` if the limit of turns or tokens was reached; `done`
+    if the call ended the episode; `lost` if the environment failed.
+    """
     seconds: float
     is_cut: bool
-    """Whether the answer was longer than an observation may be."""
+    """Whether the answer was truncated to the maximum length of an observation."""
 
 
 class TextBlock(Documented):
-    """A part of a completion's text, by who wrote it."""
+    """A part of the text of a completion, with its author."""
 
     kind: Literal["own", "call", "observation"]
-    """own and call: the policy; observation: a tool, and it is not part of the loss."""
+    """`own` and `call` are written by the policy; an `observation` is written by a tool and not part of the
+    loss.
+    """
     text: str
     turn: TurnItem | None
-    """The call that it belongs to; null for own text."""
+    """The tool call that the block belongs to; null for own text."""
 
 
 class CompletionItem(Documented):
-    """One completion with what it got."""
+    """A completion with its rewards and flags."""
 
     id: str
     text: str
     reward: Spelled
     rewards: dict[str, Spelled]
-    """Each reward term, before its weight."""
+    """Reward terms, before weighting."""
     advantage: Spelled
     tokens: int
     finish_reason: str
     correct: bool | None
     flags: list[str]
     blocks: list[TextBlock]
-    """Text in parts if tools were called; else empty."""
+    """Parts of the text if tools were called; empty otherwise."""
 
 
 class GroupItem(Documented):
-    """The completions of one prompt at one step."""
+    """The completions of a prompt at one step."""
 
     id: str
     run: str
@@ -70,19 +73,19 @@ class GroupItem(Documented):
     left_out: str
     """Reason why the group did not train: `equal`, `accuracy`, `surplus` or `waiting`; empty if it did."""
     damage: str
-    """Reason why completions, prompt or answer cannot be read; empty if they can."""
+    """Reason why the completions, the prompt or the answer cannot be read; empty if they can."""
     completions: list[CompletionItem]
 
 
 class GroupPage(Documented):
-    """One page of groups."""
+    """A page of groups."""
 
     items: list[GroupItem]
     next: str | None
 
 
 class StepItem(Documented):
-    """The stored rollouts of a step, in numbers."""
+    """The number and mean reward of the stored groups of a step."""
 
     step: int
     kind: str
@@ -91,37 +94,37 @@ class StepItem(Documented):
 
 
 class StepPage(Documented):
-    """All steps of a run that have rollouts."""
+    """All steps of a run with stored rollouts."""
 
     items: list[StepItem]
     next: str | None
 
 
 class GroupLoss(Documented):
-    """The part of a step's loss that a stored group holds."""
+    """The contribution of a stored group to the loss of a step."""
 
     id: str
     loss: Spelled
-    """null if the group did not train, or its tokens were not recorded."""
+    """Sum over the completions; null if the group did not train or its tokens were not recorded."""
     completions: list[Spelled]
     """Loss of each completion, by position."""
     damage: str
-    """Reason why the completion's tokens cannot be read; empty if they can."""
+    """Reason why the tokens cannot be read; empty if they can."""
 
 
 class LossSums(Documented):
-    """A step's loss as the sum of its parts: logged = stored + unstored + difference."""
+    """The loss of a step as the sum of its parts: logged = stored + unstored + difference."""
 
     run: str
     step: int
     logged: Spelled
-    """loss/total of the step."""
+    """`loss/total` of the step."""
     stored: Spelled
     """Sum over all stored tokens; null if no contributions were recorded."""
     unstored: Spelled
-    """Sum over the groups that are not stored, as the trainer recorded it (loss/unstored)."""
+    """Sum over the groups that are not stored, as recorded by the trainer (`loss/unstored`)."""
     difference: Spelled
-    """The rest: rounding of the stored values, or tokens that were removed later."""
+    """Remainder, due to the rounding of stored values or to tokens that were removed later."""
     terms: dict[str, Spelled]
     """Sum of each term over all stored tokens, if the objective has several terms."""
     groups: list[GroupLoss]
@@ -131,13 +134,13 @@ class WhatIfChange(Documented):
     """Another objective for a stored step."""
 
     preset: Annotated[str, Field(max_length=64)] = ""
-    """A preset whose objective is taken; empty: the run's own."""
+    """Preset that provides the objective; empty for the objective of the run."""
     objective: dict[str, Any] = {}
-    """Knobs of the objective to change in it."""
+    """Settings of the objective to change."""
 
 
 class WhatIfOrder(Documented):
-    """A stored step and the objectives to compute it under."""
+    """A stored step, and the objectives under which it is computed."""
 
     run: Annotated[str, Field(min_length=1, max_length=64)]
     step: Annotated[int, Field(ge=0, le=2**31 - 1)]
@@ -145,87 +148,88 @@ class WhatIfOrder(Documented):
 
 
 class WhatIfCompletion(Documented):
-    """One completion under an objective."""
+    """A completion under one objective."""
 
     advantage: Spelled
     loss: Spelled
-    """Completion's contribution to the loss."""
+    """Contribution of the completion to the loss."""
     gradient: Spelled
-    """Sum over its tokens of |d loss / d log-probability|."""
+    """Sum over the tokens of |d loss / d log-probability|."""
     clipped: int | None
-    """Tokens whose ratio is bounded; null without a bound."""
+    """Number of tokens whose ratio is clipped; null without clipping."""
 
 
 class WhatIfVariant(Documented):
-    """A step's stored batch under one objective."""
+    """The stored batch of a step under one objective."""
 
     name: str
     problem: str = ""
-    """Reason why the variant cannot be computed; then all other fields are missing."""
+    """Reason why the variant cannot be computed; all other fields are missing then."""
     formula: str
-    """The objective with its knobs' numbers."""
+    """The objective with the values of its settings."""
     formula_mathml: str
     loss: Spelled = None
     terms: dict[str, Spelled] = {}
     metrics: dict[str, Spelled] = {}
-    """clip/*, ratio/*, kl/* and mismatch/* of this computation."""
+    """Values of clip/*, ratio/*, kl/* and mismatch/* in this computation."""
     weight: str = ""
-    """Weight of a completion's tokens in the loss, as formula and with the counts of this batch."""
+    """Weight of a completion's tokens in the loss, as a formula with the counts of this batch."""
     numbers: dict[str, Spelled] = {}
-    """What the formula counts here: completions, prompts, tokens, weights, advantages (population standard
-    deviation over completions), clipped tokens by side where ratios are bounded."""
+    """Numbers in the formula: completions, prompts, tokens, weights, advantages (population standard
+    deviation over completions), and clipped tokens by side if ratios are clipped.
+    """
     completions: list[WhatIfCompletion] = []
-    """Completions of all groups, one group after another."""
+    """Completions of all groups, concatenated."""
 
 
 class WhatIf(Documented):
-    """A step's stored batch under the run's own objective, which comes first, and others."""
+    """The stored batch of a step under the run's own objective, which comes first, and other objectives."""
 
     run: str
     step: int
     groups: list[str]
-    """Ids of the groups that take part."""
+    """Ids of the groups that are included."""
     group_size: int
     of_groups: int
-    """Stored groups of the step, with those that did not train."""
+    """Number of stored groups of the step, including those that did not train."""
     notes: list[str]
     """Differences between this computation and the step as it was trained."""
     variants: list[WhatIfVariant]
 
 
 class Alternatives(Documented):
-    """The likeliest tokens at each token, the likeliest first, of the distribution that was drawn from."""
+    """The most likely tokens at each position, most likely first, in the sampled distribution."""
 
     ids: list[list[int]]
     logprobs: list[list[float | str]]
-    """Sampler's log-probabilities; -Infinity if top-p or top-k excluded the token."""
+    """Log-probabilities of the sampler; -Infinity if top-p or top-k excluded the token."""
     strings: dict[str, str]
     """Strings by token id, for the tokens of the group's completions."""
 
 
 class TokensAnswer(Documented):
-    """A completion token by token."""
+    """The tokens of a completion with their values."""
 
     id: str
     tokens: list[str]
     token_ids: list[int]
     arrays: dict[str, list[float | str]]
-    """Values of equal length by name: logprob, entropy, sampler_logprob, ratio, clipped, ..."""
+    """Values of equal length by name: logprob, entropy, sampler_logprob, ratio, clipped and others."""
     advantage: Spelled
     mask: list[int]
-    """1 for each token that is part of the loss's sums, else 0."""
+    """1 for each token that is included in the loss, else 0."""
     observed: list[int]
-    """1 for each token from a tool's answer, else 0; empty if no tool was called."""
+    """1 for each token of a tool's answer, else 0; empty if no tool was called."""
     alternatives: Alternatives | None
-    """None if `recording.alternatives` was 0, or they were removed since."""
+    """The most likely tokens; null if they were not recorded or have been removed."""
     note: str
-    """Reason why tokens or their values were removed later; "" if none were."""
+    """Reason why tokens or their values were removed later; empty if they were not."""
     damage: str
     """Reason why the tokens cannot be read; empty if they can."""
 
 
 class CountItem(Documented):
-    """The completions of a step, in numbers."""
+    """Numbers of completions of a step."""
 
     step: int
     completions: int
@@ -246,13 +250,13 @@ class EvidenceItem(Documented):
     """Completions that show a cause of the diagnosis."""
 
     cause: str
-    """Empty: completions of the first stored step from the onset on."""
+    """Name of the cause; empty for completions of the first stored step since the onset."""
     kind: str
     step: int
     marks: list[str]
-    """Common property, as `/rollouts/counts` names it; empty for all completions of the step."""
+    """Marks that the completions share, as in `/rollouts/counts`; empty for all completions of the step."""
     completions: int
-    """Stored ones of this step that have all the marks."""
+    """Number of stored completions of this step that have all the marks."""
 
 
 class EvidencePage(Documented):
@@ -267,7 +271,7 @@ class PromptItem(Documented):
 
     id: str
     prompt: str
-    """The beginning of its text."""
+    """Beginning of the prompt's text."""
     answer: str
     problem: str
     domain: str
@@ -278,7 +282,7 @@ class PromptItem(Documented):
     state: str
     """`never`, `always`, `lost`, `learned`, `mixed` or `ungraded`."""
     windows: list[float | None]
-    """Pass rate in each of eight equal parts of the run."""
+    """Pass rate in each of eight equal windows of the run."""
     rate: float | None
     first: float | None
     last: float | None
@@ -286,40 +290,40 @@ class PromptItem(Documented):
 
 
 class PromptAtlas(Documented):
-    """Training prompts of a run in the order that was asked for."""
+    """Training prompts of a run in the requested order."""
 
     items: list[PromptItem]
     next: str | None
     matching: int
-    """Prompts that fit, those that are not shown included."""
+    """Number of matching prompts, including those not shown."""
     counts: dict[str, int]
-    """Prompts of each state."""
+    """Number of prompts in each state."""
     first_step: int
     last_step: int
 
 
 class ProbeRun(Documented):
-    """A run of a matrix of probes, and the steps of its evaluations."""
+    """A run of a probe matrix, and the steps of its evaluations."""
 
     id: str
     steps: list[int]
 
 
 class ProbeRow(Documented):
-    """A prompt in one run."""
+    """The results of a prompt in one run."""
 
     rates: list[float | None]
-    """Share of right completions at each of the run's steps; null if there is none."""
+    """Share of right completions at each step of the run; null if none was graded."""
     stored: list[bool]
-    """Whether its completions at that step can be read."""
+    """Whether the completions at each step are stored."""
     first_solved: int | None
     first_lost: int | None
     forgotten: bool
-    """Whether it was solved before, and not at the end."""
+    """Whether the prompt was solved earlier but not at the last step."""
 
 
 class ProbeItem(Documented):
-    """A prompt of an evaluation in every run."""
+    """The results of an evaluation prompt in every run."""
 
     id: str
     prompt: str
@@ -327,33 +331,33 @@ class ProbeItem(Documented):
     problem: str
     domain: str
     runs: list[ProbeRow]
-    """Rows in the order of the matrix's runs."""
+    """Results in the order of the matrix's runs."""
 
 
 class ProbeMatrix(Documented):
-    """Prompts of an evaluation x steps x runs."""
+    """Results of an evaluation by prompt, run and step."""
 
     runs: list[ProbeRun]
     items: list[ProbeItem]
     prompts: int
     """Number of prompts of the evaluation, including prompts that are not shown."""
     runs_left_out: int
-    """Runs that were asked for beyond the 16 that are shown."""
+    """Number of requested runs beyond the 16 that are shown."""
 
 
 class Snippet(Documented):
-    """A piece of a completion's text around what was found, as plain text."""
+    """An excerpt of a completion around the first match, as plain text."""
 
     text: str
     marks: list[tuple[int, int]]
-    """Places that match, from and to, in characters (code points) of `text`."""
+    """Matches as pairs of start and end offsets, in characters (code points) of `text`."""
     is_start: bool
-    """Whether the completion begins with it."""
+    """Whether the excerpt starts at the beginning of the completion."""
     is_end: bool
 
 
 class FoundItem(Documented):
-    """A completion that was found."""
+    """A completion that matches a search."""
 
     id: str
     group: str
@@ -367,7 +371,7 @@ class FoundItem(Documented):
     answer: str
     """Beginning of the expected answer, at most 1,000 characters."""
     position: int
-    """Place within its group, from 0."""
+    """Position of the completion within its group, from 0."""
     reward: Spelled
     correct: bool | None
     tokens: int
@@ -378,18 +382,18 @@ class FoundItem(Documented):
 
 
 class FoundPage(Documented):
-    """One page of completions that were found."""
+    """A page of search results."""
 
     items: list[FoundItem]
     next: str | None
     searched_to: int | None
     """Step at which the time limit ended the page before it was full; `next` continues there."""
     waiting: int
-    """Groups of these runs that are not indexed yet: their completions are missing here."""
+    """Number of groups of these runs that are not indexed yet, whose completions are missing."""
 
 
 class StepCount(Documented):
-    """Completions of a step that match, of how many that are stored there."""
+    """The number of matching completions of a step, and of all stored ones."""
 
     step: int
     matched: int
@@ -397,22 +401,22 @@ class StepCount(Documented):
 
 
 class StepCounts(Documented):
-    """Counts of a search over steps."""
+    """The counts of a search by step."""
 
     items: list[StepCount]
     next: None
     every: int
-    """One of every this many groups was counted, evenly chosen; 1: all."""
+    """Sampling interval of the counted groups, which are evenly distributed; 1 if all were counted."""
 
 
 class LiftSide(Documented):
-    """One of the two sets that are compared."""
+    """One of the two compared sets of completions."""
 
     label: str
     completions: int
-    """Completions of the set that were read."""
+    """Number of completions of the set that were read."""
     of: int
-    """Stored completions of the set's steps, whatever the filters."""
+    """Number of stored completions of the set's steps, regardless of the filters."""
     words: int
 
 
@@ -421,27 +425,27 @@ class LiftItem(Documented):
 
     phrase: str
     a: int
-    """Completions of the first set that contain it."""
+    """Number of completions of the first set that contain the phrase."""
     b: int
     log_odds: float
     """Log-odds of the second set against the first, with a Dirichlet prior."""
     z: float
-    """`log_odds` over its standard deviation."""
+    """`log_odds` divided by its standard deviation."""
 
 
 class LiftAnswer(Documented):
-    """Phrases that set two sets of completions apart."""
+    """Phrases that distinguish two sets of completions."""
 
     a: LiftSide
     b: LiftSide
     items: list[LiftItem]
-    """More frequent in the second set, the surest first."""
+    """Phrases that are more frequent in the second set, most certain first."""
     fell: list[LiftItem]
-    """More frequent in the first set, the surest first."""
+    """Phrases that are more frequent in the first set, most certain first."""
 
 
 class RefusedRow(Documented):
-    """A row that was not stored."""
+    """A row that was refused, with the reason."""
 
     row: int
     """Number of the row, starting at 1."""
@@ -449,11 +453,11 @@ class RefusedRow(Documented):
 
 
 class ImportedJudgements(Documented):
-    """Result of an import of judgements, with each refused row."""
+    """The result of an import of judgements."""
 
     rows: int
     stored: int
     unchanged: int
     refused: list[RefusedRow]
-    """The first 100."""
+    """The first 100 refused rows."""
     refused_rows: int

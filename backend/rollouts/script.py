@@ -1,4 +1,4 @@
-"""The script that a completion is written in: letters are counted, no model is asked."""
+"""Detect the script of a completion by counting letters, without a language model."""
 
 import re
 import unicodedata
@@ -12,11 +12,12 @@ _MARKUP = re.compile(r"\\[A-Za-z]+|</?[A-Za-z_]+>")
 _VARIABLE = re.compile(r"(?<![^\W\d_])[A-Za-z](?![^\W\d_])")
 _SCRIPTS = {"CJK": "HAN", "HIRAGANA": "HAN", "KATAKANA": "HAN"}
 _SYMBOLS = {"GREEK", "MATHEMATICAL", "MODIFIER", "SCRIPT", "DOUBLE-STRUCK", "BLACK-LETTER", "MICRO"}
-"""Letters that belong to formulas in any language."""
+"""First words of the Unicode names of letters that are formula symbols in any language."""
 
 
 def script_share(prompt: str, text: str) -> float:
-    """Fraction of the text's letters that are in the prompt's script; 1 for a text without letters.
+    """Return the share of the text's letters that are in the script of the prompt; 1 for a text without
+    letters.
 
     Source: language consistency reward, DeepSeek-R1, arXiv:2501.12948, section 2.3.2, by script.
     """
@@ -26,9 +27,9 @@ def script_share(prompt: str, text: str) -> float:
 
 
 def script_consistent(prompt: str, text: str) -> float:
-    """1 when thoughts and answer are each mostly in the prompt's script, else 0.
+    """Return 1 if thoughts and answer are both mostly in the script of the prompt, else 0.
 
-    A part without letters agrees with everything. Source: Magistral, arXiv:2506.10910, section 2.2.4.
+    A part without letters matches any script. Source: Magistral, arXiv:2506.10910, section 2.2.4.
     """
     thoughts, _, answer = text.rpartition(CLOSE)
     scripts = {_main_script(_letters(passage)) for passage in (prompt, thoughts, answer)}
@@ -36,9 +37,9 @@ def script_consistent(prompt: str, text: str) -> float:
 
 
 def _letters(text: str) -> Counter[str]:
-    """Letters by script; markup, formulas' symbols and single Latin letters left out."""
-    plain = _VARIABLE.sub(" ", _MARKUP.sub(" ", text))
-    return Counter(_scripts(plain))
+    """Count the letters by script, without markup, formula symbols and single Latin letters."""
+    prose = _VARIABLE.sub(" ", _MARKUP.sub(" ", text))
+    return Counter(_scripts(prose))
 
 
 def _scripts(text: str) -> Iterator[str]:
@@ -49,13 +50,11 @@ def _scripts(text: str) -> Iterator[str]:
 
 @lru_cache(maxsize=4096)
 def _script(character: str) -> str:
-    """Return the first word of the character's Unicode name, which is its script; empty for a formula's
-    symbol.
-    """
+    """Return the script of a character, the first word of its name; empty for formula symbols."""
     first = unicodedata.name(character, "").partition(" ")[0]
     return "" if first in _SYMBOLS else _SCRIPTS.get(first, first)
 
 
 def _main_script(letters: Counter[str]) -> str:
-    """Return the script of most letters; empty without letters."""
+    """Return the script with the most letters; empty if there are no letters."""
     return letters.most_common(1)[0][0] if letters else ""

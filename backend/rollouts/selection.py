@@ -1,4 +1,4 @@
-"""Selections: the completions that a search finds, with prompts and labels, as JSONL or Parquet."""
+"""Export the completions that a search finds, with prompts and labels, as JSONL or Parquet."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
@@ -29,8 +29,8 @@ Row = dict[str, Any]
 def export_selection(
     sessions: Sessions, scope: Scope, terms: Sequence[Term], file: Literal["jsonl", "parquet"]
 ) -> Iterator[bytes]:
-    """Return the bytes of the file, read while it is sent; raises InvalidRequest for more rows than it may
-    have.
+    """Return the bytes of the file, which are generated while they are sent; raise InvalidRequest for too
+    many rows.
     """
     with reading(sessions) as session:
         is_too_much = has_more_than(session, scope, terms, MAX_EXPORTED)
@@ -61,18 +61,18 @@ def _pages(sessions: Sessions, scope: Scope, terms: Sequence[Term]) -> Iterator[
 
 
 def _row(rollout: Completion, group: RolloutGroup, labels: list[dict[str, Any]]) -> Row:
-    of_group = {
+    group_fields = {
         name: getattr(group, name) for name in ("step", "kind", "prompt_index", "prompt_id", "problem")
     }
-    of_completion = {
+    completion_fields = {
         name: getattr(rollout, name) for name in ("position", "tokens", "finish_reason", "correct")
     }
-    (prompt, of_prompt), (answer, of_answer) = map(try_unpack_text, (group.prompt, group.answer))
+    (prompt, prompt_damage), (answer, answer_damage) = map(try_unpack_text, (group.prompt, group.answer))
     return {
         "rollout": rollout.id,
         "run": group.run_id,
-        **of_group,
-        **of_completion,
+        **group_fields,
+        **completion_fields,
         "prompt": clean_text(prompt),
         "answer": clean_text(answer),
         "text": rollout.clean_text,
@@ -80,7 +80,7 @@ def _row(rollout: Completion, group: RolloutGroup, labels: list[dict[str, Any]])
         "advantage": rollout.spell("advantage"),
         "rewards": rollout.rewards,
         "flags": rollout.flags,
-        "damage": "; ".join(filter(None, (of_prompt, of_answer))),
+        "damage": "; ".join(filter(None, (prompt_damage, answer_damage))),
         "labels": [{"label": row["label"], "note": row["note"], "by": row["role"]} for row in labels],
     }
 
@@ -91,7 +91,7 @@ def _write_jsonl(pages: Iterator[list[Row]]) -> Iterator[bytes]:
 
 
 class _Sink:
-    """A write-only file whose content is taken piece by piece."""
+    """A write-only file whose content is read in pieces."""
 
     def __init__(self) -> None:
         self._pieces: list[bytes] = []
@@ -108,7 +108,7 @@ class _Sink:
         return self._size
 
     def flush(self) -> None:
-        """Do nothing: no bytes wait."""
+        """Do nothing, because no bytes are buffered elsewhere."""
 
     def close(self) -> None:
         self.closed = True
@@ -137,7 +137,7 @@ def _write_parquet(pages: Iterator[list[Row]]) -> Iterator[bytes]:
 
 
 def _flatten_row(row: Row) -> Row:
-    """Return the row with documents as JSON text, and spelled numbers as numbers."""
+    """Return the row with documents as JSON text and spelled numbers as floats."""
     documents = {name: orjson.dumps(row[name]).decode() for name in ("rewards", "flags", "labels")}
     numbers = {name: None if row[name] is None else float(row[name]) for name in ("reward", "advantage")}
     return row | documents | numbers

@@ -1,4 +1,4 @@
-"""Signal budgets of runs: parts of their completions, tokens and seconds, in all and over their steps."""
+"""Signal budgets of runs: their completions, tokens and seconds, by part and over their steps."""
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
@@ -18,23 +18,24 @@ from backend.storage.models import GroupTally
 MAX_BINS = 200
 
 TALLIED = ("truncated", "equal_right", "equal_wrong", "left_out", "untold")
-"""Parts that tallies tell of; `untold` trained, and was masked, clipped or useful."""
+"""Parts that can be derived from tallies; `untold` completions trained, and were masked, clipped or useful.
+"""
 
 Steps = NDArray[np.int64]
 Counts = dict[Unit, NDArray[np.float64]]
-"""(steps, parts) of each unit."""
+"""Counts by unit, as arrays of shape (steps, parts)."""
 
 
 def load_signal_budgets(session: Session, runs: Sequence[str], bins: int) -> list[dict[str, Any]]:
-    """Return the budget of each run, in at most `bins` parts of its steps: breakdown_schemas.SignalBudget."""
+    """Return the budget of each run in at most `bins` ranges, as `breakdown.schemas.SignalBudget`."""
     names = [budget_metric(category, unit) for unit in UNITS for category in PARTS]
     points = read_points(session, runs, names)
     budgets = []
     parts: Sequence[str]
     for run in runs:
-        of_run = {name: curve for (owner, name), curve in points.items() if owner == run}
-        if of_run:
-            source, parts, (steps, values) = "trainer", PARTS, _read_logged(of_run)
+        logged = {name: curve for (owner, name), curve in points.items() if owner == run}
+        if logged:
+            source, parts, (steps, values) = "trainer", PARTS, _read_logged(logged)
         else:
             source, parts, (steps, values) = "rollouts", TALLIED, _read_tallies(session, run)
         budgets.append(_budget_json(run, source if len(steps) else "", parts, steps, values, bins))
@@ -42,7 +43,7 @@ def load_signal_budgets(session: Session, runs: Sequence[str], bins: int) -> lis
 
 
 def _read_logged(points: Mapping[str, Any]) -> tuple[Steps, Counts]:
-    """Return the steps that logged their budget; a part that is not there, or not finite, counts as 0."""
+    """Return the steps with a logged budget and their values; missing and non-finite values count as 0."""
     steps = np.unique(np.concatenate([curve.steps for curve in points.values()]))
     values: Counts = {unit: np.zeros((len(steps), len(PARTS))) for unit in UNITS}
     for unit in UNITS:
@@ -54,7 +55,7 @@ def _read_logged(points: Mapping[str, Any]) -> tuple[Steps, Counts]:
 
 
 def _read_tallies(session: Session, run: str) -> tuple[Steps, Counts]:
-    """Completions and tokens by the marks of a run's tallies, which know of no update."""
+    """Return completions and tokens by the marks of a run's tallies, which do not know about updates."""
     group = (GroupTally.step, GroupTally.prompt_index, GroupTally.attempt)
     size = func.sum(GroupTally.completions).over(partition_by=group)
     columns = (GroupTally.step, GroupTally.marks, GroupTally.completions, GroupTally.tokens)
@@ -73,17 +74,16 @@ def _read_tallies(session: Session, run: str) -> tuple[Steps, Counts]:
     steps = np.unique(np.array([row[0] for row in rows], np.int64))
     values: Counts = {unit: np.zeros((len(steps), len(TALLIED))) for unit in ("completions", "tokens")}
     for step, marks, has_others, completions, tokens in rows:
-        at = np.searchsorted(steps, step), TALLIED.index(_budget_part(marks, has_others=has_others))
-        values["completions"][at] += int(completions)
-        values["tokens"][at] += int(tokens)
+        index = np.searchsorted(steps, step), TALLIED.index(_budget_part(marks, has_others=has_others))
+        values["completions"][index] += int(completions)
+        values["tokens"][index] += int(tokens)
     return steps, values
 
 
 def _budget_part(marks: int, *, has_others: bool) -> str:
-    """Return the part of completions with these marks: the first that fits, as in
-    backend.config.signal_budget.
+    """Return the first part that fits completions with these marks, like `backend.config.signal_budget`.
 
-    `has_others`: their group has several completions, so that their rewards could be compared.
+    `has_others` is true if the group has several completions, so that their rewards could be compared.
     """
     has = {name for name, bit in BIT.items() if marks & bit}
     if "truncated" in has:
@@ -97,7 +97,7 @@ def _budget_part(marks: int, *, has_others: bool) -> str:
 def _budget_json(
     run: str, source: str, parts: Sequence[str], steps: Steps, values: Counts, bins: int
 ) -> dict[str, Any]:
-    """Sums over all steps, and over each of some stretches of as many steps."""
+    """Return the sums over all steps, and over each of several ranges with about equal numbers of steps."""
     count = min(bins, len(steps))
     edges = [len(steps) * at // count for at in range(count + 1)] if count else []
     units = [unit for unit in UNITS if unit in values and values[unit].any()]

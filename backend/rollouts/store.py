@@ -1,4 +1,4 @@
-"""Rollouts in SQL. Groups are packed before the transaction, so that the database is held up briefly."""
+"""Store rollouts in the database; groups are packed before the transaction, so that it is short."""
 
 import math
 import statistics
@@ -21,7 +21,7 @@ from backend.storage.models import GroupTally, RolloutGroup, RolloutTokens, RunP
 from backend.storage.numbers import FINITE, spell, spell_all, to_stored
 
 HUGE = 1e150
-"""The squares of larger rewards overflow: their spread is computed in fractions, which takes longer."""
+"""Absolute reward above which squares may overflow, so that slower exact arithmetic is used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +30,13 @@ class PackedGroups:
 
     groups: list[dict[str, Any]] = field(default_factory=list)
     rollouts: list[tuple[str, str]] = field(default_factory=list)
-    """Ids of the completions, which are part of their groups' rows, and of their groups."""
+    """Ids of the completions, which are stored in the rows of their groups, and ids of these groups."""
     tokens: list[dict[str, Any]] = field(default_factory=list)
     tallies: list[dict[str, Any]] = field(default_factory=list)
     prompts: list[dict[str, Any]] = field(default_factory=list)
 
     def extend(self, packed: "PackedGroups") -> None:
-        """Append the rows of further groups."""
+        """Append the rows of other groups."""
         for column in fields(self):
             getattr(self, column.name).extend(getattr(packed, column.name))
 
@@ -50,9 +50,9 @@ def pack_groups(
     counted: Iterable[GroupRecord] = (),
     with_tokens: bool = True,
 ) -> PackedGroups:
-    """Return the rows of a step's groups. Ids follow from the place: the same step gives the same rows.
+    """Return the rows for the groups of a step. Ids are derived from the run, the step and the group.
 
-    Of the groups `counted` only the tallies and the prompts are stored.
+    Only tallies and prompts are stored for the groups in `counted`.
     """
     packed = PackedGroups()
     ids_of_row = {"run_id": run_id, "step": step, "attempt": attempt}
@@ -76,8 +76,8 @@ def pack_groups(
 
 
 def write_groups(session: Session, packed: PackedGroups) -> None:
-    """Store packed groups; those that are there already stay unchanged."""
-    connection = session.connection()  # without the ORM, because plain rows need no objects
+    """Store packed groups, except those that are already stored."""
+    connection = session.connection()  # without the ORM, because plain rows do not need objects
     for table, rows in (
         (RolloutGroup, packed.groups),
         (RolloutTokens, packed.tokens),
@@ -106,7 +106,7 @@ def _group_row(group: GroupRecord, **ids_of_row: Any) -> dict[str, Any]:
 
 
 def _mean_and_std(rewards: Sequence[float]) -> tuple[float | None, float | None]:
-    """Return the mean and population standard deviation of the finite rewards."""
+    """Return the mean and population standard deviation of the finite rewards; None if there are none."""
     finite = [float(reward) for reward in rewards if math.isfinite(reward)]
     if not finite:
         return None, None
@@ -137,7 +137,7 @@ def _stored_completion(completion: CompletionRecord, group_id: str, position: in
 
 
 def _plain_number(value: float | None) -> float | None:
-    """Return a value as a Python float, because JSON does not know NumPy types."""
+    """Return a value as a Python float, because JSON encoders do not support NumPy types."""
     return None if value is None else float(value)
 
 
@@ -152,10 +152,10 @@ def _group_tokens(group: GroupRecord) -> list[Tokens]:
 
 
 def _group_number(*group_key: Any) -> int:
-    """50 bits that follow from a group's place within its step."""
+    """Return a number of 50 bits that is derived from the position of a group."""
     return int.from_bytes(sha256(repr(group_key).encode()).digest()[:7], "big") >> 6
 
 
 def _group_id(run_id: str, step: int, number: int) -> str:
-    """26 characters: the run's time, the step, and a number within it; rows of a step lie together."""
+    """Return an id of 26 characters from run, step and number; the ids of a step are adjacent."""
     return run_id[:10] + base32(step, 3) + base32(number, DIGITS // 2)

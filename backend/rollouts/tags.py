@@ -1,8 +1,8 @@
-"""Tags between which a completion thinks."""
+"""The tags that enclose the thoughts of a completion."""
 
 OPEN, CLOSE = "<think>", "</think>"
 
 
 def restore_think_tag(text: str) -> str:
-    """Return a completion with the <think> that its chat template has written."""
+    """Return a completion with the <think> tag that its chat template has written."""
     return f"{OPEN}{text}"

@@ -1,6 +1,6 @@
-"""Tallies of groups: numbers of completions by marks and reward, also where none of them is stored.
+"""Tallies of groups: numbers of completions by marks and reward, even if no completions are stored.
 
-Counts over all steps of a run, and pass rates of prompts over time, read these few small rows and no text.
+Counts over all steps of a run, and pass rates of prompts over time, read these few small rows and no texts.
 """
 
 from collections.abc import Iterable
@@ -45,7 +45,7 @@ def tally_rows(group: GroupRecord, *, is_stored: bool, **ids_of_row: Any) -> lis
 
 
 def prompt_row(group: GroupRecord, run_id: str) -> dict[str, Any]:
-    """Return the prompt of a group, which is stored once per run."""
+    """Return the row for the prompt of a group, which is stored once per run."""
     return {
         "run_id": run_id,
         "id": clean_text(group.prompt_id),
@@ -57,7 +57,7 @@ def prompt_row(group: GroupRecord, run_id: str) -> dict[str, Any]:
 
 
 def group_condition(rows: Iterable[dict[str, Any]]) -> ColumnElement[bool]:
-    """SQL condition: the tally is that of one of these groups, given as their rows."""
+    """Return the SQL condition that a tally belongs to one of these groups, which are given as rows."""
     table = GroupTally
     columns = tuple_(table.run_id, table.kind, table.step, table.prompt_index, table.attempt)
     names = ("run_id", "kind", "step", "prompt_index", "attempt")

@@ -1,4 +1,4 @@
-"""Metrics of completions as texts: repetition, compression, script, structure."""
+"""Metrics of completions as texts: repetition, compression, script and structure."""
 
 import zlib
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ METRICS = (
 )
 
 TAIL_CHARS = 2048
-"""Number of characters at a completion's end that are compressed, because loops occur there."""
+"""Number of characters at the end of a completion that are compressed, because loops occur there."""
 
 
 class WrittenCompletion(NamedTuple):
@@ -30,35 +30,37 @@ class WrittenCompletion(NamedTuple):
     prompt: str
     text: str
     is_truncated: bool
-    """Cut at the cap; where nobody knows, True: an open tag is no fault then."""
+    """Whether the completion was truncated at the token limit; True if unknown, so that an open tag is no
+    error.
+    """
     is_opened: bool = False
-    """Whether its prompt ends with <think>."""
+    """Whether the prompt ends with <think>."""
 
 
 class Measures(NamedTuple):
-    """Measures of one completion, of which text/* is made."""
+    """Measures of a completion, from which text/* is computed."""
 
     distinct: float
-    """Share of its n-grams that are distinct."""
+    """Share of the n-grams that are distinct."""
     unusual: float
     state: Structure
     raw: int
-    """Bytes of its tail."""
+    """Size of the tail in bytes."""
     compressed: int
 
 
 def text_metrics(
     written: Sequence[WrittenCompletion], *, script_chars: int | None = None
 ) -> dict[str, float]:
-    """text/* over some completions.
+    """Return the values of text/* for some completions.
 
-    `script_chars`: so many at the end of each prompt and completion are read for their script.
+    Only `script_chars` characters at the end of each prompt and completion are checked for their script.
     """
     return average_measures([measure(completion, script_chars=script_chars) for completion in written])
 
 
 def measure(written: WrittenCompletion, *, script_chars: int | None = None) -> Measures:
-    """Measure one completion."""
+    """Return the measures of a completion."""
     prompt, text, is_truncated, is_opened = written
     tail = text[-TAIL_CHARS:].encode("utf-8", "surrogatepass")
     start = None if script_chars is None else -script_chars
@@ -72,7 +74,7 @@ def measure(written: WrittenCompletion, *, script_chars: int | None = None) -> M
 
 
 def average_measures(completions: Sequence[Measures]) -> dict[str, float]:
-    """text/* over measured completions; their order does not matter."""
+    """Return the values of text/* for measured completions, whose order does not matter."""
     if not completions:
         return {}
     states = [completion.state for completion in completions]
@@ -87,20 +89,20 @@ def average_measures(completions: Sequence[Measures]) -> dict[str, float]:
 
 
 def structure(text: str, *, is_truncated: bool) -> Structure:
-    r"""State of a completion's thinking tags and of its boxed answer.
+    r"""Return the state of a completion's thinking tags and boxed answer.
 
-    broken: ended by the policy with a tag that lacks its partner, or that closes before it opens.
-    polluted: more than one pair of tags. answerless: no complete \boxed{}. ok: all others.
-    A completion that was cut at the cap before it closed its tags is answerless.
+    broken: the completion is complete, but a tag lacks its partner or closes before it opens.
+    polluted: there is more than one pair of tags. answerless: there is no complete \boxed{}. ok: all others.
+    A completion that was truncated within its thoughts is answerless.
     """
-    opened, closed = text.count(OPEN), text.count(CLOSE)
-    if opened != closed or (opened and text.find(CLOSE) < text.find(OPEN)):
-        return "answerless" if is_truncated and opened == closed + 1 == 1 else "broken"
-    if opened > 1:
+    open_count, close_count = text.count(OPEN), text.count(CLOSE)
+    if open_count != close_count or (open_count and text.find(CLOSE) < text.find(OPEN)):
+        return "answerless" if is_truncated and open_count == close_count + 1 == 1 else "broken"
+    if open_count > 1:
         return "polluted"
     return "answerless" if last_boxed(text) is None else "ok"
 
 
 def _unusual_letter_share(prompt: str, text: str) -> float:
-    """Share of the letters outside of the prompt's script; ASCII has one script only."""
+    """Return the share of letters that are not in the script of the prompt; 0 for ASCII texts."""
     return 0.0 if prompt.isascii() and text.isascii() else 1 - script_share(prompt, text)

@@ -1,11 +1,11 @@
-"""Budgets of token values: of each run and of the installation; the oldest steps give way.
+"""Limit the size of token values per run and per installation by removing those of the oldest steps.
 
-First go the alternatives of tokens, from the oldest step on, then the values that only colour tokens
-(`token_values.COMPUTED_FROM` stay), again from the oldest step on; where that is not enough, the tokens.
-The newest step of a run stays unchanged. Completions, rewards and tallies are not touched. Over the
-installation's budget, the run with most bytes gives way, and the next one where that has only its newest
-step. A damaged frame stays until the tokens of its step go, and is told once. Each step is a transaction
-of its own, and repeating one does no harm.
+The alternatives of tokens are removed first, from the oldest step on, and then the values that are only used
+to color tokens (those not in `token_values.COMPUTED_FROM`). If that is not enough, the tokens are removed.
+The newest step of a run stays unchanged, and so do completions, rewards and tallies. If the installation
+exceeds its budget, the run with the most bytes is reduced first, down to its newest step, and then the next
+run. A damaged frame is reported once and stays until the tokens of its step are removed. Each step is changed
+in its own transaction, and repeating a removal is safe.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -23,34 +23,34 @@ from backend.storage.engine import Sessions, reading
 from backend.storage.models import BEFORE_ALL_STEPS, Event, RolloutGroup, RolloutTokens, Run
 
 KIND = "tokens"
-"""Kind of the event that reports what was removed."""
+"""Kind of the event that reports removed values."""
 MEGABYTE = 1_000_000
 GROUPS_AT_ONCE = 64
 LATE_STEPS = 100
-"""The newest steps that are counted again: completions may be stored later than their step."""
+"""Number of newest steps that are counted again, because completions may be stored after their step."""
 
 Stamp = tuple[int, int]
-"""Attempt and last step of a run: while they are the same, so are its bytes."""
+"""Attempt and last step of a run; the size of its values only changes with them."""
 
 
 @dataclass(slots=True)
 class _CountedBytes:
-    """Bytes of a run's token values."""
+    """Size of a run's token values, in bytes."""
 
     stamp: Stamp
-    """Stamp of the run when the bytes were counted."""
+    """Stamp of the run when its bytes were counted."""
     end: int
-    """The last step that is not counted again within the attempt."""
+    """Last step that is not counted again within the attempt."""
     settled: int
-    """Bytes up to there."""
+    """Bytes up to the step `end`."""
     unsettled: int
-    """Bytes behind it."""
+    """Bytes after the step `end`."""
     event: int
-    """The newest event of values that were removed; another process may have removed some since."""
+    """Id of the newest removal event, which shows whether another process has removed values since."""
 
     @property
     def size(self) -> int:
-        """All bytes."""
+        """Total size in bytes."""
         return self.settled + self.unsettled
 
     def free(self, step: int, size: int) -> None:
@@ -62,7 +62,7 @@ class _CountedBytes:
 
 
 class TokenBudget:
-    """Enforces the budgets; caches the sizes of unchanged runs."""
+    """Enforce the budgets, and cache the sizes of unchanged runs."""
 
     def __init__(self, settings: Settings, sessions: Sessions) -> None:
         self._sessions = sessions
@@ -91,17 +91,17 @@ class TokenBudget:
             self._count_again(runs, runs)
         can_shrink = {run for run, usage in self._known.items() if usage.size}
         while self._of_all and can_shrink:
-            if (over := sum(usage.size for usage in self._known.values()) - self._of_all) <= 0:
+            if (excess := sum(usage.size for usage in self._known.values()) - self._of_all) <= 0:
                 return
             largest = max(can_shrink, key=lambda run: self._known[run].size)
-            before = self._known[largest].size
-            yield from self._shrink(largest, max(0, before - over), "the installation")
-            if self._known[largest].size >= before:  # only its newest step is left
+            size_before = self._known[largest].size
+            yield from self._shrink(largest, max(0, size_before - excess), "the installation")
+            if self._known[largest].size >= size_before:  # only its newest step is left
                 can_shrink.discard(largest)
                 yield
 
     def _count_again(self, run_ids: Iterable[str], stamps: Mapping[str, Stamp]) -> None:
-        """Count the runs anew of which another process has removed values since they were counted."""
+        """Count the bytes again for runs from which another process has removed values."""
         with reading(self._sessions) as session:
             for run in run_ids:
                 if _newest_event(session, run) != self._known[run].event:
@@ -111,19 +111,19 @@ class TokenBudget:
         usage = self._known[run]
         megabytes = (self._of_run if whose == "the run" else self._of_all) / MEGABYTE
         removed = {}
-        for name, piece in PIECES.items():
+        for name, remove in PIECES.items():
             with reading(self._sessions) as session:
                 if name == "alternatives" and not has_alternatives(session, run):
                     continue
                 steps = _steps(session, run)
-                done = removed_steps(session, run)
-                first = 0 if name == "tokens" else done.get(name, -1) + 1
+                removed_before = removed_steps(session, run)
+                first = 0 if name == "tokens" else removed_before.get(name, -1) + 1
             for step in steps[:-1]:
                 if usage.size <= limit:
                     break
                 if step >= first:
                     with self._sessions.begin() as session:
-                        freed = piece(session, run, step)
+                        freed = remove(session, run, step)
                     usage.free(step, freed)
                     removed[name] = step
                     yield
@@ -144,29 +144,28 @@ def _removal_sentence(removed: dict[str, int], megabytes: float, whose: str) -> 
 
 
 def _count_bytes(session: Session, run_id: str, stamp: Stamp, before: _CountedBytes | None) -> _CountedBytes:
-    """Count the bytes of a run; of what was counted before in the same attempt, only the newest steps
-    again.
-    """
+    """Count the bytes of a run; within the same attempt, only those of the newest steps are counted again."""
     attempt, last_step = stamp
     end, settled = BEFORE_ALL_STEPS, 0
     if before is not None and before.stamp[0] == attempt:
         end, settled = before.end, before.settled
     new_end = max(end, last_step - LATE_STEPS)
-    event = _newest_event(session, run_id) if before is None else before.event  # before what it counts
+    # The event is read before the values are counted.
+    event = _newest_event(session, run_id) if before is None else before.event
     settled += _sum_bytes(session, run_id, end, new_end)
     return _CountedBytes(stamp, new_end, settled, _sum_bytes(session, run_id, new_end, None), event)
 
 
 def _newest_event(session: Session, run_id: str) -> int:
-    """Return the id of the newest event of removed values; 0 without one."""
+    """Return the id of the newest event about removed values; 0 if there is none."""
     query = select(func.max(Event.id)).where(Event.run_id == run_id, Event.kind == KIND)
     return session.scalar(query) or 0
 
 
 def _sum_bytes(session: Session, run_id: str, after: int, last: int | None) -> int:
-    """Bytes of the token values of a run behind a step, up to another one.
+    """Return the bytes of a run's token values after one step and up to another.
 
-    Not grouped by step: SQLite then reads all values for their lengths, which it has next to them.
+    The query does not group by step, because SQLite would then read all values instead of only their lengths.
     """
     query = (
         select(func.sum(func.length(RolloutTokens.data)))
@@ -184,9 +183,7 @@ def _steps(session: Session, run_id: str) -> list[int]:
 
 
 def removed_steps(session: Session, run_id: str) -> dict[str, int]:
-    """Return the last step whose `alternatives`, `values` and `tokens` were removed to keep within a
-    budget.
-    """
+    """Return the last step whose `alternatives`, `values` and `tokens` were removed because of a budget."""
     removed: dict[str, int] = {}
     query = select(Event.data).where(Event.run_id == run_id, Event.kind == KIND)
     for data in session.scalars(query):
@@ -197,9 +194,7 @@ def removed_steps(session: Session, run_id: str) -> dict[str, int]:
 
 
 def removal_reason(session: Session, run_id: str, step: int, name: str = "tokens") -> str:
-    """Return the sentence that says why the `values` or `tokens` of a step are not there; "" where none
-    does.
-    """
+    """Return the message about the removal of a step's `values` or `tokens`, or an empty string."""
     query = select(Event.message, Event.data).where(Event.run_id == run_id, Event.kind == KIND)
     for message, data in session.execute(query.order_by(Event.id.desc())):
         if isinstance(last := data.get(name), int) and step <= last:
@@ -208,24 +203,24 @@ def removal_reason(session: Session, run_id: str, step: int, name: str = "tokens
 
 
 def _strip(session: Session, run_id: str, step: int) -> int:
-    """Remove the values that only colour tokens; return the freed bytes."""
+    """Remove the values that are only used to color tokens, and return the freed bytes."""
     return _repack(session, run_id, step, lambda name: name in COMPUTED_FROM)
 
 
 def _strip_alternatives(session: Session, run_id: str, step: int) -> int:
-    """Remove the alternatives of tokens; return the freed bytes."""
+    """Remove the alternatives of tokens and return the freed bytes."""
     return _repack(session, run_id, step, lambda name: not name.startswith(ALTERNATIVE))
 
 
 def has_alternatives(session: Session, run_id: str) -> bool:
-    """Return whether the config of a run asks for the alternatives of tokens."""
+    """Return whether the config of a run enables the alternatives of tokens."""
     config = session.scalar(select(Run.config).where(Run.id == run_id)) or {}
-    recording = config.get("recording")  # another trainer's config may hold any value
+    recording = config.get("recording")  # the config of another trainer may contain any value
     return isinstance(recording, Mapping) and bool(recording.get("alternatives"))
 
 
 def _repack(session: Session, run_id: str, step: int, stays: Callable[[str], bool]) -> int:
-    """Keep only the values of a step whose names stay; return the freed bytes."""
+    """Keep only the values of a step whose names satisfy `stays`, and return the freed bytes."""
     freed = 0
     damage: dict[str, str] = {}
     ids = session.scalars(_step_condition(run_id, step)).all()
@@ -253,20 +248,20 @@ def _repack(session: Session, run_id: str, step: int, stays: Callable[[str], boo
 
 
 def _report_damage(session: Session, run_id: str, step: int, damage: Mapping[str, str]) -> None:
-    """Report once which tokens of a step are damaged and cannot be repacked."""
+    """Report damaged tokens of a step that cannot be repacked, once per group."""
     conditions = (Event.run_id == run_id, Event.kind == KIND, Event.step == step)
-    told = [data.get("damaged") for data in session.scalars(select(Event.data).where(*conditions))]
-    told_groups = [
-        group for groups in told if isinstance(groups, list) for group in groups
+    reported = [data.get("damaged") for data in session.scalars(select(Event.data).where(*conditions))]
+    reported_groups = [
+        group for groups in reported if isinstance(groups, list) for group in groups
     ]  # may be imported
-    if not (new := sorted(group for group in damage if group not in told_groups)):
+    if not (new_groups := sorted(group for group in damage if group not in reported_groups)):
         return
-    groups = f"{len(new)} group" + ("" if len(new) == 1 else "s")
+    groups = f"{len(new_groups)} group" + ("" if len(new_groups) == 1 else "s")
     message = (
         f"the tokens of {groups} at step {step} are damaged and stay until all tokens of the step give way: "
-        f"{damage[new[0]]}"
+        f"{damage[new_groups[0]]}"
     )
-    add_event(session, KIND, message, run_id=run_id, level="warning", step=step, data={"damaged": new})
+    add_event(session, KIND, message, run_id=run_id, level="warning", step=step, data={"damaged": new_groups})
 
 
 def _filter_values(tokens: Tokens, stays: Callable[[str], bool]) -> Tokens:
@@ -275,7 +270,7 @@ def _filter_values(tokens: Tokens, stays: Callable[[str], bool]) -> Tokens:
 
 
 def _remove(session: Session, run_id: str, step: int) -> int:
-    """Remove the tokens of a step; return the freed bytes."""
+    """Remove the tokens of a step and return the freed bytes."""
     is_of_step = RolloutTokens.group_id.in_(_step_condition(run_id, step))
     freed = session.scalar(select(func.sum(func.length(RolloutTokens.data))).where(is_of_step)) or 0
     session.execute(delete(RolloutTokens).where(is_of_step), execution_options={"synchronize_session": False})

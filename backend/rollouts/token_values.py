@@ -1,4 +1,4 @@
-"""Per-token values as bytes: exact where a loss is computed again from them, else at most three bytes."""
+"""Encode per-token values: exactly if the loss is recomputed from them, otherwise in at most three bytes."""
 
 import math
 from typing import Any, Literal, assert_never
@@ -11,28 +11,28 @@ Kind = Literal["f4", "f3", "i1", "s3", "u3"]
 EXACT = frozenset(
     {"logprob", "policy_logprob", "old_logprob", "reference_logprob", "policy_entropy", "advantage"}
 )
-"""Values that the loss is computed again from."""
+"""Values from which the loss is recomputed."""
 
 COMPUTED_FROM = EXACT | {
     "covariant", "entropy_coef", "kl_coef", "loss", "mask", "router_shift", "uncertain",
 }  # fmt: skip
-"""Values that the loss is computed again from, and what it was: kept longest."""
+"""Values from which the loss is recomputed, and the recorded loss; these are kept longest."""
 
 FLAGS = frozenset({"clipped", "covariant", "mask", "uncertain"})
-"""Small whole numbers."""
+"""Values that are small whole numbers."""
 
 SUMS = frozenset({"loss", "loss_policy", "loss_kl", "loss_entropy", "loss_nll", "gradient"})
-"""Parts of a number of the step: their sum has to be right, not only each of them."""
+"""Values that are summands of a number of the step, whose sum must be as accurate as each of them."""
 
 ALTERNATIVE = "alternative_"
-"""Begins the names of the most likely tokens' ids and log-probabilities."""
+"""Prefix of the names of the most likely tokens' ids and log-probabilities."""
 
 STEPS = 2**23 - 2
-"""Largest whole number of a sum's part, but for the one that rounding may add."""
+"""Maximum whole number of an encoded summand, leaving room for rounding up."""
 
 
 def value_kind(name: str) -> Kind:
-    """Return the encoding of a value of this name."""
+    """Return the encoding of the value with this name."""
     if name in EXACT:
         return "f4"
     if name in FLAGS:
@@ -43,19 +43,19 @@ def value_kind(name: str) -> Kind:
 
 
 def alternative_names(rank: int) -> tuple[str, str]:
-    """Return the names of the ids and of the log-probabilities of the tokens of a rank; 0 is the most
-    likely.
-    """
+    """Return the names of the token ids and log-probabilities of a rank; rank 0 is the most likely."""
     return f"{ALTERNATIVE}{rank}_id", f"{ALTERNATIVE}{rank}_logprob"
 
 
 def value_width(kind: Kind) -> int:
-    """Bytes of a value."""
+    """Return the size of a value in bytes."""
     return int(kind[1])
 
 
 def encode(values: Any, kind: Kind) -> tuple[bytes, float]:
-    """Return the bytes of (T,) values, and their scale; 0 where parts of a sum are not finite, kept as f3."""
+    """Return the bytes of (T,) values and their scale; a scale of 0 marks non-finite sums, which are kept as
+    f3.
+    """
     exact = np.asarray(values, np.float32)
     match kind:
         case "f4":
@@ -64,14 +64,14 @@ def encode(values: Any, kind: Kind) -> tuple[bytes, float]:
             return np.nan_to_num(exact).clip(-128, 127).astype("<i1").tobytes(), 1.0
         case "f3":
             return _shorten(exact), 1.0
-        case "u3":  # float32 holds whole numbers below 2**24 exactly
+        case "u3":  # float32 represents whole numbers below 2**24 exactly
             return _planes(np.nan_to_num(exact).clip(0, 2**24 - 1).astype("<i4"), first=0), 1.0
         case "s3":
             largest = float(np.abs(exact).max(initial=0.0))
             if not math.isfinite(largest):
                 return _shorten(exact), 0.0
             scale = 2.0 ** math.ceil(math.log2(max(largest, 1e-30) / STEPS))
-            # rounding the running sum, not each value, carries every rounding into the next token
+            # Rounding the running sum instead of each value carries every rounding error into the next token.
             sums = np.rint(np.cumsum(exact, dtype=np.float64) / scale)
             return _planes(np.diff(sums, prepend=0.0).astype("<i4"), first=0), scale
         case _:
@@ -79,7 +79,7 @@ def encode(values: Any, kind: Kind) -> tuple[bytes, float]:
 
 
 def decode(raw: bytes, offset: int, count: int, kind: Kind, scale: float) -> NDArray[np.float32]:
-    """(T,) values from the bytes that begin at `offset`; ValueError for a kind that is not known."""
+    """Return the (T,) values whose bytes start at `offset`; raise ValueError for an unknown kind."""
     match kind:
         case "f4":
             return np.frombuffer(raw, "<f4", count, offset)
@@ -99,7 +99,7 @@ def decode(raw: bytes, offset: int, count: int, kind: Kind, scale: float) -> NDA
 
 
 def _shorten(values: NDArray[np.float32]) -> bytes:
-    """Return the upper three bytes of each number, rounded to nearest; what is not finite stays unchanged."""
+    """Return the upper three bytes of each number, rounded to nearest; non-finite numbers stay unchanged."""
     bits = values.astype("<f4").view("<u4")
     rounded = np.where(np.isfinite(values), bits + np.uint32(0x80), bits)
     quiet = np.where(np.isnan(values), rounded | np.uint32(0x400000), rounded)
@@ -107,12 +107,12 @@ def _shorten(values: NDArray[np.float32]) -> bytes:
 
 
 def _planes(words: NDArray[Any], *, first: int) -> bytes:
-    """Three bytes of each word, all of one place together: they compress better so."""
+    """Return three bytes of each word, grouped by byte position, because this compresses better."""
     return words.view(np.uint8).reshape(-1, 4)[:, first : first + 3].T.tobytes()
 
 
 def _words(raw: bytes, offset: int, count: int) -> NDArray[np.int32]:
-    """Return the words whose upper three bytes were kept."""
+    """Return words with the stored upper three bytes and a zero lower byte."""
     words = np.zeros((count, 4), np.uint8)
     words[:, 1:] = np.frombuffer(raw, np.uint8, 3 * count, offset).reshape(3, count).T
     return words.view("<i4").reshape(count)

@@ -1,8 +1,8 @@
-"""Turns of a completion: the calls of tools in it, and what they answered, by place in its text.
+"""Turns of a completion: its tool calls and the answers of the tools, by position in the text.
 
-Stored with the text as a list of {"tool", "outcome", "seconds", "is_cut", "call", "observation", "tokens"}:
-first character and the one behind the last of the call and of the observation; `tokens` are those of the
-observation.
+They are stored with the text as a list of {"tool", "outcome", "seconds", "is_cut", "call", "observation",
+"tokens"}. `call` and `observation` are start and end offsets in characters, and `tokens` is the token range
+of the observation.
 """
 
 import math
@@ -15,24 +15,22 @@ MAX_NAME = 64
 
 
 def split_into_blocks(text: str, turns: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return the text in blocks, in order and without a gap: own, call and observation; none without a
-    turn.
-    """
+    """Return the text as consecutive own, call and observation blocks; empty if there are no turns."""
     return list(_blocks(text, turns)) if turns else []
 
 
 def _blocks(text: str, turns: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
-    written = 0
+    position = 0
     for turn in turns:
         for kind in ("call", "observation"):
             first, end = turn[kind]
-            if first > written:
-                yield {"kind": "own", "text": text[written:first], "turn": None}
+            if first > position:
+                yield {"kind": "own", "text": text[position:first], "turn": None}
             if end > first or kind == "call":
                 yield {"kind": kind, "text": text[first:end], "turn": _facts(turn)}
-            written = max(written, end)
-    if written < len(text):
-        yield {"kind": "own", "text": text[written:], "turn": None}
+            position = max(position, end)
+    if position < len(text):
+        yield {"kind": "own", "text": text[position:], "turn": None}
 
 
 def _facts(turn: Mapping[str, Any]) -> dict[str, Any]:
@@ -40,7 +38,7 @@ def _facts(turn: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def observation_mask(turns: Sequence[Mapping[str, Any]], count: int) -> list[int]:
-    """Return a list of `count`: 1 for each token that a tool's answer put there."""
+    """Return a list of length `count` with 1 for each token that belongs to a tool's answer, else 0."""
     marks = [0] * count
     for turn in turns:
         first, end = turn["tokens"]
@@ -49,7 +47,7 @@ def observation_mask(turns: Sequence[Mapping[str, Any]], count: int) -> list[int
 
 
 def read_turns(claimed: Any, text: str, tokens: int) -> list[dict[str, Any]]:
-    """Turns out of an archive; ValueError if they do not fit the text and its tokens."""
+    """Return turns from an archive; raise ValueError if they do not fit the text and its tokens."""
     if not isinstance(claimed, list) or len(claimed) > MAX_TURNS:
         raise ValueError("has turns that are no list")
     previous_end = 0

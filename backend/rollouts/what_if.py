@@ -1,4 +1,4 @@
-"""A stored step under other objectives: the batch out of SQL, computed by the trainer's code in a child."""
+"""Compute a stored step under other objectives by running the trainer's code in a child process."""
 
 import io
 import json
@@ -33,23 +33,23 @@ from backend.storage.completions import load_completions
 from backend.storage.models import GroupTally, RolloutGroup, RolloutTokens, Run
 
 MAX_VALUES = 4_000_000
-"""Completions times the longest one's tokens: some gigabyte for the process that computes."""
+"""Maximum number of completions times tokens of the longest, which takes about a gigabyte of memory."""
 
 SECONDS = 60.0
 TURN_SECONDS = 5.0
-"""Longest wait of a computation for the one before it, in seconds."""
+"""Maximum number of seconds that a computation waits for the one before it."""
 
 OUT_OF_MEMORY = ("MemoryError", "memory", "ENOMEM")
-"""Parts of the last line of a process that got no more memory."""
+"""Substrings in the last output line of a process that ran out of memory."""
 
 
 class Allowance(NamedTuple):
-    """Limits on the processes that all callers of one role start."""
+    """Limits on the processes that the callers of a role start."""
 
     turn: threading.Lock
-    """One at a time."""
+    """Lock that allows one process at a time."""
     max_bytes: int
-    """Memory of the process; beyond it an allocation fails and the service says so."""
+    """Maximum memory of the process in bytes; beyond it, allocations fail."""
 
 
 OPERATORS = Allowance(threading.Lock(), 6_000_000_000)
@@ -59,10 +59,10 @@ Arrays = dict[str, NDArray[np.float32]]
 
 
 def compute_what_if(session: Session, order: WhatIfOrder, allowance: Allowance = OPERATORS) -> dict[str, Any]:
-    """Return the loss of a step's stored groups under the run's own objective and others: schemas.WhatIf.
+    """Return the loss of a step's stored groups under its own and other objectives, as `schemas.WhatIf`.
 
-    Raises InvalidConfig for an objective that cannot be, NotFound where the step has no recorded
-    contributions, Conflict where it is too large, Unavailable where the process that computes fails.
+    Raise InvalidConfig for an invalid objective, NotFound if the step has no recorded contributions, Conflict
+    if the step is too large, and Unavailable if the process fails.
     """
     run = session.get_one(Run, order.run)
     if not has_run_config(run):
@@ -134,7 +134,7 @@ def _formula_texts(config: RunConfig) -> dict[str, str]:
 
 
 def _variant_config(run: Run, change: WhatIfChange) -> RunConfig:
-    """Return the config of a variant: a preset's, or the run's own, with changes."""
+    """Return the config of a variant: that of a preset or of the run, with the requested changes."""
     base = {"preset": change.preset} if change.preset else run.config
     return resolve(base, {"objective": change.objective})
 
@@ -142,9 +142,7 @@ def _variant_config(run: Run, change: WhatIfChange) -> RunConfig:
 def _trained_groups(
     session: Session, run_id: str, step: int
 ) -> tuple[list[tuple[str, list[Completion], list[Arrays]]], int, int]:
-    """Return the groups that trained, with all of their values; how many groups of the step are stored, and
-    how many of them are damaged.
-    """
+    """Return the groups that trained and have all values, and the numbers of stored and of damaged groups."""
     query = (
         select(RolloutGroup.id, RolloutTokens.data)
         .outerjoin(RolloutTokens, RolloutTokens.group_id == RolloutGroup.id)
@@ -166,7 +164,7 @@ def _trained_groups(
 
 
 def _check_size(session: Session, run_id: str, step: int) -> None:
-    """Raise Conflict for a step that is too large before any of its values is read."""
+    """Raise Conflict for a step that is too large, before any of its values are read."""
     query = (
         select(func.sum(GroupTally.completions), func.sum(GroupTally.tokens))
         .where(
@@ -189,7 +187,7 @@ def _too_large(size: str) -> Conflict:
 
 
 def _loss_share(config: RunConfig, *, trained: int, total: int) -> float:
-    """Return worker.objective.filters.loss_share of the groups that are stored."""
+    """Return `worker.objective.filters.loss_share` for the stored groups."""
     if not isinstance(config.filters.refill, NoRefill) or config.filters.upweight or not total:
         return 1.0
     return trained / total
@@ -213,7 +211,7 @@ def _token_share(session: Session, config: RunConfig, run_id: str, step: int) ->
 
 
 def _pad_arrays(arrays: Sequence[Arrays], longest: int) -> dict[str, NDArray[np.float32]]:
-    """(B, T) of the values that every completion has, and the mask."""
+    """Return the values that every completion has, padded to (B, T), and the mask."""
     names = {
         name
         for name in set.intersection(*(set(values) for values in arrays)) - {"mask"}
@@ -229,9 +227,11 @@ def _pad_arrays(arrays: Sequence[Arrays], longest: int) -> dict[str, NDArray[np.
 
 
 def _notes(config: RunConfig, *, stored: int, total: int, is_part: bool) -> list[str]:
-    """Differences between this computation and the step as it was trained."""
+    """Return notes on differences between this computation and the step as it was trained."""
     updates = config.updates
-    several = updates.epochs * updates.minibatches > 1 or config.objective.token_weight.type == "lopti"
+    has_several_updates = (
+        updates.epochs * updates.minibatches > 1 or config.objective.token_weight.type == "lopti"
+    )
     return [
         *(["Only groups that trained and whose tokens are stored take part."] if stored < total else []),
         *(["Selected groups alone are stored: the batch is a part of the step."] if is_part else []),
@@ -242,7 +242,7 @@ def _notes(config: RunConfig, *, stored: int, total: int, is_part: bool) -> list
                     "log-probabilities of each token's last update: the loss differs from the logged mean."
                 )
             ]
-            if several
+            if has_several_updates
             else []
         ),
     ]
@@ -251,13 +251,13 @@ def _notes(config: RunConfig, *, stored: int, total: int, is_part: bool) -> list
 def _run_process(
     request: dict[str, Any], values: dict[str, NDArray[np.float32]], allowance: Allowance
 ) -> list[dict[str, Any]]:
-    """Return the answer of the process for each objective."""
+    """Return the result of the process for each objective; raise Unavailable if it fails."""
     buffer = io.BytesIO()
     np.savez(buffer, request=np.array(json.dumps(request)), **values)  # type: ignore[arg-type]
     if not allowance.turn.acquire(timeout=TURN_SECONDS):
         raise Unavailable("another step is being computed: try again in a moment")
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             [sys.executable, "-m", "worker.training.what_if", str(allowance.max_bytes)],
             input=buffer.getvalue(),
             capture_output=True,
@@ -268,11 +268,11 @@ def _run_process(
         raise Unavailable(f"computing the step again took longer than {SECONDS:g} seconds") from None
     finally:
         allowance.turn.release()
-    if done.returncode:
-        last = (done.stderr.decode(errors="replace").strip().splitlines() or ["no message"])[-1]
-        if "No module named 'torch'" in last:
-            last = "the packages of the trainer are not installed beside the service"
-        if any(word in last for word in OUT_OF_MEMORY):
-            last = "the step needs more memory than the process that computes may have"
-        raise Unavailable(f"the step was not computed: {last[:300]}")
-    return [json.loads(line) for line in done.stdout.splitlines()]
+    if process.returncode:
+        message = (process.stderr.decode(errors="replace").strip().splitlines() or ["no message"])[-1]
+        if "No module named 'torch'" in message:
+            message = "the packages of the trainer are not installed beside the service"
+        if any(word in message for word in OUT_OF_MEMORY):
+            message = "the step needs more memory than the process that computes may have"
+        raise Unavailable(f"the step was not computed: {message[:300]}")
+    return [json.loads(line) for line in process.stdout.splitlines()]

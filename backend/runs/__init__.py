@@ -1,1 +1,1 @@
-"""Runs: their lifecycle, their record, their HTTP routes."""
+"""The lifecycle, the records and the HTTP routes of runs."""

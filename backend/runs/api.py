@@ -1,4 +1,4 @@
-"""Routes of runs."""
+"""HTTP routes of a single run: its state, its actions, its checkpoints, files, events and logs."""
 
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Literal
@@ -50,13 +50,13 @@ router = Router(prefix="/api/v1/runs", tags=["runs"])
 
 @router.get("/{run_id}", response_model=RunItem, response_model_exclude_unset=True)
 def show(run_id: str, session: ReadSession) -> Json:
-    """One run with its config and its attempts."""
+    """Return a run with its config and its attempts."""
     return Json(find_run(session, run_id))
 
 
 @router.patch("/{run_id}", response_model=RunItem, response_model_exclude_unset=True)
 def change(run_id: str, body: RunChanges, session: WriteSession) -> Json:
-    """Name, tags, notes, priority, archived."""
+    """Change the name, tags, notes or priority of a run, or archive or unarchive it."""
     changes = body.model_dump(exclude_unset=True)
     if empty := [name for name, value in changes.items() if value is None]:
         raise InvalidRequest([FieldError(name, "must not be null") for name in empty])
@@ -66,9 +66,9 @@ def change(run_id: str, body: RunChanges, session: WriteSession) -> Json:
 
 @router.delete("", status_code=202, response_model=EmptiedTrash)
 def empty(session: WriteSession, *, forever: bool) -> Json:
-    """Empty the trash: all that lies in it is deleted `forever`, which must be said.
+    """Delete all runs in the trash permanently, which the request must confirm with `forever=true`.
 
-    A run that still trains, or that other runs begin with, stays in it.
+    A run that is still training, or whose checkpoints other runs start from, stays in the trash.
     """
     if not forever:
         raise InvalidRequest(
@@ -80,9 +80,10 @@ def empty(session: WriteSession, *, forever: bool) -> Json:
 
 @router.delete("/{run_id}", response_model=RunItem, response_model_exclude_unset=True)
 def trash(run_id: str, session: WriteSession, *, forever: bool = False) -> Json:
-    """Move a run to the trash: a running one is asked to stop, a waiting one does not start.
+    """Move a run to the trash: a running run is asked to stop, and a queued run does not start.
 
-    With `forever` out of the trash and out of existence: 202, and rows and files go in the background.
+    With `forever`, delete a run in the trash permanently. The answer is 202, and the rows and files are
+    removed in the background.
     """
     if forever:
         run = find_run(session, run_id)
@@ -94,7 +95,7 @@ def trash(run_id: str, session: WriteSession, *, forever: bool = False) -> Json:
 
 @router.post("/{run_id}/restore", response_model=RunItem, response_model_exclude_unset=True)
 def restore(run_id: str, session: WriteSession, settings: SettingsOf, later: BackgroundTasks) -> Json:
-    """Take a run out of the trash."""
+    """Restore a run from the trash."""
     restore_run(session, run_id)
     later.add_task(ring, settings)
     return Json(find_run(session, run_id), background=later)
@@ -102,21 +103,21 @@ def restore(run_id: str, session: WriteSession, settings: SettingsOf, later: Bac
 
 @router.post("/{run_id}/stop", status_code=202, response_model=RunItem, response_model_exclude_unset=True)
 def stop(run_id: str, session: WriteSession) -> Json:
-    """End a run: a waiting one at once, a running one after its step, with a checkpoint."""
+    """Stop a run: a queued run at once, a running run after its current step, with a checkpoint."""
     lifecycle.request_wish(session, run_id, "stop")
     return Json(find_run(session, run_id), 202)
 
 
 @router.post("/{run_id}/pause", status_code=202, response_model=RunItem, response_model_exclude_unset=True)
 def pause(run_id: str, session: WriteSession) -> Json:
-    """Let a run rest until it is resumed; a running one saves a checkpoint first."""
+    """Pause a run until it is resumed; a running run saves a checkpoint first."""
     lifecycle.request_wish(session, run_id, "pause")
     return Json(find_run(session, run_id), 202)
 
 
 @router.post("/{run_id}/resume", status_code=202, response_model=RunItem, response_model_exclude_unset=True)
 def resume(run_id: str, session: WriteSession, settings: SettingsOf, later: BackgroundTasks) -> Json:
-    """Continue a paused or stopped run from its newest checkpoint; withdraws a wish that is still pending."""
+    """Continue a paused or stopped run from its newest checkpoint, or withdraw a pending stop or pause."""
     lifecycle.resume_run(session, run_id)
     later.add_task(ring, settings)
     return Json(find_run(session, run_id), 202, background=later)
@@ -124,7 +125,7 @@ def resume(run_id: str, session: WriteSession, settings: SettingsOf, later: Back
 
 @router.post("/{run_id}/retry", status_code=202, response_model=RunItem, response_model_exclude_unset=True)
 def retry(run_id: str, session: WriteSession, settings: SettingsOf, later: BackgroundTasks) -> Json:
-    """Try a failed or stopped run again, from its newest checkpoint."""
+    """Retry a failed or stopped run from its newest checkpoint."""
     lifecycle.retry_run(session, run_id)
     later.add_task(ring, settings)
     return Json(find_run(session, run_id), 202, background=later)
@@ -134,16 +135,17 @@ def retry(run_id: str, session: WriteSession, settings: SettingsOf, later: Backg
 def clone(
     run_id: str, lab: LabOf, later: BackgroundTasks, key: Key, body: CloneRequest | None = None
 ) -> Json:
-    """Queue a new run with the same config, and whatever is changed in it; it belongs to no experiment."""
+    """Queue a new run with the same config and the requested changes; it belongs to no experiment."""
     return _queued_child(lab, later, run_id, body or CloneRequest(), key)
 
 
 @router.post("/{run_id}/fork", status_code=202, response_model=RunItem, response_model_exclude_unset=True)
 def fork(run_id: str, lab: LabOf, later: BackgroundTasks, key: Key, body: ForkRequest) -> Json:
-    """Queue a new run that continues from a checkpoint of this one, with whatever is changed in its config.
+    """Queue a new run that continues from a checkpoint of this run with the requested config changes.
 
-    It restores the whole state: optimizer, random numbers, place in the data, controllers, critic. With no
-    changes it does what this run did after that step. Its curves up to that step are those of this run.
+    The fork restores the complete state: optimizer, random numbers, position in the data, controllers and
+    critic. Without changes it repeats what this run did after that step. It shares the curves of this run up
+    to that step.
     """
     return _queued_child(lab, later, run_id, body, key)
 
@@ -164,13 +166,13 @@ def check_fork(
 ) -> Json:
     """Queue a run without steps that checks a fork of this run before its launch.
 
-    It tries the checkpoint's policy; else it is as `POST /experiments/check`.
+    It tries the policy of the checkpoint; otherwise it works like `POST /experiments/check`.
     """
     return _queued_child(lab, later, run_id, body or ForkCheckRequest(), key)
 
 
 def _queued_child(lab: Lab, later: BackgroundTasks, run_id: str, request: ChildRequest, key: str) -> Json:
-    """Repeating the request with the same key returns the same run in its current state."""
+    """Queue a child of the run and return it; a repeated request with the same key returns the same run."""
     new_id = queue_child(lab, run_id, request, key=key)
     later.add_task(ring, lab.settings)
     with reading(lab.sessions) as session:
@@ -179,7 +181,7 @@ def _queued_child(lab: Lab, later: BackgroundTasks, run_id: str, request: ChildR
 
 @router.get("/{run_id}/checkpoints", response_model=Page)
 def checkpoints(run_id: str, session: ReadSession) -> Json:
-    """The run's checkpoints, newest first; each is a directory that `from_pretrained` opens."""
+    """List the checkpoints of a run, newest first; each is a directory that `from_pretrained` opens."""
     require_run(session, run_id)
     return Json({"items": [_checkpoint_json(row) for row in load_checkpoints(session, run_id)], "next": None})
 
@@ -203,9 +205,9 @@ def _checkpoint_json(row: Checkpoint) -> dict[str, Any]:
 
 @router.get("/{run_id}/checkpoints/copies", response_model=CopyPage)
 def checkpoint_copies(run_id: str, lab: LabOf) -> Json:
-    """Places of the files of the run's checkpoints: this machine, the artifact store, or both.
+    """Report which checkpoints of a run are on this machine, in the artifact store or both.
 
-    503 where the artifact store does not answer.
+    The answer is 503 if the artifact store does not respond.
     """
     with reading(lab.sessions) as session:
         require_run(session, run_id)
@@ -220,7 +222,7 @@ def checkpoint_copies(run_id: str, lab: LabOf) -> Json:
 
 @router.get("/{run_id}/files/{name:path}", response_class=FileResponse)
 def download(run_id: str, name: str, session: ReadSession, settings: SettingsOf) -> Response:
-    """A file of a checkpoint, under the name that `/checkpoints` lists."""
+    """Download a file of a checkpoint by the name that `/checkpoints` lists."""
     require_run(session, run_id)
     rows = load_checkpoints(session, run_id)
     if name not in {f"{row.path}/{file}" for row in rows for file in row.manifest.get("files", [])}:
@@ -235,7 +237,7 @@ def download(run_id: str, name: str, session: ReadSession, settings: SettingsOf)
 
 
 def _stream_from_store(settings: Settings, path: Path, name: str) -> StreamingResponse:
-    """Stream the file from the artifact store, piece by piece."""
+    """Stream a file from the artifact store in blocks; raise NotFound if the store does not have it."""
     gone = NotFound(f"the file {name!r} is no longer there")
     if (store := artifact_store(settings)) is None:
         raise gone
@@ -258,7 +260,7 @@ def events(
     limit: Limit = 100,
     cursor: Cursor = "",
 ) -> Json:
-    """The history of a run, from its first event or from its last."""
+    """List the events of a run, oldest or newest first."""
     require_run(session, run_id)
     after_key = read_cursor(cursor, int, order=order, largest=2**63)
     after = after_key[0] if after_key else None
@@ -275,7 +277,7 @@ def logs(
     limit: Limit = 50,
     cursor: Cursor = "",
 ) -> Json:
-    """The trainer's output in pieces, from the first or from the last one."""
+    """List the chunks of the trainer's output, oldest or newest first."""
     require_run(session, run_id)
     after = read_cursor(cursor, int, int, order=order)
     rows = load_log_chunks(

@@ -1,10 +1,10 @@
-"""Arguments of the command `runs`."""
+"""Command-line arguments of the command `runs`."""
 
 import argparse
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add them to its parser."""
+    """Add the arguments to the parser."""
     parser.add_argument(
         "--query", default="", help="such as 'preset = dapo and eval/accuracy > .5' (docs/queries.md)"
     )

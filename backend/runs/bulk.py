@@ -1,7 +1,7 @@
-"""Actions on many runs at once, in batches of one transaction each.
+"""Apply an action to many runs, in batches of one transaction each.
 
-An action names the wanted state of runs, so repeating it is harmless: runs in that state stay unchanged.
-The answer lists the changed runs, so that the change can be undone, and the refused ones.
+An action names the desired state of the runs, so it is safe to repeat: runs in that state stay unchanged.
+The result lists the changed runs, so that the change can be undone, and the refused runs.
 """
 
 from collections.abc import Callable, Sequence
@@ -33,21 +33,21 @@ class Outcome:
     """The result of an action."""
 
     matched: int = 0
-    """Runs that it was meant for."""
+    """Number of runs that the action was requested for."""
     changed: list[str] = field(default_factory=list)
-    """Ids of the runs that were changed."""
+    """Ids of the changed runs."""
     refused: list[dict[str, str]] = field(default_factory=list)
     """`id`, `name` and `reason` of the runs that could not be changed."""
     missing: int = 0
-    """Runs that no longer exist."""
+    """Number of runs that no longer exist."""
 
 
 def act_on(sessions: Sessions, action: Action, run_ids: Sequence[str], *, tag: str = "") -> Outcome:
-    """Carry out an action on these runs.
+    """Apply an action to these runs.
 
-    Raises Unavailable, with the number of runs that are done, when the database fails after the first batch.
+    Raise Unavailable, with the number of processed runs, if the database fails after the first batch.
     """
-    run_ids = sorted(set(run_ids), reverse=True)  # a fork before the run that it begins with
+    run_ids = sorted(set(run_ids), reverse=True)  # forks come before the runs that they start from
     outcome = Outcome(matched=len(run_ids))
     for first in range(0, len(run_ids), BATCH):
         try:
@@ -89,15 +89,15 @@ def _unarchive(session: Session, rows: Sequence[Row[Any]], _outcome: Outcome, _t
 
 
 def _tag(session: Session, rows: Sequence[Row[Any]], outcome: Outcome, tag: str) -> list[str]:
-    lacking = [row for row in rows if tag not in row.tags]
-    full = [row for row in lacking if len(row.tags) >= MAX_TAGS]
-    outcome.refused += [_refusal(row, f"a run has at most {MAX_TAGS} tags") for row in full]
-    return _write_tags(session, {row.id: [*row.tags, tag] for row in lacking if row not in full})
+    untagged = [row for row in rows if tag not in row.tags]
+    at_limit = [row for row in untagged if len(row.tags) >= MAX_TAGS]
+    outcome.refused += [_refusal(row, f"a run has at most {MAX_TAGS} tags") for row in at_limit]
+    return _write_tags(session, {row.id: [*row.tags, tag] for row in untagged if row not in at_limit})
 
 
 def _untag(session: Session, rows: Sequence[Row[Any]], _outcome: Outcome, tag: str) -> list[str]:
-    having = [row for row in rows if tag in row.tags]
-    return _write_tags(session, {row.id: [name for name in row.tags if name != tag] for row in having})
+    tagged = [row for row in rows if tag in row.tags]
+    return _write_tags(session, {row.id: [name for name in row.tags if name != tag] for row in tagged})
 
 
 def _write_tags(session: Session, tags: dict[str, list[str]]) -> list[str]:
@@ -109,21 +109,21 @@ def _write_tags(session: Session, tags: dict[str, list[str]]) -> list[str]:
 
 
 def _trash(session: Session, rows: Sequence[Row[Any]], outcome: Outcome, _tag: str) -> list[str]:
-    """Move runs to the trash; running ones are asked to stop first."""
+    """Move runs to the trash, and ask those that are running to stop."""
     listed = [row for row in rows if row.deleted_at is None]
     training = [row for row in listed if row.status == "running"]
-    still = [row for row in listed if row.status != "running"]
-    return _update_rows(session, still, deleted_at=db_now()) + _change_each(
+    not_training = [row for row in listed if row.status != "running"]
+    return _update_rows(session, not_training, deleted_at=db_now()) + _change_each(
         session, training, outcome, trash_run
     )
 
 
 def _restore(session: Session, rows: Sequence[Row[Any]], outcome: Outcome, _tag: str) -> list[str]:
-    """Restore runs from the trash; runs that still train continue."""
+    """Restore runs from the trash, and withdraw the stop of those that are still running."""
     trashed = [row for row in rows if row.deleted_at is not None]
     training = [row for row in trashed if row.status == "running"]
-    still = [row for row in trashed if row.status != "running"]
-    return _update_rows(session, still, deleted_at=None) + _change_each(
+    not_training = [row for row in trashed if row.status != "running"]
+    return _update_rows(session, not_training, deleted_at=None) + _change_each(
         session, training, outcome, restore_run
     )
 
@@ -143,9 +143,7 @@ def _change_each(
     outcome: Outcome,
     change: Callable[[Session, str], None],
 ) -> list[str]:
-    """Change one row after the other, each within a savepoint; return the ids of those that were not
-    refused.
-    """
+    """Change the rows one by one, each in a savepoint, and return the ids of those that were not refused."""
     changed = []
     for row in rows:
         try:

@@ -1,4 +1,4 @@
-"""The settings of runs that differ from what their preset and policy start with."""
+"""Find the settings of a run that differ from the defaults of its preset and policy."""
 
 from collections.abc import Iterable
 from functools import lru_cache
@@ -15,7 +15,7 @@ from backend.metrics.grouping import flatten
 from backend.storage.models import Run
 
 MAX_SETTINGS = 20
-"""Maximum number of settings of one run."""
+"""Maximum number of settings that are reported for one run."""
 LEFT_OUT = (
     "seed",
     "steps",
@@ -26,22 +26,23 @@ LEFT_OUT = (
     "recording.",
     "resources.",
 )
-"""Starts of paths that the list shows elsewhere, or that do not change what is learned."""
+"""Prefixes of paths that the list shows elsewhere or that do not change what is learned."""
 
 
 def changed_settings(session: Session, config_hashes: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """Return the changed settings by dotted path, for each config hash; none for another trainer's config."""
-    a_run_of_each = select(func.min(Run.id)).where(Run.config_hash.in_(set(config_hashes)))
+    """Return the changed settings by dotted path for each config hash, none for configs of other trainers."""
+    first_run_by_hash = select(func.min(Run.id)).where(Run.config_hash.in_(set(config_hashes)))
     query = select(Run.config_hash, cast(Run.config, Text))
-    rows = session.execute(query.where(Run.id.in_(a_run_of_each.group_by(Run.config_hash))))
+    rows = session.execute(query.where(Run.id.in_(first_run_by_hash.group_by(Run.config_hash))))
     return {config_hash: _find_changes(config) for config_hash, config in rows}
 
 
 @lru_cache(maxsize=2_000)
 def _find_changes(config_json: str) -> dict[str, Any]:
-    """Compare a config with the usual one, which takes milliseconds: hence the cache.
+    """Return the settings of a config that differ from the usual config of its preset and policy.
 
-    Items that the current list lacks are not reported, because the new items say enough.
+    The result is cached, because the comparison takes milliseconds. Items that are missing from a list of
+    the config are not reported, because the new items say enough.
     """
     try:
         config = RunConfig.model_validate_json(config_json)

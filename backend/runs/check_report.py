@@ -1,4 +1,4 @@
-"""The result of a check before launch, as the worker stores it and the HTTP interface shows it."""
+"""The report of a check before launch, as the worker stores it and the HTTP API returns it."""
 
 from typing import Any, Literal
 
@@ -12,7 +12,7 @@ class _Section(Documented):
 
 
 class SignalChance(_Section):
-    """The expected signal at one group size."""
+    """Expected learning signal at one group size."""
 
     group_size: int
     useful: float
@@ -22,11 +22,11 @@ class SignalChance(_Section):
     silent_below: float
     """Pass rate below which most groups have no right completion: 1 - 2^(-1/G)."""
     silent: float
-    """Share of the prompts whose estimated pass rate is below that."""
+    """Share of the prompts whose estimated pass rate is below `silent_below`."""
 
 
 class WrongReference(_Section):
-    """A prompt whose reference answer the grader calls wrong."""
+    """A prompt whose reference answer the grader marks as wrong."""
 
     id: str
     source: str
@@ -35,113 +35,113 @@ class WrongReference(_Section):
 
 
 class ReferenceCheck(_Section):
-    """The grader on the reference answers, each in the form that the reward asks for."""
+    """Result of grading the reference answers, each in the form that the reward expects."""
 
     checked: int
     missing: int
-    """Prompts that have no reference answer."""
+    """Number of prompts without a reference answer."""
     wrong: int
     examples: list[WrongReference]
-    """The first of the wrong ones."""
+    """The first wrong reference answers."""
     reward: float | None
-    """Mean reward of the reference answers; null: none was scored."""
+    """Mean reward of the reference answers; null if none was scored."""
 
 
 class RewardProbe(_Section):
-    """A text without work, and the reward that it earns."""
+    """A text without any reasoning and the reward that it gets."""
 
     name: Literal["empty", "echo", "format", "ten_answers"]
     title: str
     example: str
     """The text for one of the prompts."""
     reward: float | None
-    """Mean over the prompts; null: none was scored."""
+    """Mean reward over the prompts; null if none was scored."""
 
 
 class ConfigChange(_Section):
-    """A field of the config, and the value that mends something."""
+    """A config field and the value that solves a problem."""
 
     path: str
     value: str
 
 
 class CheckFinding(_Section):
-    """A conclusion from the numbers."""
+    """A conclusion from the results of the check."""
 
     level: Literal["good", "warn", "bad"]
     text: str
     change: ConfigChange | None = None
-    """Leaves the rows out that this is about."""
+    """Change that leaves out the rows that the finding is about."""
 
 
 class FormTrial(_Section):
-    """A form in which the policy was asked a few of the prompts."""
+    """A prompt format in which the policy answered a few of the prompts."""
 
     name: Literal["own", "plain", "chat", "chat_boxed", "chat_quiet"]
     title: str
     policy: dict[str, Any]
-    """The fields of `policy` that ask for it."""
+    """Fields of `policy` that select the format."""
     prompt: str
     """The first prompt as the policy reads it."""
     answered: float | None
-    """Share of the completions with a boxed answer; null: the form was refused."""
+    """Share of the completions with a boxed answer; null if the format was refused."""
     truncated: float | None
-    """Share of the completions cut at the cap."""
+    """Share of the completions cut off at the token limit."""
     tokens: float | None
-    """Mean length of a completion."""
+    """Mean length of a completion, in tokens."""
     refusal: str
-    """The reason why the policy cannot be asked so; empty: it can."""
+    """Reason why the policy cannot be prompted in this format; empty if it can."""
 
 
 class RowsReport(_Section):
-    """A source of rows: what repeats itself, and what overlaps with held-out questions."""
+    """Duplicates in a source of rows and overlaps with held-out questions."""
 
     source: str
     rows: int
-    """Training rows."""
+    """Number of training rows."""
     duplicates: int
     """Number of rows whose question occurs in an earlier row."""
     contaminated: int
-    """Rows that share an n-gram with a held-out question."""
+    """Number of rows that share an n-gram with a held-out question."""
     out_of_range: int
-    """Rows that the limits of the pass rate leave out."""
+    """Number of rows that the pass-rate limits leave out."""
     examples: list[str]
     """Ids of the first rows that overlap."""
     near: int = 0
-    """Rows much like an earlier one or a held-out question."""
+    """Number of rows that closely resemble an earlier row or a held-out question."""
     twins: list[str] = []
-    """The first of them in words."""
+    """Descriptions of the first of these rows."""
     dropped: list[Literal["duplicates", "contamination", "near_duplicates"]] = []
-    """Fields of `data` that leave their rows out already."""
+    """Fields of `data` that already leave out such rows."""
 
 
 class CheckReport(_Section):
-    """Everything that a check before launch found."""
+    """All results of a check before launch."""
 
     prompts: int
     completions: int
-    """Per prompt."""
+    """Number of completions per prompt."""
     pass_rate: float | None
-    """Share of the completions that are right; null: none could be graded."""
+    """Share of right completions; null if none could be graded."""
     pass_rate_error: float | None
-    """Standard error over the prompts."""
+    """Standard error of the pass rate over the prompts."""
     never_solved: float | None
     """Share of the prompts without a right completion."""
     always_solved: float | None
     """Share of the prompts without a wrong completion."""
     truncated: float
-    """Share of the completions cut at the cap."""
+    """Share of the completions cut off at the token limit."""
     group_size: int
     """Group size of the config."""
     signal: list[SignalChance]
     reward: float | None
-    """Mean reward of the completions: that of an honest attempt."""
+    """Mean reward of the completions, which is that of an honest attempt."""
     reward_right: float | None
     """Mean reward of the right completions."""
     references: ReferenceCheck
     probes: list[RewardProbe]
     findings: list[CheckFinding]
     forms: list[FormTrial] = []
-    """The policy's answers in other forms of the prompt; the config's own first."""
+    """Answers of the policy to other prompt formats, starting with the format of the config."""
     rows: list[RowsReport] = []
-    """Every source of rows."""
+    """Reports on all sources of rows."""

@@ -1,4 +1,4 @@
-"""Queries of checkpoint rows."""
+"""Database queries for checkpoints."""
 
 from collections.abc import Collection
 from typing import Any, Literal
@@ -14,7 +14,7 @@ KeptFor = Literal["verdict", "warning"]
 
 
 def load_checkpoints(session: Session, run_id: str) -> list[Checkpoint]:
-    """Return every checkpoint of a run, the one to continue from first: newest step, then newest attempt."""
+    """Return all checkpoints of a run, sorted by step and attempt, newest first."""
     query = (
         select(Checkpoint)
         .where(Checkpoint.run_id == run_id)
@@ -24,12 +24,12 @@ def load_checkpoints(session: Session, run_id: str) -> list[Checkpoint]:
 
 
 def last_recorded_step(session: Session, run_id: str) -> int:
-    """Return the step up to which a run is recorded."""
+    """Return the last recorded step of a run."""
     return session.scalar(select(Run.last_step).where(Run.id == run_id)) or 0
 
 
 def find_checkpoint_at(session: Session, run_id: str, step: int) -> Checkpoint:
-    """Return the newest checkpoint of one step; raises NotFound."""
+    """Return the newest checkpoint of a step; raise NotFound if there is none."""
     rows = load_checkpoints(session, run_id)
     for row in rows:
         if row.step == step:
@@ -40,20 +40,20 @@ def find_checkpoint_at(session: Session, run_id: str, step: int) -> Checkpoint:
 
 
 def add_checkpoint(session: Session, row: dict[str, Any]) -> None:
-    """Add a checkpoint whose directory is complete; adding it again changes nothing."""
+    """Add a checkpoint whose directory is complete, unless it was added before."""
     same_checkpoint = select(Checkpoint.id).where(
         Checkpoint.run_id == row["run_id"], Checkpoint.path == row["path"]
     )
     if session.scalar(same_checkpoint) is None:
         session.add(Checkpoint(**row))
-        # The run has come further: failures before this no longer count.
+        # The run has made progress: earlier failures no longer count.
         session.execute(update(Run).where(Run.id == row["run_id"]).values(own_failures=0))
 
 
 def keep_before(session: Session, run_id: str, kind: KeptFor, *, healthy: int, sick: int) -> None:
-    """Keep the newest checkpoint from before an onset, in place of the one kept for the same kind so far.
+    """Keep the newest checkpoint from before an onset instead of the one kept for the same kind so far.
 
-    The onset lies after step `healthy` and not after step `sick`. At most one checkpoint is kept for a
+    The onset lies after step `healthy` and at or before step `sick`. At most one checkpoint is kept for a
     verdict and one for a warning. Nothing changes if no checkpoint is old enough.
     """
     rows = load_checkpoints(session, run_id)
@@ -78,16 +78,16 @@ def forget_old_checkpoints(
 ) -> set[str]:
     """Delete the rows of checkpoints that are no longer needed and return the paths of the others.
 
-    Kept are those that `retention.kept_ids` selects, the origins of forks, those saved before an onset, the
-    newest path in `copied` (the artifact store has no newer one) and all paths in `uploading`. A checkpoint
-    whose id is in `damaged` is deleted and does not count towards the limits.
+    The function keeps the checkpoints that `retention.kept_ids` selects, the origins of forks, those saved
+    before an onset, the newest path in `copied` (the artifact store has no newer one) and all paths in
+    `uploading`. A checkpoint whose id is in `damaged` is deleted and does not count towards the limits.
     """
     rows = [row for row in load_checkpoints(session, run_id) if row.id not in damaged]
     origins = set(session.scalars(select(Run.fork_step).where(Run.parent_run == run_id)))
     saved = [SavedCheckpoint(row.id, row.step, row.attempt, row.manifest.get("accuracy")) for row in rows]
     newest_copied = [row.step for row in rows if row.path in copied][:1]
-    own_steps = {*newest_copied, *(row.step for row in rows if row.kept_for or row.path in uploading)}
-    needed = own_steps | {step for step in origins if step is not None}
+    protected_steps = {*newest_copied, *(row.step for row in rows if row.kept_for or row.path in uploading)}
+    needed = protected_steps | {step for step in origins if step is not None}
     remaining = kept_ids(saved, keep=keep, spaced=spaced, needed=needed)
     session.execute(delete(Checkpoint).where(Checkpoint.run_id == run_id, Checkpoint.id.not_in(remaining)))
     return {row.path for row in rows if row.id in remaining}

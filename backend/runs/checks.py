@@ -1,4 +1,4 @@
-"""Checks of a submitted config: the result is a config that this installation can run."""
+"""Check a submitted config and resolve it to one that this installation can run."""
 
 from collections.abc import Iterator, Mapping
 from functools import partial
@@ -20,7 +20,7 @@ def resolve_runnable(
     variant: Mapping[str, Any] | None = None,
     seed: int | None = None,
 ) -> RunConfig:
-    """Return the complete config; raises InvalidConfig for what is wrong with it here or anywhere."""
+    """Return the complete config; raise InvalidConfig if it is invalid or this installation cannot run it."""
     config = resolve(base, variant, seed, profile=partial(policy_profile, settings))
     errors = [
         *policy_errors(config.policy, settings),
@@ -44,22 +44,22 @@ def _source_errors(config: RunConfig, settings: Settings) -> list[FieldError]:
 
 
 def _engine_errors(config: RunConfig, settings: Settings) -> Iterator[FieldError]:
-    """Yield what this installation's sampling servers do not support."""
+    """Yield an error for each setting that the sampling servers of this installation do not support."""
     sampling = config.sampling
     if sampling.engine.type == "colocated" and not settings.engine_python:
-        missing = "is colocated, but ENGINE_PYTHON is not set: see docs/engines.md"
-        yield FieldError("sampling.engine.type", missing)
+        reason = "is colocated, but ENGINE_PYTHON is not set: see docs/engines.md"
+        yield FieldError("sampling.engine.type", reason)
     if sampling.engine.type != "server":
         return
     if not settings.engine_url:
         yield FieldError("sampling.engine.type", "is server, but ENGINE_URL is not set: see docs/engines.md")
     if settings.engine_logprobs == "processed":
         return
-    raw = "but the servers send log-probabilities from before it (ENGINE_LOGPROBS is raw)"
+    raw_reason = "but the servers send log-probabilities from before it (ENGINE_LOGPROBS is raw)"
     neutral = {"temperature": 1, "top_p": 1, "top_k": 0}
     for name, expected in neutral.items():
         if (value := getattr(sampling, name)) != expected:
-            yield FieldError(f"sampling.{name}", f"is {value:g}, {raw}: expected {expected}")
+            yield FieldError(f"sampling.{name}", f"is {value:g}, {raw_reason}: expected {expected}")
 
 
 def _environment_errors(config: RunConfig, settings: Settings) -> Iterator[FieldError]:

@@ -1,4 +1,4 @@
-"""Runs that come from another run: clones of its config, forks and evaluations of one of its checkpoints."""
+"""Create runs from another run: clones of its config, and forks and evaluations of its checkpoints."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
@@ -52,15 +52,15 @@ class ChildRun(NamedTuple):
     tags: list[Any]
     reason: str
     fork_step: int | None = None
-    """Step of the parent's checkpoint that it continues or measures; None: it begins anew."""
+    """Step of the parent's checkpoint to start from or evaluate; None if the run starts from scratch."""
     check_hash: str | None = None
     """`grading_hash` of a check before launch; None for any other run."""
 
 
 def queue_child(lab: Lab, run_id: str, request: ChildRequest, *, key: str) -> str:
-    """Check the config while nobody waits for the database, then enter the run; its id.
+    """Check the config outside a write transaction, insert the run and return its id.
 
-    The same key and request again give the same run.
+    A repeated request with the same key returns the id of the same run.
     """
     digest = request_digest([run_id, type(request).__name__, request.model_dump(mode="json")])
     with reading(lab.sessions) as session:
@@ -84,9 +84,9 @@ def queue_child(lab: Lab, run_id: str, request: ChildRequest, *, key: str) -> st
         if isinstance(request, CloneRequest | ForkRequest) and not request.insist and not child.check_hash:
             refuse_failed(session, [child.config])
         refuse_programs(session, [child.config])
-        run_id_made = _insert_run(session, run_id, child, key=key, digest=digest)
-        # None: somebody with the same key was quicker by a moment.
-        return run_id_made or find_previous(session, key, digest) or ""
+        child_id = _insert_run(session, run_id, child, key=key, digest=digest)
+        # None means that another request with the same key was faster.
+        return child_id or find_previous(session, key, digest) or ""
 
 
 def _clone(settings: Settings, parent: Run, request: CloneRequest) -> ChildRun:
@@ -94,20 +94,20 @@ def _clone(settings: Settings, parent: Run, request: CloneRequest) -> ChildRun:
     if seed is None and "seed" not in request.changes:
         seed = parent.seed
     config = resolve_runnable(settings, merge(parent.config, request.changes), None, seed)
-    checked = grading_hash(config) if parent.check_hash else None
+    check_hash = grading_hash(config) if parent.check_hash else None
     reason = f"a clone of {parent.name}"
-    return ChildRun(request.name or "", parent.variant, config, parent.tags, reason, check_hash=checked)
+    return ChildRun(request.name or "", parent.variant, config, parent.tags, reason, check_hash=check_hash)
 
 
 def forked_config(settings: Settings, parent: Run, step: int, changes: Mapping[str, Any]) -> RunConfig:
-    """Return the config of a fork behind a step; raises InvalidConfig for changes that no fork can have."""
+    """Return the config of a fork at a step; raise InvalidConfig for changes that a fork cannot have."""
     config = resolve_runnable(settings, merge(parent.config, changes))
     refuse_as_fork(parent, step, config)
     return config
 
 
 def refuse_as_fork(parent: Run, step: int, config: RunConfig) -> None:
-    """Raise InvalidConfig for a config that no fork of this run behind a step can have."""
+    """Raise InvalidConfig for a config that a fork of this run at this step cannot have."""
     if errors := [*_other_policy(parent, config), *_too_few_steps(parent, config, step)]:
         raise InvalidConfig(errors)
 
@@ -119,11 +119,11 @@ def _fork(settings: Settings, parent: Run, request: ForkRequest) -> ChildRun:
 
 
 def _other_policy(parent: Run, config: RunConfig) -> Iterator[FieldError]:
-    """Yield an error for each change to what describes the weights, which are the parent's."""
+    """Yield an error for each change to the policy: a fork continues with the weights of its parent."""
     policy = RunConfig.model_validate(parent.config).policy.model_dump(mode="json")
-    for name, now in config.policy.model_dump(mode="json").items():
-        if now != (before := policy[name]):
-            reason = f"is {now!r}, but a fork continues the policy of {parent.name}: expected {before!r}"
+    for name, new in config.policy.model_dump(mode="json").items():
+        if new != (old := policy[name]):
+            reason = f"is {new!r}, but a fork continues the policy of {parent.name}: expected {old!r}"
             yield FieldError(f"policy.{name}", reason)
 
 
@@ -150,7 +150,7 @@ def _evaluation(settings: Settings, parent: Run, request: EvaluationRequest, ste
 
 
 def _suites(parent: Run, request: EvaluationRequest) -> list[dict[str, Any]]:
-    """Return the suites of a request, due at once; raises InvalidRequest."""
+    """Return the requested suites without a schedule, so that they run at once; raise InvalidRequest."""
     if not request.held_out and not request.suites:
         reason = "is empty and held_out is false: nothing would be evaluated"
         raise InvalidRequest([FieldError("suites", reason)])
@@ -178,9 +178,9 @@ def _child_name(name: str, step: int) -> str:
 
 
 def _find_step(session: Session, parent: Run, step: int | None) -> int:
-    """Return the step of the checkpoint that is asked for, or of the newest.
+    """Return the requested step if it has a checkpoint, or the step of the newest checkpoint.
 
-    Raises InvalidRequest where there is none, and Conflict where the parent is about to be deleted.
+    Raise InvalidRequest if there is no such checkpoint, and Conflict if the parent is in the trash.
     """
     if parent.deleted_at is not None:
         raise Conflict(f"run {parent.id!r} is in the trash: restore it first")
@@ -194,9 +194,9 @@ def _find_step(session: Session, parent: Run, step: int | None) -> int:
 
 
 def _insert_run(session: Session, parent: str, child: ChildRun, *, key: str, digest: str) -> str | None:
-    """Return the row and its first line of history, unless there is a row with this key; the new run's id.
+    """Insert the run and its first event, and return its id; return None if a run with this key exists.
 
-    A child is no seed of its parent's experiment.
+    A child does not belong to the experiment of its parent.
     """
     run = locked_run(session, parent)
     if child.fork_step is not None:

@@ -1,4 +1,4 @@
-"""The command `runs`: the list of runs in a terminal, as a table or as JSON."""
+"""The command `runs`, which lists runs in a terminal as a table or as JSON."""
 
 import json
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ WIDEST = 40
 def listed_runs(
     settings: Settings, run_filter: RunFilter, *, sort: str, limit: int, as_json: bool
 ) -> Iterator[str]:
-    """Yield the lines of the list. Raises GrpoLabError, with a caret at the error, for an invalid query."""
+    """Yield the lines of the list; raise GrpoLabError, with a caret at the error, for an invalid query."""
     engine = open_engine(settings.effective_database_url, pool_size=1)
     try:
         with reading(open_sessions(engine)) as session:
@@ -47,7 +47,7 @@ def listed_runs(
 
 
 def _explain_error(error: QueryError, query: str) -> str:
-    """Return the error, and a caret below the character of the query at which it went wrong."""
+    """Return the error message, and the query with a caret below the character that caused it."""
     shown = "".join(character if character.isprintable() else " " for character in query)
     first = max(0, error.position - 60)
     cut = "…" if first else ""
@@ -67,7 +67,7 @@ def _number(value: float | str | None) -> str:
 
 
 def _format_table(rows: list[tuple[str, ...]]) -> Iterator[str]:
-    """Yield the rows in columns, with control characters escaped."""
+    """Yield the rows as aligned columns, with control characters escaped."""
     safe = [[_escape_text(cell)[:WIDEST] for cell in row] for row in rows]
     widths = [max(len(row[column]) for row in safe) for column in range(len(HEAD))]
     for row in safe:

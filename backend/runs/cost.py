@@ -1,4 +1,4 @@
-"""The cost of a run: the time that its attempts held a worker slot, in hours and money, and its judges."""
+"""The cost of a run: the time that its attempts used worker slots, in hours and money, and its judges."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
@@ -12,12 +12,12 @@ HOUR = 3600.0
 
 
 def sum_cost(attempts: Iterable[Attempt], now: float) -> dict[str, Any]:
-    """Hours of worker slots and GPUs, and money by currency: schemas.Cost.
+    """Return the hours of worker slots and GPUs and the money by currency, as `schemas.Cost` describes.
 
-    An attempt counts from its claim to its end, loading and checkpoints included; an unfinished one up
-    to `now`, in seconds of the database's clock. Money counts where its worker had a price (SLOT_PRICE), and
-    for the tokens of judges and reward models that had one: those of steps that a later attempt repeated were
-    paid as well.
+    An attempt counts from its claim to its end, including loading and checkpoints. An unfinished attempt
+    counts up to `now`, in seconds of the database's clock. Slots cost money if their worker had a price
+    (SLOT_PRICE), and so do the tokens of judges and reward models that had one, including those of steps that
+    a later attempt repeated.
     """
     slot_hours = gpu_hours = 0.0
     money: dict[str, float] = {}
@@ -25,7 +25,7 @@ def sum_cost(attempts: Iterable[Attempt], now: float) -> dict[str, Any]:
     for attempt in attempts:
         ended = now if attempt.ended_at is None else attempt.ended_at
         is_gpu = attempt.device.startswith("cuda")
-        # on a CPU its processes share one slot
+        # All processes on a CPU share one slot.
         slots = (attempt.nodes or 1) * ((attempt.devices or 1) if is_gpu else 1)
         hours = max(0.0, ended - attempt.started_at) / HOUR * slots
         slot_hours += hours
@@ -36,17 +36,17 @@ def sum_cost(attempts: Iterable[Attempt], now: float) -> dict[str, Any]:
             money[attempt.currency] = money.get(attempt.currency, 0.0) + hours * attempt.slot_price
         if attempt.judge_cost is not None:
             judges[attempt.currency] = judges.get(attempt.currency, 0.0) + attempt.judge_cost
-    for currency, paid in judges.items():
-        money[currency] = money.get(currency, 0.0) + paid
+    for currency, amount in judges.items():
+        money[currency] = money.get(currency, 0.0) + amount
     return {"slot_hours": slot_hours, "gpu_hours": gpu_hours, "money": money, "judges": judges}
 
 
 def add_costs(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
-    """Slot hours and money, by currency, of two costs; an empty one is nothing."""
+    """Return the sum of two costs: slot hours, and money by currency; an empty cost counts as zero."""
     money: dict[str, float] = {}
     for cost in (first, second):
-        for currency, paid in cost.get("money", {}).items():
-            money[currency] = money.get(currency, 0.0) + paid
+        for currency, amount in cost.get("money", {}).items():
+            money[currency] = money.get(currency, 0.0) + amount
     return {"slot_hours": first.get("slot_hours", 0.0) + second.get("slot_hours", 0.0), "money": money}
 
 
@@ -58,7 +58,7 @@ class Price(NamedTuple):
 
 
 def newest_price(session: Session) -> Price | None:
-    """Price of the newest attempt whose slot had one."""
+    """Return the price of the newest attempt whose slot had one, or None."""
     query = select(Attempt.slot_price, Attempt.currency).where(
         Attempt.slot_price.is_not(None), Attempt.currency != ""
     )

@@ -1,8 +1,8 @@
-"""Permanent deletion of runs: a run is marked and hidden at once, then the reconciler removes it piece by
-piece.
+"""Permanent deletion of runs.
 
-Rows go in batches, each a transaction of its own; then the files; then the run's own row. Whatever kills the
-process in between, the mark stays, and the next look continues where this one ended.
+A run is marked and hidden at once. The reconciler then removes its rows in batches, each in its own
+transaction, then its files and then the row of the run. If the process is killed in between, the mark stays
+and the next pass continues the deletion.
 """
 
 import logging
@@ -47,7 +47,7 @@ logger = logging.getLogger(__name__)
 BATCHES: tuple[tuple[Any, int], ...] = (
     (MetricBlock, 1_000),
     (Metric, 10_000),
-    (RolloutGroup, 200),  # each takes its completions and their tokens with it
+    (RolloutGroup, 200),  # with their completions and tokens
     (GroupTally, 10_000),
     (RunPrompt, 1_000),
     (LogChunk, 500),
@@ -57,14 +57,14 @@ BATCHES: tuple[tuple[Any, int], ...] = (
     (Attempt, 10_000),
     (Trial, 1_000),
 )
-"""Tables with rows of a run, and the number of rows that one transaction removes."""
+"""Tables with rows of a run, and the maximum number of rows that one transaction removes."""
 
 NAMED = 3
 """Maximum number of blocking runs that an error names."""
 
 
 class StillNeeded(Conflict):
-    """The run cannot be deleted because other runs begin with its checkpoints."""
+    """The run cannot be deleted because other runs start from its checkpoints."""
 
     def __init__(self, name: str, needed_by: Sequence[str]) -> None:
         named = ", ".join(needed_by[:NAMED]) + (", ..." if len(needed_by) > NAMED else "")
@@ -76,40 +76,42 @@ class StillNeeded(Conflict):
 
 
 def begin_deletion(session: Session, run_id: str) -> None:
-    """Mark a run in the trash for permanent deletion. Raises Conflict if it cannot be deleted."""
+    """Mark a run in the trash for permanent deletion; raise Conflict if it cannot be deleted."""
     run = locked_run(session, run_id)
     if run.deleted_at is None:
         raise Conflict(f"{run.name} is not in the trash: delete it first")
     if run.status == "running":
         raise Conflict(f"{run.name} still trains: it is deleted permanently once it has stopped")
-    if names := [child.name for child in _find_dependents(session, [run_id])]:
-        raise StillNeeded(run.name, names)
+    if dependent_names := [child.name for child in _find_dependents(session, [run_id])]:
+        raise StillNeeded(run.name, dependent_names)
     _mark(session, [run_id])
 
 
 def empty_trash(session: Session) -> tuple[list[str], list[dict[str, str]]]:
-    """Mark all that can be; the ids of those, and what stays with its reason."""
+    """Mark all deletable runs in the trash; return their ids, and the other runs with the reasons."""
     query = select(Run.id, Run.name, Run.status).where(Run.deleted_at.is_not(None), Run.deleting_at.is_(None))
     rows = {row.id: row for row in session.execute(query.order_by(Run.id).with_for_update())}
     reason_by_run = {
         run_id: f"{row.name} still trains" for run_id, row in rows.items() if row.status == "running"
     }
-    doomed = set(rows) - set(reason_by_run)
-    children = _find_dependents(session, doomed)
-    while saved := [child for child in children if child.id not in doomed and child.parent_run in doomed]:
-        for child in saved:
-            doomed.discard(child.parent_run)
+    deletable = set(rows) - set(reason_by_run)
+    children = _find_dependents(session, deletable)
+    while blocking := [
+        child for child in children if child.id not in deletable and child.parent_run in deletable
+    ]:
+        for child in blocking:
+            deletable.discard(child.parent_run)
             reason_by_run[child.parent_run] = str(StillNeeded(rows[child.parent_run].name, [child.name]))
-    _mark(session, doomed)
-    shown = [
+    _mark(session, deletable)
+    not_deleted = [
         {"id": run_id, "name": rows[run_id].name, "reason": reason}
         for run_id, reason in sorted(reason_by_run.items())
     ]
-    return sorted(doomed), shown
+    return sorted(deletable), not_deleted
 
 
 def _find_dependents(session: Session, runs: Collection[str]) -> Sequence[Any]:
-    """Return the forks and evaluations of these runs that are not being deleted too."""
+    """Return the forks and evaluations of these runs that are not being deleted."""
     query = select(Run.id, Run.name, Run.parent_run).where(
         Run.parent_run.in_(runs), Run.fork_step.is_not(None), Run.deleting_at.is_(None)
     )
@@ -122,7 +124,7 @@ def _mark(session: Session, runs: Collection[str]) -> None:
 
 
 def _keep_costs(session: Session, runs: Collection[str]) -> None:
-    """Add what these runs have cost to their searches, whose budgets would come back with the rows."""
+    """Add the cost of these runs to their searches, so that deleting them does not free budget."""
     conditions = (Run.id.in_(runs), Run.deleting_at.is_(None))
     searches = (
         select(Search.experiment_id).join(Run, Run.experiment_id == Search.experiment_id).where(*conditions)
@@ -139,17 +141,17 @@ def _keep_costs(session: Session, runs: Collection[str]) -> None:
 
 
 def continue_deletions(sessions: Sessions, settings: Settings, *, seconds: float) -> int:
-    """Remove marked runs for about `seconds`; return the number of runs that are deleted completely.
+    """Remove marked runs for about `seconds` and return the number of runs that are deleted completely.
 
-    If the files of a run cannot be removed, raises OSError or ArtifactFault after the other runs.
+    If the files of a run cannot be removed, raise OSError or ArtifactFault after processing the other runs.
     """
-    until = time.monotonic() + seconds
-    gone = 0
+    deadline = time.monotonic() + seconds
+    deleted = 0
     failed: OSError | None = None
     for run_id in _find_marked(sessions):
         for _ in _remove_in_batches(sessions, run_id):
-            if time.monotonic() > until:
-                return gone
+            if time.monotonic() > deadline:
+                return deleted
         try:
             remove_files(settings.artifact_dir(run_id))
             if (store := artifact_store(settings)) is not None:
@@ -158,14 +160,14 @@ def continue_deletions(sessions: Sessions, settings: Settings, *, seconds: float
             failed = error
             continue
         with sessions.begin() as session:
-            gone += _remove_last_row(session, run_id)
+            deleted += _remove_last_row(session, run_id)
     if failed is not None:
         raise failed
-    return gone
+    return deleted
 
 
 def remove_files(directory: Path) -> None:
-    """Remove a directory with all it holds, or what is left of it, before the row that names it."""
+    """Remove a directory and sync its parent; a missing directory is not an error."""
     if directory.exists():
         shutil.rmtree(directory)
     if directory.parent.is_dir():
@@ -173,9 +175,7 @@ def remove_files(directory: Path) -> None:
 
 
 def _find_marked(sessions: Sessions) -> list[str]:
-    """Return the marked runs, oldest mark first; forks come before the runs whose checkpoints they begin
-    with.
-    """
+    """Return the marked runs from which no other marked run starts, oldest mark first."""
     with reading(sessions) as session:
         query = select(Run.id, Run.parent_run, Run.fork_step).where(Run.deleting_at.is_not(None))
         rows = session.execute(query.order_by(Run.deleting_at, Run.id)).all()
@@ -184,17 +184,17 @@ def _find_marked(sessions: Sessions) -> list[str]:
 
 
 def _remove_in_batches(sessions: Sessions, run_id: str) -> Iterator[int]:
-    """Remove the rows in batches; yield the number of rows of each batch."""
+    """Remove the rows of a run in batches, and yield the number of rows in each batch."""
     for table, limit in BATCHES:
         key = table.__table__.primary_key.columns
         key_query = select(*key).where(table.run_id == run_id).limit(limit)
         while True:
             with sessions.begin() as session:
-                doomed: Any = key_query
+                keys: Any = key_query
                 if table is RolloutGroup:
-                    doomed = [tuple(row) for row in session.execute(key_query)]
-                    forget(session, RolloutGroup.id.in_([row[0] for row in doomed]))
-                statement = delete(table).where(tuple_(*key).in_(doomed))
+                    keys = [tuple(row) for row in session.execute(key_query)]
+                    forget(session, RolloutGroup.id.in_([row[0] for row in keys]))
+                statement = delete(table).where(tuple_(*key).in_(keys))
                 result = session.execute(statement, execution_options={"synchronize_session": False})
                 removed = cast("CursorResult[Any]", result).rowcount
             if not removed:
@@ -203,9 +203,7 @@ def _remove_in_batches(sessions: Sessions, run_id: str) -> Iterator[int]:
 
 
 def _remove_last_row(session: Session, run_id: str) -> int:
-    """Delete the last row of a run, and of its experiment when no run of it is left; clones lose their
-    parent.
-    """
+    """Delete the row of a run, detach its clones, and delete its experiment if this was its last run."""
     run = session.scalar(select(Run).where(Run.id == run_id, Run.deleting_at.is_not(None)).with_for_update())
     if run is None:
         return 0
@@ -225,7 +223,7 @@ def _remove_last_row(session: Session, run_id: str) -> int:
 
 
 def _leave_trial(session: Session, experiment_id: str) -> None:
-    """Delete a trial without a verdict; a verdict outlives the runs that it counts."""
-    of_it = Trial.experiment_id == experiment_id
-    session.execute(delete(Trial).where(of_it, Trial.judged_at.is_(None)))
-    session.execute(update(Trial).where(of_it).values(experiment_id=None))
+    """Delete the trial of an experiment if it has no verdict; otherwise only detach it."""
+    is_of_experiment = Trial.experiment_id == experiment_id
+    session.execute(delete(Trial).where(is_of_experiment, Trial.judged_at.is_(None)))
+    session.execute(update(Trial).where(is_of_experiment).values(experiment_id=None))

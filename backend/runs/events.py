@@ -1,4 +1,4 @@
-"""The history of a run and of the installation: lines that are only ever added."""
+"""The append-only history of runs and of the installation."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -25,20 +25,20 @@ def add_event(
     step: int | None = None,
     data: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write one line of history; what a request caused carries its `request_id`."""
+    """Add an event to the history; if a request caused it, the event contains its `request_id`."""
     data = dict(data or {})
-    if asked := request_id():
-        data["request_id"] = asked
+    if current_request_id := request_id():
+        data["request_id"] = current_request_id
     message = redact(clean_text(message))
     values = {"run_id": run_id, "attempt": attempt, "kind": kind, "level": level, "step": step}
-    words = {"message": message, "data": spell_all(redact_document(data))}
-    session.execute(insert(Event).values(**values, **words))
+    texts = {"message": message, "data": spell_all(redact_document(data))}
+    session.execute(insert(Event).values(**values, **texts))
 
 
 def load_events(
     session: Session, run_id: str, *, after: int | None = None, limit: int = 200, backwards: bool = False
 ) -> Sequence[Event]:
-    """Return events of a run in order, or from the newest on; those after the event `after` in that order."""
+    """Return events of a run, oldest or newest first, starting after the event with the id `after`."""
     query = select(Event).where(Event.run_id == run_id)
     if after is not None:
         query = query.where(Event.id < after if backwards else Event.id > after)
@@ -46,7 +46,7 @@ def load_events(
 
 
 def event_json(event: Event) -> dict[str, Any]:
-    """Return an event as the HTTP interface shows it."""
+    """Return an event as the HTTP API shows it."""
     return {
         "id": str(event.id),
         "run": event.run_id,

@@ -1,8 +1,8 @@
-"""High-water mark: how far the database had come, kept in a file, to notice one that comes back older.
+"""Detect a database that is older than it was before.
 
-A log of SQLite that was lost, an older copy or a server that forgot what it had acknowledged look like a
-database in order. The number of the newest event in the state directory says otherwise, and so do checkpoints
-of steps that the database does not know.
+A lost SQLite log, a restored older copy or a server that lost acknowledged writes all look like a valid
+database. A file in the state directory therefore stores the number of the newest event: the high-water mark.
+Checkpoints of steps that the database does not know are evidence, too.
 """
 
 import hashlib
@@ -30,53 +30,55 @@ logger = logging.getLogger(__name__)
 CHECKPOINT = re.compile(r"s(\d{6,})-a\d+")
 MANIFEST = "manifest.json"
 NAMED = 5
-"""Maximum number of checkpoints on the disk that are named."""
+"""Maximum number of checkpoints that a message names."""
 
 
 class Mark(NamedTuple):
-    """The newest state that this installation has seen."""
+    """The newest state of the database that this installation has seen."""
 
     database: str
-    """The database's identity: another DATABASE_URL has another history."""
+    """Identity of the database, because another DATABASE_URL has another history."""
     event: int
     at: float
-    """Seconds since 1970, by this machine's clock."""
+    """Unix time at which the mark was written, by the clock of this machine."""
     older_since: float = 0.0
-    """The time at which the database was last found to be older than its mark; 0: never."""
+    """Unix time at which the database was last found to be older than its mark; 0 if never."""
 
 
 class DatabaseLoss(NamedTuple):
-    """A database that lacks what this directory proves."""
+    """A database that lacks data which the state directory proves to have existed."""
 
     events: int
-    """Smallest possible number of missing history lines; 0 if only files prove the loss."""
+    """Minimum number of missing events; 0 if only files prove the loss."""
     at: float
-    """The time at which the database was seen with them."""
+    """Unix time at which the missing events were last seen."""
     ahead: list[str]
-    """Checkpoints, as `<run>/<name>`, of steps that it does not know."""
+    """Checkpoints, as `<run>/<name>`, of steps that the database does not know."""
 
     @property
     def sentence(self) -> str:
-        """One sentence: what is missing and what can be recovered."""
-        words = "the database is older than this state directory"
+        """A sentence that states the missing data and how to recover them."""
+        sentence = "the database is older than this state directory"
         if self.events:
-            words += (
+            sentence += (
                 f": {self.events:,} or more of its newest events are missing, last seen {iso_time(self.at)}"
             )
         if self.ahead:
             named = ", ".join(self.ahead[:NAMED]) + (", ..." if len(self.ahead) > NAMED else "")
-            words += f"; {len(self.ahead)} checkpoints of steps that it does not know are kept ({named}): "
-            words += "a run that is resumed or retried uses its own again"
-        return f"{words}. If its -wal file or a newer copy exists, stop and put it back; otherwise continue"
+            sentence += f"; {len(self.ahead)} checkpoints of steps that it does not know are kept ({named}): "
+            sentence += "a run that is resumed or retried uses its own again"
+        return (
+            f"{sentence}. If its -wal file or a newer copy exists, stop and put it back; otherwise continue"
+        )
 
 
 def mark_file(settings: Settings) -> Path:
-    """Return the path of the mark."""
+    """Return the path of the file that stores the mark."""
     return settings.state / "highwater.json"
 
 
 def read_mark(settings: Settings) -> Mark | None:
-    """Return the mark of this database; None if there is none, or one of another database."""
+    """Return the mark of this database; None if there is none, or if it belongs to another database."""
     try:
         mark = Mark(**json.loads(mark_file(settings).read_bytes()))
     except (OSError, ValueError, TypeError):
@@ -85,35 +87,33 @@ def read_mark(settings: Settings) -> Mark | None:
 
 
 def raise_mark(settings: Settings, session: Session) -> None:
-    """Bring the mark to the newest event. What the session sees was committed, and so is on the disk."""
+    """Raise the mark to the newest event. Events that the session sees are committed and on disk."""
     mark, newest = read_mark(settings), session.scalar(select(func.max(Event.id))) or 0
     if mark is None or newest > mark.event:
         _write(settings, Mark(_identity(settings), newest, time.time(), mark.older_since if mark else 0.0))
 
 
 def find_older(settings: Settings, session: Session) -> DatabaseLoss | None:
-    """Return what the state directory proves and the database lacks; None if it lacks nothing."""
+    """Return the data that the database lost according to the state directory; None if it lost nothing."""
     mark = read_mark(settings)
-    missing = max(mark.event - _last_event_number(session), 0) if mark else 0
+    missing_events = max(mark.event - _last_event_number(session), 0) if mark else 0
     ahead = list(_unknown_checkpoints(settings, session))
-    return DatabaseLoss(missing, mark.at if mark else 0.0, ahead) if missing or ahead else None
+    return DatabaseLoss(missing_events, mark.at if mark else 0.0, ahead) if missing_events or ahead else None
 
 
 def report_if_older(settings: Settings, session: Session) -> DatabaseLoss | None:
-    """If the database is older than its mark, report that in log and history at the start, and begin a
-    new mark.
-    """
-    older = find_older(settings, session)
-    if older is not None:
-        logger.error("%s", older.sentence)
-        add_event(session, "database", older.sentence, level="error", data={"ahead": older.ahead})
+    """If the database is older than its mark, log an error, add an event and start a new mark."""
+    loss = find_older(settings, session)
+    if loss is not None:
+        logger.error("%s", loss.sentence)
+        add_event(session, "database", loss.sentence, level="error", data={"ahead": loss.ahead})
         newest = session.scalar(select(func.max(Event.id))) or 0
         _write(settings, Mark(_identity(settings), newest, time.time(), time.time()))
-    return older
+    return loss
 
 
 def forget_mark(settings: Settings) -> None:
-    """Forget the mark, because another database replaces this one on purpose."""
+    """Delete the mark, because another database replaces this one on purpose."""
     mark_file(settings).unlink(missing_ok=True)
 
 
@@ -122,7 +122,7 @@ def _identity(settings: Settings) -> str:
 
 
 def _last_event_number(session: Session) -> int:
-    """Return the highest number that an event ever had here, deleted ones included."""
+    """Return the highest number that an event ever had in this database, including deleted events."""
     query = "SELECT last_value FROM event_id_seq"
     if not is_postgres(session):
         query = "SELECT max(seq) FROM sqlite_sequence WHERE name = 'event'"
@@ -130,7 +130,7 @@ def _last_event_number(session: Session) -> int:
 
 
 def _unknown_checkpoints(settings: Settings, session: Session) -> Iterator[str]:
-    """Yield the checkpoints on the disk that have no row and are beyond the last step of their run."""
+    """Yield the checkpoints on disk that have no row and are of a later step than their run's last step."""
     steps = select(Run.id, Run.last_step).where(Run.deleting_at.is_(None))
     runs = {row.id: row.last_step for row in session.execute(steps)}
     rows = session.execute(select(Checkpoint.run_id, Checkpoint.path))
@@ -146,6 +146,6 @@ def _unknown_checkpoints(settings: Settings, session: Session) -> Iterator[str]:
 def _write(settings: Settings, mark: Mark) -> None:
     file = mark_file(settings)
     draft = file.with_suffix(".draft")
-    with suppress(OSError):  # the disk has a part of its own on the page of states
+    with suppress(OSError):  # the states page checks the disk separately
         draft.write_text(json.dumps(mark._asdict()))
         publish(draft, file)

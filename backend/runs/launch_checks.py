@@ -1,4 +1,4 @@
-"""Checks before launch: runs without steps that test a config's problems, verifier and rewards."""
+"""Checks before launch: runs without steps that test the problems, graders and rewards of a config."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -27,11 +27,11 @@ from backend.storage.live_workers import has_recent_heartbeat
 from backend.storage.models import Run, Worker
 
 DEFAULT_K, MAX_K = 32, 256
-"""Default number of completions per prompt that a check samples."""
+"""Default and maximum number of completions per prompt that a check samples."""
 
 
 def queue_check(lab: Lab, request: CheckRequest, *, key: str) -> str:
-    """Queue a check of the request's config; its id. The same key and request again give the same run."""
+    """Queue a check of the config and return its id, or the id of an earlier request with the same key."""
     digest = request_digest(["check", request.model_dump(mode="json")])
     with reading(lab.sessions) as session:
         if earlier_id := find_previous(session, key, digest):
@@ -46,7 +46,7 @@ def queue_check(lab: Lab, request: CheckRequest, *, key: str) -> str:
         refuse_programs(session, [config])
         statement = insert_into(session, Run).values(**row).on_conflict_do_nothing()
         check_id: str | None = session.scalar(statement.returning(Run.id))
-        if check_id is None:  # somebody with the same key was quicker by a moment
+        if check_id is None:  # another request with the same key was faster
             return find_previous(session, key, digest) or ""
         add_event(
             session, "lifecycle", "queued as a check before launch", run_id=check_id, data={"to": "queued"}
@@ -55,7 +55,7 @@ def queue_check(lab: Lab, request: CheckRequest, *, key: str) -> str:
 
 
 def check_config(settings: Settings, config: RunConfig, size: CheckRequest | ForkCheckRequest) -> RunConfig:
-    """Return the config of a run that checks `config`; raises InvalidConfig."""
+    """Return the config of a run that checks `config`; raise InvalidConfig."""
     suites = [suite.model_dump() | UNSCHEDULED for suite in config.evaluation.suites]
     k = size.k or min(max(DEFAULT_K, config.sampling.group_size), MAX_K)
     changes: dict[str, Any] = {
@@ -69,7 +69,7 @@ def check_config(settings: Settings, config: RunConfig, size: CheckRequest | For
 
 
 def refuse_programs(session: Session, configs: Iterable[RunConfig]) -> None:
-    """Raise InvalidConfig for what runs programs, if every live worker says that it runs none."""
+    """Raise InvalidConfig if a config runs programs and every live worker reports that it cannot run any."""
     stats = session.scalars(select(Worker.stats).where(has_recent_heartbeat())).all()
     refusals = [slot.get("sandbox", {}).get("runs_no_programs", "") for slot in stats]
     if not refusals or not all(refusals):
@@ -81,7 +81,7 @@ def refuse_programs(session: Session, configs: Iterable[RunConfig]) -> None:
 
 
 def _running_programs(config: RunConfig) -> Iterator[tuple[str, str]]:
-    """Fields that run programs of the policy or code that reads its text, and what they run."""
+    """Yield the config fields that run programs of the policy or plugins on its texts, with a description."""
     for number, term in enumerate(config.rewards):
         if isinstance(term, CodeReward):
             yield f"rewards.{number}.name", "programs of the policy"

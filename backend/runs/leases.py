@@ -1,9 +1,9 @@
-"""Leases: how a worker acquires and renews a run, and how the service detects that a worker was lost.
+"""Acquire and renew the leases of workers on runs, and detect lost workers.
 
-An expired lease does not prove that its worker was lost. After a laptop slept or the database was away, all
-leases are expired at once, and a healthy worker renews its lease as soon as it can. A process therefore
-counts a run as lost only after it has seen the same lease expired for a while, with the database answering
-throughout.
+An expired lease does not prove that its worker was lost. After a laptop slept or the database was
+unavailable, all leases have expired at once, and a healthy worker renews its lease as soon as it can. A
+process therefore counts a run as lost only after it has seen the same lease expired for a while, with the
+database responding throughout.
 """
 
 import time
@@ -19,7 +19,7 @@ from backend.storage.models import Run
 
 
 class Lease(NamedTuple):
-    """The lease of one attempt, as it was read from the database."""
+    """The lease of one attempt as read from the database."""
 
     run_id: str
     attempt: int
@@ -29,13 +29,13 @@ class Lease(NamedTuple):
 def fence(session: Session, run_id: str, attempt: int, *, owner: str = "", **values: Any) -> str:
     """Check that this attempt owns the run, store `values` in its row and return the user's wish.
 
-    With `owner`, the attempt must also belong to that worker. It is the first statement of every transaction
-    of a trainer. Raises Fenced if another attempt owns the run.
+    With `owner`, the attempt must also belong to that worker. A trainer calls this at the start of every
+    transaction. Raise Fenced if another attempt owns the run.
     """
-    is_owners = Run.worker_id == owner if owner else true()
+    belongs_to_owner = Run.worker_id == owner if owner else true()
     statement = (
         update(Run)
-        .where(Run.id == run_id, Run.attempt == attempt, Run.status == "running", is_owners)
+        .where(Run.id == run_id, Run.attempt == attempt, Run.status == "running", belongs_to_owner)
         .values(**(values or {"attempt": attempt, "changed_at": Run.changed_at}))
         .returning(Run.wish)
     )
@@ -48,7 +48,7 @@ def fence(session: Session, run_id: str, attempt: int, *, owner: str = "", **val
 def renew_lease(
     session: Session, run_id: str, attempt: int, *, owner: str = "", lease_seconds: float = 60.0
 ) -> str:
-    """Renew the lease on a run; return the user's wish. Raises Fenced if another attempt owns the run."""
+    """Renew the lease on a run and return the user's wish; raise Fenced if another attempt owns the run."""
     until = db_now() + lease_seconds
     return fence(session, run_id, attempt, owner=owner, lease_until=until, changed_at=Run.changed_at)
 
@@ -71,15 +71,15 @@ _RUN_OUT = select(Run.id, Run.attempt, Run.lease_until).where(lease_expired())
 
 def is_lost_lease(lost: Collection[Lease]) -> ColumnElement[bool]:
     """Return the SQL condition that the run's lease is one of these, unchanged and still expired."""
-    seen: list[Any] = [
+    conditions: list[Any] = [
         and_(Run.id == lease.run_id, Run.attempt == lease.attempt, Run.lease_until == lease.until)
         for lease in lost
     ]
-    return and_(lease_expired(), or_(*seen)) if seen else false()
+    return and_(lease_expired(), or_(*conditions)) if conditions else false()
 
 
 class LostRuns:
-    """One process's observations of expired leases."""
+    """The expired leases that one process has observed."""
 
     def __init__(
         self, lease_seconds: float, *, look_seconds: float, clock: Callable[[], float] = time.monotonic
@@ -91,7 +91,7 @@ class LostRuns:
         self._seen: dict[Lease, float] = {}
 
     def look(self, session: Session) -> list[Lease]:
-        """Return the leases that have been seen as expired for long enough; call it every `look_seconds`."""
+        """Return the leases seen as expired for long enough; must be called every `look_seconds`."""
         rows = session.execute(_RUN_OUT).all()
         now = self._clock()
         if now - self._looked_at > self._longest_gap:
@@ -101,5 +101,5 @@ class LostRuns:
         return [lease for lease, since in self._seen.items() if now - since >= self._grace]
 
     def forget(self) -> None:
-        """Forget all observations; call it when the database did not answer."""
+        """Forget all observations; must be called if the database did not respond."""
         self._seen.clear()

@@ -1,13 +1,13 @@
-"""The life of a run: which moves there are and who may make them.
+"""The lifecycle of a run: its status transitions and who may make them.
 
-    queued ──claim──> running ──┬──> finished | stopped | paused | failed     (the trainer says so)
+    queued ──claim──> running ──┬──> finished | stopped | paused | failed     (reported by the trainer)
       ^                         └──> queued                                   (its worker ends or is lost)
       ├── resume ── paused | stopped
       └── retry ─── failed | stopped
 
-SQL is the only truth. Every move is a conditional UPDATE together with a line of history. `run.attempt`
-is the fencing token: a claim raises it, and whoever writes for an older attempt is refused (`Fenced`).
-Leases are compared with the database's clock only. Functions take a Session and never commit.
+The database is the only source of truth. Every transition is a conditional UPDATE together with an event.
+`run.attempt` is the fencing token: a claim increments it, and writes for an older attempt are refused
+(`Fenced`). Leases are compared with the database's clock only. Functions take a Session and never commit.
 """
 
 from collections.abc import Collection
@@ -43,35 +43,35 @@ MOVES: dict[str, tuple[str, ...]] = {
 """Allowed transitions by status; running to running is the claim of a run whose worker was lost."""
 
 FAILURE_LIMIT = 3
-"""Ends in a row that the trainer itself caused, without a new checkpoint between them, until a run fails."""
+"""Number of trainer failures in a row, without a new checkpoint in between, after which a run fails."""
 
 BACKOFF_SECONDS = (1.0, 5.0, 20.0)
-"""Pause before a run that went back to the queue starts again, by failures in a row."""
+"""Delay in seconds before a failed run starts again, by number of consecutive failures."""
 
 LOST = "the worker was lost"
 
 PRUNED = "pruned by its search"
-"""Reason of a run that a search has stopped; its events say more."""
+"""Reason of a run that a search has stopped; its events contain the details."""
 
 OBEYED: dict[str, tuple[Literal["stopped", "paused"], str]] = {
     "stop": ("stopped", "stopped by the user"),
     "prune": ("stopped", PRUNED),
     "pause": ("paused", "paused by the user"),
 }
-"""Status and reason of a run that ends by a wish."""
+"""New status and reason of a run that ends because of a wish."""
 
 
 class Claim(NamedTuple):
-    """A run that a worker now owns."""
+    """A run that a worker has claimed."""
 
     run_id: str
     attempt: int
     config: dict[str, Any]
     worker_id: str = ""
     devices: int = 1
-    """Devices of each node that the run trains on together."""
+    """Number of devices on each node that the run trains on."""
     nodes: int = 1
-    """Nodes that the run trains on together."""
+    """Number of nodes that the run trains on."""
 
 
 def claim_run(
@@ -86,18 +86,18 @@ def claim_run(
     nodes: int = 1,
     **facts: Any,
 ) -> Claim | None:
-    """Own the first run that waits, or is one of the `lost`; None when there is none.
+    """Claim the first run that is queued or whose lease is in `lost`; return None if nothing can be claimed.
 
-    Of the runs that need at most `max_devices`, what the worker could hold if it were idle, it is the first:
-    where that one needs more than the `room` that is free now, nothing is claimed, so that narrower runs
-    behind it do not take the devices it waits for. A worker alone holds runs of one node; the leader of a
-    group whose `nodes` are all there, those that need so many. `facts` are additional columns of its attempt:
-    the price of the slot, the currency.
+    Only runs that need at most `max_devices` are considered, the number of devices of an idle worker. If the
+    first of them needs more devices than the `room` that is free now, nothing is claimed, so that smaller
+    runs behind it do not take the devices that it waits for. A single worker claims runs of one node; the
+    leader of a complete group of `nodes` workers claims runs that need exactly that number. `facts` are
+    additional columns of the attempt, such as the price and the currency of the slot.
     """
-    seen = session.execute(_next_claimable(lost, max_devices, nodes)).one_or_none()
-    if seen is None or seen.devices > room:
+    candidate = session.execute(_next_claimable(lost, max_devices, nodes)).one_or_none()
+    if candidate is None or candidate.devices > room:
         return None
-    attempt = seen.attempt + 1
+    attempt = candidate.attempt + 1
     values = {
         "status": "running",
         "reason": "",
@@ -106,20 +106,24 @@ def claim_run(
         "lease_until": db_now() + lease_seconds,
         "progress_at": db_now(),
     }
-    statement = update(Run).where(Run.id == seen.id, Run.attempt == seen.attempt, Run.status == seen.status)
+    statement = update(Run).where(
+        Run.id == candidate.id, Run.attempt == candidate.attempt, Run.status == candidate.status
+    )
     if not _update_once(session, statement.values(**values)):
         return None
     session.execute(
-        update(Run).where(Run.id == seen.id, Run.started_at.is_(None)).values(started_at=db_now())
+        update(Run).where(Run.id == candidate.id, Run.started_at.is_(None)).values(started_at=db_now())
     )
-    if seen.status == "running":
-        _close_attempt(session, seen.id, seen.attempt, LOST)
-        _note(session, seen.id, seen.attempt, "running", "queued", LOST, level="warning")
-    facts |= {"devices": seen.devices, "nodes": nodes}
-    session.add(Attempt(run_id=seen.id, number=attempt, worker_id=worker_id, host=host, **facts))
+    if candidate.status == "running":
+        _close_attempt(session, candidate.id, candidate.attempt, LOST)
+        _note(session, candidate.id, candidate.attempt, "running", "queued", LOST, level="warning")
+    facts |= {"devices": candidate.devices, "nodes": nodes}
+    session.add(Attempt(run_id=candidate.id, number=attempt, worker_id=worker_id, host=host, **facts))
     session.flush()
-    _note(session, seen.id, attempt, "queued", "running", f"attempt {attempt} on {host}", worker=worker_id)
-    return Claim(seen.id, attempt, seen.config, worker_id, seen.devices, nodes)
+    _note(
+        session, candidate.id, attempt, "queued", "running", f"attempt {attempt} on {host}", worker=worker_id
+    )
+    return Claim(candidate.id, attempt, candidate.config, worker_id, candidate.devices, nodes)
 
 
 def claimable_condition(lost: Collection[Lease] = ()) -> Any:
@@ -129,9 +133,9 @@ def claimable_condition(lost: Collection[Lease] = ()) -> Any:
 
 
 def _next_claimable(lost: Collection[Lease], max_devices: int, nodes: int) -> Any:
-    """Return the run to claim next. On Postgres its row stays locked, and other workers skip it."""
+    """Return the query for the run to claim next. Postgres locks its row, and other workers skip it."""
     columns = select(Run.id, Run.attempt, Run.status, Run.config, Run.devices)
-    # A run whose user wants it to stop is not started again: `take_back_lost` settles it.
+    # A run that its user wants to stop is not started again: `take_back_lost` settles it.
     return (
         columns.where(
             claimable_condition(lost), Run.wish == "", Run.devices <= max_devices, Run.nodes == nodes
@@ -143,15 +147,15 @@ def _next_claimable(lost: Collection[Lease], max_devices: int, nodes: int) -> An
 
 
 def begin_attempt(session: Session, run_id: str, attempt: int, from_step: int, **facts: Any) -> None:
-    """Begin an attempt behind `from_step` (-1: from nothing); older rows of later steps are hidden."""
+    """Start an attempt after `from_step` (-1 if it starts from scratch) and hide rows of later steps."""
     fence(session, run_id, attempt, last_step=max(from_step, 0))
-    # It has no point yet: up to there none is missing in its blocks.
-    nothing = case((Attempt.packed_step < from_step, from_step), else_=Attempt.packed_step)
-    note_attempt(session, run_id, attempt, from_step=from_step, packed_step=nothing, **facts)
+    # The attempt has no points yet, so its blocks are complete up to that step.
+    packed_step_or_start = case((Attempt.packed_step < from_step, from_step), else_=Attempt.packed_step)
+    note_attempt(session, run_id, attempt, from_step=from_step, packed_step=packed_step_or_start, **facts)
 
 
 def note_attempt(session: Session, run_id: str, attempt: int, **facts: Any) -> None:
-    """Store facts about an attempt: pid, device, versions."""
+    """Store facts about an attempt, such as its process id, its device and versions."""
     session.execute(
         update(Attempt).where(Attempt.run_id == run_id, Attempt.number == attempt).values(**facts)
     )
@@ -162,8 +166,8 @@ def finish_run(
 ) -> None:
     """End or pause a run on behalf of the attempt that owns it.
 
-    `obeyed` is the wish for which it ends. It has saved a checkpoint since; if the user has changed the wish
-    meanwhile, the new one counts.
+    `obeyed` is the wish that ends the run. If the user has changed the wish while the trainer saved its
+    checkpoint, the new wish takes effect instead.
     """
     if obeyed and (wish := fence(session, run_id, attempt)) != obeyed:
         new_status, new_reason = OBEYED.get(wish, ("queued", ""))
@@ -175,7 +179,7 @@ def finish_run(
 
 
 def release_run(session: Session, run_id: str, attempt: int, reason: str = "") -> str:
-    """Return a run to its place in the queue without counting a failure, or execute its pending wish."""
+    """Return a run to its position in the queue without counting a failure, or carry out its pending wish."""
     wish = fence(session, run_id, attempt)
     return _leave_running(session, run_id, attempt, _status_for(wish), reason)
 
@@ -183,20 +187,18 @@ def release_run(session: Session, run_id: str, attempt: int, reason: str = "") -
 def fail_attempt(
     session: Session, run_id: str, attempt: int, reason: str, *, limit: int = FAILURE_LIMIT
 ) -> str:
-    """Requeue a run whose trainer ended by its own fault, at the end; fail it after `limit` such ends in a
-    row.
-    """
+    """Move a run whose trainer failed to the end of the queue, or fail it after `limit` failures in a row."""
     fence(session, run_id, attempt, own_failures=Run.own_failures + 1)
     run = locked_run(session, run_id)
     if run.own_failures >= limit:
         return _leave_running(session, run_id, attempt, "failed", reason)
-    pause = BACKOFF_SECONDS[min(run.own_failures, len(BACKOFF_SECONDS)) - 1]
-    later: dict[str, Any] = {"queued_at": db_now(), "run_after": db_now() + pause}
-    return _leave_running(session, run_id, attempt, _status_for(run.wish), reason, level="error", **later)
+    delay_seconds = BACKOFF_SECONDS[min(run.own_failures, len(BACKOFF_SECONDS)) - 1]
+    requeue: dict[str, Any] = {"queued_at": db_now(), "run_after": db_now() + delay_seconds}
+    return _leave_running(session, run_id, attempt, _status_for(run.wish), reason, level="error", **requeue)
 
 
 def take_back_lost(session: Session, leases: Collection[Lease]) -> list[str]:
-    """Return the runs of these lost leases to their place in the queue, or execute their users' wish."""
+    """Return the runs of these lost leases to their queue positions, or carry out their users' wishes."""
     query = (
         select(Run.id, Run.attempt, Run.wish).where(is_lost_lease(leases)).with_for_update(skip_locked=True)
     )
@@ -221,7 +223,7 @@ def _leave_running(
     level: str = "",
     **values: Any,
 ) -> str:
-    """Move a run from running to another status; only the attempt that owns the run may do so."""
+    """Move a run from running to another status; raise Fenced if another attempt owns the run."""
     reason = redact(clean_text(reason))
     values |= {"status": status, "reason": reason, "wish": "", "worker_id": None, "lease_until": 0.0}
     if status in ENDED:
@@ -251,9 +253,10 @@ def has_ended(session: Session, run_id: str, reason: str, *, since_attempt: int)
 
 
 def request_wish(session: Session, run_id: str, wish: Wish) -> None:
-    """Stop or pause a run: at once if it is not running, else at the trainer's next step. "" withdraws it.
+    """Stop or pause a run: at once if it is not running, else at the trainer's next step.
 
-    "prune" is the stop that a search asks for.
+    The wish "" withdraws an earlier wish, and "prune" is the stop that a search requests. Raise MoveForbidden
+    if the status of the run does not allow it.
     """
     run = locked_run(session, run_id)
     if run.writer is None or wish == "pause":
@@ -281,7 +284,7 @@ def request_wish(session: Session, run_id: str, wish: Wish) -> None:
 
 
 def resume_run(session: Session, run_id: str) -> None:
-    """Back to the queue, to continue from the newest checkpoint; a running run drops its wish to end."""
+    """Queue a paused or stopped run again, or withdraw the wish of a running run."""
     run = locked_run(session, run_id)
     if run.writer is None or run.status != "running":
         refuse_imported(run, "resumed")
@@ -295,7 +298,7 @@ def resume_run(session: Session, run_id: str) -> None:
 
 
 def retry_run(session: Session, run_id: str) -> None:
-    """Back to the queue after a failure, to continue from the newest checkpoint."""
+    """Queue a failed or stopped run again."""
     run = locked_run(session, run_id)
     refuse_imported(run, "retried")
     if run.status not in ("failed", "stopped"):
@@ -323,15 +326,15 @@ def _move(session: Session, run: Run, status: str, reason: str, *, note: str = "
 
 
 def _change(session: Session, run: Run, values: dict[str, Any]) -> None:
-    """Compare and set: change the row if it is as it was read, else raise MoveForbidden."""
-    seen = update(Run).where(Run.id == run.id, Run.status == run.status, Run.attempt == run.attempt)
-    if not _update_once(session, seen.values(**values)):
+    """Change the row if its status and attempt are unchanged; raise MoveForbidden otherwise."""
+    unchanged = update(Run).where(Run.id == run.id, Run.status == run.status, Run.attempt == run.attempt)
+    if not _update_once(session, unchanged.values(**values)):
         raise MoveForbidden(run.id, "changing", "this", "no longer changing state: try again")
     session.expire(run)
 
 
 def locked_run(session: Session, run_id: str) -> Run:
-    """Return the run as it is now; on Postgres nobody else changes it until this transaction ends."""
+    """Return the current row of a run, locked on Postgres until the transaction ends; raise RunNotFound."""
     query = select(Run).where(Run.id == run_id, Run.deleting_at.is_(None)).with_for_update()
     run = session.scalars(query, execution_options={"populate_existing": True}).one_or_none()
     if run is None:

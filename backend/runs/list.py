@@ -1,4 +1,4 @@
-"""The list of runs: filters, and pages that stay put while runs are added."""
+"""Query the list of runs with filters, in pages that stay stable while runs are added."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from backend.runs.query.fields import require_path
 from backend.storage.models import Experiment, Run
 
 MAX_IDS = 100_000
-"""Maximum number of ids in one answer."""
+"""Maximum number of ids in one response."""
 
 COLUMNS = (
     Run.id,
@@ -36,7 +36,7 @@ COLUMNS = (
     Run.deleted_at,
     Run.steps,
     Run.last_step,
-    # As text: it is passed on unchanged, and parsing it costs more than all else.
+    # The summary is read as text and passed on unchanged, because parsing it costs more than everything else.
     cast(Run.summary, Text).label("summary"),
     Run.tags,
     Run.notes,
@@ -65,7 +65,7 @@ _RUNS = select(*COLUMNS).join_from(Run, Experiment, Run.experiment_id == Experim
 
 @dataclass(frozen=True, slots=True)
 class RunFilter:
-    """The filter of a list of runs."""
+    """Filter for a list of runs."""
 
     status: Sequence[str] = ()
     verdict: Sequence[str] = ()
@@ -77,7 +77,7 @@ class RunFilter:
     archived: bool = False
     deleted: bool = False
     ids: Sequence[str] = ()
-    """The only runs to list, archived and trashed ones too; empty: all."""
+    """Ids of the only runs to list, including archived and trashed ones; empty for no restriction."""
 
 
 ALL = RunFilter()
@@ -85,14 +85,14 @@ ALL = RunFilter()
 
 
 def run_columns() -> Select[Any]:
-    """Return the columns of a list of runs."""
+    """Return the query for the columns of a list of runs."""
     return _RUNS
 
 
 def list_runs(
     session: Session, run_filter: RunFilter, order: RunOrder, *, limit: int, cursor: str, with_config: bool
 ) -> Sequence[Row[Any]]:
-    """Return one page of runs and one more, from the cursor's position."""
+    """Return a page of runs, starting at the cursor, and one additional run."""
     if cursor or run_filter != ALL:
         query = _page(next_ids(session, run_filter, order, limit=limit, cursor=cursor), order, with_config)
     else:
@@ -103,13 +103,15 @@ def list_runs(
 
 @lru_cache(maxsize=100)
 def _first_page(sort: str, limit: int, with_config: bool) -> Select[Any]:  # noqa: FBT001 - a key of the cache
-    """Return the query of the page that is asked for most: to build it takes longer than to run it."""
+    """Return the query for the first page without filters, cached because building it takes longer than
+    running it.
+    """
     order = read_order(sort)
     return _page(select_in_order(_list_conditions(ALL), order, None, limit + 1), order, with_config)
 
 
 def _page(next_ones: Select[Any], order: RunOrder, with_config: bool) -> Select[Any]:  # noqa: FBT001
-    # First the ids, then the rows: sorting all runs with all of their columns takes ten times as long.
+    # Select the ids first and then the rows: sorting all runs with all their columns takes ten times as long.
     ids = next_ones.subquery()
     query = run_columns().add_columns(ids.c.sort_key, *([Run.config] if with_config else []))
     return query.join(ids, ids.c.id == Run.id).order_by(*order.ways(ids.c.sort_key, ids.c.id))
@@ -118,14 +120,14 @@ def _page(next_ones: Select[Any], order: RunOrder, with_config: bool) -> Select[
 def next_ids(
     session: Session, run_filter: RunFilter, order: RunOrder, *, limit: int, cursor: str = ""
 ) -> Select[Any]:
-    """Id and sort key of the runs of a page and of one more."""
+    """Return the query for the ids and sort keys of a page of runs and one additional run."""
     _check(session, order)
     seen = read_cursor(cursor, order.kind, str, order=order.word)
     return select_in_order(_conditions(session, run_filter), order, seen, limit + 1)
 
 
 def _check(session: Session, order: RunOrder) -> None:
-    """Raise InvalidRequest for a metric that no run has, and for no path of a config."""
+    """Raise InvalidRequest if no run has the metric, or no config the path, that the order sorts by."""
     if order.metric:
         require_known(session, [order.metric], "sort")
     if order.field:
@@ -133,7 +135,7 @@ def _check(session: Session, order: RunOrder) -> None:
 
 
 def count_runs(session: Session, run_filter: RunFilter) -> int:
-    """Return the number of runs that a filter lets through."""
+    """Return the number of runs that match a filter."""
     return (
         session.scalar(_count_all() if run_filter == ALL else _count(_conditions(session, run_filter))) or 0
     )
@@ -149,7 +151,7 @@ def _count(conditions: Sequence[ColumnElement[bool]]) -> Select[Any]:
 
 
 def run_ids(session: Session, run_filter: RunFilter) -> Sequence[str]:
-    """Return the ids of the runs that a filter lets through, newest first."""
+    """Return the ids of the runs that match a filter, newest first."""
     query = select(Run.id).where(*_conditions(session, run_filter))
     return session.scalars(query.order_by(Run.created_at.desc(), Run.id.desc()).limit(MAX_IDS)).all()
 
@@ -160,7 +162,7 @@ ValueField = Literal["experiment", "variant", "tag"]
 def field_values(
     session: Session, run_filter: RunFilter, field: ValueField, *, search: str, limit: int
 ) -> list[dict[str, Any]]:
-    """Return the values that listed runs have in a field, those of most runs first: list_schemas.RunValue."""
+    """Return the values of a field in the listed runs, most frequent first, as `list_schemas.RunValue`."""
     query = {
         "experiment": select(Run.experiment_id, Experiment.name).join_from(Run, Experiment),
         "variant": select(Run.variant, Run.variant.label("label")),
@@ -174,7 +176,7 @@ def field_values(
 
 
 def _list_conditions(run_filter: RunFilter) -> list[ColumnElement[bool]]:
-    """Return the conditions for the part of the list that holds the runs."""
+    """Return the conditions that select active, archived or trashed runs."""
     return [
         Run.deleting_at.is_(None),
         Run.archived_at.is_not(None) if run_filter.archived else Run.archived_at.is_(None),

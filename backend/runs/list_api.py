@@ -1,4 +1,4 @@
-"""Routes of lists of runs: queries, what they can name, actions on many runs, saved views."""
+"""HTTP routes for lists of runs: queries and their fields, bulk actions and saved views."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any, get_args
@@ -30,7 +30,7 @@ Text = Annotated[str, Query(max_length=200)]
 Include = Annotated[str, Query(pattern=r"^((config|attempts|changes)(,(config|attempts|changes)){0,2})?$")]
 
 
-async def _parse_filter(  # noqa: PLR0913 - these are the parameters of the address
+async def _parse_filter(  # noqa: PLR0913 - these are the query parameters
     query: Annotated[
         str,
         Query(description="Such as `preset = dapo and eval/accuracy > .5`; plain words search names."),
@@ -59,7 +59,7 @@ Wanted = Annotated[RunFilter, Depends(_parse_filter)]
 
 
 def _parse_choices(field: str, text: str, choices: Sequence[str]) -> tuple[str, ...]:
-    """Return the words of a list with commas; raises InvalidRequest for an unknown one."""
+    """Return the items of a comma-separated list; raise InvalidRequest for an unknown item."""
     words = split_list(text)
     if unknown := [word for word in words if word not in choices]:
         reason = f"is {unknown[0]!r}; expected one of {', '.join(choices)}"
@@ -78,7 +78,7 @@ def list_all(
     limit: Limit = 50,
     cursor: Cursor = "",
 ) -> Json:
-    """Runs, newest first unless sorted otherwise. A missing value sorts last."""
+    """List runs, newest first by default. Runs without the value that they are sorted by come last."""
     with_config = "config" in include
     rows = list_runs(
         session, run_filter, read_order(sort), limit=limit, cursor=cursor, with_config=with_config
@@ -101,16 +101,17 @@ def list_all(
 
 @router.get("/runs/ids", response_model=RunIds)
 def ids(session: ReadSession, run_filter: Wanted) -> Json:
-    """The ids of all runs of a list, newest first, for an action on all of them; at most 100,000."""
+    """List the ids of all runs that match a filter, newest first, at most 100,000."""
     return Json({"ids": run_ids(session, run_filter)})
 
 
 @router.post("/runs/actions", response_model=ActionOutcome)
 def act(body: ActionRequest, lab: LabOf, later: BackgroundTasks) -> Json:
-    """Tag, archive, stop, trash, restore or delete many runs: those with these ids, or all of a query.
+    """Tag, archive, stop, trash, restore or delete many runs, selected by their ids or by a query.
 
-    It works in batches of 500 runs, each in one transaction, on at most 10,000 runs. It can be repeated: runs
-    that have the wanted state already are left alone. `changed` is what the opposite action takes back.
+    The action processes at most 10,000 runs in batches of 500, each in one transaction. It is safe to repeat:
+    runs that are already in the desired state stay unchanged. The opposite action on the runs in `changed`
+    undoes it.
     """
     with reading(lab.sessions) as session:
         run_filter = RunFilter(query=body.query or "", archived=body.archived, deleted=body.deleted)
@@ -126,7 +127,7 @@ def act(body: ActionRequest, lab: LabOf, later: BackgroundTasks) -> Json:
 
 @router.get("/run-fields", response_model=QueryFieldPage)
 def fields(session: ReadSession) -> Json:
-    """The fields that a query can name, and values that runs have in them."""
+    """List the fields that a query can use, with values that runs have in them."""
     return Json({"items": fields_json(session), "next": None})
 
 
@@ -134,23 +135,23 @@ def fields(session: ReadSession) -> Json:
 def values(
     session: ReadSession, run_filter: Wanted, field: ValueField, search: Text = "", limit: Limit = 50
 ) -> Json:
-    """The experiments, variants or tags of the runs of a list, for a filter of that list."""
+    """List the experiments, variants or tags of the runs that match a filter."""
     return Json({"items": field_values(session, run_filter, field, search=search, limit=limit), "next": None})
 
 
 @router.get("/views", response_model=ViewPage)
 def views(session: ReadSession) -> Json:
-    """Saved views, by name."""
+    """List saved views by name."""
     return Json({"items": saved_views(session), "next": None})
 
 
 @router.put("/views", response_model=ViewItem)
 def save(body: ViewRequest, session: WriteSession) -> Json:
-    """Save a view; it replaces one of the same name."""
+    """Save a view, replacing a view with the same name."""
     return Json(save_view(session, body))
 
 
 @router.delete("/views/{view_id}", response_model=ViewItem)
 def forget(view_id: str, session: WriteSession) -> Json:
-    """Delete a view; the answer shows it as it was."""
+    """Delete a view and return it."""
     return Json(delete_view(session, view_id))

@@ -1,4 +1,4 @@
-"""Lists of runs as the HTTP interface shows them, and actions on many runs."""
+"""Schemas of lists of runs and of actions on many runs."""
 
 from typing import Annotated, Literal, Self
 
@@ -10,39 +10,39 @@ from backend.runs.schemas import Body, KeptRun
 
 
 class RunIds(Documented):
-    """The runs of a list."""
+    """Ids of the runs of a list."""
 
     ids: list[str]
 
 
 class QueryField(Documented):
-    """A field that a query can name."""
+    """A field that a query can use."""
 
     name: str
     type: Literal["text", "number", "date", "tags", "config", "metric"]
     values: list[str]
-    """Possible values of the field, or those of stored runs; empty for any value."""
+    """Possible values of the field, or the values in stored runs; empty if any value is allowed."""
 
 
 class QueryFieldPage(Documented):
-    """All fields."""
+    """All fields that a query can use."""
 
     items: list[QueryField]
     next: None
 
 
 class RunValue(Documented):
-    """A value that runs of a list have in a field."""
+    """A value that some runs of a list have in a field."""
 
     value: str
-    """Value of the filter: the id of an experiment, or the label itself."""
+    """Value to filter by: the id of an experiment, or the label itself."""
     label: str
     runs: int
-    """Number of runs that have it."""
+    """Number of runs with this value."""
 
 
 class RunValuePage(Documented):
-    """The values of a field, those of most runs first."""
+    """The values of a field, most frequent first."""
 
     items: list[RunValue]
     next: None
@@ -55,12 +55,12 @@ class ActionRequest(Body):
     tag: Annotated[str, Field(max_length=64)] = ""
     """Tag to add or remove, for `tag` and `untag`."""
     ids: Annotated[list[Annotated[str, Field(max_length=26)]], Field(max_length=MAX_RUNS)] | None = None
-    """Runs by their ids; null: those of the query."""
+    """Ids of the runs; null if the query selects them."""
     query: Annotated[str, Field(min_length=1)] | None = None
     archived: bool = False
-    """Whether the query is for archived runs."""
+    """Whether the query searches archived runs."""
     deleted: bool = False
-    """Whether the query is for runs in the trash."""
+    """Whether the query searches runs in the trash."""
 
     @model_validator(mode="after")
     def _complete(self) -> Self:
@@ -75,10 +75,10 @@ class ActionOutcome(Documented):
     """The result of an action on many runs."""
 
     matched: int
-    """Runs that it was meant for."""
+    """Number of runs that the action was requested for."""
     changed: list[str]
-    """Ids of the runs that have another state now; the others had it already."""
+    """Ids of the runs that the action changed; the other runs were already in that state."""
     refused: list[KeptRun]
-    """Runs that could not be changed, each with the reason."""
+    """Runs that could not be changed, with the reasons."""
     missing: int
-    """Runs that do not exist any more."""
+    """Number of runs that no longer exist."""

@@ -1,4 +1,4 @@
-"""Names of runs: two words that are easy to say and to find again, and cannot hurt anybody."""
+"""Generate names for runs: two friendly words that are easy to say and to remember."""
 
 import random
 
@@ -35,7 +35,7 @@ wolf wombat woodpecker wren yak zebra
 
 
 def new_run_names(session: Session, count: int) -> list[str]:
-    """Return `count` names that no run has yet; a name that is taken gets a number."""
+    """Return `count` unused names; if the names are taken, numbers are added."""
     names: list[str] = []
     digits = 0
     while len(names) < count:

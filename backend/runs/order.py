@@ -1,4 +1,4 @@
-"""The order of lists of runs: what they are sorted by, and the next ids in that order."""
+"""The sort order of lists of runs, and the queries for the next ids in that order."""
 
 import re
 from collections.abc import Sequence
@@ -32,25 +32,25 @@ SORTABLE: dict[str, Any] = {
 METRIC_NAME = re.compile(r"[\w./@:<>-]{1,128}")
 CONFIG_PATH = re.compile(r"[\w-]+(\.[\w-]+){0,9}")
 WORDS = re.compile(r"(.*\.)?(preset|name|type|dtype|schedule|rule|precision|order|quantization)")
-"""Fields of a config that hold words; all others are sorted as numbers."""
+"""Pattern of config fields that contain text; all others are sorted as numbers."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunOrder:
-    """The order of a list of runs: by a column, by a metric's last value or by a field of the config."""
+    """The order of a list of runs: by a column, by the last value of a metric or by a config field."""
 
     column: Any
-    """Indexed column of the value; None if only the summary or the config holds it."""
+    """Indexed column with the value; None if only the summary or the config contains it."""
     metric: str
     is_descending: bool
     word: str = ""
-    """Requested order, which cursors contain."""
+    """The requested sort order, which is stored in cursors."""
     field: str = ""
-    """Path in the config."""
+    """Dotted path of the config field to sort by; empty for other orders."""
 
     @property
     def kind(self) -> tuple[type, ...]:
-        """The types that a cursor's value may have: those that the column can be compared with."""
+        """The types that the value in a cursor may have, which must match the type of the column."""
         if self.column is None:
             kind = str if self.field and WORDS.fullmatch(self.field) else float
         else:
@@ -60,31 +60,31 @@ class RunOrder:
 
     @property
     def may_miss(self) -> bool:
-        """Whether a run may lack the value: it comes last then."""
+        """Whether a run may have no value; such runs come last."""
         return self.column is None or self.column.property.columns[0].nullable
 
     @property
     def is_indexed(self) -> bool:
-        """Whether an index holds the value of a metric or a field."""
+        """Whether the value of the metric or the config field has an indexed column."""
         return self.column is not None and bool(self.metric or self.field)
 
     def ways(self, key: ColumnElement[Any], run_id: Any) -> list[ColumnElement[Any]]:
-        """Return the expressions of ORDER BY."""
-        ways = [key.desc(), run_id.desc()] if self.is_descending else [key.asc(), run_id.asc()]
-        return [key.is_(None), *ways] if self.may_miss else ways
+        """Return the expressions for ORDER BY."""
+        expressions = [key.desc(), run_id.desc()] if self.is_descending else [key.asc(), run_id.asc()]
+        return [key.is_(None), *expressions] if self.may_miss else expressions
 
 
 def select_in_order(
     conditions: Sequence[ColumnElement[bool]], order: RunOrder, seen: Sequence[Any] | None, limit: int
 ) -> Select[Any]:
-    """Id and sort key of the next runs that meet the conditions, behind the place that was seen last."""
+    """Return the query for the ids and sort keys of the next matching runs, after the last row of a page."""
     return (_select_by_index if order.is_indexed else _select_sorted)(conditions, order, seen, limit)
 
 
 def _select_sorted(
     conditions: Sequence[ColumnElement[bool]], order: RunOrder, seen: Sequence[Any] | None, limit: int
 ) -> Select[Any]:
-    """Id and sort key of the next runs: those of all that are wanted are sorted."""
+    """Return the query for the next runs that sorts all matching runs."""
     key, run_id, page = _sort_keys(conditions, order)
     if seen:
         page = page.where(_after_condition(order, key, run_id, *seen))
@@ -94,34 +94,38 @@ def _select_sorted(
 def _select_by_index(
     conditions: Sequence[ColumnElement[bool]], order: RunOrder, seen: Sequence[Any] | None, limit: int
 ) -> Select[Any]:
-    """Id and sort key of the next runs by an index: first those with a value, then those that lack it."""
+    """Return the query for the next runs that uses an index; runs without a value come last."""
     key, ways = order.column, order.ways(order.column, Run.id)[1:]
-    value, last = seen or (None, None)
-    further = [] if last is None else [_after_row_condition(order, Run.id, last)]
-    without = select(Run.id, cast(null(), key.type).label("sort_key")).where(*conditions, key.is_(None))
-    if value is None:
-        without = without.where(*further)
-    parts = [without.order_by(ways[1]).limit(limit)]
-    if value is not None or last is None:
+    last_value, last_id = seen or (None, None)
+    after_last = [] if last_id is None else [_after_row_condition(order, Run.id, last_id)]
+    without_value = select(Run.id, cast(null(), key.type).label("sort_key")).where(*conditions, key.is_(None))
+    if last_value is None:
+        without_value = without_value.where(*after_last)
+    selects = [without_value.order_by(ways[1]).limit(limit)]
+    if last_value is not None or last_id is None:
         with_value = select(Run.id, key.label("sort_key")).where(*conditions, key.is_not(None))
-        if value is not None:
-            # The first condition is a range of the index.
-            beyond = key < value if order.is_descending else key > value
-            at_least = key <= value if order.is_descending else key >= value
-            with_value = with_value.where(at_least, or_(beyond, *further))
-        parts.insert(0, with_value.order_by(*ways).limit(limit))
-    both = union_all(*(select(*half.subquery().c) for half in parts)).subquery()
-    return select(both.c.id, both.c.sort_key).order_by(*order.ways(both.c.sort_key, both.c.id)).limit(limit)
+        if last_value is not None:
+            # The first condition is a range scan of the index.
+            beyond = key < last_value if order.is_descending else key > last_value
+            at_least = key <= last_value if order.is_descending else key >= last_value
+            with_value = with_value.where(at_least, or_(beyond, *after_last))
+        selects.insert(0, with_value.order_by(*ways).limit(limit))
+    halves = union_all(*(select(*half.subquery().c) for half in selects)).subquery()
+    return (
+        select(halves.c.id, halves.c.sort_key)
+        .order_by(*order.ways(halves.c.sort_key, halves.c.id))
+        .limit(limit)
+    )
 
 
 def _sort_keys(
     conditions: Sequence[ColumnElement[bool]], order: RunOrder
 ) -> tuple[ColumnElement[Any], Any, Select[Any]]:
-    """Return the sort value, the id next to it, and the query for both over all wanted runs."""
+    """Return the sort value, the id, and the query for both over all matching runs."""
     if order.column is not None:
         key = order.column
         return key, Run.id, select(Run.id, key.label("sort_key")).where(*conditions)
-    # Each document is read once, not once for every mention of the value in the query.
+    # Each document is read once, instead of once for every use of the value in the query.
     values = select(Run.id, _json_value(order).label("value")).where(*conditions).cte("values_of_runs")
     values = values.prefix_with("MATERIALIZED")
     value: ColumnElement[Any] = values.c.value
@@ -131,7 +135,7 @@ def _sort_keys(
 
 
 def _json_value(order: RunOrder) -> ColumnElement[Any]:
-    """Return a metric's last value as text, or a field of the config."""
+    """Return the last value of a metric as text, or the value of a config field."""
     if order.metric:
         return SpelledValue(Run.summary, ("last", order.metric)).text
     json_value = JsonValue(Run.config, order.field.split("."))
@@ -139,7 +143,7 @@ def _json_value(order: RunOrder) -> ColumnElement[Any]:
 
 
 def read_order(sort: str) -> RunOrder:
-    """`-created_at`, `-summary.reward/mean`, `config.optimizer.lr`: a column, a metric, a field."""
+    """Parse a sort order such as `-created_at`, `-summary.reward/mean` or `config.optimizer.lr`."""
     name, is_descending = sort.removeprefix("-"), sort.startswith("-")
     if name in SORTABLE:
         return RunOrder(SORTABLE[name], "", is_descending, sort)
@@ -158,21 +162,21 @@ def _column(name: str | None) -> Any:
 
 
 def cursor_key(row: Row[Any]) -> tuple[Any, ...]:
-    """Return a row's place in the list, for the cursor."""
+    """Return the position of a row in the list, for the cursor."""
     return (row.sort_key, row.id)
 
 
 def _after_row_condition(order: RunOrder, run_id: Any, last: str) -> ColumnElement[bool]:
-    behind: ColumnElement[bool] = run_id < last if order.is_descending else run_id > last
-    return behind
+    is_after: ColumnElement[bool] = run_id < last if order.is_descending else run_id > last
+    return is_after
 
 
 def _after_condition(
     order: RunOrder, key: ColumnElement[Any], run_id: Any, seen: Any, last: str
 ) -> ColumnElement[bool]:
-    is_behind = _after_row_condition(order, run_id, last)
+    is_after_row = _after_row_condition(order, run_id, last)
     if seen is None:
-        return and_(key.is_(None), is_behind)
-    further = key < seen if order.is_descending else key > seen
-    behind = or_(further, and_(key == seen, is_behind))
-    return or_(key.is_(None), behind) if order.may_miss else behind
+        return and_(key.is_(None), is_after_row)
+    is_after_key = key < seen if order.is_descending else key > seen
+    is_after = or_(is_after_key, and_(key == seen, is_after_row))
+    return or_(key.is_(None), is_after) if order.may_miss else is_after

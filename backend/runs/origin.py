@@ -1,4 +1,4 @@
-"""Origins of runs: this service, or another trainer, whose log was imported or which pushes the run."""
+"""The origin of a run: this service, or another trainer whose log was imported or that pushes the run."""
 
 from typing import Literal
 
@@ -19,35 +19,35 @@ ORIGINS = {
     "script": "a script",
     "grpolab": "GRPO Lab",
 }
-"""Titles of the origins that a run may have, by the word in `run.origin`."""
+"""Display name of each origin, by the value of `run.origin`."""
 
 PushOrigin = Literal["trl", "verl", "script"]
-"""Origins of pushed runs."""
+"""Origins that a pushed run can have."""
 
 
 ARCHIVED = "grpolab"
-"""Origin of a run that was imported from an archive of another installation of this service."""
+"""Origin of a run that was imported from an archive of another installation."""
 
 OF_ARCHIVED = ("cloned", "forked", "evaluated")
-"""Origins of runs whose config and checkpoints are this service's."""
+"""Actions that are allowed for a run imported from an archive, which has a config and checkpoints."""
 
 
 def has_run_config(run: Run) -> bool:
-    """Return whether its config is a RunConfig: a run of this service, here or elsewhere."""
+    """Return whether the config of the run is a RunConfig, because it was trained by this service."""
     return run.origin in {"", ARCHIVED}
 
 
 def refuse_imported(run: Run, action: str) -> None:
-    """Raise Conflict for a run of another trainer, which does not allow the `action`: "resumed", "forked"."""
+    """Raise Conflict if the origin of the run does not allow the action, such as "resumed" or "forked"."""
     if run.origin == ARCHIVED:
         if action not in OF_ARCHIVED:
             raise Conflict(
                 f"this run was imported from an archive: it cannot be {action}, but it can be forked"
             )
     elif run.origin:
-        whose = ORIGINS.get(run.origin, run.origin)
+        origin = ORIGINS.get(run.origin, run.origin)
         if run.writer is not None:
-            how = f"is pushed by {whose}"
+            description = f"is pushed by {origin}"
         else:
-            how = f"was imported from {'an' if whose[0] in 'AEIOU' else 'a'} {whose} log"
-        raise Conflict(f"this run {how} and has no checkpoints: it cannot be {action}")
+            description = f"was imported from {'an' if origin[0] in 'AEIOU' else 'a'} {origin} log"
+        raise Conflict(f"this run {description} and has no checkpoints: it cannot be {action}")

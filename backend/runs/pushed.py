@@ -1,7 +1,7 @@
-"""Pushed runs: another trainer creates them, and its client reports when they end.
+"""Pushed runs, which another trainer creates and whose end its client reports.
 
-They have no worker and no lease. A client gives a sign of life every few seconds, in `run.progress_at`; one
-that has been silent for long may be dead or without a network, so its run stays unchanged until stopped.
+They have no worker and no lease. The client updates `run.progress_at` every few seconds. A client that has
+been silent for long may be dead or offline, so its run stays unchanged until it is stopped.
 """
 
 from typing import Any
@@ -16,11 +16,11 @@ from backend.storage.engine import db_now, now_or_later
 from backend.storage.models import Attempt, Run
 
 SILENT_SECONDS = 120.0
-"""A client that lives gives a sign every ten seconds."""
+"""Seconds of silence after which a client is unresponsive; a live client reports every ten seconds."""
 
 
 def is_unresponsive(session: Session, run: Run) -> bool:
-    """Return whether the client was asked to stop before, or nothing has been heard of it for long."""
+    """Return whether the client was already asked to stop or has been silent for too long."""
     if run.wish == "stop":
         return True
     age = session.scalar(select(db_now() - Run.progress_at).where(Run.id == run.id))
@@ -28,7 +28,7 @@ def is_unresponsive(session: Session, run: Run) -> bool:
 
 
 def end_pushed(session: Session, run: Run, status: str, reason: str) -> None:
-    """End a run by the word of its client or of a user; repeated, this changes nothing."""
+    """End a run as its client or a user requested; a repeated call changes nothing."""
     reason = redact(clean_text(reason))
     if (run.status, run.reason) == (status, reason):
         return
@@ -38,7 +38,7 @@ def end_pushed(session: Session, run: Run, status: str, reason: str) -> None:
 
 
 def continue_pushed(session: Session, run: Run) -> None:
-    """Continue a run that has ended, because a script with its id has started again."""
+    """Continue an ended run, because a script with its id has started again."""
     _set_status(session, run, "running", "", wish="", finished_at=None)
     session.execute(update(Attempt).where(Attempt.run_id == run.id).values(ended_at=None, outcome=""))
 

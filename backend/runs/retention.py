@@ -1,8 +1,9 @@
-"""Checkpoint retention: which checkpoints of a run stay when there is a new one.
+"""Checkpoint retention: which checkpoints of a run are kept when a new one is saved.
 
-The newest to continue from, the best by held-out accuracy, and some older ones. A policy that collapses is
-noticed late: by then the newest are all of after it. The older ones are therefore spread evenly on a log
-scale of age, so whenever the collapse was, one of not long before it is left, and the first always stays.
+These are the newest checkpoints, the best by held-out accuracy, and some older ones. The collapse of a policy
+is often noticed late, when the newest checkpoints were all saved after it. The older ones are therefore
+spread evenly on a log scale of age, so that one from shortly before the collapse remains. The first always
+stays.
 """
 
 from collections.abc import Collection, Sequence
@@ -17,52 +18,51 @@ class SavedCheckpoint(NamedTuple):
     step: int
     attempt: int
     accuracy: float | None
-    """Held-out, at this step; None if it was not measured."""
+    """Held-out accuracy at this step; None if it was not measured."""
 
 
 def kept_ids(
     saved: Collection[SavedCheckpoint], *, keep: int, spaced: int, needed: Collection[int] = ()
 ) -> set[str]:
-    """Return the ids of the checkpoints to keep. `needed` are steps that other runs begin with, or before
-    an onset.
-    """
+    """Return the ids of the checkpoints to keep, including those of the `needed` steps."""
     newest_first = sorted(saved, key=lambda checkpoint: (checkpoint.step, checkpoint.attempt), reverse=True)
     newest = newest_first[:keep]
     measured = [checkpoint for checkpoint in newest_first if checkpoint.accuracy is not None]
     best = max(measured, key=lambda checkpoint: checkpoint.accuracy or 0.0, default=None)
-    stay = {checkpoint.id for checkpoint in newest} | {
+    kept = {checkpoint.id for checkpoint in newest} | {
         checkpoint.id for checkpoint in saved if checkpoint.step in needed or checkpoint is best
     }
     older = {
-        checkpoint.step: checkpoint.id for checkpoint in reversed(newest_first) if checkpoint.id not in stay
-    }  # the last attempt's
+        checkpoint.step: checkpoint.id for checkpoint in reversed(newest_first) if checkpoint.id not in kept
+    }  # the checkpoint of the last attempt
     steps = spread_steps(list(older), behind=[checkpoint.step for checkpoint in newest], limit=spaced)
-    return stay | {older[step] for step in steps}
+    return kept | {older[step] for step in steps}
 
 
 def max_kept_checkpoints(*, keep: int, spaced: int) -> int:
-    """Return the largest number of checkpoints kept, not counting those that other runs start from.
+    """Return the maximum number of checkpoints kept, without those that other runs start from.
 
-    Nor those from before an onset, of which there are two at most.
+    Up to two checkpoints from before an onset are not counted either.
     """
     return keep + spaced + 1
 
 
 def spread_steps(steps: Sequence[int], *, behind: Sequence[int], limit: int) -> set[int]:
-    """Return the steps to keep, `limit` at most, spread as evenly on a log scale of age as can be; the first
-    stays.
+    """Return the steps to keep, at most `limit`, spread as evenly as possible on a log scale of age.
 
-    One step after the other is given up, each time the one whose neighbours are nearest to each other. As
-    nothing but what stayed the last time is there the next time, this must and does work little by little.
-    `behind` are the newest steps, which stay anyhow.
+    Steps are removed one by one, always the one whose neighbours are closest to each other. The first step
+    stays. The function is called with the steps that remained the last time, so the result must also be good
+    when it is built up incrementally. `behind` are the newest steps, which stay in any case.
     """
-    left = sorted(set(steps))
-    if not limit or not left:
+    remaining = sorted(set(steps))
+    if not limit or not remaining:
         return set()
-    newest, nearest = max(behind, default=left[-1]), min(behind, default=left[-1])
-    unit = min((after - before for before, after in pairwise([*left, nearest]) if after > before), default=1)
-    while len(left) > limit:
-        ages = [newest - step + unit for step in [*left, nearest]]
-        ratios = [ages[index - 1] / ages[index + 1] for index in range(1, len(left))]
-        del left[1 + ratios.index(min(ratios)) if ratios else 0]
-    return set(left)
+    newest, nearest = max(behind, default=remaining[-1]), min(behind, default=remaining[-1])
+    unit = min(
+        (after - before for before, after in pairwise([*remaining, nearest]) if after > before), default=1
+    )
+    while len(remaining) > limit:
+        ages = [newest - step + unit for step in [*remaining, nearest]]
+        ratios = [ages[index - 1] / ages[index + 1] for index in range(1, len(remaining))]
+        del remaining[1 + ratios.index(min(ratios)) if ratios else 0]
+    return set(remaining)

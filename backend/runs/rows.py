@@ -1,4 +1,4 @@
-"""Rows of queued runs."""
+"""Create database rows for queued runs."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from backend.storage.engine import new_id
 
 
 def run_row(name: str, variant: str, config: RunConfig) -> dict[str, Any]:
-    """Return the row of a run that waits to be started."""
+    """Return the row of a new queued run."""
     return {
         "id": new_id(),
         "name": name,

@@ -1,4 +1,4 @@
-"""Runs as the HTTP interface shows and takes them."""
+"""Schemas of runs for the requests and responses of the HTTP API."""
 
 from typing import Annotated, Any
 
@@ -20,11 +20,11 @@ MAX_IN_NAME = 200
 Name = Annotated[str, Field(min_length=1, max_length=MAX_IN_NAME)]
 
 SpelledNumber = float | str
-"""A number, or "NaN", "Infinity", "-Infinity"."""
+"""A number, or one of the strings "NaN", "Infinity" and "-Infinity"."""
 
 
 class Body(StrictNumbers):
-    """A request body: unknown fields, NaN, infinities, secrets and unstorable text are refused."""
+    """A request body that rejects unknown fields, NaN, infinities, secrets and text that cannot be stored."""
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
@@ -49,11 +49,11 @@ def _check_size(config: dict[str, Any]) -> dict[str, Any]:
 
 
 Fields = Annotated[dict[str, Any], AfterValidator(_check_size)]
-"""Fields of RunConfig, or all of them."""
+"""Fields of RunConfig, any number of them."""
 
 
 class Best(Documented):
-    """The best value of a metric that has a direction."""
+    """The best value of a metric that should be high or low."""
 
     value: float
     step: int
@@ -66,27 +66,29 @@ class Summary(Documented):
     last: dict[str, SpelledNumber] = {}
     best: dict[str, Best] = {}
     older: dict[str, int] = {}
-    """Steps of last values that were recorded before `step`, e.g. of an evaluation."""
+    """Steps of the last values that were recorded before `step`, for example by an evaluation."""
 
 
 class AttemptItem(Documented):
-    """One claim of a run by one worker."""
+    """One attempt of a worker to train a run."""
 
     number: int
     from_step: int | None
-    """Step of the checkpoint it continued from; -1: from nothing; null: it had not begun."""
+    """Step of the checkpoint that it continued from; -1 if it started from scratch, null if it has not
+    started.
+    """
     worker: str
     host: str
     pid: int | None
     device: str
     devices: int
-    """Devices that it held on each node."""
+    """Number of devices that it used on each node."""
     nodes: int
-    """Nodes that it held."""
+    """Number of nodes that it used."""
     slot_price: float | None
     """Price of its worker slot per hour."""
     judge_cost: float | None
-    """Cost of the judges and reward models that have a price."""
+    """Cost of the judges and reward models with a price."""
     currency: str | None
     versions: dict[str, Any]
     started_at: str
@@ -95,37 +97,37 @@ class AttemptItem(Documented):
 
 
 class Cost(Documented):
-    """The time for which the attempts of a run held worker slots, and its price."""
+    """The time for which the attempts of a run used worker slots, and its cost."""
 
     slot_hours: float
     gpu_hours: float
     """Hours of slots with a GPU."""
     money: dict[str, float]
-    """Cost by currency, of workers, judges and reward models that have a price."""
+    """Cost by currency of workers, judges and reward models with a price."""
     judges: dict[str, float]
-    """The part of it that judges and reward models took."""
+    """Part of the cost that judges and reward models caused, by currency."""
 
 
 class Steps(Documented):
-    """Steps between which something began."""
+    """The steps between which a change began."""
 
     healthy: int
-    """Last step at which it clearly had not."""
+    """Last step at which the change clearly had not begun."""
     sick: int
-    """First step at which it clearly had."""
+    """First step at which the change clearly had begun."""
 
 
 class Judged(Documented):
     """The stored verdict of a run's diagnosis."""
 
     verdict: Verdict | None
-    """null: not judged yet, or nothing was trained."""
+    """Verdict of the diagnosis; null if the run has not been judged, or nothing was trained."""
     onset: Steps | None
-    """Steps of the onset of what made the goal fall."""
+    """Steps of the onset of the fall of the goal."""
     cause: str
-    """First cause, as `GET /runs/{id}/diagnosis` names it; empty: none."""
+    """First cause, as named by `GET /runs/{id}/diagnosis`; empty if there is none."""
     judged_step: int | None
-    """The last step that the verdict knows."""
+    """Last step that the verdict takes into account."""
 
 
 class RunItem(Judged):
@@ -138,7 +140,7 @@ class RunItem(Judged):
     variant: str
     seed: int
     config_hash: str
-    """Hash of the config without its seed, equal for all seeds of one config."""
+    """Hash of the config without its seed, equal for all seeds of a config."""
     status: str
     reason: str
     wish: str
@@ -151,52 +153,55 @@ class RunItem(Judged):
     tags: list[str]
     notes: str
     colour: int
-    """Place of its colour in the palette, from 0."""
+    """Index of the run's color in the palette, from 0."""
     parent_run: str | None
     fork_step: int | None
-    """Step of the parent's checkpoint it began with; its curves up to there are the parent's."""
+    """Step of the parent's checkpoint that the run started from; up to it, the run has the parent's curves.
+    """
     origin: str
     """Source of an imported log, or the trainer that pushes the run: `trl`, `verl`, `tensorboard`, `wandb`,
-    `csv`, `jsonl`, `script`; empty for a run of this service. A run of another trainer has no checkpoints,
-    and its `config` is that trainer's."""
+    `csv`, `jsonl` or `script`; empty for a run of this service. A run of another trainer has no checkpoints,
+    and its `config` is in the format of that trainer.
+    """
     origin_file: str
-    """Name of that log's file."""
+    """Name of the imported log file."""
     writer: str | None
-    """Name in the token that pushes it, empty for the operator's; null for a run that is not pushed."""
+    """Name of the token that pushes the run, empty for the operator's token; null if the run is not pushed.
+    """
     seen_at: str | None
-    """Last sign of life of the client that pushes it."""
+    """Time of the last sign of life of the client that pushes the run."""
     is_check: bool
-    """Whether it checks a config before launch: it has no steps, and `check` holds its result."""
+    """Whether the run checks a config before launch; it has no steps, and `check` contains its result."""
     created_at: str
     queued_at: str
     started_at: str | None
     finished_at: str | None
     parent_name: str | None = None
-    """Only of a single run."""
+    """Name of the parent run; only in responses with a single run."""
     check: CheckReport | None = None
-    """Only of a single run: the result of a finished check before launch."""
+    """Result of a finished check before launch; only in responses with a single run."""
     config: dict[str, Any] | None = None
     """Config of the run; null unless it was requested."""
     changes: dict[str, Any] | None = None
-    """Settings by dotted path that differ from what the preset and the policy start with; null unless
-    requested."""
+    """Settings by dotted path that differ from the defaults of the preset and the policy; null unless
+    they were requested."""
     attempts: list[AttemptItem] | None = None
     """Attempts of the run; null unless they were requested."""
     cost: Cost | None = None
-    """Only of a single run."""
+    """Cost of the run; only in responses with a single run."""
 
 
 class RunPage(Documented):
-    """One page of runs."""
+    """A page of runs."""
 
     items: list[RunItem]
     next: str | None
     total: int | None = None
-    """Number of runs in the whole list; only on its first page."""
+    """Total number of runs in the list; only on the first page."""
 
 
 class KeptRun(Documented):
-    """A run that stays as it is."""
+    """A run that was not changed, with the reason."""
 
     id: str
     name: str
@@ -207,26 +212,26 @@ class EmptiedTrash(Documented):
     """The result of emptying the trash."""
 
     deleted: list[str]
-    """Ids of the runs that are deleted for ever."""
+    """Ids of the runs that are being deleted permanently."""
     kept: list[KeptRun]
 
 
 class RunChanges(Body):
-    """The fields of a run that may be changed."""
+    """The editable fields of a run."""
 
     name: Name | None = None
     tags: Annotated[list[Tag], Field(max_length=MAX_TAGS)] | None = None
     notes: Annotated[str, Field(max_length=20_000)] | None = None
     priority: Annotated[int, Field(ge=-1000, le=1000)] | None = None
-    """Higher ones start first."""
+    """Runs with a higher priority start first."""
     archived: bool | None = None
 
 
 class CloneRequest(Body):
-    """A new run like an old one."""
+    """A request for a new run that copies the config of another run."""
 
     changes: Fields = {}
-    """Fields of RunConfig laid over the old run's config."""
+    """Fields of RunConfig that override those of the other run's config."""
     seed: Annotated[int, Field(ge=0, lt=2**31)] | None = None
     name: Name | None = None
     insist: bool = False
@@ -234,12 +239,12 @@ class CloneRequest(Body):
 
 
 class ForkRequest(Body):
-    """A new run that continues from a checkpoint of another run."""
+    """A request for a new run that continues from a checkpoint of another run."""
 
     step: Annotated[int, Field(ge=0, le=10_000_000)]
     """Step of the checkpoint; the fork trains the steps after it."""
     changes: dict[str, Any] = {}
-    """Fields of RunConfig laid over the old run's config; the policy stays."""
+    """Fields of RunConfig that override those of the other run's config; the policy cannot change."""
     name: Name | None = None
     insist: bool = False
     """Launch even if the newest check of these problems found reference answers that are graded wrong."""
@@ -249,62 +254,62 @@ class EvaluationRequest(Body):
     """The checkpoint to evaluate, and the problems to evaluate it on."""
 
     step: Annotated[int, Field(ge=0, le=10_000_000)] | None = None
-    """Step of the checkpoint; the newest one if it is left out."""
+    """Step of the checkpoint; the newest checkpoint by default."""
     problems: Annotated[list[Fields], Field(min_length=1, max_length=32)] | None = None
-    """Problem sources as in a run's config; those of the run if they are left out."""
+    """Problem sources as in the config of a run; those of the run by default."""
     prompts: Annotated[int, Field(ge=1, le=100_000)] = 128
-    """Held-out prompts."""
+    """Number of held-out prompts."""
     k: Annotated[int, Field(ge=1, le=256)] = 1
-    """Completions per prompt: 1 decodes greedily, more give pass@k and avg@k."""
+    """Number of completions per prompt: 1 decodes greedily, more measure pass@k and avg@k."""
     effort: bool = False
     """Also measure `eval/effort_auc`."""
     held_out: bool = True
-    """Evaluate on held-out problems; false: only on suites."""
+    """Whether to evaluate on held-out problems; if false, only on suites."""
     suites: Annotated[list[str | Fields], Field(max_length=MAX_SUITES)] = []
-    """Suites as in a run's config, or names of the run's own. When they are due is left out of account."""
+    """Suites as in the config of a run, or names of suites of the run. Their schedules are ignored."""
 
 
 class _CheckSize(Body):
     prompts: Annotated[int, Field(ge=2, le=1024)] = 64
-    """Training prompts that the policy is tried on."""
+    """Number of training prompts that the policy is tried on."""
     k: Annotated[int, Field(ge=2, le=256)] | None = None
-    """Completions per prompt; the signal is estimated for group sizes up to this. null: 32, or the group
-    size where that is larger, at most 256."""
+    """Completions per prompt; the signal is estimated for group sizes up to this number. By default 32, or
+    the group size if it is larger, at most 256."""
 
 
 class CheckRequest(_CheckSize):
-    """A config to check before its launch."""
+    """A request to check a config before its launch."""
 
     base: Fields = {}
     """Fields of RunConfig that all variants share."""
     variant: Fields = {}
-    """A `name` and the fields in which the variant differs."""
+    """A `name` and the fields that differ from `base`."""
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
 
 
 class ForkCheckRequest(_CheckSize):
-    """A fork to check before its launch."""
+    """A request to check a fork before its launch."""
 
     step: Annotated[int, Field(ge=0, le=10_000_000)] | None = None
-    """Step of the checkpoint whose policy is tried; the newest one if it is left out."""
+    """Step of the checkpoint whose policy is tried; the newest checkpoint by default."""
     changes: Fields = {}
-    """Fields of RunConfig laid over the run's config; the policy stays."""
+    """Fields of RunConfig that override those of the run's config; the policy cannot change."""
 
 
 class CopyItem(Documented):
-    """Place of the files of a checkpoint."""
+    """The locations of the files of a checkpoint."""
 
     name: str
     is_here: bool
-    """Whether the checkpoint is on the service's machine or on a disk that it shares."""
+    """Whether the checkpoint is on the service's machine or on a shared disk."""
     is_copied: bool
     """Whether the artifact store has the complete checkpoint."""
 
 
 class CopyPage(Documented):
-    """All checkpoints of a run, the newest first."""
+    """All checkpoints of a run, newest first."""
 
     items: list[CopyItem]
     next: None
     has_store: bool
-    """Whether ARTIFACTS_URL names an artifact store."""
+    """Whether ARTIFACTS_URL configures an artifact store."""

@@ -1,4 +1,4 @@
-"""Queries about single runs and what belongs to them."""
+"""Database queries for single runs, their attempts and their output."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from types import SimpleNamespace
@@ -21,16 +21,16 @@ from backend.storage.run_lookup import require_run
 
 
 def append_log(session: Session, run_id: str, attempt: int, number: int, text: str) -> None:
-    """Store piece `number` of a trainer's output; a piece that is there already stays unchanged."""
+    """Store chunk `number` of the trainer's output, unless it is already stored."""
     values = {"run_id": run_id, "attempt": attempt, "number": number, "text": clean_text(text)}
     session.execute(insert_into(session, LogChunk).values(**values).on_conflict_do_nothing())
 
 
 def run_json(run_row: Row[Any], *, attempts: Sequence[Attempt] | None = None) -> dict[str, Any]:
-    """Return a run as the HTTP interface shows it: schemas.RunItem."""
-    # A Row takes twenty times as long to give a column by its name.
+    """Return a run as the HTTP API shows it, as described by `schemas.RunItem`."""
+    # Reading a column of a Row by name takes twenty times as long.
     row = SimpleNamespace(**dict(zip(run_row._fields, run_row, strict=True)))
-    shown = {
+    document = {
         "id": row.id,
         "name": row.name,
         "experiment": row.experiment_id,
@@ -64,14 +64,14 @@ def run_json(run_row: Row[Any], *, attempts: Sequence[Attempt] | None = None) ->
         },
     }
     if hasattr(row, "config"):
-        shown["config"] = row.config
+        document["config"] = row.config
     if attempts is not None:
-        shown["attempts"] = [attempt_json(attempt) for attempt in attempts]
-    return shown
+        document["attempts"] = [attempt_json(attempt) for attempt in attempts]
+    return document
 
 
 def verdict_json(row: Any) -> dict[str, Any]:
-    """Return the stored verdict on a run: schemas.Verdict."""
+    """Return the stored verdict on a run, as described by `schemas.Judged`."""
     onset = {"healthy": row.onset_healthy, "sick": row.onset_sick}
     return {
         "verdict": row.verdict,
@@ -82,7 +82,7 @@ def verdict_json(row: Any) -> dict[str, Any]:
 
 
 def attempt_json(attempt: Attempt) -> dict[str, Any]:
-    """Return an attempt as the HTTP interface shows it."""
+    """Return an attempt as the HTTP API shows it."""
     return {
         "number": attempt.number,
         "from_step": None if attempt.from_step == NOT_BEGUN else attempt.from_step,
@@ -103,23 +103,23 @@ def attempt_json(attempt: Attempt) -> dict[str, Any]:
 
 
 def find_run(session: Session, run_id: str) -> dict[str, Any]:
-    """Return a run with config and attempts; raises RunNotFound."""
+    """Return a run with its config and attempts; raise RunNotFound."""
     columns = run_columns().add_columns(Run.config, Run.check_report)
     row = session.execute(columns.where(Run.id == run_id, Run.deleting_at.is_(None))).one_or_none()
     if row is None:
         raise RunNotFound(run_id)
     attempts = load_attempts(session, [run_id]).get(run_id, [])
-    shown = run_json(row, attempts=attempts)
-    shown["cost"] = sum_cost(attempts, session.scalar(select(db_now())) or 0.0)
+    document = run_json(row, attempts=attempts)
+    document["cost"] = sum_cost(attempts, session.scalar(select(db_now())) or 0.0)
     if row.check_report:
-        shown["check"] = row.check_report
+        document["check"] = row.check_report
     if row.parent_run is not None:
-        shown["parent_name"] = session.scalar(select(Run.name).where(Run.id == row.parent_run))
-    return shown
+        document["parent_name"] = session.scalar(select(Run.name).where(Run.id == row.parent_run))
+    return document
 
 
 def load_attempts(session: Session, run_ids: Iterable[str]) -> dict[str, list[Attempt]]:
-    """Return the attempts of some runs, in order."""
+    """Return the attempts of the given runs by run id, in order."""
     query = select(Attempt).where(Attempt.run_id.in_(list(run_ids))).order_by(Attempt.run_id, Attempt.number)
     attempts: dict[str, list[Attempt]] = {}
     for attempt in session.scalars(query):
@@ -128,7 +128,7 @@ def load_attempts(session: Session, run_ids: Iterable[str]) -> dict[str, list[At
 
 
 def change_run(session: Session, run_id: str, changes: Mapping[str, Any]) -> None:
-    """Name, tags, notes, priority, archived."""
+    """Change the name, tags, notes, priority or archived state of a run."""
     require_run(session, run_id)
     values = dict(changes)
     if "archived" in values:
@@ -138,9 +138,9 @@ def change_run(session: Session, run_id: str, changes: Mapping[str, Any]) -> Non
 
 
 def trash_run(session: Session, run_id: str) -> None:
-    """Put a run into the trash; a running one is asked to stop, or ends if it is pushed.
+    """Move a run to the trash.
 
-    One that waits does not start.
+    A running run is asked to stop, or ends at once if it is pushed. A queued run does not start.
     """
     run = locked_run(session, run_id)
     if run.status == "running" and run.writer is not None:
@@ -152,7 +152,7 @@ def trash_run(session: Session, run_id: str) -> None:
 
 
 def restore_run(session: Session, run_id: str) -> None:
-    """Restore a run from the trash; withdraw the wish to stop if it still trains, so that it continues."""
+    """Restore a run from the trash; if it is still running, withdraw its pending stop."""
     run = locked_run(session, run_id)
     if run.status == "running" and run.wish == "stop" and run.deleted_at is not None:
         request_wish(session, run_id, "")
@@ -168,16 +168,16 @@ def load_log_chunks(
     limit: int,
     backwards: bool,
 ) -> Sequence[LogChunk]:
-    """Return pieces of output in order (or the newest first), and one more."""
+    """Return chunks of output, oldest or newest first, and one additional chunk."""
     sort_key = tuple_(LogChunk.attempt, LogChunk.number)
     query = select(LogChunk).where(LogChunk.run_id == run_id)
     if attempt is not None:
         query = query.where(LogChunk.attempt == attempt)
     if after is not None:
         query = query.where(sort_key < tuple(after) if backwards else sort_key > tuple(after))
-    ways = (
+    order = (
         (LogChunk.attempt.desc(), LogChunk.number.desc())
         if backwards
         else (LogChunk.attempt, LogChunk.number)
     )
-    return session.scalars(query.order_by(*ways).limit(limit + 1)).all()
+    return session.scalars(query.order_by(*order).limit(limit + 1)).all()

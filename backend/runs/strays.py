@@ -1,9 +1,10 @@
-"""Files of the runs' directory that belong to no row, and rows of checkpoints whose files are gone.
+"""Remove files that belong to no run, and report checkpoints whose files are missing.
 
-A trainer that is killed may leave half a checkpoint behind, or one without a row; the next attempt tidies
-up, but not every run has one. What has belonged to nobody for a day, and was not written to meanwhile, is
-removed. No link is followed, and nothing is touched that can be no run of this database: a name that no run
-has, or a run older than its oldest. No row is removed: a checkpoint that is gone gets a line in its history.
+A trainer that is killed may leave behind an incomplete checkpoint, or one without a row. The next attempt
+cleans up, but not every run has one. Files that have belonged to no run for a day, and did not change in the
+meantime, are removed. Links are not followed, and directories that cannot be runs of this database stay
+unchanged: those whose names no run could have, and those older than its oldest run. No row is removed: a
+missing checkpoint is reported as an event of its run.
 """
 
 import json
@@ -30,31 +31,33 @@ from backend.storage.models import Checkpoint, Event, Run
 logger = logging.getLogger(__name__)
 
 AGE_SECONDS = 24 * 3600.0
-"""Seconds until something that belongs to no run is removed, by this machine's clock."""
+"""Seconds after which a file that belongs to no run is removed, by the clock of this machine."""
 
 AT_WORK = ("queued", "running")
-"""The trainer of such a run writes its files, or its next attempt tidies them up."""
+"""Statuses of runs whose trainer writes their files, or whose next attempt cleans them up."""
 
 RUN_ID = re.compile(f"[{CROCKFORD}]{{26}}")
 
 
 class Record(NamedTuple):
-    """All known runs and checkpoints."""
+    """The runs and checkpoints in the database."""
 
     statuses: dict[str, str]
     checkpoints: dict[str, dict[str, int]]
-    """The steps of each run by the name of the checkpoint's directory."""
+    """Steps of the checkpoints of each run, by the name of the checkpoint's directory."""
 
     def owns(self, run_id: str) -> bool:
-        """Return whether the run is known, or may be one of another database that used this directory
-        before.
+        """Return whether the run is in the database, or is older than its oldest run.
+
+        An older run may belong to another database that used this directory before.
         """
         return run_id in self.statuses or run_id < min(self.statuses, default="~")
 
 
 class Strays:
-    """Finds unknown files in the runs' directory. They are recorded in a file, so that a restart does not
-    forget them.
+    """Find files in the directory of runs that belong to no run.
+
+    A file stores when they were found, so that a restart does not reset the delay.
     """
 
     def __init__(
@@ -67,26 +70,27 @@ class Strays:
         self._copies, self._is_away = Copies(settings), False
 
     def sweep(self) -> Iterator[None]:
-        """Check all files once, one run per piece. Raises OSError if a file cannot be read or removed."""
+        """Check all files once, and yield after each run; raise OSError if a file cannot be read."""
         if not self._root.is_dir():
             return
-        names = sorted(path.name for path in self._root.iterdir())  # before the rows, which come before files
+        # Files are listed before rows are read, because rows are created before files.
+        names = sorted(path.name for path in self._root.iterdir())
         with reading(self._sessions) as session:
             record = _load_record(session)
-        noted, noticed = self._read_notes(), dict[str, float]()
+        old_notes, new_notes = self._read_notes(), dict[str, float]()
         for name in names:
             for path in self._find_ownerless(name, record):
                 key = path.relative_to(self._root).as_posix()
                 now = self._clock()
-                since = min(noted.get(key, now), now)
-                if key not in noted:
+                since = min(old_notes.get(key, now), now)
+                if key not in old_notes:
                     logger.warning("%s belongs to no run: it will be removed in a day", path)
                 if now - max(since, _newest_change(path)) < AGE_SECONDS or not self._remove(path):
-                    noticed[key] = since
+                    new_notes[key] = since
             yield
-        self._write_notes(noticed)
+        self._write_notes(new_notes)
         self._copies, self._is_away = Copies(self._settings), False
-        if names:  # else their disk is not there
+        if names:  # otherwise their disk is not mounted
             for run_id in record.checkpoints:
                 self._report_missing_checkpoints(run_id, record)
                 yield
@@ -96,7 +100,7 @@ class Strays:
         if not RUN_ID.fullmatch(name) or directory.is_symlink() or not directory.is_dir():
             return []
         if not record.owns(name):
-            mark = read_mark(self._settings)  # a database that lost its newest runs may still be put back
+            mark = read_mark(self._settings)  # the lost newest rows of the database may be restored
             return [] if mark and mark.older_since else [directory]
         if record.statuses.get(name, AT_WORK[0]) in AT_WORK:
             return []
@@ -108,7 +112,7 @@ class Strays:
         )
 
     def _remove(self, path: Path) -> bool:
-        """Remove a path if it still belongs to no run; return whether it is removed."""
+        """Remove a path if it still belongs to no run; return whether it was removed."""
         name = path.relative_to(self._root).parts[0]
         with reading(self._sessions) as session:
             if path not in self._find_ownerless(name, _load_record(session, name)):
@@ -122,7 +126,7 @@ class Strays:
         return True
 
     def _report_missing_checkpoints(self, run_id: str, record: Record) -> None:
-        """Write one line for each checkpoint that is gone, once."""
+        """Add one event for each missing checkpoint, unless it was already reported."""
         if record.statuses.get(run_id, AT_WORK[0]) in AT_WORK:
             return
         for name, step in record.checkpoints[run_id].items():
@@ -130,15 +134,15 @@ class Strays:
                 continue
             if self._is_copied(run_id, name):
                 continue
-            line = f"checkpoint {name} is missing from the disk: no run can continue or start from it"
+            message = f"checkpoint {name} is missing from the disk: no run can continue or start from it"
             with self._sessions.begin() as session:
                 row = select(Checkpoint.id).where(Checkpoint.run_id == run_id, Checkpoint.path == name)
-                event_query = select(Event.id).where(Event.run_id == run_id, Event.message == line)
+                event_query = select(Event.id).where(Event.run_id == run_id, Event.message == message)
                 if session.scalar(row.limit(1)) and not session.scalar(event_query.limit(1)):
-                    add_event(session, "checkpoint", line, run_id=run_id, level="error", step=step)
+                    add_event(session, "checkpoint", message, run_id=run_id, level="error", step=step)
 
     def _is_copied(self, run_id: str, name: str) -> bool:
-        """Return whether the artifact store has it, or cannot be asked."""
+        """Return whether the artifact store has the checkpoint, or is unavailable."""
         if self._is_away:
             return True
         try:
@@ -163,7 +167,7 @@ class Strays:
 
 
 def _load_record(session: Session, run_id: str = "") -> Record:
-    """Read the record of all runs, or of one run and the oldest if it is named."""
+    """Load the record of all runs, or of the named run and the oldest run."""
     runs = select(Run.id, Run.status)
     rows = select(Checkpoint.run_id, Checkpoint.path, Checkpoint.step)
     if run_id:
@@ -177,7 +181,7 @@ def _load_record(session: Session, run_id: str = "") -> Record:
 
 
 def _newest_change(path: Path) -> float:
-    """Return when something in it was last written, itself included; links are not followed."""
+    """Return the time of the newest change within a path, without following links."""
     times = [path.lstat().st_mtime]
     for directory, _, files in os.walk(path):
         times += [os.lstat(Path(directory, name)).st_mtime for name in ("", *files)]

@@ -1,4 +1,4 @@
-"""Saved views: lists and comparisons of runs under a name, shared by all who use the service."""
+"""Saved views of lists and comparisons of runs, which all users share."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
@@ -20,7 +20,7 @@ MAX_VIEWS = 200
 
 MAX_SETTINGS = 50
 SETTINGS_CHARACTERS = 20_000
-"""Maximum number of characters of all settings together, enough for the ids of about 700 runs."""
+"""Maximum total number of characters of all settings, enough for the ids of about 700 runs."""
 
 Words = Annotated[str, Field(max_length=200)]
 
@@ -39,9 +39,9 @@ class View(Documented):
 
     page: Literal["runs", "compare"] = "runs"
     settings: Settings = {}
-    """Further parameters of the page's address, as written there: `{"x": "tokens", "log": "y"}`."""
+    """Additional query parameters of the page's URL: `{"x": "tokens", "log": "y"}`."""
     query: Annotated[str, Field(max_length=MAX_CHARACTERS)] = ""
-    """The runs are those that match when the view is opened."""
+    """Query that selects the runs when the view is opened."""
     status: Words = ""
     verdict: Words = ""
     tag: Words = ""
@@ -50,13 +50,13 @@ class View(Documented):
     archived: bool = False
     sort: Words = "-created_at"
     group: Words = ""
-    """Field by which the table is grouped; empty: none."""
+    """Field by which the table is grouped; empty for no grouping."""
     columns: Annotated[list[Words], Field(max_length=100)] | None = None
-    """Columns beside those that every list has; null: the usual ones."""
+    """Columns in addition to those of every list; null for the default columns."""
 
 
 class ViewRequest(View, Body):
-    """A view to be saved; one of the same name is replaced."""
+    """A request to save a view, which replaces a view with the same name."""
 
     name: Annotated[str, Field(min_length=1, max_length=100, pattern=r"\S")]
 
@@ -70,21 +70,21 @@ class ViewItem(View):
 
 
 class ViewPage(Documented):
-    """All of them, by name."""
+    """All views, sorted by name."""
 
     items: list[ViewItem]
     next: None
 
 
 def saved_views(session: Session) -> Sequence[dict[str, Any]]:
-    """Return all views, by name: ViewItem."""
+    """Return all views sorted by name, as described by `ViewItem`."""
     return [
         _view_json(row) for row in session.scalars(select(SavedView).order_by(SavedView.name, SavedView.id))
     ]
 
 
 def save_view(session: Session, request: ViewRequest) -> dict[str, Any]:
-    """Store a view; raises InvalidRequest for an unreadable query, Conflict when there are too many."""
+    """Save a view; raise InvalidRequest for an invalid query, and Conflict if there are too many views."""
     parse(request.query)
     read_order(request.sort)
     name = request.name.strip()
@@ -99,7 +99,7 @@ def save_view(session: Session, request: ViewRequest) -> dict[str, Any]:
 
 
 def delete_view(session: Session, view_id: str) -> dict[str, Any]:
-    """Delete a view, and show what it was; raises NotFound."""
+    """Delete a view and return it; raise NotFound if it does not exist."""
     row = session.get(SavedView, view_id)
     if row is None:
         raise NotFound(f"there is no view {view_id!r}")

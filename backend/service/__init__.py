@@ -1,1 +1,1 @@
-"""The running service: processes, command line, live pages, maintenance, backup, doctor."""
+"""The running service: its processes, command line, live updates, maintenance, backups and diagnostics."""

@@ -1,4 +1,4 @@
-"""`python -m backend.service COMMAND`: the command `grpolab`, from a checkout or an image."""
+"""Run the command `grpolab` from a checkout or an image: `python -m backend.service COMMAND`."""
 
 import sys
 

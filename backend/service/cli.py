@@ -41,7 +41,7 @@ def demo(settings: Settings) -> int:
 
 
 def serve(settings: Settings) -> int:
-    """start the HTTP service alone; migrates the database first"""
+    """start only the HTTP service, after migrating the database"""
     from backend.base.logs import set_up_logging
     from backend.service.process.lifeline import follow_launcher
     from backend.service.process.preflight import (
@@ -66,14 +66,14 @@ def serve(settings: Settings) -> int:
 
 
 def worker(settings: Settings, **limits: Any) -> int:
-    """start a worker alone; several machines can each run one, for good or as pilots of a cluster"""
+    """start only a worker; several machines can run one each, permanently or as pilots on a cluster"""
     from backend.base.sandbox.layers import check_sandbox
     from backend.runs.workers.addresses import node_address
     from backend.runs.workers.devices import find_slots
     from backend.service.process.preflight import check_database, check_state_dir
     from backend.storage.migrate import migrate
 
-    os.environ |= arguments_as_settings(**limits)  # the process that takes this one's place reads them
+    os.environ |= arguments_as_settings(**limits)  # read by the process that replaces this one
     settings = Settings()
     if settings.worker_nodes > 1:
         node_address(settings)
@@ -82,7 +82,7 @@ def worker(settings: Settings, **limits: Any) -> int:
     check_database(settings)
     migrate(settings)
     slots = len(find_slots(settings))
-    # In place of this process: a signal to it reaches Celery.
+    # Celery replaces this process, so that it receives its signals.
     os.execv(  # noqa: S606
         sys.executable,
         [
@@ -95,7 +95,7 @@ def worker(settings: Settings, **limits: Any) -> int:
 
 
 def token(settings: Settings, *, viewer: bool = False, writer: str | None = None) -> int:
-    """print the operator's token, a viewer's or a writer's, for scripts: `Authorization: Bearer <token>`"""
+    """print the token of the operator, a viewer or a writer, for scripts: `Authorization: Bearer <token>`"""
     from backend.http.auth.tokens import read_or_create_token, writer_token
 
     print(
@@ -107,7 +107,7 @@ def token(settings: Settings, *, viewer: bool = False, writer: str | None = None
 
 
 def link(settings: Settings, *, viewer: bool = False) -> int:
-    """print a fresh one-time login link"""
+    """print a new one-time login link"""
     from backend.http.auth.tokens import login_link
     from backend.service.process.instance_lock import listening_as, running_instance
     from backend.service.process.terminal import Terminal, show_link
@@ -130,7 +130,7 @@ def _role(*, viewer: bool) -> "Role":
 
 
 def _prepare_database(settings: Settings) -> None:
-    """Make or upgrade the database of a command that runs without the service."""
+    """Create or upgrade the database for a command that runs without the service."""
     from backend.service.process.preflight import check_database, check_state_dir
     from backend.storage.migrate import migrate
 
@@ -140,7 +140,7 @@ def _prepare_database(settings: Settings) -> None:
 
 
 def runs(settings: Settings, *, query: str, archived: bool, trash: bool, json: bool, **options: Any) -> int:
-    """list runs: all, or those of a query"""
+    """list all runs, or those that match a query"""
     from backend.runs.command import listed_runs
     from backend.runs.list import RunFilter
 
@@ -155,7 +155,7 @@ MARKS = {"ok": "ok ", "warn": "?  ", "bad": "NO "}
 
 
 def doctor(settings: Settings) -> int:
-    """check this machine: what it has, what is missing, and what to do"""
+    """check this machine and print what is missing and what to do"""
     from backend.service.doctor import examine
 
     findings = examine(settings)
@@ -196,13 +196,15 @@ def restore(settings: Settings, *, source: str, overwrite: bool) -> int:
 
 
 def import_files(settings: Settings, *, files: list[str], dry_run: bool, **names: str | None) -> int:
-    """make runs of an archive, or of logs of TRL, verl, TensorBoard, W&B, Trackio, printed text, tables"""
+    """create runs from an archive, or from logs of TRL, verl, TensorBoard, W&B, Trackio, printed text or
+    tables
+    """
     from backend.exchange.imports.command import import_into
 
     _prepare_database(settings)
-    given_names = {name: value for name, value in names.items() if value is not None}
+    chosen_names = {name: value for name, value in names.items() if value is not None}
     paths = [Path(file).expanduser() for file in files]
-    for line in import_into(settings, paths, dry_run=dry_run, **given_names):
+    for line in import_into(settings, paths, dry_run=dry_run, **chosen_names):
         print(line)
     return 0
 
@@ -246,7 +248,7 @@ def push(settings: Settings, *, directory: str, repository: str, public: bool, e
 
 
 def serve_model(settings: Settings, *, directory: str, dry_run: bool, **options: Any) -> int:
-    """serve an exported model or a checkpoint with an OpenAI-compatible API, by transformers or vLLM"""
+    """serve an exported model or a checkpoint with an OpenAI-compatible API, using transformers or vLLM"""
     from backend.exchange.exports.command import program_of, serving_command
 
     command = serving_command(Path(directory).expanduser().absolute(), **options)
@@ -257,13 +259,13 @@ def serve_model(settings: Settings, *, directory: str, dry_run: bool, **options:
 
 
 def upload(settings: Settings, *, file: str, dry_run: bool, **columns: str | None) -> int:
-    """keep a dataset for runs to train on, every row checked; columns are recognised unless you name them"""
+    """store a dataset for training after checking every row; columns are detected unless you name them"""
     from backend.base.redaction import learn_secrets
     from backend.catalog.datasets.command import upload_file
 
     learn_secrets(settings)
-    named = {name: value for name, value in columns.items() if value is not None}
-    for line in upload_file(settings, Path(file).expanduser(), dry_run=dry_run, columns=named):
+    column_names = {name: value for name, value in columns.items() if value is not None}
+    for line in upload_file(settings, Path(file).expanduser(), dry_run=dry_run, columns=column_names):
         print(line)
     return 0
 
@@ -285,20 +287,20 @@ def model(settings: Settings, *, file: str, name: str) -> int:
 
 
 def copy_checkpoints(settings: Settings, *, run: str) -> int:
-    """copy checkpoints of this machine to ARTIFACTS_URL, e.g. those from before it was set"""
+    """copy the checkpoints of this machine to ARTIFACTS_URL, such as those from before it was set"""
     from backend.base.redaction import learn_secrets
     from backend.exchange.exports.command import copy_checkpoints_of
 
     learn_secrets(settings)
-    are_well = True
-    for line, is_well in copy_checkpoints_of(settings, run):
+    is_everything_copied = True
+    for line, is_copied in copy_checkpoints_of(settings, run):
         print(f"  {line}", flush=True)
-        are_well = are_well and is_well
-    return 0 if are_well else 1
+        is_everything_copied = is_everything_copied and is_copied
+    return 0 if is_everything_copied else 1
 
 
 def pilots(settings: Settings, *, dry_run: bool, **options: Any) -> int:
-    """keep pilot workers at Slurm, Kubernetes or SkyPilot while runs wait"""
+    """keep pilot workers on Slurm, Kubernetes or SkyPilot while runs are queued"""
     from backend.service.pilots.command import job_text, keep_pilots
 
     if dry_run:
@@ -313,7 +315,7 @@ def pilots(settings: Settings, *, dry_run: bool, **options: Any) -> int:
 
 
 LOOKS = ("most", "every", "once")
-"""Arguments of `pilots` that say nothing about a job."""
+"""Arguments of `pilots` that do not describe a job."""
 
 DAILY = (
     up,
@@ -339,7 +341,7 @@ COMMANDS: dict[str, Callable[..., int]] = {
 
 
 SECRET = ("_TOKEN", "_KEY", "_SECRET", "_URL")
-"""Ends of the names of settings whose values are not shown, not even in part."""
+"""Suffixes of settings whose values are never shown, not even in part."""
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -371,7 +373,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; what the user can mend is one sentence, not a traceback."""
+    """Run a command; report errors that the user can fix as a sentence instead of a traceback."""
     arguments = vars(_parser().parse_args(argv))
     command = COMMANDS[arguments.pop("command")]
     try:
@@ -380,8 +382,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         for problem in error.errors():
             name = str(problem["loc"][0]).upper() if problem["loc"] else "settings"
             sentence = problem["msg"].removeprefix("Value error, ")
-            given_value = "" if name.endswith(SECRET) else f"={redact(str(problem['input']))}"
-            print(f"  {name}{given_value}: {redact(sentence)}", file=sys.stderr)
+            assignment = "" if name.endswith(SECRET) else f"={redact(str(problem['input']))}"
+            print(f"  {name}{assignment}: {redact(sentence)}", file=sys.stderr)
     except GrpoLabError as error:
         print(f"  {error.detail}", file=sys.stderr)
     return 1

@@ -57,23 +57,23 @@ from backend.storage.engine import open_engine, open_sessions
 
 VERSION = "0.2.0"
 THREADS = 64
-"""Requests that are worked on at the same time; the database's pool holds as many connections."""
+"""Maximum number of requests that are processed at the same time, and of database connections in the pool."""
 
 
-remove_compress_type("text/event-stream")  # its messages are small
+remove_compress_type("text/event-stream")  # its messages are too small to be compressed
 
 
 class Service(FastAPI):
-    """FastAPI behind the guard: not even an error page is made before it has agreed. Both are reported."""
+    """FastAPI behind the guard, which admits a request before even an error page is generated."""
 
     def openapi(self) -> dict[str, Any]:
-        """Return the interface as a document, made once."""
+        """Return the OpenAPI document, which is generated once."""
         if not self.openapi_schema:
             self.openapi_schema = complete_schema(super().openapi())
         return self.openapi_schema
 
     def build_middleware_stack(self) -> ASGIApp:
-        """Return the routes and what is wrapped around them."""
+        """Return the routes with all middleware around them."""
         lab: Lab = self.state.lab
         stack = super().build_middleware_stack()
         sessions: BrowserSessions = self.state.browser_sessions
@@ -83,7 +83,7 @@ class Service(FastAPI):
 
 
 def create_app(settings: Settings | None = None) -> FastAPI:
-    """Return the application; `grpolab serve` runs it."""
+    """Return the application, which `grpolab serve` runs."""
     settings = settings or Settings()
     learn_secrets(settings)
     engine = open_engine(settings.effective_database_url)
@@ -93,7 +93,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         openapi_url="/openapi.json",
-        redirect_slashes=False,  # or an id of nothing but slashes would name the list
+        redirect_slashes=False,  # otherwise an id of only slashes would refer to the list
         lifespan=_life,
     )
     app.state.lab = Lab(settings, engine, open_sessions(engine))
@@ -132,17 +132,20 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         status,
         health,
     ):
-        app.router.routes.extend(module.router.routes)  # an included router compares each path twice
+        app.router.routes.extend(module.router.routes)  # an included router would match each path twice
     pages.serve_pages(app)
     return app
 
 
 def _look_for_older(app: FastAPI) -> None:
-    """Report at once, and on every page, if the database has lost its newest transactions."""
+    """Report in the log and on every page if the database has lost its newest transactions."""
     lab: Lab = app.state.lab
-    with suppress(SQLAlchemyError), lab.sessions.begin() as session:  # away: the page of states says so
-        if older := report_if_older(lab.settings, session):
-            app.state.status.older = older.sentence
+    with (
+        suppress(SQLAlchemyError),
+        lab.sessions.begin() as session,
+    ):  # the status page reports an unavailable database
+        if loss := report_if_older(lab.settings, session):
+            app.state.status.older = loss.sentence
 
 
 @asynccontextmanager
@@ -150,7 +153,7 @@ async def _life(app: FastAPI) -> AsyncIterator[None]:
     lab: Lab = app.state.lab
     anyio.to_thread.current_default_thread_limiter().total_tokens = THREADS
     end_streams_at_signals(app.state.broadcaster)
-    with suppress(OSError):  # an upload says it when the directory cannot be written to
+    with suppress(OSError):  # an upload reports an unwritable directory
         await anyio.to_thread.run_sync(Uploads(lab.settings.datasets_dir).sweep)
     await anyio.to_thread.run_sync(_look_for_older, app)
     reconciler: Reconciler = app.state.reconciler

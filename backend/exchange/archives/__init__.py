@@ -1,1 +1,1 @@
-"""Archives of runs: one tar file with all data that an installation has about a run."""
+"""Archives of runs: a tar file with all data that an installation has about a run."""

@@ -1,4 +1,4 @@
-"""Route of archives."""
+"""HTTP route of archives."""
 
 import threading
 
@@ -15,18 +15,18 @@ from backend.storage.run_lookup import require_run
 router = Router(prefix="/api/v1/runs", tags=["runs"])
 
 ARCHIVE_SECONDS = 300.0
-"""Longest wait of a client for the first byte, in seconds."""
+"""Time limit for creating an archive, in seconds."""
 
 _one_at_a_time = threading.Lock()
 
 
 @router.get("/{run_id}/archive", response_class=StreamingResponse)
 def archive(run_id: str, lab: LabOf, *, checkpoints: bool = False) -> StreamingResponse:
-    """A run as one tar file that another installation imports, with or without its checkpoints.
+    """Download a run as a tar file that another installation can import, with or without its checkpoints.
 
-    It holds config, metrics, rollouts with their tokens and events; docs/export.md lists its files.
-    Where something could not be read any more, the header `Archive-Missing` says how many things, and the
-    manifest which.
+    It contains the config, metrics, rollouts with their tokens, and events; docs/export.md lists its files.
+    If data could not be read, the header `Archive-Missing` contains the number of problems, and the manifest
+    describes them.
     """
     with reading(lab.sessions) as session:
         require_run(session, run_id)

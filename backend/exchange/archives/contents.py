@@ -1,17 +1,18 @@
-"""Contents of a run's archive: a tar file, not packed, that another installation imports.
+"""The contents of a run's archive: an uncompressed tar file that another installation can import.
 
-    grpolab.json          first: format, versions, and size and SHA-256 of every file below
+    grpolab.json          the first file: format, versions, and size and SHA-256 of every other file
     run.json              name, config, status, summary, tags, notes, verdict, attempts, checkpoints
-    metrics.parquet       metric, step, value: the values that count, a fork's inherited ones among them
-    rollouts.parquet      a completion a row, with its prompt
-    tokens.parquet        a token a row: id, text, and a column for each recorded value
+    metrics.parquet       metric, step, value: the valid values, including those that a fork inherited
+    rollouts.parquet      one completion per row, with its prompt
+    tokens.parquet        one token per row: id, text, and a column for each recorded value
     tallies.parquet       counts of the completions of groups that are not stored, by marks and reward
-    prompts.parquet       a prompt a row, also of groups that are not stored
-    labels.jsonl          a label a line, with the row of its completion
-    events.jsonl          an event a line
-    checkpoints/<name>/   the directories of the checkpoints, if they are wanted
+    prompts.parquet       one prompt per row, including those of groups that are not stored
+    labels.jsonl          one label per line, with the row of its completion
+    events.jsonl          one event per line
+    checkpoints/<name>/   the directories of the checkpoints, if requested
 
-Text is UTF-8 in Parquet; of what that cannot hold (NUL, half a surrogate pair) `<name>_exact` has the bytes.
+Text is UTF-8 in Parquet. For text that is not valid UTF-8 (NUL, lone surrogates), `<name>_exact` contains the
+bytes.
 """
 
 import re
@@ -22,7 +23,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from backend.storage.artifacts.names import CHECKPOINT_NAME, FILE_NAME
 
 FORMAT = 2
-"""Archives of another format are refused by its name."""
+"""Format of archives; others are refused with their format in the message."""
 MANIFEST = "grpolab.json"
 RUN, METRICS, ROLLOUTS, TOKENS, EVENTS = (
     "run.json",
@@ -38,7 +39,7 @@ CHECKPOINTS = "checkpoints"
 CHECKPOINT_FILE = re.compile(
     rf"{CHECKPOINTS}/(?P<checkpoint>{CHECKPOINT_NAME.pattern})/(?P<file>{FILE_NAME.pattern})"
 )
-"""A file of a checkpoint within an archive."""
+"""Pattern of a checkpoint's file in an archive."""
 
 Step = Annotated[int, Field(ge=-1, lt=2**31)]
 Count = Annotated[int, Field(ge=0, lt=2**63)]
@@ -50,34 +51,34 @@ Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
 
 class Strict(BaseModel):
-    """A document in which a number is a number and a text is a text; unknown fields are refused."""
+    """A document without type coercion, which rejects unknown fields."""
 
     model_config = ConfigDict(strict=True, extra="forbid")
 
 
 class ArchivedFile(Strict):
-    """A file of the archive."""
+    """The size and hash of a file in the archive."""
 
     bytes: Count
     sha256: Sha256
 
 
 class Manifest(Strict):
-    """The archive's first file."""
+    """The first file of the archive, which describes the others."""
 
     format: Literal[2] = 2
     program: Word
     created_at: Word
-    """ISO 8601, by the clock of the machine that made it."""
+    """Time in ISO 8601, by the clock of the machine that created the archive."""
     run: Word
     """Id of the run in the installation that archived it."""
     files: dict[str, ArchivedFile]
     missing: Annotated[list[Text], Field(max_length=10_000)] = []
-    """Sentence about data that could not be read when the archive was made; omitted if there was none."""
+    """Sentences about data that could not be read when the archive was created."""
 
 
 class ArchivedAttempt(Strict):
-    """An attempt; its worker and process id are of no use elsewhere."""
+    """An attempt, without its worker and process id, which have no meaning elsewhere."""
 
     number: Annotated[int, Field(ge=1, lt=2**31)]
     from_step: Step | None
@@ -96,18 +97,18 @@ class ArchivedAttempt(Strict):
 
 
 class ArchivedCheckpoint(Strict):
-    """A checkpoint that is in the archive."""
+    """A checkpoint in the archive."""
 
     name: Annotated[str, Field(pattern=rf"^{CHECKPOINT_NAME.pattern}$")]
     step: Step
     attempt: Annotated[int, Field(ge=1, lt=2**31)]
     sha256: Sha256
-    """SHA-256 of the checkpoint's manifest, which holds the SHA-256 of its files."""
+    """SHA-256 of the checkpoint's manifest, which contains the SHA-256 of its files."""
     accuracy: Annotated[float, Field(allow_inf_nan=False)] | None
 
 
 class ArchivedBest(Strict):
-    """The best value of a metric that has a direction."""
+    """The best value of a metric that should be high or low."""
 
     value: Number
     step: Step
@@ -117,7 +118,7 @@ class ArchivedLabel(Strict):
     """A line of labels.jsonl."""
 
     rollout: Count
-    """Row of its completion in rollouts.parquet, from 0."""
+    """Row of the label's completion in rollouts.parquet, from 0."""
     label: Annotated[str, Field(min_length=1, max_length=40, pattern=r"\S")]
     note: Annotated[str, Field(max_length=2_000)]
     role: Annotated[str, Field(pattern=r"^[a-z]{1,16}$")]
@@ -145,7 +146,7 @@ class ArchivedRun(Strict):
     variant: Word
     seed: Annotated[int, Field(ge=-(2**63), lt=2**63)]
     origin: Annotated[str, Field(max_length=32)]
-    """"" for a run of this service; else the trainer whose log was imported, or which pushed it."""
+    """Empty for a run of this service; otherwise the trainer whose log was imported or that pushed it."""
     config: dict[str, Any]
     steps: Annotated[int, Field(ge=0, lt=2**31)]
     status: Literal["queued", "running", "paused", "finished", "stopped", "failed"]
@@ -155,7 +156,7 @@ class ArchivedRun(Strict):
     tags: Annotated[list[Word], Field(max_length=100)]
     notes: Text
     fork_step: Annotated[int, Field(ge=0, lt=2**31)] | None
-    """Step at which it left another run, whose metrics up to there are among its own here."""
+    """Step at which the run forked; the archive includes the metrics up to that step."""
     verdict: Word | None
     started_at: Moment | None
     finished_at: Moment | None

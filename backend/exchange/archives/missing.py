@@ -1,4 +1,4 @@
-"""Points that a run's archive cannot have: those of damaged blocks, and those that were given up before."""
+"""Find points that an archive cannot contain, because their blocks are or were damaged."""
 
 from sqlalchemy import select
 
@@ -9,7 +9,7 @@ from backend.storage.models import Event
 
 
 def lost_points(sessions: Sessions, run_id: str) -> list[str]:
-    """Return a sentence on each block whose points the archive lacks, with those of a fork's ancestors."""
+    """Return a sentence about each block whose points are missing, including blocks of a fork's ancestors."""
     sentences: dict[str, None] = {}
     with reading(sessions) as session:
         for segment in load_lineages(session, [run_id])[run_id]:

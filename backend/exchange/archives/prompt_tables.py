@@ -1,6 +1,7 @@
-"""Tables of an archive about prompts: tallies of groups that are not stored, and the prompts of the run.
+"""Write the tables of an archive about prompts: tallies of groups that are not stored, and the prompts of the
+run.
 
-Tallies of stored groups follow from their completions.
+The tallies of stored groups can be derived from their completions.
 """
 
 from collections.abc import Iterator, Sequence
@@ -26,7 +27,7 @@ PROMPT_EXACT = ("prompt", "answer")
 
 
 def write_tallies(sessions: Sessions, run_id: str, file: IO[bytes]) -> None:
-    """Tallies that no later attempt hides of groups that are not stored, in the order of their key."""
+    """Write the valid tallies of groups that are not stored, in key order."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -61,7 +62,7 @@ def _tallies(sessions: Sessions, run_id: str) -> Iterator[list[dict[str, Any]]]:
 
 
 def write_prompts(sessions: Sessions, run_id: str, file: IO[bytes]) -> list[str]:
-    """Return the prompts of the run by id; gives a sentence on each text that is damaged, and left out."""
+    """Write the prompts of the run by id; return sentences about damaged texts, which are left out."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -74,8 +75,8 @@ def write_prompts(sessions: Sessions, run_id: str, file: IO[bytes]) -> list[str]
     with pq.ParquetWriter(file, schema, compression="zstd") as writer:
         while True:
             with reading(sessions) as session:
-                later = query if after is None else query.where(RunPrompt.id > after)
-                rows = session.scalars(later).all()
+                next_page = query if after is None else query.where(RunPrompt.id > after)
+                rows = session.scalars(next_page).all()
             prompts = []
             for row in rows:
                 texts = {name: try_unpack_text(getattr(row, name)) for name in PROMPT_EXACT}

@@ -1,4 +1,4 @@
-"""Creation of a run's archive, also while it trains: tables in unnamed files, checkpoints as they lie."""
+"""Create the archive of a run, even while it trains: tables in temporary files, and checkpoints directly."""
 
 import hashlib
 import json
@@ -60,25 +60,26 @@ class Archive(NamedTuple):
 
     content: Iterator[bytes]
     missing: list[str]
-    """Sentences on what could not be read any more."""
+    """Sentences about data that could not be read."""
 
 
 def archive_run(sessions: Sessions, settings: Settings, run_id: str, *, checkpoints: bool) -> Archive:
-    """Return the bytes of a run's archive; all its files are open when this returns.
+    """Return the bytes of a run's archive, whose files are all open when this function returns.
 
-    A running run is archived as it is now. Checkpoints that retention removes meanwhile, and what is damaged,
-    are left out and named.
-    Raises RunNotFound, and Conflict for a run that has not begun.
+    A running run is archived in its current state. Checkpoints that retention removes meanwhile, and damaged
+    data, are left out and listed. Raise RunNotFound, and Conflict for a run that has not begun.
     """
     scratch = settings.state / "archives"
     make_directory(scratch, mode=0o700)
-    with ExitStack() as opened:
-        checkpoints_found, gone = (
-            _checkpoints(sessions, settings, run_id, opened) if checkpoints else ({}, [])
+    with ExitStack() as open_files:
+        archived_checkpoints, missing_checkpoints = (
+            _checkpoints(sessions, settings, run_id, open_files) if checkpoints else ({}, [])
         )
-        tables = {name: opened.enter_context(_unnamed(scratch)) for name in TABLES if name != RUN}
+        tables = {name: open_files.enter_context(_unnamed(scratch)) for name in TABLES if name != RUN}
         with reading(sessions) as session:
-            run = _run_document(session, run_id, [checkpoint for checkpoint, _ in checkpoints_found.values()])
+            run = _run_document(
+                session, run_id, [checkpoint for checkpoint, _ in archived_checkpoints.values()]
+            )
         write_metrics(sessions, run_id, tables[METRICS])
         damaged = write_rollouts(sessions, run_id, tables[ROLLOUTS], tables[TOKENS], tables[LABELS])
         write_tallies(sessions, run_id, tables[TALLIES])
@@ -86,11 +87,11 @@ def archive_run(sessions: Sessions, settings: Settings, run_id: str, *, checkpoi
         _write_events(sessions, run_id, tables[EVENTS])
         document = orjson.dumps(run.model_dump(mode="json"), option=orjson.OPT_INDENT_2)
         members = [_member(RUN, BytesIO(document)), *(_member(name, file) for name, file in tables.items())]
-        for _, files in checkpoints_found.values():
+        for _, files in archived_checkpoints.values():
             members += files
-        missing = [*lost_points(sessions, run_id), *gone, *damaged][:MAX_MISSING]
+        missing = [*lost_points(sessions, run_id), *missing_checkpoints, *damaged][:MAX_MISSING]
         first = _manifest(run_id, members, missing)
-        opened.pop_all()  # the stream closes them
+        open_files.pop_all()  # the stream closes the files
         return Archive(tar_stream([first, *(member for member, _ in members)]), missing)
 
 
@@ -98,7 +99,7 @@ Described = tuple[Member, ArchivedFile]
 
 
 def _unnamed(directory: Path) -> IO[bytes]:
-    """Return a file that is gone when nobody has it open, also after a kill."""
+    """Return a temporary file without a name, which disappears even if the process is killed."""
     return tempfile.TemporaryFile(dir=directory)
 
 
@@ -129,11 +130,22 @@ def _run_document(session: Session, run_id: str, checkpoints: list[ArchivedCheck
     attempts = [_attempt(attempt) for attempt in session.scalars(query)]
     if not attempts:
         raise Conflict(f"run {run.name} has not begun: there is nothing to archive")
-    same = ("variant", "seed", "config", "steps", "status", "reason", "last_step", "summary", "tags", "notes")
+    common_names = (
+        "variant",
+        "seed",
+        "config",
+        "steps",
+        "status",
+        "reason",
+        "last_step",
+        "summary",
+        "tags",
+        "notes",
+    )
     later_names = ("name", "fork_step", "verdict", "started_at", "finished_at")
     return ArchivedRun.model_validate(
         {
-            **{name: getattr(run, name) for name in (*same, *later_names)},
+            **{name: getattr(run, name) for name in (*common_names, *later_names)},
             "name": run.name[:MAX_IN_NAME],
             "experiment": experiment.name if experiment else "",
             "origin": "" if run.origin == ARCHIVED else run.origin,
@@ -145,8 +157,8 @@ def _run_document(session: Session, run_id: str, checkpoints: list[ArchivedCheck
 
 def _attempt(row: Attempt) -> ArchivedAttempt:
     from_step = None if row.from_step == NOT_BEGUN else row.from_step
-    same = ArchivedAttempt.model_fields.keys() - {"from_step"}
-    return ArchivedAttempt(from_step=from_step, **{name: getattr(row, name) for name in same})
+    common_names = ArchivedAttempt.model_fields.keys() - {"from_step"}
+    return ArchivedAttempt(from_step=from_step, **{name: getattr(row, name) for name in common_names})
 
 
 def _write_events(sessions: Sessions, run_id: str, file: IO[bytes]) -> None:
@@ -169,25 +181,23 @@ CheckpointsFound = dict[str, tuple[ArchivedCheckpoint, list[Described]]]
 def _checkpoints(
     sessions: Sessions, settings: Settings, run_id: str, opened: ExitStack
 ) -> tuple[CheckpointsFound, list[str]]:
-    """Return the checkpoints whose files are all there, opened, with digests; and a sentence on each other
-    one.
-    """
+    """Return the complete checkpoints with open files and digests, and a sentence about each other one."""
     with reading(sessions) as session:
         require_run(session, run_id)
         rows = sorted(load_checkpoints(session, run_id), key=lambda row: (row.step, row.attempt))
     archived: CheckpointsFound = {}
-    gone = []
+    missing = []
     for row in rows:
         files = _checkpoint_files(settings, row, opened)
         if files:
             accuracy = row.manifest.get("accuracy")
-            about = ArchivedCheckpoint(
+            archived_checkpoint = ArchivedCheckpoint(
                 name=row.path, step=row.step, attempt=row.attempt, sha256=row.sha256, accuracy=accuracy
             )
-            archived[row.path] = about, files
+            archived[row.path] = archived_checkpoint, files
         else:
-            gone.append(f"checkpoint {row.path} of step {row.step}: its files are gone or damaged")
-    return archived, gone
+            missing.append(f"checkpoint {row.path} of step {row.step}: its files are gone or damaged")
+    return archived, missing
 
 
 def _checkpoint_files(settings: Settings, row: Checkpoint, opened: ExitStack) -> list[Described]:
@@ -209,6 +219,6 @@ def _checkpoint_files(settings: Settings, row: Checkpoint, opened: ExitStack) ->
                 return []
             file = opened.enter_context(open_artifact(settings, directory / name))
             files.append((Member(path, file, entry.bytes), entry))
-    except (OSError, ValueError, KeyError, TypeError):  # retention has removed it, or it is damaged
+    except (OSError, ValueError, KeyError, TypeError):  # removed by retention, or damaged
         return []
     return files

@@ -1,4 +1,4 @@
-"""Tables of an archive as Parquet: metrics, rollouts and tokens, a part at a time."""
+"""Write the tables of an archive as Parquet, in parts: metrics, rollouts and tokens."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import IO, Any
@@ -30,20 +30,20 @@ METRICS_AT_ONCE = 20
 
 TEXTS = ("kind", "prompt_id", "problem", "domain", "finish_reason", "rewards", "flags", "left_out", "turns")
 EXACT = ("prompt", "answer", "text")
-"""Texts of models and data, which may be no UTF-8."""
+"""Texts of models and data, which may not be valid UTF-8."""
 NUMBERS = ("step", "attempt", "prompt_index", "position", "tokens")
 VALUES = ("reward", "advantage", "correct")
 VALUE = "value/"
-"""Before the name of a value that each token has."""
+"""Prefix of the column names of token values."""
 
 
 def exact_name(name: str) -> str:
-    """Return the column with the bytes of a text that is not UTF-8."""
+    """Return the name of the column with the bytes of texts that are not valid UTF-8."""
     return f"{name}_exact"
 
 
 def write_metrics(sessions: Sessions, run_id: str, file: IO[bytes]) -> None:
-    """Write the values that count, in the order of metric and step."""
+    """Write the valid values, ordered by metric and step."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -75,41 +75,41 @@ def write_metrics(sessions: Sessions, run_id: str, file: IO[bytes]) -> None:
 def write_rollouts(
     sessions: Sessions, run_id: str, rollouts: IO[bytes], tokens: IO[bytes], labels: IO[bytes]
 ) -> list[str]:
-    """Return the groups that no later attempt hides, by step, kind and place, with their tokens and labels.
+    """Write the valid groups by step, kind and position, with their tokens and labels.
 
-    Gives a sentence on each that has something damaged, which is left out.
+    Return a sentence about each damaged part, which is left out.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     arrays = _array_names(sessions, run_id)
-    of_rollouts, of_tokens = _schemas(arrays)
+    rollout_schema, token_schema = _schemas(arrays)
     row = 0
     missing: list[str] = []
     with (
-        pq.ParquetWriter(rollouts, of_rollouts, compression="zstd") as rows_writer,
-        pq.ParquetWriter(tokens, of_tokens, compression="zstd") as tokens_writer,
+        pq.ParquetWriter(rollouts, rollout_schema, compression="zstd") as rows_writer,
+        pq.ParquetWriter(tokens, token_schema, compression="zstd") as tokens_writer,
     ):
         for groups, completions, packed, labelled in _pages(sessions, run_id):
             rows: list[dict[str, Any]] = []
             batches = []
             for group in groups:
-                mine = _without_gaps(completions.get(group.id, []))
-                tokens_of_group, of_tokens_damage = _tokens(packed.get(group.id), len(mine))
+                group_completions = _without_gaps(completions.get(group.id, []))
+                group_tokens, token_damage = _tokens(packed.get(group.id), len(group_completions))
                 texts, damage = _texts(group)
-                damage |= {"completions": damage_reason(group.id), "tokens": of_tokens_damage}
+                damage |= {"completions": damage_reason(group.id), "tokens": token_damage}
                 missing += _sentences(group, damage)
-                for completion in mine:
+                for completion in group_completions:
                     rows.append(_row(group, completion, texts))
                     for label in labelled.get(completion.id, ()):
                         labels.write(_label_line(row, label))
-                    if tokens_of_group:
+                    if group_tokens:
                         batches.append(
-                            _token_batch(row, tokens_of_group[completion.position], arrays, of_tokens)
+                            _token_batch(row, group_tokens[completion.position], arrays, token_schema)
                         )
                     row += 1
-            rows_writer.write_table(pa.Table.from_pylist(rows, schema=of_rollouts))
-            tokens_writer.write_table(pa.Table.from_batches(batches, schema=of_tokens).combine_chunks())
+            rows_writer.write_table(pa.Table.from_pylist(rows, schema=rollout_schema))
+            tokens_writer.write_table(pa.Table.from_batches(batches, schema=token_schema).combine_chunks())
     return missing
 
 
@@ -119,7 +119,7 @@ def _without_gaps(completions: Sequence[Completion]) -> list[Completion]:
 
 
 def _tokens(data: bytes | None, completions: int) -> tuple[list[Tokens], str]:
-    """Return the tokens of a group and "", or none and why they cannot be read."""
+    """Return the tokens of a group and an empty reason, or none and the reason why they cannot be read."""
     if data is None or not completions:
         return [], ""
     try:
@@ -132,9 +132,11 @@ def _tokens(data: bytes | None, completions: int) -> tuple[list[Tokens], str]:
 
 
 def _texts(group: RolloutGroup) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the prompt and the answer of a group, and why they are empty if they cannot be read."""
-    read = {name: try_unpack_text(getattr(group, name)) for name in ("prompt", "answer")}
-    return {name: text for name, (text, _) in read.items()}, {name: why for name, (_, why) in read.items()}
+    """Return prompt and answer of a group, and the reasons why they are empty if they are damaged."""
+    texts = {name: try_unpack_text(getattr(group, name)) for name in ("prompt", "answer")}
+    return {name: text for name, (text, _) in texts.items()}, {
+        name: reason for name, (_, reason) in texts.items()
+    }
 
 
 def _sentences(group: RolloutGroup, damage: Mapping[str, str]) -> Iterator[str]:
@@ -196,12 +198,12 @@ def _labels(session: Session, groups: Sequence[str]) -> dict[str, list[RolloutLa
 
 
 def _label_line(row: int, label: RolloutLabel) -> bytes:
-    same = {name: getattr(label, name) for name in ("label", "note", "role", "version", "changed_at")}
-    return orjson.dumps({"rollout": row, **same}) + b"\n"
+    fields = {name: getattr(label, name) for name in ("label", "note", "role", "version", "changed_at")}
+    return orjson.dumps({"rollout": row, **fields}) + b"\n"
 
 
 def _array_names(sessions: Sessions, run_id: str) -> list[str]:
-    """Names of all values that some completion's tokens have."""
+    """Return the names of all values that the tokens of any completion have."""
     names: set[str] = set()
     for _, _, packed, _ in _pages(sessions, run_id):
         for data in packed.values():
@@ -229,29 +231,29 @@ def _number(completion: Completion, name: str) -> float | None:
 
 
 def with_exact(texts: dict[str, str]) -> dict[str, Any]:
-    """Texts as columns of UTF-8, and the bytes of those that are none."""
-    shown = {name: clean_text(text) for name, text in texts.items()}
+    """Return texts as UTF-8 columns, and the bytes of texts that are not valid UTF-8."""
+    clean_texts = {name: clean_text(text) for name, text in texts.items()}
     exact = {
-        exact_name(name): text.encode("utf-8", "surrogatepass") if shown[name] != text else None
+        exact_name(name): text.encode("utf-8", "surrogatepass") if clean_texts[name] != text else None
         for name, text in texts.items()
     }
-    return shown | exact
+    return clean_texts | exact
 
 
 def _token_batch(row: int, tokens: Tokens, arrays: Sequence[str], schema: Any) -> Any:
     import pyarrow as pa
 
     count = len(tokens.strings)
-    shown = [clean_text(text) for text in tokens.strings]
-    exact = [
+    clean_texts = [clean_text(text) for text in tokens.strings]
+    exact_texts = [
         text.encode("utf-8", "surrogatepass") if text != clear else None
-        for text, clear in zip(tokens.strings, shown, strict=True)
+        for text, clear in zip(tokens.strings, clean_texts, strict=True)
     ]
     columns = [
         pa.array(np.full(count, row, np.int32)),
         pa.array(np.asarray(tokens.ids, np.int32)),
-        pa.array(shown, pa.string()),
-        pa.array(exact, pa.binary()),
+        pa.array(clean_texts, pa.string()),
+        pa.array(exact_texts, pa.binary()),
         *(
             pa.array(np.asarray(tokens.arrays[name], np.float32))
             if name in tokens.arrays

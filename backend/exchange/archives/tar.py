@@ -1,4 +1,4 @@
-"""Tar files that are written while they are sent: no copy of their contents is made."""
+"""Write tar files while they are sent, without copying their contents."""
 
 import tarfile
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ class Member(NamedTuple):
 def tar_stream(members: list[Member]) -> Iterator[bytes]:
     """Yield the bytes of a tar file with these members, which are closed at the end.
 
-    Raises OSError where a file is shorter than it was: the tar file is cut off then.
+    Raise OSError, leaving the tar file incomplete, if a file has become shorter.
     """
     try:
         for member in members:
@@ -35,11 +35,11 @@ def tar_stream(members: list[Member]) -> Iterator[bytes]:
 
 
 def _content(member: Member) -> Iterator[bytes]:
-    left = member.size
+    remaining = member.size
     member.file.seek(0)
-    while left:
-        block = member.file.read(min(CHUNK_BYTES, left))
+    while remaining:
+        block = member.file.read(min(CHUNK_BYTES, remaining))
         if not block:
             raise OSError(f"{member.name} is shorter than it was")
-        left -= len(block)
+        remaining -= len(block)
         yield block

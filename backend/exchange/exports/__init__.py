@@ -1,1 +1,1 @@
-"""Ways out of the lab for a trained model: export with a model card, the hub, a server."""
+"""Exports of trained models: with a model card, to the hub, or to a server."""

@@ -1,4 +1,4 @@
-"""Route of exports."""
+"""HTTP route of exports."""
 
 from typing import Annotated
 
@@ -24,9 +24,9 @@ def model(
     settings: SettingsOf,
     step: Annotated[int | None, Query(ge=0, lt=2**31, description="Without it the newest.")] = None,
 ) -> StreamingResponse:
-    """The model of a checkpoint as a tar file, with a model card: what `from_pretrained` opens.
+    """Download the model of a checkpoint as a tar file for `from_pretrained`, with a model card.
 
-    Of a LoRA run it is the adapter; `grpolab export` merges it into its base.
+    For a LoRA run it contains the adapter; `grpolab export` merges it into the base model.
     """
     checkpoint = find_checkpoint(session, run_id, step)
     if not has_run_config(session.get_one(Run, run_id)):

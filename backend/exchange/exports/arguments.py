@@ -1,11 +1,11 @@
-"""Arguments of the commands that lead out of the lab."""
+"""Command-line arguments of the export commands."""
 
 import argparse
 from collections.abc import Mapping
 
 
 def add_arguments(parsers: Mapping[str, argparse.ArgumentParser]) -> None:
-    """Add them to the parsers of `export`, `archive`, `push`, `serve-model` and `copy-checkpoints`."""
+    """Add the arguments to the parsers of the export commands."""
     export, archive, push, serve = (parsers[name] for name in ("export", "archive", "push", "serve-model"))
     for parser in (export, archive):
         parser.add_argument("run", help="name or id of the run")

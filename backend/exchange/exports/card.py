@@ -1,4 +1,4 @@
-"""Model cards: README.md of an exported model, with data, recipe, curves, evaluation and versions."""
+"""Create model cards: README.md of an exported model, with data, recipe, curves, evaluation and versions."""
 
 import json
 import math
@@ -18,11 +18,11 @@ from backend.exchange.exports.facts import CURVES, CardFacts
 from backend.exchange.exports.markdown import fenced, inline, quoted, table
 
 ROWS = 10
-"""Steps of the table of curves, at most."""
+"""Maximum number of steps in the table of curves."""
 
 HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}")
 MAX_VALUE = 120
-"""Characters of a value in the table of knobs; the config below has all of it."""
+"""Maximum length of a value in the table of settings; the config below contains the complete value."""
 
 
 REPRODUCE = (
@@ -32,7 +32,7 @@ REPRODUCE = (
 
 
 def model_card(facts: CardFacts, *, merged: bool = True) -> str:
-    """Return the card as Markdown with YAML front matter; `merged`: the files are a whole model, no
+    """Return the card as Markdown with YAML front matter; `merged` means a complete model instead of an
     adapter.
     """
     parts = [
@@ -121,23 +121,23 @@ def _value(value: Any) -> str:
 
 def _recipe(config: RunConfig) -> str:
     preset = PRESETS.get(config.preset)
-    named = f"Preset {inline(preset.title)} ({inline(preset.source)})." if preset else "No preset."
+    preset_text = f"Preset {inline(preset.title)} ({inline(preset.source)})." if preset else "No preset."
     changed = dict(_differences(RunConfig().model_dump(mode="json"), config.model_dump(mode="json")))
     skipped = ("problems", "rewards", "seed", "preset")
     knobs = [[path, _value(value)] for path, value in changed.items() if path not in skipped]
-    parts = [f"{named} The run minimises", fenced(formula(config)["text"], "text")]
+    parts = [f"{preset_text} The run minimises", fenced(formula(config)["text"], "text")]
     if knobs:
         parts += ["All fields that differ from the defaults of GRPO Lab:", table(["field", "value"], knobs)]
     return "\n\n".join(parts)
 
 
 def _differences(before: Any, after: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """(dotted path, value) of every field that differs; of another type of section, of all that are set."""
+    """Yield (dotted path, value) of every different field; a section of another type is listed completely."""
     if isinstance(after, dict) and after:
         is_same = isinstance(before, dict) and before.get("type") == after.get("type")
         for name, value in after.items():
-            old = before.get(name) if is_same else None
-            yield from _differences(old, value, f"{path}.{name}" if path else name)
+            old_value = before.get(name) if is_same else None
+            yield from _differences(old_value, value, f"{path}.{name}" if path else name)
     elif before != after:
         yield path, after
 
@@ -151,17 +151,19 @@ def _curves(facts: CardFacts) -> str:
 
 
 def _rows(facts: CardFacts, names: Sequence[str]) -> NDArray[np.int64]:
-    """Return the first and the last step, and those between at which the most metrics have a value."""
-    every = np.concatenate([facts.curves[name].steps for name in names])
-    steps, counts = np.unique(every, return_counts=True)
-    full = _spread(steps[counts == counts.max()], ROWS - 2)
-    filling = steps[[0, -1]] if len(full) >= ROWS // 2 else _spread(steps, ROWS - len(full))
-    return np.unique(np.concatenate([full, filling]))
+    """Return the first and last step, and steps in between at which the most metrics have a value."""
+    all_steps = np.concatenate([facts.curves[name].steps for name in names])
+    steps, counts = np.unique(all_steps, return_counts=True)
+    fullest_steps = _spread(steps[counts == counts.max()], ROWS - 2)
+    other_steps = (
+        steps[[0, -1]] if len(fullest_steps) >= ROWS // 2 else _spread(steps, ROWS - len(fullest_steps))
+    )
+    return np.unique(np.concatenate([fullest_steps, other_steps]))
 
 
 def _spread(steps: NDArray[np.int64], limit: int) -> NDArray[np.int64]:
-    places = np.unique(np.linspace(0, len(steps) - 1, min(limit, len(steps))).round().astype(np.int64))
-    spread: NDArray[np.int64] = steps[places]
+    indices = np.unique(np.linspace(0, len(steps) - 1, min(limit, len(steps))).round().astype(np.int64))
+    spread: NDArray[np.int64] = steps[indices]
     return spread
 
 
@@ -187,9 +189,7 @@ def _evaluation(facts: CardFacts) -> str:
 
 
 def _interval(facts: CardFacts, name: str, share: float, step: int) -> str:
-    """Return the recorded ends of a suite's interval; Wilson's score interval of the held-out accuracy; else
-    "".
-    """
+    """Return the recorded interval of a suite, or Wilson's interval of held-out accuracy; otherwise empty."""
     ends = [facts.curves.get(end) for end in interval_names(name)]
     recorded = [float(points.values[-1]) for points in ends if points and int(points.steps[-1]) == step]
     if len(recorded) == len(ends):
@@ -202,10 +202,12 @@ def _interval(facts: CardFacts, name: str, share: float, step: int) -> str:
 
 
 def wilson(share: float, count: int, z: float = 1.959964) -> tuple[float, float]:
-    """Wilson's score interval of a share that was measured on `count` trials (JASA 22, 1927)."""
-    middle = (share + z * z / (2 * count)) / (1 + z * z / count)
-    half = z / (1 + z * z / count) * math.sqrt(share * (1 - share) / count + z * z / (4 * count * count))
-    return max(0.0, middle - half), min(1.0, middle + half)
+    """Return Wilson's score interval of a share that was measured on `count` trials (JASA 22, 1927)."""
+    center = (share + z * z / (2 * count)) / (1 + z * z / count)
+    half_width = (
+        z / (1 + z * z / count) * math.sqrt(share * (1 - share) / count + z * z / (4 * count * count))
+    )
+    return max(0.0, center - half_width), min(1.0, center + half_width)
 
 
 def _diagnosis(facts: CardFacts) -> str:
@@ -218,6 +220,6 @@ def _diagnosis(facts: CardFacts) -> str:
 
 
 def _versions(facts: CardFacts) -> str:
-    named = {name: value for name, value in facts.versions.items() if isinstance(value, str)}
-    rows = [[name, value] for name, value in {**named, "device": facts.device}.items() if value]
+    text_versions = {name: value for name, value in facts.versions.items() if isinstance(value, str)}
+    rows = [[name, value] for name, value in {**text_versions, "device": facts.device}.items() if value]
     return table(["what", "version"], rows) if rows else "Not recorded."

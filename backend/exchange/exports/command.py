@@ -1,6 +1,6 @@
-"""Commands that lead out of the lab: `export`, `archive`, `push`, `serve-model`, `copy-checkpoints`.
+"""The export commands: `export`, `archive`, `push`, `serve-model`, `copy-checkpoints`.
 
-The programs that they start import torch.
+Only the programs that they start import torch.
 """
 
 import shutil
@@ -34,7 +34,7 @@ MAX_LISTED = 5
 
 
 class Source(NamedTuple):
-    """The checkpoint that is exported, and its card."""
+    """The checkpoint that is exported, and its model card."""
 
     directory: Path
     name: str
@@ -52,19 +52,19 @@ def _reading(settings: Settings) -> Iterator[Session]:
 
 
 def run_called(session: Session, word: str) -> str:
-    """Return the id of the run with this id or name. Raises InvalidRequest if there is not exactly one."""
+    """Return the id of the run with this id or name; raise InvalidRequest if there is not exactly one."""
     query = select(Run.id).where((Run.id == word) | (Run.name == word), Run.deleting_at.is_(None))
     run_ids = session.scalars(query.order_by(Run.created_at).limit(MAX_LISTED + 1)).all()
     if word in run_ids:
         return word
     if len(run_ids) == 1:
         return run_ids[0]
-    several = f"several runs are called {word!r:.60}: {', '.join(run_ids[:MAX_LISTED])}"
-    raise InvalidRequest([FieldError("run", several if run_ids else f"there is no run {word!r:.60}")])
+    reason = f"several runs are called {word!r:.60}: {', '.join(run_ids[:MAX_LISTED])}"
+    raise InvalidRequest([FieldError("run", reason if run_ids else f"there is no run {word!r:.60}")])
 
 
 def source_of(settings: Settings, run: str, step: int | None) -> Source:
-    """Return the checkpoint of a run at a step, or its newest; raises a GrpoLabError."""
+    """Return the checkpoint of a run at a step, or its newest; raise a GrpoLabError if there is none."""
     with _reading(settings) as session:
         checkpoint = find_checkpoint(session, run_called(session, run), step)
         directory = settings.artifact_dir(checkpoint.run_id) / checkpoint.path
@@ -84,7 +84,7 @@ def _fetch(settings: Settings, directory: Path) -> bool:
 
 
 def export_model(settings: Settings, run: str, to: Path, *, step: int | None, dtype: str | None) -> Source:
-    """Write a checkpoint's model to a new directory, with its card; raises a GrpoLabError."""
+    """Write the model of a checkpoint and its card to a new directory; raise a GrpoLabError."""
     source = source_of(settings, run, step)
     with tempfile.TemporaryDirectory(prefix="grpolab-export-") as scratch:
         card = Path(scratch) / "README.md"
@@ -96,9 +96,9 @@ def export_model(settings: Settings, run: str, to: Path, *, step: int | None, dt
 
 
 def archive_to(settings: Settings, run: str, to: Path, *, checkpoints: bool) -> tuple[int, list[str]]:
-    """Write a run's archive to a new file; its size in bytes, and what is missing in it.
+    """Write the archive of a run to a new file; return its size in bytes, and sentences about missing data.
 
-    Nothing stays of it after an error.
+    After an error, no file is left behind.
     """
     if to.exists():
         raise Conflict(f"{to} already exists: name a file that does not exist yet")
@@ -123,9 +123,9 @@ def archive_to(settings: Settings, run: str, to: Path, *, checkpoints: bool) -> 
 
 
 def copy_checkpoints_of(settings: Settings, run: str) -> Iterator[tuple[str, bool]]:
-    """Copy the checkpoints of a run, or of all, that the artifact store lacks.
+    """Copy the checkpoints of a run, or of all runs, that the artifact store lacks.
 
-    Yields lines, each with whether all is well. Raises a GrpoLabError.
+    Yield lines, each with whether the copy succeeded; raise a GrpoLabError.
     """
     query = select(Checkpoint).order_by(Checkpoint.run_id, Checkpoint.step)
     with _reading(settings) as session:
@@ -144,9 +144,11 @@ def copy_checkpoints_of(settings: Settings, run: str) -> Iterator[tuple[str, boo
 def push_model(
     settings: Settings, directory: Path, repository: str, *, token: str, public: bool, existing: bool
 ) -> str:
-    """Upload an exported directory to the hub; its address there. Raises a GrpoLabError.
+    """Upload an exported directory to the hub and return its address there; raise a GrpoLabError if that
+    fails.
 
-    The token reaches the process that uploads through a pipe: no command line and no environment shows it.
+    The token is passed to the uploading process through a pipe, so that no command line or environment shows
+    it.
     """
     if not settings.hf_online:
         raise Conflict("HF_ONLINE is off: set HF_ONLINE=1 to let this installation reach the hub")
@@ -161,7 +163,7 @@ def push_model(
 
 
 def serving_command(directory: Path, engine: Engine, *, host: str, port: int) -> list[str]:
-    """Command line that serves a model's directory with an OpenAI-compatible API; raises InvalidRequest."""
+    """Return the command that serves a model with an OpenAI-compatible API; raise InvalidRequest."""
     if not (directory / "config.json").is_file():
         content = (
             "an adapter alone: export it first" if (directory / ADAPTER_CONFIG).is_file() else "no model"
@@ -174,7 +176,7 @@ def serving_command(directory: Path, engine: Engine, *, host: str, port: int) ->
 
 
 def program_of(command: list[str]) -> str:
-    """Return a program's path, next to this Python or on PATH. Raises Conflict if it cannot run."""
+    """Return the path of a program next to this Python or on PATH; raise Conflict if it cannot run."""
     installed = Path(sys.executable).with_name(command[0])
     program = str(installed) if installed.is_file() else shutil.which(command[0])
     if program is None:

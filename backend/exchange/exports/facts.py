@@ -1,4 +1,4 @@
-"""Facts about a checkpoint's run, out of SQL, for its model card."""
+"""Load the facts about a checkpoint's run for its model card."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -25,12 +25,12 @@ CURVES = (
     "loss/total",
     "optim/grad_norm",
 )
-"""Metrics of the card's table, if the run has them."""
+"""Metrics in the card's table, if the run has them."""
 
 
 @dataclass(frozen=True, slots=True)
 class CardFacts:
-    """A run as it was when it wrote a checkpoint."""
+    """The state of a run when it wrote a checkpoint."""
 
     name: str
     variant: str
@@ -38,7 +38,7 @@ class CardFacts:
     config: RunConfig
     step: int
     last_step: int
-    """Step up to which the run is recorded."""
+    """Last recorded step of the run."""
     verdict: str
     onset: tuple[int, int] | None
     cause: str
@@ -46,16 +46,16 @@ class CardFacts:
     """Software versions of the attempt that wrote the checkpoint."""
     device: str
     curves: Mapping[str, Points]
-    """Points of CURVES and of all held-out metrics, up to the checkpoint's step."""
+    """Points of CURVES and of all held-out metrics, up to the step of the checkpoint."""
 
     @property
     def is_adapter(self) -> bool:
-        """Whether the checkpoint holds only an adapter."""
+        """Whether the checkpoint contains only an adapter."""
         return self.config.policy.adapter.type != "none"
 
 
 def find_checkpoint(session: Session, run_id: str, step: int | None) -> Checkpoint:
-    """Return the newest checkpoint of a step, or of all; raises RunNotFound, NotFound or Conflict."""
+    """Return the newest checkpoint of a step, or of the run; raise RunNotFound, NotFound or Conflict."""
     require_run(session, run_id)
     if step is not None:
         return find_checkpoint_at(session, run_id, step)
@@ -88,7 +88,7 @@ def facts_of(session: Session, checkpoint: Checkpoint) -> CardFacts:
 
 
 def _held_out(session: Session, run: Run) -> list[str]:
-    """Names of held-out metrics that the run has at its last step or in its blocks."""
+    """Return the names of the held-out metrics that the run has recorded."""
     packed = select(MetricBlock.key_id).where(MetricBlock.run_id == run.id)
     names = select(MetricKey.name).where(MetricKey.id.in_(packed), MetricKey.name.startswith("eval/"))
     summary = (name for name in run.summary.get("last", {}) if name.startswith("eval/"))

@@ -1,4 +1,4 @@
-"""A checkpoint's model as one tar file: what `from_pretrained` opens, with its model card."""
+"""The model of a checkpoint as a tar file for `from_pretrained`, with its model card."""
 
 import json
 from collections.abc import Iterator
@@ -17,9 +17,9 @@ CARD = "README.md"
 
 
 def model_files(settings: Settings, checkpoint: Checkpoint) -> dict[str, int]:
-    """Names and bytes of the files that are the model; the trainer's state is not part of it.
+    """Return the names and sizes of the model's files, without the state of the trainer.
 
-    Raises Conflict and ArtifactFault.
+    Raise Conflict if the checkpoint is damaged or missing, and ArtifactFault.
     """
     try:
         files = json.loads(read_manifest(settings, checkpoint))["files"]
@@ -32,18 +32,18 @@ def model_files(settings: Settings, checkpoint: Checkpoint) -> dict[str, int]:
 
 
 def model_stream(settings: Settings, checkpoint: Checkpoint, card: str) -> Iterator[bytes]:
-    """Return the tar file; all its files are open when this returns. Raises Conflict and ArtifactFault."""
+    """Return the tar file, whose files are all open when this returns; raise Conflict and ArtifactFault."""
     content = card.encode()
-    with ExitStack() as opened:
+    with ExitStack() as open_files:
         members = [Member(CARD, BytesIO(content), len(content))]
         for name, size in model_files(settings, checkpoint).items():
             try:
                 path = _directory(settings, checkpoint) / name
-                file = opened.enter_context(open_artifact(settings, path))
+                file = open_files.enter_context(open_artifact(settings, path))
             except OSError:
                 raise Conflict(f"checkpoint {checkpoint.path} is incomplete: {name} is missing") from None
             members.append(Member(name, file, size))
-        opened.pop_all()  # the stream closes them
+        open_files.pop_all()  # the stream closes the files
         return tar_stream(members)
 
 

@@ -1,1 +1,1 @@
-"""Imports: logs of other trainers become runs that are listed, drawn and compared like any other."""
+"""Imports: logs of other trainers become runs that are listed, plotted and compared like any other."""

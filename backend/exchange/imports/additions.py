@@ -1,4 +1,4 @@
-"""Completions of a second file for a run that was imported before, such as the dumps beside its metrics."""
+"""Add completions from a second file to an imported run, such as dumps next to its metrics."""
 
 from sqlalchemy import update
 from sqlalchemy.orm import Session
@@ -17,14 +17,14 @@ from backend.storage.sort_values import sort_values
 
 
 def names_of(session: Session, run_id: str, file: str) -> Names:
-    """Names of a run that is there already."""
+    """Return the names of an existing run."""
     run = session.get_one(Run, run_id)
     experiment = session.get(Experiment, run.experiment_id)
     return Names(run.name, experiment.name if experiment else "", run.variant, run.seed, file)
 
 
 def check_takes(session: Session, run_id: str, *, locks: bool = False) -> Run:
-    """Return the run. Raises InvalidRequest if it does not exist, Conflict if it accepts no completions."""
+    """Return the run; raise InvalidRequest if it is missing, and Conflict if it accepts no completions."""
     run = session.get(Run, run_id, with_for_update=locks)
     if run is None or run.deleting_at is not None:
         raise InvalidRequest([FieldError("into", f"there is no run {run_id!r:.40}")])
@@ -34,7 +34,7 @@ def check_takes(session: Session, run_id: str, *, locks: bool = False) -> Run:
 
 
 def add_completions(sessions: Sessions, run_id: str, completions: Completions, file: str) -> None:
-    """Store the completions. Where the run has some of a step and a prompt's place, these replace them."""
+    """Store the completions, replacing those of the run that have the same step and prompt position."""
     packed, written = completions.packed(run_id), completions.written()
     with reading(sessions) as session:
         texts = compute_text_points(session, run_id, written)

@@ -1,4 +1,4 @@
-"""Route of imports."""
+"""HTTP route of imports."""
 
 import tempfile
 from typing import Annotated
@@ -27,9 +27,9 @@ router = Router(prefix="/api/v1/imports", tags=["imports"])
 
 TYPES = ("application/octet-stream", "text/csv", "application/json", "application/x-ndjson", "text/plain")
 IMPORT_SECONDS = 300.0
-"""Longest wait of a client while a log is read and stored, in seconds."""
+"""Time limit for reading and storing a log, in seconds."""
 IN_MEMORY_BYTES = 8_000_000
-"""A smaller log needs no file."""
+"""Maximum size of a log that is kept in memory instead of a file, in bytes."""
 
 Label = Annotated[str, Query(max_length=200)]
 
@@ -41,7 +41,7 @@ Label = Annotated[str, Query(max_length=200)]
     responses={200: {"description": "The report of a dry run", "model": ImportAnswer}},
     openapi_extra={"requestBody": {"required": True, "content": {kind: {} for kind in TYPES}}},
 )
-async def create(  # noqa: PLR0913, PLR0917 - these are the parameters of the address
+async def create(  # noqa: PLR0913, PLR0917 - these are the query parameters
     request: Request,
     lab: LabOf,
     key: Key,
@@ -70,10 +70,10 @@ async def create(  # noqa: PLR0913, PLR0917 - these are the parameters of the ad
     row_numbers: Annotated[bool, Query(description="Count the rows instead, from 1.")] = False,
     dry_run: Annotated[bool, Query(description="Report what would be stored, and store nothing.")] = False,
 ) -> Json:
-    """Make runs of a log of another trainer, or of an archive of this service, which is the body as it is.
+    """Create runs from a log of another trainer or an archive of this service, which is sent as the raw body.
 
-    Read are what trainers print, notebooks, HTML, CSV, JSONL, Parquet, trainer_state.json, logs of verl,
-    dumps of completions, TensorBoard event files, .wandb files, databases of Trackio, and archives of these.
+    Supported are printed output, notebooks, HTML, CSV, JSONL, Parquet, trainer_state.json, logs of verl,
+    dumps of completions, TensorBoard event files, .wandb files, Trackio databases, and archives of these.
     """
     names = _names(mapping)
     for path, text in {"file": file, "name": name, "experiment": experiment, "variant": variant}.items():

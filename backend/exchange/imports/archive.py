@@ -1,7 +1,7 @@
-"""Archives of logs: a directory of W&B, TensorBoard, TRL, verl or prime-rl as zip, tar or tar.gz.
+"""Import archives of logs: a directory of W&B, TensorBoard, TRL, verl or prime-rl as zip, tar or tar.gz.
 
-The archive is listed in the sandbox. Its files are unpacked one after another, never under their own names,
-and read like any other log. Event files of one directory are one run; completions belong to the run there.
+The contents are listed in the sandbox. The files are unpacked one by one, never under their own names, and
+read like any other log. The event files of a directory are one run, and completions belong to the run there.
 """
 
 import os
@@ -22,16 +22,16 @@ from backend.exchange.imports.tensorboard import merged_events
 
 MAX_FILES = 2_000
 MAX_UNPACKED = 1_000_000_000
-"""Bytes of all files together."""
+"""Maximum unpacked size of all files together, in bytes."""
 MAX_MEMBERS = 100_000
-"""Maximum number of members of a gzip file; each time that somebody appends to it adds one."""
+"""Maximum number of members of a gzip file; appending to the file adds a member."""
 CHUNK = 1 << 20
 GZIP_CHUNK = 1 << 16
-"""Size of one read, in bytes; it is small because the data after each member is copied."""
+"""Size of one read in bytes; it is small because the data after each member are copied."""
 ZIP_HEADER = struct.Struct("<4s22xHH")
 """Local header of a file: signature, length of the name, length of the extra field."""
 STEPS = ("checkpoint-", "global_step_", "step_")
-"""Beginnings of directories that hold a state of the run above them."""
+"""Prefixes of directories with a state of the run in the parent directory."""
 PARTS = {
     "token_exports",
     "completions",
@@ -43,7 +43,7 @@ PARTS = {
     "validation_data",
     "eval",
 }
-"""Directories that hold completions of the run above them."""
+"""Names of directories with completions of the run in the parent directory."""
 NO_LOGS = (
     ".py",
     ".sh",
@@ -55,14 +55,14 @@ NO_LOGS = (
     "wandb-summary.json",
     "wandb-metadata.json",
 )
-"""Ends of names of files that hold text beside a log."""
+"""Suffixes of files that are stored next to a log, but are not logs."""
 _OF_A_STEP = re.compile(r"(?:^|/)(?:rollouts|dumped_evals)/(?:global_)?step_\d+[^/]*/.*$", re.DOTALL)
-"""Completions of one step, in directories of their own below the run's."""
+"""Pattern of files with the completions of one step, in subdirectories of the run's directory."""
 MERGED = {"tensorboard", "trl"}
-"""Formats of which all files in one directory are one run."""
+"""Formats for which all files in a directory belong to one run."""
 
 ReadFile = Callable[[LogFile], tuple[str, list[Log]]]
-"""(format, logs) of one file; raises BadLog."""
+"""A function that returns (format, logs) of a file and raises BadLog."""
 
 
 class Member(NamedTuple):
@@ -76,7 +76,7 @@ class Member(NamedTuple):
 
     @property
     def directory(self) -> str:
-        """Directory of the run that this file describes, as text that is never opened."""
+        """Directory of the run that this file belongs to; the text is never used as a path."""
         name = _OF_A_STEP.sub("/x", self.name.replace("\\", "/"))
         parts = list(PurePosixPath(name).parts[:-1])
         while parts and (parts[-1].startswith(STEPS) or parts[-1].lower() in PARTS):
@@ -93,18 +93,20 @@ class LogInArchive(NamedTuple):
 
 
 class _Contents:
-    """Logs of the files read so far, within the limits of one import."""
+    """The logs that were read so far, within the limits of an import."""
 
     def __init__(self) -> None:
         self.found: list[LogInArchive] = []
         self.left = MAX_POINTS
-        """Values that the import still takes."""
+        """Number of values that the import may still read."""
         self._longest: dict[str, LogInArchive] = {}
-        """Longest state of TRL in each directory."""
+        """Longest trainer state of TRL in each directory."""
         self._runs: set[tuple[str, str] | int] = set()
 
     def add(self, log_in_archive: LogInArchive) -> None:
-        """One more; raises TooMany. Of the states of one run of TRL only the longest keeps its values."""
+        """Add a log; raise TooMany if a limit is exceeded. Only the longest state of a TRL run keeps its
+        values.
+        """
         number, kind, directory = len(self.found), log_in_archive.kind, log_in_archive.member.directory
         self.found.append(log_in_archive)
         self.left -= log_in_archive.log.table.size
@@ -133,7 +135,7 @@ def _too_many_runs() -> TooMany:
 
 
 def read_gzip(file: LogFile, read: ReadFile) -> tuple[str, list[Log]]:
-    """(format, logs) of a log or of an archive that is packed with gzip. Raises BadLog."""
+    """Return (format, logs) of a gzip-compressed log or archive; raise BadLog if it cannot be read."""
     path = file.sandbox.new_path()
     with path.open("w+b") as unpacked:
         file.content.seek(0)
@@ -143,7 +145,7 @@ def read_gzip(file: LogFile, read: ReadFile) -> tuple[str, list[Log]]:
 
 
 def read_archive(file: LogFile, kind: Literal["zip", "tar"], read: ReadFile) -> list[Log]:
-    """A log for each run in the archive. Raises BadLog."""
+    """Return a log for each run in the archive; raise BadLog if there is none."""
     members, other_files = _members(file.ask(kind))
     logs_in_archive, unread = _read_all(file, kind, members, read)
     if not logs_in_archive:
@@ -180,7 +182,7 @@ def _members(answer: dict[str, object]) -> tuple[list[Member], int]:
 def _read_all(
     file: LogFile, kind: str, members: list[Member], read: ReadFile
 ) -> tuple[list[LogInArchive], list[tuple[str, str]]]:
-    """Logs of all files, and the others with the reason; raises TooMany as soon as they exceed a limit."""
+    """Return the logs of all files, and other files with reasons; raise TooMany beyond a limit."""
     contents, unread = _Contents(), []
     for member in members:
         if member.name.lower().endswith(NO_LOGS):
@@ -204,14 +206,14 @@ def _read_all(
 
 
 def _unpack(file: IO[bytes], kind: str, member: Member, to: IO[bytes]) -> None:
-    nowhere = BadLog(f"is damaged: {excerpt(member.name)} does not begin where the archive says")
-    if member.offset > file.seek(0, os.SEEK_END):  # it may be more than a file can have
-        raise nowhere
+    damaged = BadLog(f"is damaged: {excerpt(member.name)} does not begin where the archive says")
+    if member.offset > file.seek(0, os.SEEK_END):  # the offset may be too large to seek to
+        raise damaged
     file.seek(member.offset)
     if kind == "zip":
         header = file.read(ZIP_HEADER.size)
         if len(header) < ZIP_HEADER.size or not header.startswith(b"PK\x03\x04"):
-            raise nowhere
+            raise damaged
         _, name, extra = ZIP_HEADER.unpack(header)
         file.seek(name + extra, 1)
     if not member.is_deflated:
@@ -232,7 +234,7 @@ def _blocks(file: IO[bytes], size: int, chunk: int = CHUNK) -> Iterator[bytes]:
 def _inflate(
     file: IO[bytes], to: IO[bytes], inflater: "zlib._Decompress", limit: int, packed: int | None
 ) -> None:
-    """Unpack a stream. Raises BadLog if it is damaged or exceeds the size limit."""
+    """Decompress a stream; raise BadLog if it is damaged or exceeds the size limit."""
     written = 0
     try:
         for block in _blocks(file, packed if packed is not None else 1 << 62):
@@ -246,23 +248,23 @@ def _inflate(
 
 
 def _gunzip(file: IO[bytes], to: IO[bytes], limit: int) -> None:
-    """Unpack all members of a gzip file, with zeros behind them; raises BadLog as `_inflate` does."""
+    """Decompress all members of a gzip file and ignore trailing zeros; raise BadLog like `_inflate`."""
     inflater, members, written = zlib.decompressobj(31), 1, 0
     try:
         for block in _blocks(file, 1 << 62, GZIP_CHUNK):
-            data = block
-            while data:
+            remaining = block
+            while remaining:
                 if inflater.eof:
-                    data = data.lstrip(b"\0")
-                    if not data:
+                    remaining = remaining.lstrip(b"\0")
+                    if not remaining:
                         break
                     inflater, members = zlib.decompressobj(31), members + 1
                     if members > MAX_MEMBERS:
                         raise BadLog(
                             f"has more than {MAX_MEMBERS:,} gzip members; at most that many are read"
                         )
-                written = _take(data, inflater, to, written, limit)
-                data = inflater.unused_data
+                written = _take(remaining, inflater, to, written, limit)
+                remaining = inflater.unused_data
     except zlib.error as error:
         raise BadLog(f"is damaged: {error}") from None
     if not inflater.eof:
@@ -270,16 +272,16 @@ def _gunzip(file: IO[bytes], to: IO[bytes], limit: int) -> None:
 
 
 def _take(block: bytes, inflater: "zlib._Decompress", to: IO[bytes], written: int, limit: int) -> int:
-    """Unpack a block until the stream ends; how much of it is written now."""
-    data = block
-    while not inflater.eof:  # zlib may hold output back when it has taken all input
-        out = inflater.decompress(data, CHUNK)
-        data = inflater.unconsumed_tail
-        written += len(out)
+    """Decompress a block until the stream ends; return the total number of bytes written."""
+    remaining = block
+    while not inflater.eof:  # zlib may hold output back after it has taken all input
+        output = inflater.decompress(remaining, CHUNK)
+        remaining = inflater.unconsumed_tail
+        written += len(output)
         if written > limit:
             raise BadLog(f"unpacks to more than {limit:,} bytes")
-        to.write(out)
-        if not data and not out:
+        to.write(output)
+        if not remaining and not output:
             break
     return written
 
@@ -289,78 +291,78 @@ def _cut_off() -> BadLog:
 
 
 def _runs(logs_in_archive: list[LogInArchive]) -> list[Log]:
-    """One log for each run: its event files together, the last state of TRL, completions beside them."""
-    by_place: dict[tuple[str, str], list[LogInArchive]] = defaultdict(list)
-    alone, completions = [], list[LogInArchive]()
-    of_wandb = {
+    """Return a log per run: its event files together, its last TRL state, and its completions."""
+    logs_by_run: dict[tuple[str, str], list[LogInArchive]] = defaultdict(list)
+    single_logs, completions = [], list[LogInArchive]()
+    wandb_directories = {
         f"{log_file.member.directory}/files".lstrip("/")
         for log_file in logs_in_archive
         if log_file.kind == "wandb"
     }
     for log_file in logs_in_archive:
-        if log_file.member.directory in of_wandb:
-            continue  # what was printed; the history of the run holds more
+        if log_file.member.directory in wandb_directories:
+            continue  # printed output, which the history of the run includes
         if log_file.log.is_derived:
             completions.append(log_file)
         elif log_file.kind in MERGED:
-            by_place[log_file.member.directory, log_file.kind].append(log_file)
-        elif log_file.kind == "csv" and log_file.log.origin == "tensorboard":  # one curve of a run
-            by_place[log_file.member.directory, f"csv {log_file.log.facts.name}"].append(log_file)
+            logs_by_run[log_file.member.directory, log_file.kind].append(log_file)
+        elif log_file.kind == "csv" and log_file.log.origin == "tensorboard":  # a single curve of a run
+            logs_by_run[log_file.member.directory, f"csv {log_file.log.facts.name}"].append(log_file)
         else:
-            alone.append(log_file)
-    placed = [
-        (log_files[0].member.directory, _merged(kind, log_files)) for (_, kind), log_files in by_place.items()
+            single_logs.append(log_file)
+    logs_with_directory = [
+        (log_files[0].member.directory, _merged(kind, log_files))
+        for (_, kind), log_files in logs_by_run.items()
     ]
-    siblings = Counter(log_file.member.directory for log_file in alone)
-    for log_file in alone:
+    siblings = Counter(log_file.member.directory for log_file in single_logs)
+    for log_file in single_logs:
         if siblings[log_file.member.directory] > 1:
             log_file.log.facts.name = log_file.log.facts.name or PurePosixPath(log_file.member.name).stem
-    placed += [(log_file.member.directory, log_file.log) for log_file in alone]
-    placed += _add_completions(placed, completions)
-    if len(placed) > MAX_RUNS:
+    logs_with_directory += [(log_file.member.directory, log_file.log) for log_file in single_logs]
+    logs_with_directory += _add_completions(logs_with_directory, completions)
+    if len(logs_with_directory) > MAX_RUNS:
         raise _too_many_runs()
     stems = {id(log_file.log): PurePosixPath(log_file.member.name).stem for log_file in logs_in_archive}
-    several = len(placed) > 1
-    for directory, log in placed:
-        place = PurePosixPath(directory).name or (stems[id(log)] if several else "")
-        log.facts.name = log.facts.name or place
-    return [log for _, log in placed]
+    has_several = len(logs_with_directory) > 1
+    for directory, log in logs_with_directory:
+        default_name = PurePosixPath(directory).name or (stems[id(log)] if has_several else "")
+        log.facts.name = log.facts.name or default_name
+    return [log for _, log in logs_with_directory]
 
 
 def _merged(kind: str, log_files: list[LogInArchive]) -> Log:
     if kind.startswith("csv"):
-        for other in log_files[1:]:
-            log_files[0].log.table.append(other.log.table)
+        for later_file in log_files[1:]:
+            log_files[0].log.table.append(later_file.log.table)
         return log_files[0].log
     if kind == "tensorboard":
         return merged_events([log_file.log for log_file in log_files])
-    best = max(
-        log_files, key=lambda log_file: len(log_file.log.table)
-    )  # a later checkpoint holds the history of the earlier
+    # A later checkpoint contains the history of earlier ones.
+    longest = max(log_files, key=lambda log_file: len(log_file.log.table))
     if len(log_files) > 1:
-        best.log.facts.notes.append(
-            f"Of {len(log_files)} checkpoints, the longest history is taken: {best.member.name}."
+        longest.log.facts.notes.append(
+            f"Of {len(log_files)} checkpoints, the longest history is taken: {longest.member.name}."
         )
-    return best.log
+    return longest.log
 
 
 def _add_completions(placed: list[tuple[str, Log]], files: list[LogInArchive]) -> list[tuple[str, Log]]:
-    """Give each file of completions to the run in its directory or above; those of none become runs."""
+    """Add each file of completions to the run in its directory or above; others become new runs."""
     new_runs: dict[str, Log] = {}
     for log_file in files:
         directory = log_file.member.directory
         siblings = [log for directory_of_run, log in placed if directory_of_run == directory]
-        below = [log for directory_of_run, log in placed if _is_above(directory, directory_of_run)]
-        homes = (
+        logs_below = [log for directory_of_run, log in placed if _is_above(directory, directory_of_run)]
+        target_logs = (
             siblings
-            or below
+            or logs_below
             or [log for directory_of_run, log in placed if _is_above(directory_of_run, directory)]
         )
-        if not homes and len(placed) == 1:
-            homes = [placed[0][1]]
+        if not target_logs and len(placed) == 1:
+            target_logs = [placed[0][1]]
         has_texts = log_file.log.completions is not None
-        if homes and (has_texts or "step" in homes[0].table.columns):
-            _extend(homes[0], log_file.log, with_curves=not has_texts)
+        if target_logs and (has_texts or "step" in target_logs[0].table.columns):
+            _extend(target_logs[0], log_file.log, with_curves=not has_texts)
         elif directory in new_runs:
             _extend(new_runs[directory], log_file.log, with_curves=True)
         else:

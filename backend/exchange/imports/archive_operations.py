@@ -1,4 +1,4 @@
-"""Operations of the sandbox that list an archive at a path: nothing is unpacked, and no name is opened."""
+"""Sandbox operations that list the contents of an archive, without unpacking it or opening its names."""
 
 import tarfile
 import zipfile
@@ -11,7 +11,9 @@ MAX_NAME = 500
 
 
 def zip_members(request: Request) -> dict[str, Any]:
-    """Files of a zip archive: name, place of their header, packed size, size, whether they are deflated."""
+    """Return the files of a zip archive: name, offset of the header, packed size, size, and whether it is
+    deflated.
+    """
     with zipfile.ZipFile(request["path"]) as archive:
         infos = archive.infolist()
     files, other_files = list[Any](), 0
@@ -33,7 +35,7 @@ def zip_members(request: Request) -> dict[str, Any]:
 
 
 def tar_members(request: Request) -> dict[str, Any]:
-    """Plain files of a tar archive: name, place of their content, and its size twice."""
+    """Return the regular files of a tar archive: name, offset of the content, and its size twice."""
     files, other_files = list[Any](), 0
     with tarfile.open(request["path"], "r:") as archive:
         for member in archive:

@@ -1,4 +1,4 @@
-"""Arguments of the command `import`."""
+"""Command-line arguments of the command `import`."""
 
 import argparse
 
@@ -15,7 +15,7 @@ NAMES = {
 
 
 def add_arguments(importing: argparse.ArgumentParser) -> None:
-    """Add them to the parser."""
+    """Add the arguments to the parser."""
     importing.add_argument("files", nargs="+", help="the log; several files, or a directory of logs")
     importing.add_argument("--dry-run", action="store_true", help="say what would be imported, store nothing")
     for name, meaning in NAMES.items():

@@ -1,4 +1,4 @@
-"""Binary logs, read part by part in the sandbox. Its answers are checked before they are used."""
+"""Read binary logs in parts in the sandbox, whose answers are validated before they are used."""
 
 from base64 import b64decode, b64encode
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from backend.exchange.imports.table import BadLog, Floats, Ints, Table, too_many
 
 PART_BYTES = 1 << 18
 MAX_RECORD_BYTES = 1 << 23
-"""A record must fit into a part of at most this size."""
+"""Maximum size of a part in bytes, into which every record must fit."""
 KINDS = (np.int32, np.int64, np.float64, np.float64)
 
 
@@ -22,14 +22,14 @@ class Points(NamedTuple):
 
     names: list[str]
     name: Ints
-    """Place of each value's name."""
+    """Index of the name of each value."""
     step: Ints
     value: Floats
     time: Floats
 
 
 class Answer(NamedTuple):
-    """Contents of a part, and the number of its bytes that are done with."""
+    """The contents of a part, and the number of its bytes that were read."""
 
     used: int
     points: Points
@@ -37,7 +37,7 @@ class Answer(NamedTuple):
 
 
 class BinaryReader:
-    """Reads the parts of one file in the sandbox."""
+    """Reads the parts of a file in the sandbox."""
 
     def __init__(self, operation: str, file: LogFile) -> None:
         self._operation = operation
@@ -46,7 +46,7 @@ class BinaryReader:
         self._left = file.max_values
 
     def read(self, offset: int) -> Answer | None:
-        """Return the part at a place of the file; None if no complete record is left. Raises BadLog."""
+        """Return the part at an offset of the file, or None if no complete record is left; raise BadLog."""
         size = PART_BYTES
         while True:
             self._file.seek(offset)
@@ -75,7 +75,9 @@ class BinaryReader:
 
 
 def checked(answer: Any, size: int) -> Answer:
-    """An answer whose parts fit together; raises BadLog. A process that was taken over may say anything."""
+    """Return an answer after checking that its parts are consistent, because a compromised process may send
+    anything.
+    """
     try:
         names = [str(name) for name in answer["names"]]
         columns = [b64decode(column, validate=True) for column in answer["columns"]]
@@ -83,30 +85,32 @@ def checked(answer: Any, size: int) -> Answer:
         used, facts = int(answer["used"]), dict(answer["facts"])
     except (KeyError, TypeError, ValueError):
         raise no_sense() from None
-    is_whole = len(name) == len(step) == len(value) == len(time) and 0 <= used <= size
+    is_consistent = len(name) == len(step) == len(value) == len(time) and 0 <= used <= size
     in_range = not len(name) or (name.min() >= 0 and name.max() < len(names) <= MAX_PART_NAMES)
-    if not (is_whole and in_range):
+    if not (is_consistent and in_range):
         raise no_sense()
     return Answer(used, Points(names, name.astype(np.int64), step, value, time), facts)
 
 
 def joined(parts: list[Points]) -> Points:
-    """All values of a file."""
+    """Return all values of a file."""
     numbers: dict[str, int] = {}
-    places = []
+    name_indices = []
     for points in parts:
-        numbers_of_names = [numbers.setdefault(name, len(numbers)) for name in points.names]
-        places.append(np.array(numbers_of_names, np.int64)[points.name])
+        name_numbers = [numbers.setdefault(name, len(numbers)) for name in points.names]
+        name_indices.append(np.array(name_numbers, np.int64)[points.name])
     empty = np.empty(0)
     columns = [np.concatenate([empty, *(points[column] for points in parts)]) for column in (3, 4)]
     steps = np.concatenate([np.empty(0, np.int64), *(points.step for points in parts)])
-    return Points(list(numbers), np.concatenate([np.empty(0, np.int64), *places]), steps, *columns)
+    return Points(list(numbers), np.concatenate([np.empty(0, np.int64), *name_indices]), steps, *columns)
 
 
 def table_of(points: Points, step: str, extra_columns: Mapping[str, Floats]) -> Table:
-    """A row for each stretch of values with one step, which the column `step` holds unless the log has it.
+    """Return a table with a row for each sequence of values with the same step, which is in the column
+    `step`.
 
-    `extra_columns` are columns with a number for every value.
+    If the log has a column with this name, its own values are used. `extra_columns` have a number for every
+    value.
     """
     table = Table()
     if not len(points.step):
@@ -114,14 +118,14 @@ def table_of(points: Points, step: str, extra_columns: Mapping[str, Floats]) -> 
     starts = np.flatnonzero(np.diff(points.step, prepend=points.step[:1] - 1))
     rows = np.cumsum(np.isin(np.arange(len(points.step)), starts)) - 1
     table.lines.extend([0] * len(starts))
-    added = {step: points.step[starts].astype(np.float64)} | {
+    new_columns = {step: points.step[starts].astype(np.float64)} | {
         name: column[starts] for name, column in extra_columns.items()
     }
-    for name, values in added.items():
+    for name, values in new_columns.items():
         if name not in points.names:
             table.extend(name, np.arange(len(starts)), values)
     order = np.argsort(points.name, kind="stable")
     ends = np.searchsorted(points.name[order], np.arange(len(points.names)), side="right")
-    for name, where in zip(points.names, np.split(order, ends[:-1]), strict=True):
-        table.extend(name, rows[where], points.value[where])
+    for name, indices in zip(points.names, np.split(order, ends[:-1]), strict=True):
+        table.extend(name, rows[indices], points.value[indices])
     return table

@@ -1,4 +1,4 @@
-"""Exact cells of a Parquet table, which the sandbox reads and which are checked before they are used."""
+"""Read exact cells of a Parquet table in the sandbox, and validate them before they are used."""
 
 from base64 import b64decode
 from collections.abc import Iterator, Sequence
@@ -25,7 +25,7 @@ class Cells(NamedTuple):
 
 
 def read_cells(file: LogFile, numbers: Sequence[str], texts: Sequence[str], *, limit: int) -> Iterator[Cells]:
-    """All rows of a table of exactly these columns, in order; raises BadLog."""
+    """Yield all rows of a table, with exactly these columns, in order; raise BadLog if it is invalid."""
     answer = file.ask("parquet-schema")
     try:
         rows, names = int(answer["rows"]), {str(name) for name, _, _ in answer["columns"]}
@@ -45,7 +45,7 @@ def read_cells(file: LogFile, numbers: Sequence[str], texts: Sequence[str], *, l
 
 
 def column_names(file: LogFile) -> list[str]:
-    """Names of a table's columns; raises BadLog."""
+    """Return the column names of a table; raise BadLog if it is invalid."""
     try:
         return [str(name) for name, _, _ in file.ask("parquet-schema")["columns"]]
     except (KeyError, TypeError, ValueError):
@@ -53,34 +53,40 @@ def column_names(file: LogFile) -> list[str]:
 
 
 def _checked(answer: dict[str, Any], limit: int, numbers: Sequence[str], texts: Sequence[str]) -> Cells:
-    """A process that was taken over may say anything: every size must fit."""
+    """Return the cells of an answer after checking all sizes, because a compromised process may send
+    anything.
+    """
     try:
-        used = int(answer["used"])
-        if not 0 < used <= limit:
+        row_count = int(answer["used"])
+        if not 0 < row_count <= limit:
             raise no_sense()
         raw = {
             name: b64decode(answer[name], validate=True)
             for name in ("numbers", "is_there", "lengths", "texts")
         }
-        values = np.frombuffer(raw["numbers"]).reshape(len(numbers), used)
-        masks = np.frombuffer(raw["is_there"], np.uint8).reshape(len(numbers), (used + 7) // 8)
-        lengths = np.frombuffer(raw["lengths"], "<i4").reshape(len(texts), used).astype(np.int64)
+        values = np.frombuffer(raw["numbers"]).reshape(len(numbers), row_count)
+        masks = np.frombuffer(raw["is_there"], np.uint8).reshape(len(numbers), (row_count + 7) // 8)
+        lengths = np.frombuffer(raw["lengths"], "<i4").reshape(len(texts), row_count).astype(np.int64)
     except (KeyError, TypeError, ValueError):
         raise no_sense() from None
     sizes = np.maximum(lengths, 0).ravel().tolist()
     if (lengths < -1).any() or sum(sizes) != len(raw["texts"]):
         raise no_sense()
-    pieces = [raw["texts"][start:end] for start, end in pairwise(accumulate(sizes, initial=0))]
+    text_cells = [raw["texts"][start:end] for start, end in pairwise(accumulate(sizes, initial=0))]
     texts_by_column = {
         name: [
-            None if length < 0 else piece
-            for length, piece in zip(lengths[at].tolist(), pieces[at * used : (at + 1) * used], strict=True)
+            None if length < 0 else cell
+            for length, cell in zip(
+                lengths[column].tolist(),
+                text_cells[column * row_count : (column + 1) * row_count],
+                strict=True,
+            )
         ]
-        for at, name in enumerate(texts)
+        for column, name in enumerate(texts)
     }
-    is_there = np.unpackbits(masks, axis=1, count=used).astype(bool) if numbers else masks.astype(bool)
+    is_there = np.unpackbits(masks, axis=1, count=row_count).astype(bool) if numbers else masks.astype(bool)
     return Cells(
-        used,
+        row_count,
         dict(zip(numbers, values, strict=True)),
         dict(zip(numbers, is_there, strict=True)),
         texts_by_column,

@@ -1,4 +1,4 @@
-"""CSV files that W&B exports from a chart: `Step`, and each curve as `run - metric` with its bounds."""
+"""Read CSV files that W&B exports from a chart: `Step`, and each curve as `run - metric` with its bounds."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -9,7 +9,7 @@ from backend.exchange.imports.table import BadLog, Table, excerpt
 
 BOUNDS = ("__MIN", "__MAX")
 OWN = ("_step", "Step")
-"""Curves that only count."""
+"""Curves that only contain the step."""
 _SEPARATOR = " - "
 
 
@@ -22,7 +22,7 @@ class ChartColumn(NamedTuple):
 
 
 def chart_columns(header: Sequence[str]) -> list[ChartColumn]:
-    """Return the columns of a chart's file; empty for any other file. The first one is the chart's x axis."""
+    """Return the columns of a chart's file, or an empty list for other files; the first is the x axis."""
     names = set(header)
     bounded = [name for name in header[1:] if all(f"{name}{bound}" in names for bound in BOUNDS)]
     if not bounded or not all(_SEPARATOR in name for name in bounded):
@@ -31,7 +31,7 @@ def chart_columns(header: Sequence[str]) -> list[ChartColumn]:
 
 
 def from_charts(table: Table, charts: Sequence[ChartColumn], axis: str) -> list[Log]:
-    """A log for each run of a chart, without the bounds of its curves and W&B's own counter."""
+    """Return a log for each run of a chart, without the bounds of its curves and W&B's own step counter."""
     if not is_step_name(axis):
         raise BadLog(
             f"is a chart of W&B over {excerpt(axis)}: set the chart's x axis to Step, and export it again"
@@ -40,13 +40,13 @@ def from_charts(table: Table, charts: Sequence[ChartColumn], axis: str) -> list[
         raise BadLog("has a chart's columns, but no step in any row")
     logs = []
     for run in dict.fromkeys(chart.run for chart in charts):
-        of_run = Table()
-        of_run.lines, of_run.columns[axis] = table.lines, table.columns[axis]
+        run_table = Table()
+        run_table.lines, run_table.columns[axis] = table.lines, table.columns[axis]
         for chart in charts:
             if chart.run == run and chart.metric not in OWN and len(table.columns[chart.column].values):
-                of_run.columns[chart.metric] = table.columns[chart.column]
-        if len(of_run.columns) > 1:
-            logs.append(Log(of_run, Facts(name=run), origin="wandb", step=axis))
+                run_table.columns[chart.metric] = table.columns[chart.column]
+        if len(run_table.columns) > 1:
+            logs.append(Log(run_table, Facts(name=run), origin="wandb", step=axis))
     if not logs:
         raise BadLog("has a chart's columns, but no values in them")
     logs[0].table.bad = table.bad

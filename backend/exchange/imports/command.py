@@ -1,4 +1,4 @@
-"""The command `import`: logs of this machine become runs, directly in the database."""
+"""The command `import`, which stores logs on this machine as runs, directly in the database."""
 
 import os
 import re
@@ -21,9 +21,9 @@ from backend.storage.engine import open_engine, open_sessions
 
 MAX_SEED = 2**31
 WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".gguf", ".npz", ".so")
-"""Ends of names of large files beside logs, which are none."""
+"""Suffixes of large files next to logs that are not logs."""
 ROLLOUTS = re.compile(r".*_\d+\.pt")
-"""Names of files of torch that are dumps of slime and miles: the number of the rollout is their end."""
+"""Pattern of torch files that are rollout dumps of slime and miles, which end with the rollout's number."""
 
 
 def import_into(
@@ -35,9 +35,9 @@ def import_into(
     run: str | None = None,
     **names: Any,
 ) -> Iterator[str]:
-    """Import a file, or several together, and yield the lines of the report.
+    """Import one or more files, and yield the lines of the report.
 
-    Raises InvalidRequest if they cannot be imported.
+    Raise InvalidRequest if they cannot be imported.
     """
     if seed is not None and not (seed.isdecimal() and int(seed) < MAX_SEED):
         raise InvalidRequest([FieldError("seed", f"is {seed!r:.40}; expected a whole number below 2^31")])
@@ -62,7 +62,7 @@ def import_into(
 
 
 def _label(paths: Sequence[Path]) -> str:
-    """What the files are called together: the file's name, or that of the directory they are in."""
+    """Return a label for the files: the name of the file, or of the directory that contains them."""
     if len(paths) == 1:
         return paths[0].resolve().name
     return _common(paths).name or paths[0].name
@@ -74,7 +74,7 @@ def _common(paths: Sequence[Path]) -> Path:
 
 @contextmanager
 def _opened(paths: Sequence[Path]) -> Iterator[IO[bytes]]:
-    """The file; several files and all logs of a directory are packed, as if they came as an archive."""
+    """Yield the file; several files, or all logs of a directory, are packed into a temporary archive."""
     if len(paths) == 1 and not paths[0].is_dir():
         with paths[0].open("rb") as file:
             yield file
@@ -83,8 +83,8 @@ def _opened(paths: Sequence[Path]) -> Iterator[IO[bytes]]:
     with tempfile.TemporaryFile() as packed:
         with zipfile.ZipFile(packed, "w") as archive:
             for path in paths:
-                below = sorted(path.resolve().rglob("*")) if path.is_dir() else [path.resolve()]
-                for file_path in below:
+                file_paths = sorted(path.resolve().rglob("*")) if path.is_dir() else [path.resolve()]
+                for file_path in file_paths:
                     is_weights = file_path.suffix in WEIGHTS and not ROLLOUTS.fullmatch(file_path.name)
                     if not file_path.is_dir() and not is_weights:
                         archive.write(file_path, str(file_path.relative_to(root)))
@@ -92,7 +92,7 @@ def _opened(paths: Sequence[Path]) -> Iterator[IO[bytes]]:
 
 
 def report_lines(answer: ImportAnswer) -> Iterator[str]:
-    """The report for a terminal."""
+    """Yield the lines of the report for a terminal."""
     report = answer.report
     steps = f"steps {report.first_step:,} to {report.last_step:,}"
     yield f"  {report.format_title}: {report.points:,} values of {report.metrics} metrics, {steps}"
@@ -102,13 +102,13 @@ def report_lines(answer: ImportAnswer) -> Iterator[str]:
         yield f"    {column.column}{outcomes[column.state]}" + (
             f" ({column.points:,})" if column.metric else ""
         )
-    for bad in report.bad_lines:
-        yield f"  line {bad.line}: {bad.reason}" if bad.line else f"  {bad.reason}"
+    for bad_line in report.bad_lines:
+        yield f"  line {bad_line.line}: {bad_line.reason}" if bad_line.line else f"  {bad_line.reason}"
     if report.bad_line_count > len(report.bad_lines):
         yield f"  and {report.bad_line_count - len(report.bad_lines):,} more"
     if report.restart_count:
-        first = report.restarts[0]
-        yield f"  the step goes back {report.restart_count} times, first from {first.before} to {first.after}"
+        drop = report.restarts[0]
+        yield f"  the step goes back {report.restart_count} times, first from {drop.before} to {drop.after}"
     yield from (f"  {note}" for note in report.notes)
     if len(answer.runs) > 1:
         yield f"  the file has {len(answer.runs)} runs; the figures and columns are of the first chosen"

@@ -23,14 +23,14 @@ LAST_STEP = 2**31 - 2
 
 
 class Sample(NamedTuple):
-    """One completion as a trainer has written it."""
+    """A completion as written by a trainer."""
 
     step: int
     prompt: str
     completion: str
     answer: str = ""
     reward: float | None = None
-    rewards: dict[str, float] = {}  # noqa: RUF012 - never changed
+    rewards: dict[str, float] = {}  # noqa: RUF012 - never modified
     advantage: float | None = None
     correct: bool | None = None
     split: Split = "train"
@@ -43,20 +43,20 @@ class Completions:
         self.samples: list[Sample] = []
         self._characters = 0
         self.beyond = 0
-        """Completions beyond the limit."""
+        """Number of completions beyond the limit."""
         self.cut = 0
-        """Completions whose text is cut."""
+        """Number of completions whose text was truncated."""
 
     def __len__(self) -> int:
         return len(self.samples)
 
     @property
     def is_full(self) -> bool:
-        """Whether no further one is taken."""
+        """Whether no more completions are stored."""
         return len(self.samples) >= MAX_COMPLETIONS or self._characters > MAX_CHARACTERS
 
     def add(self, sample: Sample) -> None:
-        """One more, without secrets; a long text is cut."""
+        """Add a completion, without secrets and with truncated texts."""
         sample = Sample(**redact_document(sample._asdict()))
         texts = [sample.prompt, sample.completion, sample.answer]
         if any(len(text) > MAX_TEXT for text in texts):
@@ -70,47 +70,47 @@ class Completions:
             self.samples.append(sample)
 
     def extend(self, completions: "Completions") -> None:
-        """Add those of another file."""
+        """Add the completions of another file."""
         for sample in completions.samples:
             self.add(sample)
         self.beyond += completions.beyond
         self.cut += completions.cut
 
     def notes(self) -> list[str]:
-        """Sentences for the report: how many there are, and what of them is left out."""
+        """Return sentences for the report about stored, truncated and omitted completions."""
         groups = [group for _, groups_of_step in self.steps() for group in groups_of_step]
-        sizes = sum(len(group.completions) for group in groups)
-        notes = [f"{sizes:,} completions of {len(groups):,} prompts are stored as rollouts."]
+        stored_count = sum(len(group.completions) for group in groups)
+        notes = [f"{stored_count:,} completions of {len(groups):,} prompts are stored as rollouts."]
         if self.beyond:
             limit = f"{MAX_COMPLETIONS:,} completions and {MAX_CHARACTERS:,} characters"
             notes.append(f"{self.beyond:,} further completions are left out: at most {limit} are stored.")
-        if (surplus := len(self.samples) - sizes) > 0:
+        if (surplus := len(self.samples) - stored_count) > 0:
             notes.append(f"{surplus:,} completions are left out: a group has at most {MAX_OF_GROUP:,}.")
         if self.cut:
             notes.append(f"{self.cut:,} completions are cut: a text has at most {MAX_TEXT:,} characters.")
         return notes
 
     def steps(self) -> Iterator[tuple[int, list[GroupRecord]]]:
-        """The groups of each step: completions of one prompt, in the order in which prompts first come."""
-        places: dict[int, dict[tuple[Split, str, str], list[Sample]]] = defaultdict(dict)
+        """Yield the groups of each step, which are completions with the same prompt, in order."""
+        samples_by_step: dict[int, dict[tuple[Split, str, str], list[Sample]]] = defaultdict(dict)
         for sample in self.samples:
             key = (sample.split, sample.prompt, sample.answer)
-            places[sample.step].setdefault(key, []).append(sample)
-        for step, groups in sorted(places.items()):
-            seen = dict.fromkeys(("train", "eval"), 0)
+            samples_by_step[sample.step].setdefault(key, []).append(sample)
+        for step, groups in sorted(samples_by_step.items()):
+            next_index = dict.fromkeys(("train", "eval"), 0)
             records = []
             for (split, prompt, answer), samples in groups.items():
                 completions = [_completion(sample) for sample in samples[:MAX_OF_GROUP]]
-                records.append(make_foreign_group(split, seen[split], prompt, answer, completions))
-                seen[split] += 1
+                records.append(make_foreign_group(split, next_index[split], prompt, answer, completions))
+                next_index[split] += 1
             yield step, records
 
     def packed(self, run_id: str) -> list[PackedGroups]:
-        """Rows for the database, step by step."""
+        """Return rows for the database, step by step."""
         return [pack_foreign(run_id, step, groups) for step, groups in self.steps()]
 
     def written(self) -> dict[int, Places]:
-        """Return the training completions as texts, by step and place."""
+        """Return the training completions as texts, by step and prompt index."""
         return {
             step: {
                 group.prompt_index: [
@@ -124,7 +124,7 @@ class Completions:
         }
 
     def text_metrics(self) -> dict[int, dict[str, float]]:
-        """text/* by step, of the training completions."""
+        """Return text/* of the training completions, by step."""
         steps = self.written().items()
         return {
             step: foreign_metrics(
@@ -151,13 +151,13 @@ def _completion(sample: Sample) -> CompletionRecord:
 
 
 def step_of(value: Any) -> int | None:
-    """A step, or None for anything else."""
+    """Return a value as a step, or None if it is not a valid step."""
     is_whole = type(value) is int or (type(value) is float and value.is_integer())
     return int(value) if is_whole and 0 <= value <= LAST_STEP else None
 
 
 def terms_of(cells: Iterable[tuple[str, Any]]) -> dict[str, float]:
-    """Return the numbers among some cells: terms of the reward."""
+    """Return the numbers among some cells as reward terms."""
     numbers = ((name, as_number(value)) for name, value in cells if type(value) in (int, float, bool))
     terms = {name[:MAX_NAME]: number for name, number in numbers if number is not None}
     return dict(list(terms.items())[:MAX_TERMS])

@@ -1,4 +1,4 @@
-"""Completions that trainers write: ms-swift, NeMo-RL, AReaL, SkyRL, prime-rl, slime, miles, and scripts.
+"""Read completions written by ms-swift, NeMo-RL, AReaL, SkyRL, prime-rl, slime, miles, and scripts.
 
     {"step": ["5", "5"], "prompt": [[...], [...]], "completion": ["..", ".."], "Accuracy": [1.0, 0.0]}
     {"content": ["question", "answer"], "rewards": 1.0, "input_lengths": 57}         train_data_step12.jsonl
@@ -6,9 +6,9 @@
     {"input_prompt": "..", "output_response": "..", "score": [0.0, 1.0], "data_source": ".."}
     {"nodes": [{"message": {"role": "user", ...}}, ...], "rewards": {"correct": 1.0}, "run": {"step": 3}}
 
-Where a row names no step, the name of its file or directory does, such as `step_12`. slime and miles write
-files of torch, {"rollout_id": 3, "samples": [{"prompt": "..", "response": "..", "reward": 1.0}]}.
-Format: swift.rlhf_trainers.grpo_trainer 4.6, nemo_rl.utils.logger 0.5, areal.infra.workflow_executor 1.0,
+If a row has no step, it is taken from the name of its file or directory, such as `step_12`. slime and miles
+write torch files, {"rollout_id": 3, "samples": [{"prompt": "..", "response": "..", "reward": 1.0}]}. Format:
+swift.rlhf_trainers.grpo_trainer 4.6, nemo_rl.utils.logger 0.5, areal.infra.workflow_executor 1.0,
 skyrl.train.utils.trainer_utils 0.3, prime-rl of August 2026 and slime.ray.rollout of August 2026.
 """
 
@@ -32,7 +32,7 @@ ANSWERS = ("answer", "ground_truth", "solution", "gts", "label")
 STEPS = ("step", "global_step", "training_step", "tail_version")
 MAX_REASON = 300
 MAX_OF_ROW = 4_096
-"""Completions in one row of columns."""
+"""Maximum number of completions in one row of columns."""
 
 _STEP_IN_NAME = re.compile(r"(?:^|[/_])(?:global_)?step_?(\d{1,9})(?=[/_.]|$)")
 _HELD_OUT = re.compile(r"(?<![a-z])e?val")
@@ -54,7 +54,7 @@ class _Texts(NamedTuple):
 
 
 def is_dump(row: Mapping[str, Any]) -> bool:
-    """Whether an object is a completion with its reward, or columns of several."""
+    """Return whether an object is a completion with its reward, or columns of several."""
     has_reward = any(name in row for name in REWARDS) or "advantages" in row
     return has_reward and (_has_texts(row) or isinstance(row.get("nodes"), list))
 
@@ -65,7 +65,7 @@ def _has_texts(row: Mapping[str, Any]) -> bool:
 
 
 def read_dump(file: LogFile) -> Log:
-    """Completions of a dump, one a row, or a batch a row. Raises BadLog."""
+    """Return the log of a dump with a completion or a batch per row; raise BadLog."""
     table = Table(file.max_values)
     batches = records(file.content, table, is_jsonl=True)
     rows = ((line, row) for line, batch in batches for row in _rows(batch))
@@ -73,7 +73,7 @@ def read_dump(file: LogFile) -> Log:
 
 
 def read_torch_dump(file: LogFile) -> Log:
-    """Completions in a file of torch. Raises BadLog for one that holds more than plain values and tensors."""
+    """Return the log of a torch file; raise BadLog if it contains more than plain values and tensors."""
     return log_of_rows(_rows_of_torch(file), Table(file.max_values), file.name, origin="slime")
 
 
@@ -94,15 +94,15 @@ def _rows_of_torch(file: LogFile) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def log_of_rows(rows: Iterable[tuple[int, dict[str, Any]]], table: Table, name: str, origin: str = "") -> Log:
-    """Completions of rows with the names of a dump; rows without a completion or a step are named."""
+    """Return the log of a dump's rows; rows without a completion or step are reported."""
     completions = Completions()
-    in_name = _STEP_IN_NAME.findall(name)
+    steps_in_name = _STEP_IN_NAME.findall(name)
     split: Split = "eval" if _HELD_OUT.search(name.lower()) else "train"
     for line, row in rows:
         if completions.is_full:
             completions.beyond += 1
             continue
-        step = _step(row, int(in_name[-1]) if in_name else None)
+        step = _step(row, int(steps_in_name[-1]) if steps_in_name else None)
         texts = _texts(row)
         if step is None or texts is None:
             reason = "has no completion" if texts is None else "has no step, nor has its file's name"
@@ -113,7 +113,7 @@ def log_of_rows(rows: Iterable[tuple[int, dict[str, Any]]], table: Table, name: 
 
 
 def _rows(batch: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """The rows of a batch whose columns are lists, as ms-swift writes it; another is a row itself."""
+    """Yield the rows of a batch with lists as columns, like ms-swift's, or the batch as a row."""
     columns = {name: value for name, value in batch.items() if isinstance(value, list)}
     completions = next((columns[name] for name in COMPLETIONS if name in columns), None)
     if completions is None or not isinstance(columns.get("step", columns.get("prompt")), list):
@@ -148,22 +148,32 @@ def _texts(row: dict[str, Any]) -> _Texts | None:
 
 
 def _texts_of_messages(messages: list[Any]) -> _Texts | None:
-    """The prompt is all that stands before the first message of the policy."""
+    """Return prompt and completion; the prompt is everything before the first message of the policy."""
     texts = [message for message in messages if isinstance(message, dict)]
-    first = next((place for place, text in enumerate(texts) if text.get("role") == "assistant"), None)
-    if first is None:
+    first_reply = next((index for index, text in enumerate(texts) if text.get("role") == "assistant"), None)
+    if first_reply is None:
         return None
-    return _Texts(question_text(texts[:first]), question_text(texts[first:]))
+    return _Texts(question_text(texts[:first_reply]), question_text(texts[first_reply:]))
 
 
 def _sample(row: dict[str, Any], step: int, texts: _Texts, split: Split) -> Sample:
-    named = row.get("rewards")
-    terms = terms_of(named.items()) if isinstance(named, dict) else {}
+    reward_field = row.get("rewards")
+    terms = terms_of(reward_field.items()) if isinstance(reward_field, dict) else {}
     reward = next((_reward(row[name]) for name in REWARDS if _reward(row.get(name)) is not None), None)
-    known = {*PROMPTS, *COMPLETIONS, *REWARDS, *ANSWERS, *STEPS, *_NO_TERMS, "advantage", "advantages", "acc"}
-    others = terms_of((name, value) for name, value in row.items() if name not in known)
+    field_names = {
+        *PROMPTS,
+        *COMPLETIONS,
+        *REWARDS,
+        *ANSWERS,
+        *STEPS,
+        *_NO_TERMS,
+        "advantage",
+        "advantages",
+        "acc",
+    }
+    other_terms = terms_of((name, value) for name, value in row.items() if name not in field_names)
     if reward is None:
-        reward = math.fsum((terms or others).values()) if terms or others else None
+        reward = math.fsum((terms or other_terms).values()) if terms or other_terms else None
     correct = as_number(row.get("acc", row.get("correct")))
     return Sample(
         step,
@@ -171,7 +181,7 @@ def _sample(row: dict[str, Any], step: int, texts: _Texts, split: Split) -> Samp
         texts.completion,
         next((question_text(row[name]) for name in ANSWERS if row.get(name) is not None), ""),
         reward,
-        terms or others,
+        terms or other_terms,
         as_number(row.get("advantage", row.get("advantages"))),
         bool(correct) if correct in {0.0, 1.0} else None,
         split,
@@ -179,7 +189,7 @@ def _sample(row: dict[str, Any], step: int, texts: _Texts, split: Split) -> Samp
 
 
 def _reward(value: Any) -> float | None:
-    """A number, or the sum of the rewards that a completion's tokens have."""
+    """Return a number, or the sum of the rewards of a completion's tokens."""
     if isinstance(value, list):
         numbers = [number for item in value if (number := as_number(item)) is not None]
         return sum(numbers) if numbers else None

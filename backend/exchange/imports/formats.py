@@ -1,4 +1,4 @@
-"""Formats of logs: what a file is by its content, and which function reads it."""
+"""Formats of logs: detect the format of a file by its content, and read it."""
 
 import codecs
 import re
@@ -29,23 +29,23 @@ from backend.rollouts.foreign import Split
 HEAD_BYTES = 65_536
 GZIP = b"\x1f\x8b"
 UTF_16 = (b"\xff\xfe", b"\xfe\xff")
-"""Beginnings of text as PowerShell writes it."""
+"""Byte order marks of UTF-16 text, which PowerShell writes."""
 ROLLOUT = {"input", "output", "score", "step"}
 """Fields of a completion in a rollout dump of verl."""
 
 Reader = Callable[[LogFile], list[Log]]
-"""A log for each run of a file; raises BadLog."""
+"""A function that returns a log for each run of a file and raises BadLog."""
 
 
 class Format(NamedTuple):
-    """A kind of file."""
+    """A format of files."""
 
     title: str
     origin: str
-    """As in `backend.runs.origin`."""
+    """Origin of the runs, see `backend.runs.origin`."""
     read: Reader
     restarts: bool = False
-    """Whether a file may hold several trainings, one behind the other."""
+    """Whether a file may contain several consecutive trainings."""
 
 
 HELD_OUT = re.compile(r"(?<![a-z])e?val")
@@ -53,13 +53,13 @@ HELD_OUT = re.compile(r"(?<![a-z])e?val")
 
 
 def _validation(name: str) -> Split:
-    """Whether a dump of verl is of held-out problems: a word of its name begins with `val` or `eval`."""
+    """Return the split of a verl dump: `eval` if a word of its name starts with `val` or `eval`."""
     return "eval" if HELD_OUT.search(name.lower()) else "train"
 
 
 _NOTEBOOK = re.compile(r'"(?:cells|nbformat|worksheets)"\s*:')
 _JSON = re.compile(r"""\{\s*(?:"|\}|$)|\[\s*(?:[\[{"\]]|-?\d[\d.eE+-]*\s*[,\]]|$)""")
-"""Beginnings of JSON; Python's dicts and the times of loggers begin otherwise."""
+"""Pattern of the start of JSON, which Python's dicts and the timestamps of loggers do not match."""
 _PAGE = re.compile(r"<(?:table|html|!doctype|head|body)\b", re.IGNORECASE)
 
 FORMATS: dict[str, Format] = {
@@ -90,7 +90,7 @@ ARCHIVES = ("zip", "tar")
 
 ZIP = b"PK\x03\x04"
 TORCH = b"/data.pkl"
-"""End of the name of the first file in a zip archive that torch has written."""
+"""Suffix of the name of the first file in a zip archive that torch has written."""
 LONGEST_MEMBER = 400
 BEGINNINGS = ((b"PAR1", "parquet"), (ZIP, "zip"), (b"SQLite format 3\0", "trackio"))
 
@@ -100,11 +100,11 @@ FOREIGN = (
     (b"7z\xbc\xaf", "is a 7z archive: unpack it and make a zip or tar file of it"),
     (b"%PDF", "is a PDF"),
 )
-"""Beginnings of files that are not read, and what to do."""
+"""First bytes of unsupported files, and what to do."""
 
 
 def detect(file: IO[bytes]) -> str:
-    """Return the format by content; raises BadLog for a file of none."""
+    """Return the format of a file by its content; raise BadLog if it is not supported."""
     file.seek(0)
     head = file.read(HEAD_BYTES)
     if not head.strip():
@@ -143,7 +143,7 @@ def _text_format(head: str) -> str:
 
 
 def _may_be_json(first: str, following: str) -> bool:
-    """Whether text that begins like JSON goes on like it; `[0] step=1` does not."""
+    """Return whether text that starts like JSON also continues like it; `[0] step=1` does not."""
     return not following or first[-1] in "{[,]}" or _is_json(first)
 
 
@@ -178,7 +178,7 @@ def _format_titles() -> str:
 
 
 def read_logs(file: IO[bytes], name: str = "", format_name: str | None = None) -> tuple[str, list[Log]]:
-    """(format, a log for each run). Without `format_name` the content says the format. Raises BadLog."""
+    """Return the format, detected by default, and a log for each run; raise BadLog."""
     with ImportSandbox() as sandbox:
         return _read(LogFile(file, sandbox, name), format_name)
 
@@ -195,7 +195,9 @@ def _read(file: LogFile, format_name: str | None = None) -> tuple[str, list[Log]
     logs = FORMATS[chosen].read(file)
     if len(logs) == 1 and FORMATS[chosen].restarts and logs[0].completions is None:
         candidates = [logs[0].step] if logs[0].step else step_candidates(logs[0].table)[:1]
-        logs = [part for step in candidates for part in split_trainings(logs[0], step)] or logs
+        logs = [
+            training_log for step in candidates for training_log in split_trainings(logs[0], step)
+        ] or logs
     for log in logs:
         log.origin = log.origin or FORMATS[chosen].origin
         log.redact()
@@ -203,7 +205,7 @@ def _read(file: LogFile, format_name: str | None = None) -> tuple[str, list[Log]
 
 
 def _read_utf_16(file: LogFile, format_name: str | None) -> tuple[str, list[Log]]:
-    """Text in UTF-16, which is written anew in UTF-8 and read as such."""
+    """Convert text from UTF-16 to UTF-8 and read it."""
     path = file.sandbox.new_path()
     decoder = codecs.getincrementaldecoder("utf-16")(errors="replace")
     file.content.seek(0)
@@ -216,7 +218,7 @@ def _read_utf_16(file: LogFile, format_name: str | None) -> tuple[str, list[Log]
 
 
 def _read_unpacked(file: LogFile) -> tuple[str, list[Log]]:
-    """Content of a gzip file, which is packed once."""
+    """Read the content of a gzip file, which must not be compressed twice."""
     file.content.seek(0)
     if file.content.read(len(GZIP)) == GZIP:
         raise BadLog("is packed with gzip twice")
@@ -224,7 +226,7 @@ def _read_unpacked(file: LogFile) -> tuple[str, list[Log]]:
 
 
 def _read_member(file: LogFile) -> tuple[str, list[Log]]:
-    """A file of an archive; archives in archives are left packed."""
+    """Read a file in an archive; nested archives are refused."""
     file.content.seek(0)
     chosen = None if file.content.read(len(GZIP)) in UTF_16 else detect(file.content)
     if chosen in ARCHIVES:

@@ -1,4 +1,4 @@
-"""Guesses about a table: which column counts the steps, and what another one may be, by its values."""
+"""Guess which column of a table counts the steps, and what other columns may be, from their values."""
 
 import re
 from typing import NamedTuple
@@ -15,43 +15,49 @@ STEP_NAMES = (
     "global_steps", "_step", "iteration", "iter", "update", "updates", "optimizer_step", "rollout_id",
     "checkpoint",
 )  # fmt: skip
-"""Names of columns that count steps, the surest first: W&B's own `_step` counts calls of its log function."""
+"""Names of step columns, most reliable first; W&B's own `_step` counts calls of its log function."""
 
 TOGETHER = ("rollout/step", "train/step", "eval/step")
-"""Columns of one trainer that count the same steps, each in rows of its own."""
+"""Columns of one trainer that count the same steps, each in separate rows."""
 
 STEPS_AT_LEAST = 0.5
-"""Share of a column's values that must be whole numbers for it to count steps."""
+"""Minimum share of whole numbers among the values of a step column."""
 
 
 def step_candidates(table: Table) -> list[str]:
-    """Columns that may count the steps, the surest first: by name, then those that only rise."""
-    lower = {name.lower(): name for name in table.columns}
-    named = [lower[name] for name in STEP_NAMES if name in lower]
-    unnamed = [name for name in table.columns if name.strip() and name not in named and not is_known(name)]
-    rising = [name for name in unnamed if _rises(table, name)]
-    return [name for name in named if _counts(table, name)] + rising
+    """Return possible step columns, most reliable first: by name, then columns that only increase."""
+    name_by_lower = {name.lower(): name for name in table.columns}
+    known_columns = [name_by_lower[name] for name in STEP_NAMES if name in name_by_lower]
+    other_columns = [
+        name for name in table.columns if name.strip() and name not in known_columns and not is_known(name)
+    ]
+    rising_columns = [name for name in other_columns if _rises(table, name)]
+    return [name for name in known_columns if _counts(table, name)] + rising_columns
 
 
 def _counts(table: Table, name: str) -> bool:
-    """Return whether nearly all values are whole numbers, and most rows have one."""
+    """Return whether at least half of the rows have a value, and half of the values are whole numbers."""
     _, values = table.columns[name].numbers()
     return 2 * len(values) >= len(table) > 0 and bool(is_whole(values).mean() >= STEPS_AT_LEAST)
 
 
 def _rises(table: Table, name: str) -> bool:
-    """Return whether every row has a whole number that is larger than the one before."""
+    """Return whether every row has a whole number that is larger than the previous one."""
     rows, values = table.columns[name].numbers()
     is_full = len(rows) == len(table) and len(rows) > 2
     return is_full and bool(is_whole(values).all() and (np.diff(values) > 0).all())
 
 
 def steps_of(table: Table, name: str | None) -> Ints:
-    """Return the step of each row, -1 if it has none. Without a step column, rows are counted from 1."""
+    """Return the step of each row, or -1 if it has none; without a step column, rows are counted from 1."""
     if name is None:
         return np.arange(1, len(table) + 1, dtype=np.int64)
     steps = np.full(len(table), -1, dtype=np.int64)
-    names = [name, *(other for other in TOGETHER if other != name)] if name.lower() in TOGETHER else [name]
+    names = (
+        [name, *(other_name for other_name in TOGETHER if other_name != name)]
+        if name.lower() in TOGETHER
+        else [name]
+    )
     for column in reversed([table.columns[name] for name in names if name in table.columns]):
         rows, values = column.numbers()
         valid = is_whole(values)
@@ -60,7 +66,7 @@ def steps_of(table: Table, name: str | None) -> Ints:
 
 
 def is_step_name(name: str) -> bool:
-    """Return whether a column of this name counts something that is no metric."""
+    """Return whether a column with this name counts steps and is not a metric."""
     return name.lower() in STEP_NAMES
 
 
@@ -69,42 +75,42 @@ _NEVER_SUGGESTED = re.compile(
     r"|version|util|ratio|clip|frac",
     re.IGNORECASE,
 )
-"""Words in the name of a column that is no accuracy, however its values rise."""
+"""Pattern of words in the names of columns that are not accuracies, even if their values increase."""
 
 
 def may_be_suggested(column: str) -> bool:
-    """Whether the name of a column leaves open what it is."""
+    """Return whether the name of a column does not determine its meaning."""
     return _NEVER_SUGGESTED.search(column) is None
 
 
 class Suggestion(NamedTuple):
-    """A metric that a column's values resemble. It is shown but never applied."""
+    """A metric that the values of a column resemble, which is shown but never applied."""
 
     metric: str
     reason: str
 
 
 MIN_VALUES = 12
-"""Smallest number of values from which a column's meaning can be guessed."""
+"""Minimum number of values from which the meaning of a column can be guessed."""
 
 MIN_RISE = 0.1
 LARGEST_RATE = 0.01
 
 
 def suggestion(values: Floats) -> Suggestion | None:
-    """Return the metric that a column, in the order of its steps, resembles; None if it cannot be guessed."""
+    """Return the metric that the values of a column, ordered by step, resemble; None if there is none."""
     if len(values) < MIN_VALUES or not np.isfinite(values).all():
         return None
     if values.min() < 0 or values.max() > 1:
         return None
     third = len(values) // 3
     first, last = values[:third], values[-third:]
-    doubt = float(np.hypot(first.std(), last.std())) / third**0.5
-    if float(last.mean() - first.mean()) > max(MIN_RISE, 3 * doubt):
+    standard_error = float(np.hypot(first.std(), last.std())) / third**0.5
+    if float(last.mean() - first.mean()) > max(MIN_RISE, 3 * standard_error):
         return Suggestion("reward/accuracy", "its values lie between 0 and 1 and rise")
-    top = int(values.argmax())
-    is_ramp = bool((np.diff(values[: top + 1]) >= 0).all() and (np.diff(values[top:]) <= 0).all())
+    peak = int(values.argmax())
+    is_ramp = bool((np.diff(values[: peak + 1]) >= 0).all() and (np.diff(values[peak:]) <= 0).all())
     if 0 < values.max() <= LARGEST_RATE and is_ramp:
-        words = f"its values are tiny (at most {values.max():.2g}) and constant, or fall without noise"
-        return Suggestion("optim/lr", words)
+        reason = f"its values are tiny (at most {values.max():.2g}) and constant, or fall without noise"
+        return Suggestion("optim/lr", reason)
     return None

@@ -1,4 +1,4 @@
-"""An import from the file to the run: read, plan, name, store."""
+"""Import a log: read the file, plan the import, choose names, and store the runs."""
 
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,39 +26,39 @@ from backend.storage.engine import Sessions, reading
 from backend.storage.models import Experiment, Run
 
 MAX_NAME = 180
-"""Characters of a name that the log gives; a number may follow."""
+"""Maximum length of a name from the log, to which a number may be appended."""
 
 _one_at_a_time = threading.Lock()
-"""Lock for reading a log, which takes a whole processor and much memory; a second import waits."""
+"""Lock for reading logs, one at a time because it needs a complete processor and much memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class ImportRequest:
-    """Wishes of the user for a log; everything but the file's name may be left to the guesses."""
+    """A request to import a log; everything except the file name can be detected automatically."""
 
     file: str
-    """Name of the file: a label, never a path."""
+    """Name of the file, which is only a label and never used as a path."""
     format: str = ""
     name: str = ""
     experiment: str = ""
     variant: str = ""
     seed: int | None = None
     step: str | None = None
-    """Column of steps, or ROW_NUMBER; None if it is guessed."""
+    """Column of steps, or ROW_NUMBER; None if it is to be guessed."""
     mapping: Mapping[str, str] = field(default_factory=dict)
     runs: Sequence[str] = ()
-    """Labels of the runs of the file that are imported; none: all of them."""
+    """Labels of the runs in the file to import; empty for all of them."""
     into: str = ""
-    """Id of an imported run that gets the completions of the file; "": runs are made."""
+    """Id of an imported run to which the file's completions are added; empty to create runs."""
     dry_run: bool = False
 
 
 def import_log(sessions: Sessions, file: IO[bytes], request: ImportRequest, *, key: str = "") -> ImportAnswer:
-    """Make the runs of a log, or with `dry_run` only the report of it.
+    """Create the runs of a log, or with `dry_run` only a report.
 
-    Raises InvalidRequest for a file that cannot be imported; nothing is stored then.
+    Raise InvalidRequest for a file that cannot be imported, in which case nothing is stored.
     """
-    format_name, labelled, plans = _plans(file, request)
+    format_name, logs_by_label, plans = _plans(file, request)
     digest = request_digest(
         [
             request.file,
@@ -95,7 +95,8 @@ def import_log(sessions: Sessions, file: IO[bytes], request: ImportRequest, *, k
         variant=names[0].variant,
         seed=names[0].seed,
         runs=[
-            _item(label, log, names_by_label.get(label), ids.get(label)) for label, log in labelled.items()
+            _item(label, log, names_by_label.get(label), ids.get(label))
+            for label, log in logs_by_label.items()
         ],
         report=report_of(first, format_name),
     )
@@ -113,15 +114,15 @@ def _item(label: str, log: Log, names: Names | None, run: str | None) -> RunItem
 
 
 def _plans(file: IO[bytes], request: ImportRequest) -> tuple[str, dict[str, Log], dict[str, Plan]]:
-    """(format, all runs of the file by label, plans of those that are chosen)."""
+    """Return the format, all runs of the file by label, and the plans of the selected runs."""
     if request.format and request.format not in FORMATS:
         reason = f"is {request.format!r:.40}; expected one of {', '.join(FORMATS)}"
         raise InvalidRequest([FieldError("format", reason)])
     try:
         with _one_at_a_time:
             format_name, logs = read_logs(file, request.file, request.format or None)
-            labelled = _labelled(logs, request.file)
-            return format_name, labelled, _planned(_chosen(labelled, request), request)
+            logs_by_label = _labelled(logs, request.file)
+            return format_name, logs_by_label, _planned(_chosen(logs_by_label, request), request)
     except BadLog as error:
         raise InvalidRequest([FieldError("file", f"{request.file} {error}")]) from None
     except Unusable as error:
@@ -131,12 +132,12 @@ def _plans(file: IO[bytes], request: ImportRequest) -> tuple[str, dict[str, Log]
 
 
 def _labelled(logs: list[Log], file: str) -> dict[str, Log]:
-    """Return the runs of a file by a name that no other one of it has."""
-    labelled: dict[str, Log] = {}
+    """Return the runs of a file by unique labels."""
+    logs_by_label: dict[str, Log] = {}
     for log in logs:
         name = clean_text(log.facts.name)[:MAX_NAME] or clean_text(PurePath(file).stem)
-        labelled[next(label for label in _numbered(name) if label not in labelled)] = log
-    return labelled
+        logs_by_label[next(label for label in _numbered(name) if label not in logs_by_label)] = log
+    return logs_by_label
 
 
 def _chosen(labelled: dict[str, Log], request: ImportRequest) -> dict[str, Log]:
@@ -146,22 +147,30 @@ def _chosen(labelled: dict[str, Log], request: ImportRequest) -> dict[str, Log]:
             [FieldError("runs", f"the file has no run {excerpt(unknown[0])}, but {examples}")]
         )
     chosen = {label: log for label, log in labelled.items() if not request.runs or label in request.runs}
-    alone = {"name": bool(request.name), "seed": request.seed is not None, "into": bool(request.into)}
-    if len(chosen) > 1 and (wrong := [name for name, is_given in alone.items() if is_given]):
+    single_run_options = {
+        "name": bool(request.name),
+        "seed": request.seed is not None,
+        "into": bool(request.into),
+    }
+    if len(chosen) > 1 and (
+        invalid_options := [name for name, is_given in single_run_options.items() if is_given]
+    ):
         reason = f"is for one run, and the file has {len(labelled)}: choose one of them with `runs`"
-        raise InvalidRequest([FieldError(name, reason) for name in wrong])
+        raise InvalidRequest([FieldError(name, reason) for name in invalid_options])
     return chosen
 
 
 def _planned(chosen: dict[str, Log], request: ImportRequest) -> dict[str, Plan]:
-    """A plan for each run; of several, one without metrics is left out and named."""
+    """Return a plan for each run; if there are several, runs without metrics are left out and reported."""
     columns = {column for log in chosen.values() for column in log.table.columns}
     plans: dict[str, Plan] = {}
     left_out = []
     for label, log in chosen.items():
         own_columns = log.table.columns
         mapping = {
-            name: ours for name, ours in request.mapping.items() if name in own_columns or name not in columns
+            name: metric
+            for name, metric in request.mapping.items()
+            if name in own_columns or name not in columns
         }
         step = (
             None
@@ -183,24 +192,24 @@ def _planned(chosen: dict[str, Log], request: ImportRequest) -> dict[str, Plan]:
 def _store(
     sessions: Sessions, plans: list[Plan], request: ImportRequest, keys: list[str], digest: str
 ) -> tuple[list[Names], list[str | None]]:
-    """Names and ids of the runs, made in one transaction: nobody else takes a name in between."""
+    """Return names and ids of the runs, created in one transaction so that no name is taken meanwhile."""
     prepared = [prepare_run(plan) for plan in plans]
     with sessions.begin() as session:
         hold_experiment(session, _experiment(request))
         run_ids = [
             find_previous(session, key, digest) for key in keys
-        ]  # the same request, quicker by a moment
+        ]  # a concurrent equal request was faster
         if None not in run_ids:
             return [names_of(session, run, request.file) for run in run_ids if run], run_ids
         names = _names(session, plans, request)
-        for index, (plan, ready, key) in enumerate(zip(plans, prepared, keys, strict=True)):
+        for index, (plan, prepared_run, key) in enumerate(zip(plans, prepared, keys, strict=True)):
             if run_ids[index] is None:
-                run_ids[index] = store_run(session, plan, names[index], ready, key=key, digest=digest)
+                run_ids[index] = store_run(session, plan, names[index], prepared_run, key=key, digest=digest)
         return names, run_ids
 
 
 def _add(sessions: Sessions, plans: list[Plan], request: ImportRequest) -> list[Names]:
-    """Add the completions of the file to a run, whose names are returned."""
+    """Add the completions of the file to a run and return its names."""
     completions = plans[0].log.completions
     if completions is None:
         raise InvalidRequest(
@@ -215,7 +224,7 @@ def _add(sessions: Sessions, plans: list[Plan], request: ImportRequest) -> list[
 
 
 def _content(plan: Plan) -> str:
-    """Return what distinguishes the points of two logs."""
+    """Return a digest of the points of a log."""
     digest = sha256()
     for name, series in plan.series.items():
         digest.update(name.encode() + series.steps.tobytes() + series.values.tobytes())
@@ -223,24 +232,24 @@ def _content(plan: Plan) -> str:
 
 
 def _names(session: Session, plans: list[Plan], request: ImportRequest) -> list[Names]:
-    """Return the names of the runs; two logs that the user does not name do not count as two seeds."""
+    """Return names for the runs; two logs without user-defined names do not count as two seeds."""
     experiment = _experiment(request)
     query = select(Run.name, Run.variant).join(Experiment, Experiment.id == Run.experiment_id)
     rows = session.execute(query.where(Experiment.name == experiment)).all()
-    taken, variants = {name for row in rows for name in row}, dict[str, str]()
+    used_names, variants = {name for row in rows for name in row}, dict[str, str]()
     names_of_runs = []
     for plan in plans:
         facts, stem = plan.log.facts, clean_text(PurePath(request.file).stem)
-        wanted_name = clean_text(facts.name) or stem
+        preferred_name = clean_text(facts.name) or stem
         name = request.name or next(
-            candidate for candidate in _numbered(wanted_name[:MAX_NAME]) if candidate not in taken
+            candidate for candidate in _numbered(preferred_name[:MAX_NAME]) if candidate not in used_names
         )
         variant = name
-        if facts.variant is not None:  # seeds of one another, but not of runs that are there already
+        if facts.variant is not None:  # seeds of one another, but not of existing runs
             shared = (clean_text(facts.variant) or stem)[:MAX_NAME]
-            free = next(candidate for candidate in _numbered(shared) if candidate not in taken)
-            variant = variants.setdefault(shared, free)
-        taken.add(name)
+            unused = next(candidate for candidate in _numbered(shared) if candidate not in used_names)
+            variant = variants.setdefault(shared, unused)
+        used_names.add(name)
         seed = request.seed if request.seed is not None else facts.seed
         seed = seed if seed is not None and 0 <= seed < 2**31 else 0
         names_of_runs.append(Names(name, experiment, request.variant or variant, seed, request.file))
@@ -252,6 +261,6 @@ def _experiment(request: ImportRequest) -> str:
 
 
 def _numbered(name: str) -> Iterator[str]:
-    """The name, then the name with a number."""
+    """Yield the name, and then the name with increasing numbers."""
     yield name
     yield from (f"{name} {number}" for number in count(2))

@@ -1,4 +1,4 @@
-"""Lines of a text log, in strict UTF-8 and within a limit."""
+"""Read the lines of a text log in strict UTF-8, with size limits."""
 
 import json
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from backend.http.bodies import json_size
 
 LINE_BYTES = 4_000_000
 DOCUMENT_BYTES = 50_000_000
-"""A log that is one JSON document is held in memory as a whole."""
+"""Maximum size of a log that is a single JSON document, which is read into memory, in bytes."""
 DOCUMENT_VALUES = 4_000_000
 """Maximum number of values in a document; an empty list of two bytes takes 64 bytes in memory."""
 
@@ -21,7 +21,7 @@ class BrokenDocument(BadLog):
 
 
 def text_lines(file: IO[bytes]) -> Iterator[tuple[int, str]]:
-    """Yield (number from 1, text with its line break). Raises BadLog if a line is not UTF-8 or too long."""
+    """Yield (number from 1, text with line break); raise BadLog if a line is not UTF-8 or too long."""
     file.seek(0)
     number = 0
     while line := file.readline(LINE_BYTES + 1):
@@ -35,7 +35,7 @@ def text_lines(file: IO[bytes]) -> Iterator[tuple[int, str]]:
 
 
 def document(file: IO[bytes]) -> Any:
-    """Return the file as one JSON document; NaN and infinities are read. Raises BadLog."""
+    """Return the file as one JSON document, which may contain NaN and infinities; raise BadLog."""
     file.seek(0)
     content = file.read(DOCUMENT_BYTES + 1)
     if len(content) > DOCUMENT_BYTES:
@@ -53,7 +53,7 @@ def document(file: IO[bytes]) -> Any:
 
 
 def parse(text: bytes | str) -> Any:
-    """JSON as Python writes it, so with NaN and infinities; raises ValueError."""
+    """Parse JSON in Python's dialect, with NaN and infinities; raise ValueError if it is invalid."""
     try:
         return orjson.loads(text)
     except orjson.JSONDecodeError:

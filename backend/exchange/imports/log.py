@@ -1,4 +1,4 @@
-"""A log that has been read: its values, its facts and its completions."""
+"""The contents of a log: its values, its facts and its completions."""
 
 import math
 from collections import defaultdict
@@ -14,19 +14,19 @@ from backend.exchange.imports.table import BadLog, Table
 
 @dataclass
 class Facts:
-    """Facts of a log about its run, beside the values."""
+    """Facts about the run in a log, in addition to the values."""
 
     name: str = ""
     variant: str | None = None
-    """Runs of one variant are seeds of each other; None: the name, empty: the file's."""
+    """Name that the seeds of a variant share; None for the name of the run, empty for that of the file."""
     config: dict[str, Any] = field(default_factory=dict)
-    """The other trainer's config, as it is."""
+    """The unmodified config of the other trainer."""
     seed: int | None = None
     steps: int | None = None
-    """Steps that the run was to train."""
+    """Planned number of steps."""
     started_at: float | None = None
     finished_at: float | None = None
-    """Seconds since 1970."""
+    """End of the run in Unix time."""
     failure: str = ""
     """Reason of the failure, if the run failed."""
     notes: list[str] = field(default_factory=list)
@@ -40,9 +40,11 @@ class Log:
     table: Table
     facts: Facts = field(default_factory=Facts)
     origin: str = ""
-    """Origin according to the content, if it says more than the format (a CSV file of W&B); else empty."""
+    """Origin according to the content, if it is more specific than the format (a CSV file of W&B); else
+    empty.
+    """
     step: str | None = None
-    """Column of steps, if the format has one; None if it is guessed."""
+    """Column of steps, if the format has one; None if it is to be guessed."""
     completions: Completions | None = None
     is_derived: bool = False
     """Whether the values are means of the completions."""
@@ -59,23 +61,25 @@ class Log:
 
 
 def _redacted_names(columns: Iterable[str]) -> dict[str, str]:
-    """Return column names without secrets, by original name; a number is appended to a duplicate."""
+    """Return column names without secrets by original name; duplicates get a number."""
     names: dict[str, str] = {}
-    taken: set[str] = set()
+    used_names: set[str] = set()
     for column in columns:
-        plain = redact(column)
-        numbered = (f"{plain} {number}" if number > 1 else plain for number in count(1))
-        names[column] = next(name for name in numbered if name not in taken)
-        taken.add(names[column])
+        redacted = redact(column)
+        numbered = (f"{redacted} {number}" if number > 1 else redacted for number in count(1))
+        names[column] = next(name for name in numbered if name not in used_names)
+        used_names.add(names[column])
     return names
 
 
 def log_of(completions: Completions, table: Table, origin: str = "") -> Log:
-    """Return a log that holds only completions; its curves are means by step. `table` has its bad lines."""
+    """Return a log with only completions, whose curves are means by step; raise BadLog if there are none."""
     if not completions.samples:
-        bad = table.bad.first
+        bad_lines = table.bad.first
         raise BadLog(
-            f"has no completions; line {bad[0].line} {bad[0].reason}" if bad else "has no completions"
+            f"has no completions; line {bad_lines[0].line} {bad_lines[0].reason}"
+            if bad_lines
+            else "has no completions"
         )
     by_step: dict[int, list[Sample]] = defaultdict(list)
     for sample in completions.samples:
@@ -90,13 +94,13 @@ def log_of(completions: Completions, table: Table, origin: str = "") -> Log:
 
 def _means(samples: list[Sample]) -> Iterator[tuple[str, float]]:
     for split, prefix in (("train", ""), ("eval", "eval/")):
-        of_split = [sample for sample in samples if sample.split == split]
-        columns = {"reward/mean": [sample.reward for sample in of_split]}
+        split_samples = [sample for sample in samples if sample.split == split]
+        columns = {"reward/mean": [sample.reward for sample in split_samples]}
         columns[f"{'reward/' if not prefix else ''}accuracy"] = [
-            None if sample.correct is None else float(sample.correct) for sample in of_split
+            None if sample.correct is None else float(sample.correct) for sample in split_samples
         ]
-        for name in dict.fromkeys(name for sample in of_split for name in sample.rewards):
-            columns[f"reward/{name}/mean"] = [sample.rewards.get(name) for sample in of_split]
+        for name in dict.fromkeys(name for sample in split_samples for name in sample.rewards):
+            columns[f"reward/{name}/mean"] = [sample.rewards.get(name) for sample in split_samples]
         for name, values in columns.items():
             present = [value for value in values if value is not None]
             if present:
@@ -106,5 +110,5 @@ def _means(samples: list[Sample]) -> Iterator[tuple[str, float]]:
 def _mean(values: Sequence[float]) -> float:
     try:
         return math.fsum(values) / len(values)
-    except (OverflowError, ValueError):  # a sum beyond all numbers, or of infinities of both signs
+    except (OverflowError, ValueError):  # an overflowing sum, or infinities of both signs
         return sum(values) / len(values)

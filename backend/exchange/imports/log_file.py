@@ -1,4 +1,4 @@
-"""Files of one import, and the sandboxed process that reads those of them that are binary."""
+"""The files of an import, and the sandboxed process that reads binary files."""
 
 import fcntl
 import os
@@ -25,7 +25,7 @@ ARCHIVE_SECONDS = 200.0
 
 PREFIX = "grpolab-import-"
 LEFTOVER_SECONDS = 60.0
-"""Age from which a directory that nobody has locked was left by an import that was killed."""
+"""Age in seconds after which an unlocked directory is considered left behind by a killed import."""
 
 
 def _remove_leftovers() -> None:
@@ -42,7 +42,7 @@ def _remove_leftovers() -> None:
 
 
 class ImportSandbox:
-    """One sandboxed process for an import. It sees copies of the files that it reads, and else only code."""
+    """A sandboxed process for one import, which can only access code and copies of the files it reads."""
 
     def __init__(self, all_seconds: float = LOG_SECONDS) -> None:
         _remove_leftovers()
@@ -63,11 +63,13 @@ class ImportSandbox:
         os.close(self._lock)
 
     def new_path(self) -> Path:
-        """Path of a new file that the sandboxed process can read."""
+        """Return the path of a new file that the sandboxed process can read."""
         return Path(self._directory.name) / str(next(self._numbers))
 
     def ask(self, operation: str, **request: Any) -> Any:
-        """The answer of an operation; raises BadLog when all time is used up, or as `Sandbox.ask` does."""
+        """Return the answer of an operation; raise BadLog if the total time is exceeded, or like
+        `Sandbox.ask`.
+        """
         seconds = min(ANSWER_SECONDS, self._deadline - time.monotonic())
         if seconds <= 0:
             raise BadLog(f"takes more than {self._all_seconds:.0f} seconds to read")
@@ -75,7 +77,7 @@ class ImportSandbox:
 
 
 class LogFile:
-    """A file that is read as a log: the one that is imported, or one of an archive."""
+    """A file that is read as a log: the imported file, or one in an archive."""
 
     def __init__(
         self,
@@ -88,9 +90,9 @@ class LogFile:
         self.content = content
         self.sandbox = sandbox
         self.name = name
-        """A label; nothing of this name is ever opened."""
+        """Label of the file, which is never used as a path."""
         self.max_values = max_values
-        """Values that the import still takes."""
+        """Number of values that the import may still read."""
         self._own_path = path
 
     @cached_property
@@ -104,7 +106,7 @@ class LogFile:
         return path
 
     def ask(self, operation: str, **request: Any) -> dict[str, Any]:
-        """Return the answer of an operation on the whole file, an object. Raises BadLog."""
+        """Return the answer of an operation on the complete file, a JSON object; raise BadLog."""
         try:
             answer = self.sandbox.ask(operation, path=str(self._path), **request)
         except Refused as error:
@@ -117,5 +119,5 @@ class LogFile:
 
 
 def no_sense() -> BadLog:
-    """Return the error of an answer that no reader gives: a process that was taken over may say anything."""
+    """Return the error for an invalid answer, which only a compromised process sends."""
     return BadLog("cannot be read: the sandbox sent an invalid answer")

@@ -1,4 +1,4 @@
-"""Names of columns: which metric each one is, by its name, its values and the other columns of the log."""
+"""Find the metric of each column by its name, its values and the other columns of the log."""
 
 import re
 from collections.abc import Container, Mapping
@@ -15,7 +15,7 @@ from backend.metrics.store import NAME
 __all__ = ["Naming", "is_accuracy", "is_known", "metric_name", "names_of", "plain_name"]
 
 MAX_CHARACTERS = 128
-"""Maximum number of characters in a metric's name."""
+"""Maximum number of characters in the name of a metric."""
 PERCENT = 100.0
 
 _HELD_OUT = (
@@ -26,11 +26,11 @@ _HELD_OUT = (
     ),
     re.compile(r"eval[_/](?P<data>[^/]+)[_/](?P<what>acc|accuracy|pass1)"),
 )
-"""Held-out accuracies that trainers log for a set of problems: verl before and since 0.4, SkyRL, OpenRLHF."""
+"""Held-out accuracies that trainers log per set of problems: verl before and since 0.4, SkyRL, OpenRLHF."""
 
 _EVAL_SET = re.compile(r"eval/(?P<data>[^/]+)")
 _TRUNCATED = "-truncated_ratio"
-"""End of a name that slime logs beside the accuracy on each set of problems, `eval/<set>`."""
+"""Suffix of a metric that slime logs in addition to the accuracy on each set of problems, `eval/<set>`."""
 _EVAL_TERM = re.compile(r"eval[_/]rewards/(?P<term>[^/]+)(?:/mean)?")
 _HOME_MADE_TERM = re.compile(
     r"(?P<term>(?:format|accuracy|correct|answer|length|think|tag|xml|int|repetition)[^/]*?_reward)s?"
@@ -44,12 +44,12 @@ _ACCURACIES = re.compile(
 )
 
 _SECOND = {"critic/score/mean": "reward/mean", "score": "reward/mean", "scores": "reward/mean"}
-"""Names of a metric that count only where no other column is it."""
+"""Names of a metric that are used only if no other column matches it."""
 
 _UNSTORABLE = re.compile(r"[^\w./@-]+")
 
 _NORMALISED = {"rollout/rewards", "rewards"}
-"""Rewards that some trainers log after subtracting the mean of each group: 0 by construction."""
+"""Rewards that some trainers log after subtracting the mean of each group, which makes them 0."""
 
 
 class Naming(NamedTuple):
@@ -57,12 +57,12 @@ class Naming(NamedTuple):
 
     metric: str
     reason: str
-    """Why the name differs from the column's; also where another column has the name it would get."""
+    """Reason why the name differs from the column's name, or why another column has the expected name."""
 
 
 @lru_cache(4_096)
 def is_known(column: str) -> bool:
-    """Whether the name of a column says which metric it is."""
+    """Return whether the name of a column determines its metric."""
     return (
         canonical_name(column) is not None
         or find_metric(column) is not None
@@ -72,39 +72,39 @@ def is_known(column: str) -> bool:
 
 
 def is_accuracy(metric: str) -> bool:
-    """Whether a metric is a share of right answers, which is a fraction here."""
+    """Return whether a metric is a share of right answers, which is stored as a fraction."""
     return _ACCURACIES.fullmatch(metric) is not None
 
 
 def names_of(columns: Mapping[str, Floats], wanted: Mapping[str, str]) -> dict[str, Naming]:
-    """The metric of each column, by its values. `wanted` are names that the user gives."""
+    """Return the metric of each column; `wanted` are names that the user has specified."""
     names = {
         column: Naming(name, "named by you") for column, name in wanted.items() if name and column in columns
     }
-    taken = {naming.metric: column for column, naming in names.items()}
+    column_by_metric = {naming.metric: column for column, naming in names.items()}
     for by_name in (_held_out_accuracies(columns), _by_own_names(columns), _second_choices(columns)):
         for column, naming in by_name.items():
             if column in names or column in wanted:
                 continue
-            if naming.metric in taken and naming.metric != column:
+            if naming.metric in column_by_metric and naming.metric != column:
                 continue
             names[column] = naming
-            taken.setdefault(naming.metric, column)
+            column_by_metric.setdefault(naming.metric, column)
     for column in columns:
         if column not in names and column not in wanted:
-            names[column] = _kept(column, taken)
-            taken.setdefault(names[column].metric, column)
+            names[column] = _kept(column, column_by_metric)
+            column_by_metric.setdefault(names[column].metric, column)
     return {column: names[column] for column in columns if column in names}
 
 
 def metric_name(column: str, taken: Container[str]) -> Naming:
-    """The metric of a value by its name alone. A name that another value has already is not given twice."""
+    """Return the metric of a value by its name; no metric is used twice."""
     metric = _storable(canonical_name(column) or "")
     return Naming(metric, "the same quantity") if metric and metric not in taken else _own_name(column)
 
 
 def _storable(metric: str) -> str:
-    """A name of ours with a term of theirs in it; empty if it would be too long to store."""
+    """Return a metric name with storable characters; empty if it would be too long."""
     metric = _UNSTORABLE.sub("_", metric)
     return metric if NAME.fullmatch(metric) else ""
 
@@ -112,9 +112,10 @@ def _storable(metric: str) -> str:
 def _own_name(column: str) -> Naming:
     clean = _UNSTORABLE.sub("_", column)
     if len(clean) > MAX_CHARACTERS:
-        mark = blake2b(column.encode(errors="surrogatepass"), digest_size=4).hexdigest()
-        cut = f"{clean[: MAX_CHARACTERS - len(mark) - 1]}-{mark}"  # two that begin alike stay two
-        return Naming(cut, f"a name has at most {MAX_CHARACTERS} characters")
+        digest = blake2b(column.encode(errors="surrogatepass"), digest_size=4).hexdigest()
+        # The digest distinguishes names that start with the same characters.
+        shortened = f"{clean[: MAX_CHARACTERS - len(digest) - 1]}-{digest}"
+        return Naming(shortened, f"a name has at most {MAX_CHARACTERS} characters")
     return Naming(clean, "" if clean == column else "only letters, digits and _ . / @ - stand in a name")
 
 
@@ -122,8 +123,8 @@ def _by_own_names(columns: Mapping[str, Floats]) -> dict[str, Naming]:
     names = {}
     has_accuracy = "reward/accuracy" in columns
     for column, values in columns.items():
-        home_made = _HOME_MADE_TERM.fullmatch(column)
-        metric = canonical_name(column) or (f"reward/{home_made['term']}/mean" if home_made else "")
+        custom_term = _HOME_MADE_TERM.fullmatch(column)
+        metric = canonical_name(column) or (f"reward/{custom_term['term']}/mean" if custom_term else "")
         metric = _storable(metric)
         term = _TERM.fullmatch(metric)
         if term is not None and not has_accuracy and _is_accurate(term["term"]) and _are_fractions(values):
@@ -145,7 +146,7 @@ def _second_choices(columns: Mapping[str, Floats]) -> dict[str, Naming]:
 
 
 def _kept(column: str, taken: Mapping[str, str]) -> Naming:
-    """The column's own name, with the reason if that is not what was to be expected."""
+    """Return the column's own name, with the reason if another name was expected."""
     metric = canonical_name(column) or _SECOND.get(column, "")
     own_name, reason = _own_name(column)
     if column in _NORMALISED:
@@ -172,7 +173,7 @@ def _held_out(column: str) -> re.Match[str] | None:
 
 
 def _held_out_accuracies(columns: Mapping[str, Floats]) -> dict[str, Naming]:
-    """The held-out accuracy of each set of problems; that of the only set is the held-out accuracy."""
+    """Return the accuracies of each set of problems; that of the only set is the held-out accuracy."""
     best: dict[str, tuple[tuple[bool, int], str]] = {}
     for column, values in columns.items():
         match = _held_out(column)
@@ -180,9 +181,9 @@ def _held_out_accuracies(columns: Mapping[str, Floats]) -> dict[str, Naming]:
             data, what, repeats = match["data"], match["what"], match.groupdict().get("n") or 0
             rank = (what.startswith(("acc", "pass")), int(repeats))
             best[data] = max(best.get(data, (rank, column)), (rank, column))
-        named = _EVAL_SET.fullmatch(column)
-        if named is not None and f"{column}{_TRUNCATED}" in columns and _are_fractions(values):
-            best.setdefault(named["data"], ((True, 0), column))
+        eval_set = _EVAL_SET.fullmatch(column)
+        if eval_set is not None and f"{column}{_TRUNCATED}" in columns and _are_fractions(values):
+            best.setdefault(eval_set["data"], ((True, 0), column))
         term = _EVAL_TERM.fullmatch(column)
         if term is not None and _is_accurate(term["term"]) and _are_fractions(values):
             best.setdefault("", ((True, 0), column))
@@ -191,16 +192,16 @@ def _held_out_accuracies(columns: Mapping[str, Floats]) -> dict[str, Naming]:
     for data, (_, column) in best.items():
         own_name = re.sub(r"[^\w.@-]+", "_", data)[: MAX_CHARACTERS // 2]
         metric = "eval/accuracy" if is_alone or not data else f"eval/accuracy/{own_name}"
-        whose = "the only set" if is_alone else "one set"
-        names[column] = Naming(metric, f"the accuracy on {whose} of held-out problems")
+        set_description = "the only set" if is_alone else "one set"
+        names[column] = Naming(metric, f"the accuracy on {set_description} of held-out problems")
     return names
 
 
 def _is_accurate(term: str) -> bool:
-    plain = term.lower()
-    while (shorter := _AFFIXES.sub("", plain)) != plain:
-        plain = shorter
-    return plain in _ACCURATE
+    name = term.lower()
+    while (shortened := _AFFIXES.sub("", name)) != name:
+        name = shortened
+    return name in _ACCURATE
 
 
 def _are_fractions(values: Floats) -> bool:
@@ -209,7 +210,7 @@ def _are_fractions(values: Floats) -> bool:
 
 
 def _are_shares(values: Floats, what: str) -> bool:
-    """Whether values can be accuracies; those that a log calls rewards or scores only as fractions."""
+    """Return whether values can be accuracies; rewards and scores only if they are fractions."""
     if what.startswith(("acc", "pass", "mean_acc")):
         finite = values[np.isfinite(values)]
         return len(finite) > 0 and float(finite.min()) >= 0 and float(finite.max()) <= PERCENT

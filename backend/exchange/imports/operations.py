@@ -1,6 +1,6 @@
-"""Operations of the sandbox that make numbers of parts of binary logs.
+"""Sandbox operations that convert parts of binary logs to numbers.
 
-An answer holds the values of a part as base64 of packed numbers, which the importing process checks again.
+An answer contains the values of a part as base64 of packed numbers, which the importing process validates.
 """
 
 import json
@@ -19,7 +19,7 @@ from backend.exchange.imports.protobuf import Value, fields, float32, float64, s
 MAX_RUNS = 100
 """Maximum number of runs in one import."""
 MAX_TEXT = 100_000
-"""Bytes of a config that are passed on."""
+"""Maximum size of a config that is passed on, in bytes."""
 MAX_PART_NAMES = 5_000
 
 
@@ -30,11 +30,11 @@ class Point(NamedTuple):
     step: int
     value: float
     time: float = math.nan
-    """Seconds since 1970."""
+    """Time of the value in Unix time."""
 
 
 class LogPart:
-    """Contents of a part of a log."""
+    """The contents of a part of a log."""
 
     def __init__(self) -> None:
         self._names: dict[str, int] = {}
@@ -46,7 +46,7 @@ class LogPart:
         return len(self._values)
 
     def add(self, point: Point) -> None:
-        """Add a value; a value whose step exceeds 64 bits is omitted."""
+        """Add a value, unless its step does not fit in 64 bits."""
         if not -(2**63) <= point.step < 2**63:
             return
         number = self._names.setdefault(point.name, len(self._names))
@@ -58,14 +58,14 @@ class LogPart:
         self._times.append(point.time)
 
     def answer(self, used: int) -> dict[str, Any]:
-        """Return the first `used` bytes are done with."""
+        """Return the answer for a part, of which the first `used` bytes were read."""
         columns = self._numbers, self._steps, self._values, self._times
         packed = [b64encode(column.tobytes()).decode() for column in columns]
         return {"used": used, "names": list(self._names), "columns": packed, "facts": self.facts}
 
 
 def read_part(framed: Iterator[tfrecord.Record], take: Callable[[LogPart, bytes], None]) -> dict[str, Any]:
-    """All complete records of a part."""
+    """Return the answer for all complete records of a part."""
     log_part, used = LogPart(), 0
     for content, end in framed:
         take(log_part, content)
@@ -83,11 +83,11 @@ _SCALAR = re.compile(
     rb"\x09(.{8})\x10([\x80-\xff]{0,9}[\0-\x7f])\x2a([\0-\x7f])\x0a([\0-\x7f])\x0a([\0-\x7f])(.*)\x15(.{4})",
     re.DOTALL,
 )
-"""An event of one `simple_value`, as nearly all are: four times as fast as field by field."""
+"""Pattern of an event with one `simple_value`, which most are; four times as fast as reading the fields."""
 
 
 def take_event(log_part: LogPart, content: bytes) -> None:
-    """An `Event`: wall_time = 1, step = 2, summary = 5."""
+    """Read an `Event`: wall_time = 1, step = 2, summary = 5."""
     match = _SCALAR.fullmatch(content)
     if match is not None:
         time, step, *lengths, tag, value = match.groups()
@@ -114,27 +114,27 @@ def _take_any_event(log_part: LogPart, content: bytes) -> None:
 
 
 def _take_summary_value(log_part: LogPart, content: bytes, step: int, time: float) -> None:
-    """A `Summary.Value`: tag = 1, simple_value = 2, tensor = 8; pictures and histograms are passed over."""
-    tag, number_found, text = "", None, b""
+    """Read a `Summary.Value`: tag = 1, simple_value = 2, tensor = 8; images and histograms are ignored."""
+    tag, scalar, text = "", None, b""
     for number, value in fields(content):
         if number == 1 and isinstance(value, bytes):
             tag = value.decode(errors="replace")
         elif number == 2 and isinstance(value, int):
-            number_found = float32(value & 0xFFFFFFFF)
+            scalar = float32(value & 0xFFFFFFFF)
         elif number == 8 and isinstance(value, bytes):
-            number_found, text = _tensor(value)
-    if number_found is not None:
-        log_part.add(Point(tag, step, number_found, time))
+            scalar, text = _tensor(value)
+    if scalar is not None:
+        log_part.add(Point(tag, step, scalar, time))
     elif text and tag in TEXTS and len(text) <= MAX_TEXT:
         log_part.facts[tag] = text.decode(errors="replace")
 
 
 TEXTS = ("args/text_summary", "args")
-"""Names under which the callback of Hugging Face writes its arguments."""
+"""Tags under which the callback of Hugging Face writes its arguments."""
 
 
 def _tensor(content: bytes) -> tuple[float | None, bytes]:
-    """(scalar, text) of a `TensorProto`: dtype = 1, content = 4, float 5, double 6, text 8, int64 10."""
+    """Return scalar and text of a `TensorProto`: dtype 1, content 4, float 5, double 6, text 8, int64 10."""
     kind, packed, scalar, text = 0, b"", None, b""
     for number, value in fields(content):
         if number == 1 and isinstance(value, int):
@@ -168,7 +168,7 @@ def _scalar(number: int, value: Value) -> float | None:
 
 
 def take_wandb_record(log_part: LogPart, content: bytes) -> None:
-    """A `Record`: history = 2, config = 5, run = 17, exit = 18."""
+    """Read a `Record`: history = 2, config = 5, run = 17, exit = 18."""
     for number, value in fields(content):
         if not isinstance(value, bytes):
             continue
@@ -184,45 +184,49 @@ def take_wandb_record(log_part: LogPart, content: bytes) -> None:
 
 
 def _take_history(log_part: LogPart, content: bytes) -> None:
-    """A `HistoryRecord`: item = 1, step = 2 {num = 1}."""
+    """Read a `HistoryRecord`: item = 1, step = 2 {num = 1}."""
     step, row = None, list[tuple[str, float]]()
     for number, value in fields(content):
         if number == 1 and isinstance(value, bytes):
             row += _item(value)
         elif number == 2 and isinstance(value, bytes):
             step = next((signed(num) for name, num in fields(value) if name == 1 and isinstance(num, int)), 0)
-    named = dict(row)
-    step = int(named["_step"]) if step is None and math.isfinite(named.get("_step", math.nan)) else step or 0
-    for name, number_of_item in row:
-        log_part.add(Point(name, step, number_of_item))
+    value_by_name = dict(row)
+    step = (
+        int(value_by_name["_step"])
+        if step is None and math.isfinite(value_by_name.get("_step", math.nan))
+        else step or 0
+    )
+    for name, item_value in row:
+        log_part.add(Point(name, step, item_value))
 
 
 _PLAIN_ITEM = re.compile(
     rb"[\x0a\x12]([\x01-\x7f])(.+)\x82\x01([\0-\x7f])(-?[0-9]+(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?|NaN)", re.DOTALL
 )
-"""An item with one key and a number as JSON, as nearly all are."""
+"""Pattern of an item with one key and a number as JSON, which most items are."""
 
 
 def _item(content: bytes) -> list[tuple[str, float]]:
-    """A `HistoryItem`: key = 1, nested_key = 2; boolean 4, integer 5, number 6, json 8, value_json 16."""
-    plain = _PLAIN_ITEM.fullmatch(content)
-    if plain is not None and (plain[1][0], plain[3][0]) == (len(plain[2]), len(plain[4])):
-        return [(plain[2].decode(errors="replace"), float(plain[4]))]
-    path, number_of_item = list[str](), None
+    """Return a `HistoryItem`: key 1, nested_key 2, boolean 4, integer 5, number 6, json 8, value_json 16."""
+    match = _PLAIN_ITEM.fullmatch(content)
+    if match is not None and (match[1][0], match[3][0]) == (len(match[2]), len(match[4])):
+        return [(match[2].decode(errors="replace"), float(match[4]))]
+    path, item_value = list[str](), None
     for number, value in fields(content):
         if number in (1, 2) and isinstance(value, bytes) and value:
             path.append(value.decode(errors="replace"))
         elif number in (8, 16) and isinstance(value, bytes):
-            number_of_item = _json_number(value)
+            item_value = _json_number(value)
         elif number in (4, 5) and isinstance(value, int):
-            number_of_item = float(signed(value))
+            item_value = float(signed(value))
         elif number == 6 and isinstance(value, int):
-            number_of_item = float64(value)
-    return [("/".join(path), number_of_item)] if path and number_of_item is not None else []
+            item_value = float64(value)
+    return [("/".join(path), item_value)] if path and item_value is not None else []
 
 
 def _json_number(text: bytes) -> float | None:
-    """Return a number, or one of the names for numbers that JSON lacks."""
+    """Return a JSON number, or one of the names of numbers that JSON lacks; None for other values."""
     if len(text) > 64:
         return None
     try:
@@ -236,7 +240,7 @@ WORDS = {"NaN": "nan", "Infinity": "inf", "-Infinity": "-inf"}
 
 
 def _take_config(log_part: LogPart, content: bytes) -> None:
-    """A `ConfigRecord`: update = 1 {key = 1, nested_key = 2, value_json = 16}."""
+    """Read a `ConfigRecord`: update = 1 {key = 1, nested_key = 2, value_json = 16}."""
     config = log_part.facts.setdefault("config", {})
     for number, update in fields(content):
         if number != 1 or not isinstance(update, bytes) or len(update) > MAX_TEXT:
@@ -250,7 +254,7 @@ def _take_config(log_part: LogPart, content: bytes) -> None:
 
 
 def _take_run(log_part: LogPart, content: bytes) -> None:
-    """A `RunRecord`: run_id = 1, project = 3, config = 4, display_name = 8, start_time = 17 {seconds = 1}."""
+    """Read a `RunRecord`: run_id 1, project 3, config 4, display_name 8, start_time 17 {seconds 1}."""
     for number, value in fields(content):
         if not isinstance(value, bytes):
             continue

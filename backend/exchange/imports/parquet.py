@@ -1,7 +1,7 @@
-"""Parquet: a table of metrics, as pandas and Trackio write it, or completions, as TRL and others write them.
+"""Import Parquet: tables of metrics from pandas and Trackio, or completions from TRL and others.
 
-TRL's are those of trl.trainer.GRPOTrainer.log, version 1.16: step, prompt, completion, a column for each
-reward function and for each further value that these log, advantage.
+TRL's tables are those of trl.trainer.GRPOTrainer.log, version 1.16: step, prompt, completion, a column for
+each reward function and for each additional value that these log, and advantage.
 """
 
 from base64 import b64decode
@@ -19,15 +19,15 @@ from backend.exchange.imports.runs import LABELS, split_runs
 from backend.exchange.imports.table import MAX_POINTS, BadLog, Floats, Table, as_number
 
 CELLS = 150_000
-"""Maximum number of cells in one answer; encoded as base64 they fit into an answer of the sandbox."""
+"""Maximum number of cells in one answer of the sandbox, encoded as base64."""
 COMPLETIONS = {"step", "prompt", "completion"}
 TRACKIO = {"id", "run_name", "step", "timestamp"}
 TRACKIO_OWN = ("id", "log_id", "space_id")
-"""Columns of its database that are no metrics."""
+"""Columns of Trackio's database that are not metrics."""
 
 
 def read_parquet(file: LogFile) -> list[Log]:
-    """A log for each run of the table. Raises BadLog."""
+    """Return a log for each run of the table; raise BadLog."""
     rows, columns = _schema(file)
     kinds = {name: kind for name, kind, _ in columns}
     if kinds.keys() >= COMPLETIONS and kinds["completion"] != "number":
@@ -72,12 +72,12 @@ def _table(file: LogFile, rows: int, columns: list[tuple[str, str, str]]) -> Tab
     while row < rows and numbers:
         chunk_rows = min(size, rows - row)
         answer = file.ask("parquet-values", columns=numbers, labels=labels, row=row, size=chunk_rows)
-        used, values, is_there = _unpacked(answer, chunk_rows, len(numbers))
+        row_count, values, is_there = _unpacked(answer, chunk_rows, len(numbers))
         for name, column_values, mask in zip(numbers, values, is_there, strict=True):
-            at = np.flatnonzero(mask)
-            table.extend(name, at + row, column_values[at])
-        _add_labels(labels_by_column, answer, used)
-        row += used
+            indices = np.flatnonzero(mask)
+            table.extend(name, indices + row, column_values[indices])
+        _add_labels(labels_by_column, answer, row_count)
+        row += row_count
     for name in LABELS:
         if name in labels_by_column and len(labels_by_column[name]) == rows:
             table.labels[name] = labels_by_column[name]
@@ -87,21 +87,21 @@ def _table(file: LogFile, rows: int, columns: list[tuple[str, str, str]]) -> Tab
 
 
 def _unpacked(answer: dict[str, Any], limit: int, columns: int) -> tuple[int, Floats, NDArray[np.uint8]]:
-    """Return (rows, values of each column, 1 for each present value). Raises BadLog for an invalid answer."""
+    """Return (rows, values of each column, 1 for each present value); raise BadLog for an invalid answer."""
     try:
-        used = int(answer["used"])
+        row_count = int(answer["used"])
         numbers, bits = (b64decode(answer[name], validate=True) for name in ("numbers", "is_there"))
-        values = np.frombuffer(numbers).reshape(columns, used)
-        masks = np.frombuffer(bits, np.uint8).reshape(columns, (used + 7) // 8)
+        values = np.frombuffer(numbers).reshape(columns, row_count)
+        masks = np.frombuffer(bits, np.uint8).reshape(columns, (row_count + 7) // 8)
     except (KeyError, TypeError, ValueError):
         raise no_sense() from None
-    if not 0 < used <= limit:
+    if not 0 < row_count <= limit:
         raise no_sense()
-    return used, values, np.unpackbits(masks, axis=1, count=used)
+    return row_count, values, np.unpackbits(masks, axis=1, count=row_count)
 
 
 def _add_labels(labels_by_column: dict[str, list[str]], facts: dict[str, Any], rows: int) -> None:
-    """Labels of further rows; a column with too many different ones gets none."""
+    """Add the labels of more rows; a column with too many distinct labels is removed."""
     try:
         for name in list(labels_by_column):
             texts, codes = facts["labels"][name]["texts"], facts["labels"][name]["codes"]
@@ -114,7 +114,7 @@ def _add_labels(labels_by_column: dict[str, list[str]], facts: dict[str, Any], r
 
 
 def _completions(file: LogFile, rows: int, kinds: dict[str, str]) -> Log:
-    """Completions of TRL; the reward of one is the sum of its terms, as TRL's weights of 1 make it."""
+    """Return the log of TRL completions; the reward is the sum of its terms, as TRL's weights are 1."""
     terms = [name for name, kind in kinds.items() if kind == "number" and name not in {"step", "advantage"}]
     names = ["step", "prompt", "completion", *(["advantage"] if "advantage" in kinds else []), *terms]
     completions, table = Completions(), Table(file.max_values)
@@ -129,7 +129,7 @@ def _completions(file: LogFile, rows: int, kinds: dict[str, str]) -> Log:
 
 
 def _rows(file: LogFile, rows: int, names: list[str]) -> Iterator[tuple[int, dict[str, Any]]]:
-    """(number from 1, cells by column) of each row; texts of lists and structs are written as text."""
+    """Yield (number from 1, cells by column) of each row; lists and structs are converted to text."""
     row = 0
     while row < rows:
         cells = file.ask("parquet-rows", row=row, columns=names).get("rows")
@@ -145,7 +145,7 @@ def _is_row(cells: Any, names: list[str]) -> bool:
 
 
 def add_completion(completions: Completions, table: Table, line: int, row: dict[str, Any]) -> None:
-    """Add one row of TRL; a row without a step is a bad line."""
+    """Add one row of TRL; a row without a step is reported as a bad line."""
     step = step_of(row.pop("step"))
     if step is None:
         table.bad.add(line, "has no step: expected a whole number")

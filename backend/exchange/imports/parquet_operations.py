@@ -1,4 +1,4 @@
-"""Operations of the sandbox that read a Parquet file at a path, a few thousand rows at a time."""
+"""Sandbox operations that read a Parquet file, a few thousand rows at a time."""
 
 import json
 import os
@@ -15,17 +15,17 @@ from backend.exchange.imports.texts import MAX_TEXT
 MAX_COLUMNS = 2_000
 MAX_LABEL = 200
 MAX_DISTINCT = 200
-"""Different labels in one answer; a column with more names no runs."""
+"""Maximum number of distinct labels in one answer; a column with more does not identify runs."""
 REPLY_BYTES = 600_000
-"""Text of one answer, before it becomes JSON; a row is always answered."""
+"""Maximum text of one answer before JSON encoding, unless it is a single row."""
 ROWS_AT_ONCE = 256
-"""Number of rows of texts that are skipped together; each row that is needed is read separately."""
+"""Number of rows of texts that are skipped together; each requested row is read separately."""
 MAX_ROW_BYTES = 700_000
-"""Exact texts of a row: as base64 they fit into an answer of the sandbox."""
+"""Maximum size of a row's exact texts, which fit in an answer of the sandbox as base64."""
 
 
 def _import(_request: Request) -> None:
-    os.environ["ARROW_DEFAULT_MEMORY_POOL"] = "system"  # the others reserve more than the limit of memory
+    os.environ["ARROW_DEFAULT_MEMORY_POOL"] = "system"  # other pools reserve more memory than the limit
     import pyarrow.parquet
 
     pyarrow.set_cpu_count(1)
@@ -40,12 +40,12 @@ def _open(request: Request) -> Any:
     texts = [
         leaf.path for leaf in leaves if leaf.physical_type == "BYTE_ARRAY" and leaf.max_repetition_level == 0
     ]
-    # Texts stay codes of a dictionary until a row is answered: each answer decodes the rows before its own.
+    # Texts stay dictionary codes until a row is returned, because each answer decodes all earlier rows.
     return pyarrow.parquet.ParquetFile(path, metadata=metadata, pre_buffer=False, read_dictionary=texts)
 
 
 def schema(request: Request) -> dict[str, Any]:
-    """Columns with their kind and the number of rows; an example of a column of text."""
+    """Return the columns with their kinds and examples of text, and the number of rows."""
     file = _open(request)
     fields = list(file.schema_arrow)
     if len(fields) > MAX_COLUMNS:
@@ -79,7 +79,7 @@ def _is_text(type_: Any) -> bool:
 
 
 def _batches(file: Any, row: int, size: int, columns: list[str]) -> Iterator[Any]:
-    """Rows from one on, at most to the end of its row group."""
+    """Yield batches of rows from a row on, at most to the end of its row group."""
     first = 0
     for group in range(file.num_row_groups):
         rows = file.metadata.row_group(group).num_rows
@@ -96,7 +96,7 @@ def _batches(file: Any, row: int, size: int, columns: list[str]) -> Iterator[Any
 
 
 def values(request: Request) -> dict[str, Any]:
-    """Numbers of some rows, column after column as float64, the bits of those that are there, and labels."""
+    """Return numbers of some rows by column as float64, a bit mask of present values, and labels."""
     names, labels = list(request["columns"]), list(request["labels"])
     size, row = int(request["size"]), int(request["row"])
     batch = next(_batches(_open(request), row, size, [*names, *labels]), None)
@@ -115,7 +115,7 @@ def values(request: Request) -> dict[str, Any]:
 
 
 def _numbers(column: Any) -> tuple[Any, Any]:
-    """(values as float64, whether there is one) of each row; a time is in seconds since 1970."""
+    """Return (values as float64, mask of present values); times are in Unix time."""
     import pyarrow as pa
 
     if pa.types.is_dictionary(column.type):
@@ -128,7 +128,7 @@ def _numbers(column: Any) -> tuple[Any, Any]:
 
 
 def _labels(column: Any) -> dict[str, Any]:
-    """Return the distinct texts and each row's index into them; no texts if there are too many."""
+    """Return the distinct texts, and each row's index into them; empty if there are too many."""
     texts: dict[str, int] = {}
     codes = [
         texts.setdefault("" if text is None else str(text)[:MAX_LABEL], len(texts))
@@ -140,7 +140,7 @@ def _labels(column: Any) -> dict[str, Any]:
 
 
 def rows(request: Request) -> dict[str, Any]:
-    """Rows as JSON, for columns with text; a long text is cut, and messages become one text."""
+    """Return rows as JSON for columns with text; long texts are truncated, and messages become one text."""
     row, rows_of_cells, size = int(request["row"]), list[Any](), 0
     for batch in _batches(_open(request), row, ROWS_AT_ONCE, list(request["columns"])):
         for number in range(batch.num_rows):
@@ -154,9 +154,10 @@ def rows(request: Request) -> dict[str, Any]:
 
 
 def cells(request: Request) -> dict[str, Any]:
-    """Exact numbers and texts of some rows: as `values`, and of each text its length, -1 for none, and bytes.
+    """Return exact numbers and texts of some rows: numbers as in `values`; texts as lengths (-1 for null) and
+    bytes.
 
-    Fewer rows than were asked for where the texts are long.
+    If the texts are long, fewer rows than requested are returned.
     """
     names, texts = list(request["numbers"]), list(request["texts"])
     size, row = int(request["size"]), int(request["row"])
@@ -165,25 +166,25 @@ def cells(request: Request) -> dict[str, Any]:
         raise ValueError(f"row {row} is missing: the file holds fewer than it says")
     batch = batch.slice(0, size)
     columns = [[_bytes(value) for value in batch.column(name).to_pylist()] for name in texts]
-    used, total = batch.num_rows, 0
+    row_count, total = batch.num_rows, 0
     for number, values in enumerate(zip(*columns, strict=True)):
         size = sum(len(value or b"") for value in values)
         if not number and size > MAX_ROW_BYTES:
             raise ValueError(f"row {row} has texts of {size:,} bytes; expected at most {MAX_ROW_BYTES:,}")
         total += size
         if number and total > REPLY_BYTES:
-            used = number
+            row_count = number
             break
-    number_columns = [_numbers(batch.column(name).slice(0, used)) for name in names]
+    number_columns = [_numbers(batch.column(name).slice(0, row_count)) for name in names]
     packed = {
         "numbers": b"".join(values.tobytes() for values, _ in number_columns),
         "is_there": b"".join(np.packbits(mask).tobytes() for _, mask in number_columns),
         "lengths": np.array(
-            [[-1 if v is None else len(v) for v in c[:used]] for c in columns], "<i4"
+            [[-1 if v is None else len(v) for v in c[:row_count]] for c in columns], "<i4"
         ).tobytes(),
-        "texts": b"".join(value or b"" for column in columns for value in column[:used]),
+        "texts": b"".join(value or b"" for column in columns for value in column[:row_count]),
     }
-    return {"used": used, **{name: b64encode(content).decode() for name, content in packed.items()}}
+    return {"used": row_count, **{name: b64encode(content).decode() for name, content in packed.items()}}
 
 
 def _bytes(value: Any) -> bytes | None:

@@ -1,4 +1,4 @@
-"""Plans of imports: what of a log is taken, under which name, and what is left out and why."""
+"""Plan an import: which columns of a log are imported under which names, and which are left out and why."""
 
 from collections import Counter
 from collections.abc import Container, Mapping
@@ -25,45 +25,45 @@ from backend.metrics.store import NAME
 
 MAX_METRICS = 1_000
 LATEST = 1e11
-"""Seconds since 1970, in the year 5138: what is larger is no such time."""
+"""Upper limit of times in Unix time (in the year 5138); larger values are not times."""
 INTERLEAVED = 4
-"""One fall of the step in so many rows: several processes wrote them, each in its own order."""
+"""Minimum rows per step decrease; with more frequent decreases, several processes wrote the rows."""
 ROW_NUMBER = ""
 """Name used in place of a step column if rows are counted instead."""
 
 State = Literal["taken", "renamed", "dropped"]
 
 TIMES = ("_timestamp", "timestamp", "wall_time")
-"""Columns of the time of day, in seconds since 1970."""
+"""Columns with times in Unix time."""
 RUNTIME = "_runtime"
-"""W&B's column of the seconds since a run began, which each of its rows has."""
+"""W&B's column of the seconds since the start of the run, which every row has."""
 TIME_OF_A_VALUE = "_timestamp"
-"""End of the name of a column with the times of another column's values, as SwanLab exports them."""
+"""Suffix of columns with the times of another column's values, as SwanLab exports them."""
 
 CLOCK = "time"
-"""Such a column in prime-rl's metrics.jsonl; smaller values are a duration."""
+"""Time column in prime-rl's metrics.jsonl, whose small values are durations."""
 
 Names = Mapping[str, str]
-"""Our name of a column, by its own."""
+"""Metric name by column name."""
 
 
 class Decision(NamedTuple):
-    """Fate of a column."""
+    """The decision about a column."""
 
     column: str
     metric: str
-    """Metric's name in this service; empty for a column that is not imported."""
+    """Name of the metric in this service; empty for a column that is not imported."""
     state: State
     points: int
     reason: str
     suggestion: str = ""
-    """Metric that the column's values resemble, if no name identifies it."""
+    """Metric that the column's values resemble, if its name does not identify it."""
     hint: str = ""
     """Reason for the suggestion."""
 
 
 class Restart(NamedTuple):
-    """A place in the log where the step decreases."""
+    """A position in the log where the step decreases."""
 
     line: int
     before: int
@@ -71,15 +71,15 @@ class Restart(NamedTuple):
 
 
 class Placed(NamedTuple):
-    """Where each row stands."""
+    """The steps and passes of the rows."""
 
     steps: Ints
-    """-1 for a row without a step."""
+    """Step of each row; -1 for a row without a step."""
     passes: Ints
 
 
 class Series(NamedTuple):
-    """The points of one metric: steps that rise, one value each."""
+    """The points of one metric: increasing steps with one value each."""
 
     steps: Ints
     values: Floats
@@ -87,7 +87,7 @@ class Series(NamedTuple):
 
 @dataclass
 class Plan:
-    """Plan of what an import will store, with its report."""
+    """The data that an import will store, with its report."""
 
     log: Log
     step: str
@@ -98,9 +98,9 @@ class Plan:
     restarts: list[Restart] = field(default_factory=list)
     restart_count: int = 0
     replaced: int = 0
-    """Values that a later one of the same step replaces, as after a resume."""
+    """Number of values that a later value of the same step replaces, such as after a resume."""
     merged: int = 0
-    """Values that share their step with others, of which the mean is taken."""
+    """Number of values that share their step with others and are averaged."""
 
     @property
     def points(self) -> int:
@@ -120,15 +120,18 @@ class Plan:
 
 
 def plan_import(log: Log, *, step: str | None = None, mapping: Names | None = None) -> Plan:
-    """Decide about every column.
+    """Decide which columns to import, and return the plan.
 
-    `step` names the column of steps (ROW_NUMBER: count the rows). `mapping` gives columns other names, where
-    "" leaves a column out. Raises InvalidRequest for a wrong one of these, BadLog where nothing is left.
+    `step` is the column of steps, or ROW_NUMBER to count the rows. `mapping` renames columns, and leaves out
+    those with an empty name. Raise InvalidRequest if one of these is invalid, and BadLog if there is nothing
+    to import.
     """
     table, mapping = log.table, dict(mapping or {})
     if not len(table):
-        bad = table.bad.first
-        raise BadLog(f"has no rows; line {bad[0].line} {bad[0].reason}" if bad else "has no rows")
+        bad_lines = table.bad.first
+        raise BadLog(
+            f"has no rows; line {bad_lines[0].line} {bad_lines[0].reason}" if bad_lines else "has no rows"
+        )
     candidates = [log.step] if log.step is not None and log.step in table.columns else step_candidates(table)
     chosen = (candidates[0] if candidates else ROW_NUMBER) if step is None else step
     _check_choice(table, chosen, mapping)
@@ -143,20 +146,22 @@ def plan_import(log: Log, *, step: str | None = None, mapping: Names | None = No
         if column != chosen and not _left_out(plan, column, mapping.get(column))
     }
     names = names_of(metrics, mapping)
-    taken = set[str]()
+    used_metrics = set[str]()
     for column in table.columns:
         if column != chosen:
-            decision, series = _decide(plan, column, Placed(steps, passes), mapping.get(column), names, taken)
+            decision, series = _decide(
+                plan, column, Placed(steps, passes), mapping.get(column), names, used_metrics
+            )
             plan.decisions.append(decision)
             if series is not None:
                 plan.series[decision.metric] = series
-                taken.add(decision.metric)
+                used_metrics.add(decision.metric)
     if not plan.series:
         raise BadLog(_nothing(plan))
     plan.decisions = _with_suggestions(plan, mapping)
     _note_columns(plan, is_guessed=step is None)
     plan.series |= {
-        name: series for name, series in text_series(log.completions).items() if name not in taken
+        name: series for name, series in text_series(log.completions).items() if name not in used_metrics
     }
     if len(plan.series) > MAX_METRICS:
         raise BadLog(f"has {len(plan.series):,} metrics; at most {MAX_METRICS:,} are imported")
@@ -164,7 +169,9 @@ def plan_import(log: Log, *, step: str | None = None, mapping: Names | None = No
 
 
 def _with_suggestions(plan: Plan, mapping: Names) -> list[Decision]:
-    """Return the decisions, with metrics that only one unknown column resembles and that the log lacks."""
+    """Return the decisions with suggested metrics that only one unknown column resembles and that the log
+    lacks.
+    """
     guesses = {
         decision.column: guessed
         for decision in plan.decisions
@@ -173,21 +180,23 @@ def _with_suggestions(plan: Plan, mapping: Names) -> list[Decision]:
         if (guessed := suggestion(plan.series[decision.metric].values)) is not None
     }
     counts = Counter(guessed.metric for guessed in guesses.values())
-    alone = {
+    unambiguous = {
         column: guessed
         for column, guessed in guesses.items()
         if counts[guessed.metric] == 1 and guessed.metric not in plan.series
     }
     return [
-        decision._replace(suggestion=alone[decision.column].metric, hint=alone[decision.column].reason)
-        if decision.column in alone
+        decision._replace(
+            suggestion=unambiguous[decision.column].metric, hint=unambiguous[decision.column].reason
+        )
+        if decision.column in unambiguous
         else decision
         for decision in plan.decisions
     ]
 
 
 def text_series(completions: Completions | None) -> dict[str, Series]:
-    """text/* of the completions; no column of the log."""
+    """Return text/* of the completions, which are not columns of the log."""
     points: dict[str, list[tuple[int, float]]] = {}
     for step, metrics in (completions.text_metrics() if completions is not None else {}).items():
         for name, value in metrics.items():
@@ -213,31 +222,31 @@ def _check_choice(table: Table, step: str, mapping: Names) -> None:
             errors.append(
                 FieldError("mapping", f"{excerpt(column)} is to be called {excerpt(name)}; {expected}")
             )
-    times = Counter(name for name in mapping.values() if name)
-    if twice := next((name for name, count in times.items() if count > 1), None):
-        errors.append(FieldError("mapping", f"two columns are to be called {excerpt(twice)}"))
+    name_counts = Counter(name for name in mapping.values() if name)
+    if repeated := next((name for name, count in name_counts.items() if count > 1), None):
+        errors.append(FieldError("mapping", f"two columns are to be called {excerpt(repeated)}"))
     if errors:
         raise InvalidRequest(errors[:MAX_SHOWN])
 
 
 def _note_rows(plan: Plan, steps: Ints) -> None:
-    """Note the rows of metrics without a step, and the places where the step decreases."""
+    """Report the rows of metrics without a step, and the positions where the step decreases."""
     table = plan.log.table
-    without = np.flatnonzero((steps < 0) & _have_metrics(table))
-    for row in without[:MAX_SHOWN]:
+    rows_without_step = np.flatnonzero((steps < 0) & _have_metrics(table))
+    for row in rows_without_step[:MAX_SHOWN]:
         table.bad.add(table.lines[row], f"has no step in {excerpt(plan.step)}: expected a whole number")
-    table.bad.count += max(0, len(without) - MAX_SHOWN)
+    table.bad.count += max(0, len(rows_without_step) - MAX_SHOWN)
     rows = np.flatnonzero(steps >= 0)
-    back = np.flatnonzero(np.diff(steps[rows]) < 0) + 1
-    plan.restart_count = len(back)
+    decreases = np.flatnonzero(np.diff(steps[rows]) < 0) + 1
+    plan.restart_count = len(decreases)
     plan.restarts = [
         Restart(table.lines[rows[row]], int(steps[rows[row - 1]]), int(steps[rows[row]]))
-        for row in back[:MAX_SHOWN]
+        for row in decreases[:MAX_SHOWN]
     ]
 
 
 def _have_metrics(table: Table) -> NDArray[np.bool_]:
-    """Mask of the rows with values of more than counters and times, as W&B writes them."""
+    """Return a mask of the rows with values other than counters and times, which W&B writes."""
     has_metric = np.zeros(len(table), bool)
     for name, column in table.columns.items():
         if name.strip() and not (is_step_name(name) or name in TIMES or name == RUNTIME):
@@ -258,7 +267,7 @@ def _read_times(log: Log) -> None:
 
 
 def _possible(time: float | None) -> float | None:
-    """Return seconds since 1970, if the values are such times; a log may hold milliseconds or anything."""
+    """Return a time if it is valid Unix time; a log may contain milliseconds or anything else."""
     return time if time is not None and 0 < time < LATEST else None
 
 
@@ -288,7 +297,7 @@ def _decide(
 
 
 def _fractions(plan: Plan, column: str, metric: str, series: Series) -> Series:
-    """The series, as fractions if it is an accuracy in percent."""
+    """Return the series, converted to fractions if it is an accuracy in percent."""
     finite = series.values[np.isfinite(series.values)]
     if not is_accuracy(metric) or not len(finite) or finite.min() < 0 or not 1 < finite.max() <= PERCENT:
         return series
@@ -299,7 +308,7 @@ def _fractions(plan: Plan, column: str, metric: str, series: Series) -> Series:
 
 
 def _left_out(plan: Plan, column: str, wanted_name: str | None) -> str:
-    """Return why a column is not a metric; "" if it is one."""
+    """Return the reason why a column is not a metric; empty if it is one."""
     table_column = plan.log.table.columns[column]
     if wanted_name == "":
         return "left out by you"
@@ -321,9 +330,9 @@ def _left_out(plan: Plan, column: str, wanted_name: str | None) -> str:
 
 
 def _passes(steps: Ints) -> Ints:
-    """Number of the pass of each row: a later pass, as after a resume, replaces the steps of an earlier one.
+    """Return the pass of each row; a later pass, such as after a resume, replaces steps of earlier ones.
 
-    Where the step goes back all the time, several processes wrote the rows, and all are of one pass.
+    If the step decreases all the time, several processes wrote the rows, which then belong to one pass.
     """
     placed = np.flatnonzero(steps >= 0)
     passes = np.zeros(len(steps), np.int64)
@@ -334,7 +343,7 @@ def _passes(steps: Ints) -> Ints:
 
 
 def _series(table: Table, column: str, placed: Placed) -> tuple[Series, int, int]:
-    """(value of each step, how many values a later pass replaces, how many share their step with others)."""
+    """Return the value of each step, the number of replaced values, and the number of averaged values."""
     rows, values = table.columns[column].numbers()
     is_placed = placed.steps[rows] >= 0
     rows, values = rows[is_placed], values[is_placed]
@@ -349,14 +358,14 @@ def _series(table: Table, column: str, placed: Placed) -> tuple[Series, int, int
     is_last = np.append(np.diff(steps[begins]) != 0, True)
     with np.errstate(invalid="ignore", over="ignore"):
         means = np.where(sizes > 1, np.add.reduceat(values, begins) / sizes, values[begins])
-    differ = np.fmax.reduceat(values, begins) != np.fmin.reduceat(values, begins)
-    means = np.where(differ, means, values[begins])
-    merged = int(sizes[is_last & (sizes > 1) & differ].sum())
+    is_different = np.fmax.reduceat(values, begins) != np.fmin.reduceat(values, begins)
+    means = np.where(is_different, means, values[begins])
+    merged = int(sizes[is_last & (sizes > 1) & is_different].sum())
     return Series(steps[begins[is_last]], means[is_last]), int(sizes[~is_last].sum()), merged
 
 
 def _note_columns(plan: Plan, *, is_guessed: bool) -> None:
-    """Sentences on what a reader would not expect of the columns and steps."""
+    """Add sentences about unexpected properties of the columns and steps to the report."""
     notes = plan.log.facts.notes
     if is_guessed and plan.step == ROW_NUMBER and len(plan.log.table) > 1:
         notes.append("No column counts the steps: the rows are counted in their order, from 1.")
@@ -365,8 +374,8 @@ def _note_columns(plan: Plan, *, is_guessed: bool) -> None:
     for decision in plan.decisions:
         if decision.metric and np.isnan(plan.series[decision.metric].values).all():
             notes.append(f"{excerpt(decision.column)} is never a number: it is NaN in every row.")
-    twice = [decision for decision in plan.decisions if decision.reason.partition(" is already ")[1]]
-    notes += [f"{excerpt(decision.column)}: {decision.reason}." for decision in twice[:MAX_SHOWN]]
+    duplicates = [decision for decision in plan.decisions if decision.reason.partition(" is already ")[1]]
+    notes += [f"{excerpt(decision.column)}: {decision.reason}." for decision in duplicates[:MAX_SHOWN]]
 
 
 def _nothing(plan: Plan) -> str:

@@ -1,6 +1,7 @@
-"""The wire format of protocol buffers: fields of a message, without a schema.
+"""Read the wire format of protocol buffers: the fields of a message, without a schema.
 
-Pure Python on purpose: what it reads is hostile, and here a wrong length is an exception, never memory.
+This is pure Python on purpose: the input is untrusted, and here a wrong length raises an exception and
+never accesses other memory.
 Source: https://protobuf.dev/programming-guides/encoding/
 """
 
@@ -10,11 +11,11 @@ from collections.abc import Iterator
 VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5
 
 Value = int | bytes
-"""An integer of a varint or of fixed bits, or the bytes of a text, a message or packed numbers."""
+"""An integer (from a varint or fixed bits), or the bytes of a text, a message or packed numbers."""
 
 
 def fields(message: bytes) -> Iterator[tuple[int, Value]]:
-    """(number, value) of each field in its order. Raises ValueError for what is no message."""
+    """Yield (number, value) of each field in order; raise ValueError if it is not a message."""
     at, end = 0, len(message)
     while at < end:
         key, at = varint(message, at)
@@ -36,7 +37,7 @@ def fields(message: bytes) -> Iterator[tuple[int, Value]]:
 
 
 def varint(message: bytes, at: int) -> tuple[int, int]:
-    """(value, place behind it) of a number of 7 bits a byte."""
+    """Return (value, next position) of a varint, which has 7 bits in each byte."""
     value = shift = 0
     while at < len(message) and shift < 70:
         byte = message[at]
@@ -49,15 +50,15 @@ def varint(message: bytes, at: int) -> tuple[int, int]:
 
 
 def signed(value: int) -> int:
-    """An int64 as it is meant."""
+    """Return the value of an int64 with its sign."""
     return value - (1 << 64) if value >> 63 else value
 
 
 def float32(value: int) -> float:
-    """Return the float whose 32 bits these are."""
+    """Return the float with these 32 bits."""
     return float(struct.unpack("<f", value.to_bytes(4, "little"))[0])
 
 
 def float64(value: int) -> float:
-    """Return the double whose 64 bits these are."""
+    """Return the double with these 64 bits."""
     return float(struct.unpack("<d", value.to_bytes(8, "little"))[0])

@@ -1,4 +1,4 @@
-"""Several runs in one table, distinguished by the columns that name a run or its seed."""
+"""Several runs in one table, distinguished by the columns for the name of a run or its seed."""
 
 from dataclasses import replace
 
@@ -9,13 +9,13 @@ from backend.exchange.imports.operations import MAX_RUNS
 from backend.exchange.imports.table import Ints, Table, as_number
 
 RUN_NAMES = ("run_name", "run name", "run", "run_id")
-"""Columns that name the run of a row, the most readable first."""
+"""Columns for the name of a row's run, the most readable first."""
 SEED = "seed"
 LABELS = (*RUN_NAMES, SEED)
 
 
 def split_runs(log: Log) -> list[Log]:
-    """Return a log per run, in the order in which the runs begin; the log itself if there is one run."""
+    """Return a log for each run, in the order in which the runs begin; the log itself if there is one run."""
     labels = {name: log.table.labels[name] for name in LABELS if log.table.labels.get(name)}
     keys = list(zip(*labels.values(), strict=True))
     distinct = list(dict.fromkeys(keys))
@@ -25,9 +25,9 @@ def split_runs(log: Log) -> list[Log]:
         return [log]
     if not distinct:
         return [log]
-    places = {key: number for number, key in enumerate(distinct)}
+    indexes = {key: number for number, key in enumerate(distinct)}
     tables = split_table(
-        log.table, np.array([places[key] for key in keys], np.int64), len(distinct), set(labels)
+        log.table, np.array([indexes[key] for key in keys], np.int64), len(distinct), set(labels)
     )
     tables[0].bad = log.table.bad
     logs = [
@@ -38,7 +38,7 @@ def split_runs(log: Log) -> list[Log]:
 
 
 def split_table(table: Table, run_of_row: Ints, runs: int, left_out: set[str]) -> list[Table]:
-    """Return a table per run, without the columns that distinguish the runs; a row of run -1 is left out."""
+    """Return a table for each run, without the columns that distinguish runs; rows of run -1 are left out."""
     tables = [Table() for _ in range(runs)]
     lines = np.frombuffer(table.lines, np.int64)
     row_in_run = np.empty(len(lines), np.int64)
@@ -50,9 +50,9 @@ def split_table(table: Table, run_of_row: Ints, runs: int, left_out: set[str]) -
         if name in left_out:
             continue
         rows, values = column.numbers()
-        of_value = run_of_row[rows]
+        run_of_value = run_of_row[rows]
         for number, table_of_run in enumerate(tables):
-            is_of_run = of_value == number
+            is_of_run = run_of_value == number
             if is_of_run.any() or not len(rows):
                 table_of_run.extend(name, row_in_run[rows[is_of_run]], values[is_of_run])
                 table_of_run.columns[name].texts, table_of_run.columns[name].example = (
@@ -71,7 +71,7 @@ def _log(log: Log, table: Table, labels: dict[str, str]) -> Log:
 
 
 def _named(logs: list[Log]) -> list[Log]:
-    """Distinguish runs of one name by their seed; they are seeds of one variant."""
+    """Distinguish runs of the same name by their seed; they are seeds of one variant."""
     if len(logs) > 1:
         names = [log.facts.name for log in logs]
         for log in logs:
@@ -82,25 +82,25 @@ def _named(logs: list[Log]) -> list[Log]:
 
 
 MIN_ROWS = 5
-"""Rows of a training before a second one begins in the same file."""
+"""Minimum number of rows of a training before a second one begins in the same file."""
 
 
 def split_trainings(log: Log, step: str) -> list[Log]:
-    """A log per training where the steps of a file begin anew; a step that goes back less is a resume."""
+    """Return a log for each training if the steps start again; a smaller decrease of the step is a resume."""
     rows, values = log.table.columns[step].numbers()
     first = float(np.nanmin(values)) if len(values) else 0.0
-    backward = np.flatnonzero(np.diff(values) < 0) + 1
-    begins = [int(place) for place in backward if values[place] <= first]
-    parts = np.diff([0, *begins, len(values)])
-    if not begins or len(backward) > 1 + len(values) // 20 or parts.min() < MIN_ROWS or len(parts) > MAX_RUNS:
+    drops = np.flatnonzero(np.diff(values) < 0) + 1
+    starts = [int(place) for place in drops if values[place] <= first]
+    sizes = np.diff([0, *starts, len(values)])
+    if not starts or len(drops) > 1 + len(values) // 20 or sizes.min() < MIN_ROWS or len(sizes) > MAX_RUNS:
         return [log]
     numbers = np.zeros(len(log.table), np.int64)
-    for begin in begins:
-        numbers[rows[begin] :] += 1
-    tables = split_table(log.table, numbers, len(parts), set())
+    for start in starts:
+        numbers[rows[start] :] += 1
+    tables = split_table(log.table, numbers, len(sizes), set())
     tables[0].bad = log.table.bad
     note = (
-        f"The steps begin anew {len(begins)} times: these are {len(parts)} trainings, each a run of its own."
+        f"The steps begin anew {len(starts)} times: these are {len(sizes)} trainings, each a run of its own."
     )
     logs = [
         Log(

@@ -1,4 +1,4 @@
-"""Imports as the HTTP interface shows them."""
+"""Imports as the HTTP API represents them."""
 
 from backend.base.documented import Documented
 from backend.exchange.imports.formats import FORMATS
@@ -7,7 +7,7 @@ from backend.exchange.imports.store import storable_config
 
 
 class ColumnItem(Documented):
-    """Fate of a column of the log."""
+    """How a column of the log is imported."""
 
     column: str
     metric: str
@@ -23,7 +23,7 @@ class ColumnItem(Documented):
 
 
 class BadLineItem(Documented):
-    """A line that is left out, or a value in it."""
+    """A line, or a value in it, that is left out."""
 
     line: int
     """Line of the file, starting at 1; 0 if the format has no lines."""
@@ -39,7 +39,7 @@ class RestartItem(Documented):
 
 
 class ImportReport(Documented):
-    """Report of what of a log is taken, renamed and left out, and why."""
+    """Report on which parts of a log are imported, renamed or left out, and why."""
 
     format: str
     format_title: str
@@ -50,9 +50,9 @@ class ImportReport(Documented):
     first_step: int
     last_step: int
     step: str
-    """Column of the steps; empty if rows are counted."""
+    """Column with the steps; empty if rows are counted."""
     step_candidates: list[str]
-    """Columns that may count the steps, the surest first."""
+    """Columns that may contain the steps, the most probable first."""
     columns: list[ColumnItem]
     bad_lines: list[BadLineItem]
     """The first 20."""
@@ -61,11 +61,11 @@ class ImportReport(Documented):
     """The first 20."""
     restart_count: int
     replaced: int
-    """Values that a later one of the same step replaces."""
+    """Number of values that are replaced by a later value of the same step."""
     completions: int
-    """Completions that become rollouts."""
+    """Number of completions that become rollouts."""
     config_fields: int
-    """Fields of the other trainer's config that are kept."""
+    """Number of fields of the other trainer's config that are kept."""
     notes: list[str]
 
 
@@ -73,18 +73,18 @@ class RunItemOfImport(Documented):
     """A run of the file."""
 
     label: str
-    """Name of the run in the file, by which the parameter `runs` chooses it."""
+    """Name of the run in the file, by which the parameter `runs` selects it."""
     is_chosen: bool
     run: str | None
-    """Id of the run that was made."""
+    """Id of the created run."""
     name: str
-    """Name of the run in this service; empty for a run that is not chosen."""
+    """Name of the run in this service; empty for a run that is not selected."""
     rows: int
     completions: int
 
 
 class ImportAnswer(Documented):
-    """A report, and the runs that were made; `dry_run` makes none. Names and report are of the first."""
+    """A report and the created runs (`dry_run` creates none). Names and report are those of the first run."""
 
     run: str | None
     """Id of the first run."""
@@ -99,7 +99,7 @@ class ImportAnswer(Documented):
 
 
 def report_of(plan: Plan, format_name: str) -> ImportReport:
-    """Report on a plan, as the user reads it."""
+    """Return the report on a plan."""
     table, facts = plan.log.table, plan.log.facts
     config, left_out = storable_config(facts.config)
     completions = plan.log.completions

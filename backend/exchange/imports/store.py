@@ -1,4 +1,4 @@
-"""Imported runs in SQL: experiment, run, attempt, points and first event, in one transaction."""
+"""Imported runs in SQL: insert experiment, run, attempt, points and first event in one transaction."""
 
 import hashlib
 import json
@@ -24,14 +24,14 @@ from backend.storage.models import Attempt, Experiment, Run
 from backend.storage.numbers import spell, spell_all
 
 CONFIG_BYTES = 262_144
-"""A larger config of another trainer is left out."""
+"""Maximum size of another trainer's config; a larger one is left out."""
 
 IMPORTED = {"imported": True}
-"""Mark of an experiment that holds imported runs."""
+"""Marks an experiment of imported runs."""
 
 
 class Names(NamedTuple):
-    """Names that the user gives the run."""
+    """Names of the imported run."""
 
     run: str
     experiment: str
@@ -41,14 +41,14 @@ class Names(NamedTuple):
 
 
 class PreparedRun(NamedTuple):
-    """A new run's id, and its completions as rows: packed before the transaction, which is brief then."""
+    """Id and rows of completions of a new run, packed before the transaction so that it is short."""
 
     id: str
     packed: list[PackedGroups]
 
 
 def prepare_run(plan: Plan) -> PreparedRun:
-    """Pack the completions of a run that is to be entered."""
+    """Pack the completions of a run."""
     run_id = new_id()
     completions = plan.log.completions
     return PreparedRun(run_id, completions.packed(run_id) if completions is not None else [])
@@ -57,7 +57,7 @@ def prepare_run(plan: Plan) -> PreparedRun:
 def store_run(
     session: Session, plan: Plan, names: Names, prepared: PreparedRun, *, key: str = "", digest: str = ""
 ) -> str | None:
-    """Enter the run; its id, or None if there is a run with this idempotency key."""
+    """Insert the run and return its id; None if there is a run with this idempotency key."""
     facts = plan.log.facts
     experiment = experiment_of(session, names)
     row = {
@@ -92,7 +92,7 @@ def store_run(
 
 
 def _verdict(plan: Plan, names: Names) -> dict[str, Any]:
-    """Return the columns of its diagnosis: an imported run is complete from the beginning."""
+    """Return the columns of the diagnosis: an imported run is complete from the beginning."""
     series = {name: LogSeries(*points).thinned() for name, points in plan.series.items() if is_read(name)}
     return columns_of(diagnosis_of(Log(series), names.run) if plan.last_step else None, plan.last_step)
 
@@ -120,15 +120,15 @@ def _enter_points(session: Session, run_id: str, plan: Plan, file: str) -> None:
 
 
 def hold_experiment(session: Session, name: str) -> None:
-    """Keep others from importing into the experiment of this name until the transaction is over."""
-    if is_postgres(session):  # SQLite has one writer at a time
+    """Lock the experiment of this name for other imports until the end of the transaction."""
+    if is_postgres(session):  # SQLite has a single writer
         session.execute(select(func.pg_advisory_xact_lock(func.hashtextextended(name, 0))))
 
 
 def experiment_of(session: Session, names: Names) -> str:
-    """The newest experiment of imported runs with this name, else a new one; it knows variant and seed.
+    """Return the newest experiment of imported runs with this name, or create one; add variant and seed.
 
-    Whoever else makes one of this name at the same time waits until the transaction is over.
+    Another import that creates an experiment of this name waits until the end of the transaction.
     """
     hold_experiment(session, names.experiment)
     query = (
@@ -154,38 +154,38 @@ def experiment_of(session: Session, names: Names) -> str:
 
 
 def variant_hash(experiment: str, variant: str) -> str:
-    """`run.config_hash` of a run of another trainer: equal for the seeds of one variant."""
+    """Return `run.config_hash` of a run of another trainer, which is equal for all seeds of a variant."""
     return hashlib.sha256(json.dumps([experiment, variant]).encode()).hexdigest()
 
 
 def summary_of(plan: Plan) -> dict[str, Any]:
-    """The document of `run.summary`: the last value of each metric, the best of those with a direction."""
-    last = {name: spell(float(series.values[-1])) for name, series in plan.series.items()}
+    """Return the document `run.summary`: the last value of each metric, and the best if one is defined."""
+    last_values = {name: spell(float(series.values[-1])) for name, series in plan.series.items()}
     best = {name: best_value for name, series in plan.series.items() if (best_value := _best(name, series))}
-    return {"step": plan.last_step, "last": last, "best": best}
+    return {"step": plan.last_step, "last": last_values, "best": best}
 
 
 def _best(name: str, series: Series) -> dict[str, Any] | None:
-    about = find_metric(name)
+    metric = find_metric(name)
     finite = np.flatnonzero(np.isfinite(series.values))
-    if about is None or not about.better or not len(finite):
+    if metric is None or not metric.better or not len(finite):
         return None
     values = series.values[finite]
-    index = finite[values.argmax() if about.better == "up" else values.argmin()]
+    index = finite[values.argmax() if metric.better == "up" else values.argmin()]
     return {"value": float(series.values[index]), "step": int(series.steps[index])}
 
 
 def storable_config(config: dict[str, Any]) -> tuple[dict[str, Any], str]:
-    """(the config without secrets, "") or ({}, why it is left out); a large one is not looked through."""
-    deep = f"The config is left out: it is nested deeper than {DEEPEST} levels."
+    """Return (config without secrets, "") or ({}, reason for omitting it); a large config is not parsed."""
+    too_deep = f"The config is left out: it is nested deeper than {DEEPEST} levels."
     try:
         text = json.dumps(config, ensure_ascii=False, separators=(",", ":"))
     except RecursionError:
-        return {}, deep
+        return {}, too_deep
     if (size := len(text.encode(errors="surrogatepass"))) > CONFIG_BYTES:
         return {}, f"The config is left out: it takes {size:,} bytes; at most {CONFIG_BYTES:,} are kept."
     if is_too_deep(config):
-        return {}, deep
+        return {}, too_deep
     document = redact_document(spell_all(config))
     if problem := unstorable(document):
         return {}, f"The config is left out: {problem[0]} {problem[1]}."

@@ -1,4 +1,4 @@
-"""Tables of logged values: what every format is read into, in the order in which the log was written."""
+"""Tables of logged values, into which every format is read, in the order of the log."""
 
 import re
 from array import array
@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 MAX_POINTS = 2_000_000
 MAX_COLUMNS = 2_000
 MAX_NAME = 512
-"""Characters of a column's name."""
+"""Maximum number of characters of a column's name."""
 MAX_NUMBER = 40
-"""Characters of a number that is written with a sign or a unit."""
+"""Maximum number of characters of a number with a sign or a unit."""
 MAX_SHOWN = 20
-"""Bad lines that a report names one by one."""
+"""Maximum number of bad lines that a report lists."""
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -26,15 +26,15 @@ _MISSING = ("", "null", "none", "na", "n/a", "<na>")
 
 
 class BadLog(ValueError):
-    """A file that cannot be imported; the sentence says why, with the file as its subject."""
+    """A file that cannot be imported; the message is a sentence whose subject is the file."""
 
 
 class TooMany(BadLog):
-    """A limit of the whole import is exceeded: an archive is refused with it, not read on."""
+    """A limit of the whole import is exceeded: the archive is refused, and reading stops."""
 
 
 def too_many_values() -> TooMany:
-    """Return the error of a log with more values than an import takes."""
+    """Return the error for a log with too many values for an import."""
     return TooMany(f"holds more than {MAX_POINTS:,} values; at most that many are imported at once")
 
 
@@ -51,14 +51,14 @@ class BadLine(NamedTuple):
 
 
 class BadLines:
-    """Counts everything that is left out and keeps the first of it."""
+    """Counts all bad lines and keeps the first ones."""
 
     def __init__(self) -> None:
         self.count = 0
         self.first: list[BadLine] = []
 
     def add(self, line: int, reason: str) -> None:
-        """One more."""
+        """Count a bad line."""
         self.count += 1
         if len(self.first) < MAX_SHOWN:
             self.first.append(BadLine(line, reason))
@@ -66,22 +66,22 @@ class BadLines:
 
 @dataclass
 class Column:
-    """Numbers of one column, each with its row."""
+    """Numbers of a column, each with its row."""
 
     rows: "array[int]" = field(default_factory=lambda: array("q"))
     values: "array[float]" = field(default_factory=lambda: array("d"))
     texts: int = 0
-    """Cells that hold no number."""
+    """Number of cells that do not contain a number."""
     example: str = ""
-    """The first of these."""
+    """The first of these cells."""
 
     def numbers(self) -> tuple[Ints, Floats]:
-        """(rows, values) as arrays."""
+        """Return (rows, values) as arrays."""
         return np.frombuffer(self.rows, np.int64), np.frombuffer(self.values, np.float64)
 
 
 class Table:
-    """Rows of named values, at most `limit` of the rows, which may be empty, and of the values."""
+    """Rows of named values. `limit` applies to the number of rows, which may be empty, and of values."""
 
     def __init__(self, limit: int = MAX_POINTS) -> None:
         self.columns: dict[str, Column] = {}
@@ -89,9 +89,9 @@ class Table:
         """Line of the file for each row."""
         self.bad = BadLines()
         self.labels: dict[str, list[str]] = {}
-        """Columns that distinguish runs, with a text per row."""
+        """Columns that distinguish runs, with a text for each row."""
         self.points = 0
-        """Values of all columns."""
+        """Number of values of all columns."""
         self._limit = limit
 
     def __len__(self) -> int:
@@ -103,7 +103,7 @@ class Table:
         return max(self.points, len(self.lines))
 
     def add(self, line: int, cells: Iterable[tuple[str, Any]]) -> None:
-        """Enter one row. Missing values are passed over; a cell that is no number is counted."""
+        """Add a row. Missing values are skipped; cells that are not numbers are counted."""
         row = len(self.lines)
         self.lines.append(line)
         for name, value in cells:
@@ -142,7 +142,7 @@ class Table:
         return self.columns[name]
 
     def extend(self, name: str, rows: Ints, values: Floats) -> None:
-        """Enter many values of one column whose rows exist already."""
+        """Add many values of a column; their rows must exist."""
         column = self.column(name)
         column.rows.frombytes(rows.astype(np.int64).tobytes())
         column.values.frombytes(values.astype(np.float64).tobytes())
@@ -150,9 +150,9 @@ class Table:
         self._check_size()
 
     def append(self, table: "Table") -> None:
-        """Enter all rows of another table behind the own ones."""
+        """Append all rows of another table."""
         first = len(self.lines)
-        self._limit += table.size  # which were counted where they were read
+        self._limit += table.size  # these were counted when they were read
         self.lines.extend(table.lines)
         for name, column in table.columns.items():
             rows, values = column.numbers()
@@ -167,7 +167,7 @@ class Table:
 
 
 def as_number(value: Any) -> float | None:
-    """Return the number in a cell; None if it holds none. NaN and the infinities are numbers."""
+    """Return the number in a cell, including NaN and the infinities; None if there is none."""
     kind = type(value)
     if kind is float:
         return value  # type: ignore[no-any-return]
@@ -204,7 +204,7 @@ def _in_short(value: Any) -> str:
 
 
 def is_whole(values: Floats) -> NDArray[np.bool_]:
-    """Mask of whole numbers from 0 to below 2^31 - 1: such can be steps."""
+    """Return the mask of whole numbers from 0 to below 2^31 - 1, which can be steps."""
     with np.errstate(invalid="ignore"):
         return np.asarray((values >= 0) & (values < 2**31 - 1) & (np.floor(values) == values))
 
@@ -217,7 +217,7 @@ _PERCENT = re.compile(r"\s*([-+]?\d{1,9}(?:\.\d{1,12})?)\s?%\s*")
 
 
 def number_in(column: str, value: Any) -> float | None:
-    """Return the number in a cell of a column: also of `1,234` and `78.5%`, and of steps such as `5/400`."""
+    """Return the number in a cell, also if written as `1,234` or `78.5%`, or `5/400` for a step."""
     number = as_number(value)
     if number is not None or type(value) is not str or len(value) > MAX_NUMBER:
         return number
@@ -234,7 +234,7 @@ def number_in(column: str, value: Any) -> float | None:
 
 
 def flat(document: dict[str, Any], prefix: str = "", depth: int = 0) -> Iterable[tuple[str, Any]]:
-    """Cells of a nested row: {"train": {"loss": 1}} holds `train/loss`. Lists stay as they are."""
+    """Yield the cells of a nested row: {"train": {"loss": 1}} contains `train/loss`. Lists stay unchanged."""
     for key, value in document.items():
         name = f"{prefix}/{key}" if prefix else key
         if type(value) is dict and depth < 4:

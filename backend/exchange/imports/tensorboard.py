@@ -1,6 +1,6 @@
-"""Event files of TensorBoard, as torch, tensorboardX, TensorFlow and Hugging Face write them.
+"""Event files of TensorBoard, as written by torch, tensorboardX, TensorFlow and Hugging Face.
 
-Scalars are read, as `simple_value` and as tensors; pictures, histograms and graphs are passed over.
+Scalars are read from `simple_value` and tensors; images, histograms and graphs are skipped.
 Format: tensorboard.compat.proto.event_pb2, versions 2.10 to 2.20.
 """
 
@@ -17,11 +17,11 @@ from backend.exchange.imports.table import BadLog
 from backend.exchange.imports.tfrecord import HEADER_BYTES, record_bytes
 
 ARGUMENTS = ("args/text_summary", "args")
-"""Text that the callback of Hugging Face writes: the arguments of the training as JSON."""
+"""Names of the text with the training arguments as JSON, which the callback of Hugging Face writes."""
 
 
 def read_tensorboard(log_file: LogFile) -> Log:
-    """All scalars of one event file. Raises BadLog for a damaged one; an incomplete last record is noted."""
+    """Return all scalars of an event file; raise BadLog if it is damaged. A truncated end is noted."""
     file = log_file.content
     end, offset, parts, facts = file.seek(0, 2), 0, list[Points](), dict[str, Any]()
     notes = []
@@ -32,7 +32,7 @@ def read_tensorboard(log_file: LogFile) -> Log:
         if size is None or offset + size > end:
             notes.append(f"The file ends in the middle of a record: {end - offset:,} bytes are left out.")
             break
-        if size > PART_BYTES:  # a picture or a histogram
+        if size > PART_BYTES:  # an image or a histogram
             offset += size
             continue
         answer = reader.read(offset)
@@ -50,14 +50,14 @@ def read_tensorboard(log_file: LogFile) -> Log:
 
 
 def merged_events(logs: list[Log]) -> Log:
-    """One log of several event files of a run, in the order in which they were begun."""
+    """Return one log of several event files of a run, ordered by their start."""
     logs = sorted(logs, key=lambda log: log.facts.started_at or 0.0)
     first = logs[0]
     for log in logs[1:]:
-        later = (log.facts.started_at or 0.0) - (first.facts.started_at or 0.0)
+        delay = (log.facts.started_at or 0.0) - (first.facts.started_at or 0.0)
         if "_runtime" in log.table.columns:
             column = log.table.columns["_runtime"]
-            column.values = array("d", (value + later for value in column.values))
+            column.values = array("d", (value + delay for value in column.values))
         first.table.append(log.table)
         first.facts.config = first.facts.config or log.facts.config
         first.facts.seed = log.facts.seed if first.facts.seed is None else first.facts.seed
@@ -69,7 +69,7 @@ def merged_events(logs: list[Log]) -> Log:
 
 
 def _seconds(times: Any) -> dict[str, Any]:
-    """Seconds since the first value, under the name that W&B gives them."""
+    """Return the seconds since the first value, under the name that W&B uses."""
     finite = times[np.isfinite(times)]
     return {"_runtime": times - finite.min()} if len(finite) else {}
 

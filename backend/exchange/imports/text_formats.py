@@ -1,4 +1,4 @@
-"""Generic text logs: CSV with a header, and JSONL with an object a line."""
+"""Generic text logs: CSV with a header, and JSONL with an object on each line."""
 
 import csv
 import re
@@ -24,11 +24,11 @@ CELL_CHARACTERS = 1_000_000
 MAX_LABEL = 200
 MAX_LONG_COLUMNS = 12
 _METRIC_NAME_COLUMNS = ("key", "metric", "metric_name", "metricname", "tag", "name")
-"""Columns that hold the name of a metric, in tables with one value per row."""
+"""Columns for the name of a metric, in tables with one value per row."""
 _METRIC_VALUE_COLUMNS = ("value", "metric_value", "metricvalue")
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
 _PRINTED_TEXT = re.compile(r"[={}]|: \S|[A-Za-z] [-+]?\d+\.\d")
-"""Matches characters of printed lines that no column name has."""
+"""Matches characters of printed lines that column names do not contain."""
 _DECIMAL_COMMA = re.compile(r"\s*[-+]?\d{1,20},\d{1,20}(?:[eE][-+]?\d{1,3})?\s*%?")
 _TENSORBOARD = {"wall time", "step", "value"}
 _WITH_SLASHES = {
@@ -36,7 +36,7 @@ _WITH_SLASHES = {
     for alias in ALIASES
     for prefix in ("", *LOGGER_PREFIXES)
 }
-"""Metric names by the form that they take in a file name."""
+"""Metric names by their form in file names."""
 
 _WANDB_COLUMNS = {"_step", "_timestamp", "_runtime"}
 """Columns that only W&B writes."""
@@ -44,8 +44,8 @@ _WANDB_COLUMNS = {"_step", "_timestamp", "_runtime"}
 
 def delimiter_of(header: str) -> str | None:
     """Return the column separator of a header; None if it has none."""
-    best = max(DELIMITERS, key=header.count)
-    return best if best in header else None
+    most_frequent = max(DELIMITERS, key=header.count)
+    return most_frequent if most_frequent in header else None
 
 
 def is_csv(header: str, rows: str) -> bool:
@@ -74,7 +74,7 @@ def _cells(line: str, delimiter: str) -> list[str]:
 
 
 def read_csv(file: LogFile) -> list[Log]:
-    """Read a table with a header and return a log for each run; rows of another width are bad lines."""
+    """Read a table with a header and return a log for each run; rows of a different width are bad lines."""
     lines = text_lines(file.content)
     first = next(lines, (0, ""))[1]
     delimiter = delimiter_of(first) or ","
@@ -105,7 +105,7 @@ def read_csv(file: LogFile) -> list[Log]:
 
 
 def _with_decimal_points(row: list[str]) -> list[str]:
-    """Return a row with decimal points in place of decimal commas."""
+    """Return a row with decimal points instead of decimal commas."""
     if any("." in cell and _is_number(cell) for cell in row):
         return row
     return [
@@ -121,9 +121,9 @@ class LongForm(NamedTuple):
 
     def cells(self, row: dict[str, Any]) -> list[tuple[str, Any]]:
         """Return the cells of a row, with its value under the name of its metric."""
-        others = [(name, value) for name, value in row.items() if name not in {self.key, self.value}]
+        other_cells = [(name, value) for name, value in row.items() if name not in {self.key, self.value}]
         name = row.get(self.key)
-        return [*others, (name, row.get(self.value))] if isinstance(name, str) and name else others
+        return [*other_cells, (name, row.get(self.value))] if isinstance(name, str) and name else other_cells
 
 
 def long_form(names: Iterable[str]) -> LongForm | None:
@@ -181,7 +181,7 @@ def _is_number(text: str) -> bool:
 
 
 def read_jsonl(file: LogFile) -> list[Log]:
-    """Read an object per line, or a list of objects, and return a log for each run. / joins nested names."""
+    """Read one object per line, or a list of objects, and return a log for each run. / joins nested names."""
     try:
         return _read_objects(file)
     except BrokenDocument as error:
@@ -220,7 +220,7 @@ def _label(value: Any) -> str:
 def records(file: IO[bytes], table: Table, *, is_jsonl: bool = False) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield the line number and object of each line; other lines are added to the table's bad lines.
 
-    A document of several lines that has a list of objects is read as well, unless `is_jsonl`.
+    Unless `is_jsonl`, this also reads a document of several lines with a list of objects.
     """
     file.seek(0)
     if file.read(64).lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"["):
@@ -280,7 +280,8 @@ def _columns_of_pandas(parsed: dict[str, Any]) -> dict[str, Any]:
     names, rows = parsed.get("columns"), parsed.get("data")
     if isinstance(names, list) and isinstance(rows, list) and all(isinstance(row, list) for row in rows):
         return {
-            str(name): [row[at] if at < len(row) else None for row in rows] for at, name in enumerate(names)
+            str(name): [row[index] if index < len(row) else None for row in rows]
+            for index, name in enumerate(names)
         }
     columns = parsed.values()
     if columns and all(isinstance(column, dict) and len(column) > 1 and "0" in column for column in columns):

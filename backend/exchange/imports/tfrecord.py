@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 HEADER_BYTES, TRAILER_BYTES = 12, 4
 _POLYNOMIAL = 0x82F63B78
-"""Polynomial of CRC-32C, reflected."""
+"""Reflected polynomial of CRC-32C."""
 
 
 def _row(byte: int) -> int:
@@ -23,7 +23,7 @@ _TABLE = [_row(byte) for byte in range(256)]
 
 
 def masked_crc32c(data: bytes) -> int:
-    """CRC-32C, rotated and offset as TFRecord stores it."""
+    """Return the CRC-32C, rotated and offset as TFRecord stores it."""
     crc = 0xFFFFFFFF
     for byte in data:
         crc = _TABLE[(crc ^ byte) & 255] ^ crc >> 8
@@ -37,14 +37,14 @@ def is_framed(head: bytes) -> bool:
 
 
 def record_bytes(head: bytes, at: int = 0) -> int | None:
-    """Size of the record at a place, its frame included; None if none begins there."""
+    """Return the size of the record at a position, including its frame; None if there is no record."""
     header = head[at : at + HEADER_BYTES]
     return _size(header) if len(header) == HEADER_BYTES else None
 
 
 @lru_cache(maxsize=4096)
 def _size(header: bytes) -> int | None:
-    """Records of one length have the same header."""
+    """Return the size of a record. The result is cached because records of the same length share a header."""
     length, checksum = struct.unpack("<QI", header)
     if masked_crc32c(header[:8]) != checksum:
         return None
@@ -52,20 +52,20 @@ def _size(header: bytes) -> int | None:
 
 
 class Record(NamedTuple):
-    """The content of a record and the place behind it."""
+    """The content of a record and the position after it."""
 
     content: bytes
     end: int
 
 
 def records(window: bytes) -> Iterator[Record]:
-    """Yield the complete records in a part of a file. Raises ValueError if no record begins there."""
-    at = 0
-    while at + HEADER_BYTES <= len(window):
-        size = record_bytes(window, at)
+    """Yield the complete records in a part of a file; raise ValueError if no record begins there."""
+    position = 0
+    while position + HEADER_BYTES <= len(window):
+        size = record_bytes(window, position)
         if size is None:
-            raise ValueError(f"no record begins at byte {at}")
-        if at + size > len(window):
+            raise ValueError(f"no record begins at byte {position}")
+        if position + size > len(window):
             return
-        yield Record(window[at + HEADER_BYTES : at + size - TRAILER_BYTES], at + size)
-        at += size
+        yield Record(window[position + HEADER_BYTES : position + size - TRAILER_BYTES], position + size)
+        position += size

@@ -1,9 +1,10 @@
-"""Token exports of prime-rl: JSONL with a sequence a line, its values a list with a number for each token.
+"""Token exports of prime-rl: JSONL with one sequence per line, whose values are lists with a number per
+token.
 
-    {"export_step": 3, "token_ids": [..], "loss_mask": [false, true, ..], "rewards": [..], "entropy": [..]}
+{"export_step": 3, "token_ids": [..], "loss_mask": [false, true, ..], "rewards": [..], "entropy": [..]}
 
-They hold no texts, so they give curves: means over the tokens that train, by step.
-Format: prime_rl.trainer.rl.token_export, schema 2, of August 2026.
+They do not contain texts, so only curves are imported: means over the trained tokens of each step. Format:
+prime_rl.trainer.rl.token_export, schema 2, of August 2026.
 """
 
 import math
@@ -28,16 +29,16 @@ METRICS = {
     "is_masked": "mismatch/masked_frac",
 }
 OF_SEQUENCES = ("rewards", "advantages")
-"""Values of a sequence, the same at all of its tokens: each sequence counts once."""
+"""Values of a sequence, which are equal for all of its tokens: each sequence counts once."""
 
 
 def is_token_export(row: Mapping[str, Any]) -> bool:
-    """Whether an object is a sequence of a token export."""
+    """Return whether an object is a sequence of a token export."""
     return row.keys() >= FIELDS
 
 
 def read_token_export(file: LogFile) -> Log:
-    """Curves of an export. Raises BadLog for one without a sequence."""
+    """Return the curves of an export; raise BadLog if it has no sequence."""
     table = Table(file.max_values)
     sums: dict[int, dict[str, tuple[float, int]]] = defaultdict(dict)
     for line, row in records(file.content, table, is_jsonl=True):
@@ -45,10 +46,10 @@ def read_token_export(file: LogFile) -> Log:
         if step is None or not step.is_integer() or step < 0:
             table.bad.add(line, "has no step")
             continue
-        of_step = sums[int(step)]
+        step_sums = sums[int(step)]
         for metric, total, count in _sums(row):
-            old_total, old_count = of_step.get(metric, (0.0, 0))
-            of_step[metric] = (old_total + total, old_count + count)
+            old_total, old_count = step_sums.get(metric, (0.0, 0))
+            step_sums[metric] = (old_total + total, old_count + count)
     if not sums:
         raise BadLog("has no sequence with a step")
     for step, metrics in sorted(sums.items()):
@@ -58,14 +59,14 @@ def read_token_export(file: LogFile) -> Log:
 
 
 def _sums(row: Mapping[str, Any]) -> Iterator[tuple[str, float, int]]:
-    """(metric, sum, count) of a sequence."""
+    """Yield (metric, sum, count) of a sequence."""
     mask = row.get("loss_mask")
     mask = [bool(trains) for trains in mask] if isinstance(mask, list) else []
     yield "length/mean", float(sum(mask)), 1
     for field, metric in METRICS.items():
         values = row.get(field)
-        of_tokens = compress(values, mask) if isinstance(values, list) else ()
-        numbers = [number for value in of_tokens if (number := as_number(value)) is not None]
+        trained_values = compress(values, mask) if isinstance(values, list) else ()
+        numbers = [number for value in trained_values if (number := as_number(value)) is not None]
         if numbers and field in OF_SEQUENCES:
             yield metric, numbers[0], 1
         elif numbers:

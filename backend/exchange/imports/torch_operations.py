@@ -1,7 +1,7 @@
-"""Operation of the sandbox that reads the completions of a file of torch, as slime and miles dump them.
+"""Operation of the sandbox that reads the completions of a torch file, as slime and miles write it.
 
-Its pickle may name plain containers and tensors. It can call nothing but the stand-ins of this module: a name
-of anything else is an error, and no module is imported for it.
+Its pickle may only name plain containers and tensors. It can only call the replacements in this module: any
+other name is an error, and no module is imported for it.
 """
 
 import io
@@ -17,18 +17,18 @@ from backend.exchange.imports.texts import MAX_TEXT
 
 PICKLE_BYTES = 300_000_000
 REPLY_BYTES = 1_200_000
-"""Text of one answer, before it becomes JSON; a completion is always answered."""
+"""Maximum characters of a reply before JSON encoding; a single completion is always returned."""
 MAX_TERMS = 64
 MAX_WORD = 100
 _TENSOR = ("torch._utils", "_rebuild_tensor_v2")
 
 
 def _no_tensor(*_: Any) -> None:
-    """Stand in for the function of torch that builds a tensor: no value of one is needed."""
+    """Replace the function of torch that builds a tensor; tensor values are not needed."""
 
 
 class _NoDumpError(ValueError):
-    """The file is no dump of completions; the sentence says why."""
+    """The file is not a dump of completions; the message says why."""
 
 
 class _Plain(pickle.Unpickler):
@@ -44,11 +44,11 @@ class _Plain(pickle.Unpickler):
         raise _NoDumpError(f"holds objects of {module[:MAX_WORD]}.{name[:MAX_WORD]}, which are not read")
 
     def persistent_load(self, pid: Any) -> None:
-        """Stand in for the values of a tensor."""
+        """Replace the values of a tensor."""
 
 
 def completions(request: Request) -> dict[str, Any]:
-    """Completions from a row on, as dumps in JSONL have them; or why the file has none."""
+    """Return the completions from a row on, with the fields of JSONL dumps, or why there are none."""
     try:
         document = _document(request["path"])
     except _NoDumpError as error:

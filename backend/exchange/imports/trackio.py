@@ -1,7 +1,7 @@
 """Trackio's database: a log for each run, with the completions that TRL logs as tables.
 
-Format: trackio.sqlite_storage, version 0.43. The newest values of a run that still trains are in a
-file beside the database (`-wal`) until Trackio closes it.
+Format: trackio.sqlite_storage, version 0.43. Until Trackio closes the database, the newest values of a run
+that still trains are in a separate file (`-wal`).
 """
 
 from typing import Any
@@ -19,17 +19,17 @@ MAX_ROW = 2**62
 
 
 def read_trackio(file: LogFile) -> list[Log]:
-    """A log for each run. Raises BadLog for any other database."""
-    answer = file.ask("trackio-runs")
+    """Return a log for each run; raise BadLog for any other database."""
+    reply = file.ask("trackio-runs")
     try:
-        key = str(answer["key"])
-        listed = [(str(run), str(name), dict(config)) for run, name, _, config in answer["runs"]]
+        key = str(reply["key"])
+        listed_runs = [(str(run), str(name), dict(config)) for run, name, _, config in reply["runs"]]
     except (KeyError, TypeError, ValueError):
         raise no_sense() from None
-    logs, left = [], file.max_values
-    for run, name, config in listed:
-        log = _read_run(file, key, run, left)
-        left -= log.table.points
+    logs, remaining_values = [], file.max_values
+    for run, name, config in listed_runs:
+        log = _read_run(file, key, run, remaining_values)
+        remaining_values -= log.table.points
         seed = config.get("seed")
         log.facts.name, log.facts.config = name, config
         log.facts.seed = seed if type(seed) is int else None
@@ -42,17 +42,17 @@ def read_trackio(file: LogFile) -> list[Log]:
 def _read_run(file: LogFile, key: str, run: str, left: int) -> Log:
     parts, completions, rows, row, done = list[Points](), Completions(), Table(), 0, 0
     while True:
-        answer = checked(file.ask("trackio-values", key=key, run=run, row=row, done=done), MAX_ROW)
-        further = answer.facts.get("done")
-        if not answer.used and not further:
+        reply = checked(file.ask("trackio-values", key=key, run=run, row=row, done=done), MAX_ROW)
+        next_done = reply.facts.get("done")
+        if not reply.used and not next_done:
             break
-        if type(further) is not int or (answer.used, further) <= (row, done):
+        if type(next_done) is not int or (reply.used, next_done) <= (row, done):
             raise no_sense()
-        row, done, left = answer.used, further, left - len(answer.points.value)
+        row, done, left = reply.used, next_done, left - len(reply.points.value)
         if left < 0:
             raise too_many_values()
-        parts.append(answer.points)
-        for sample in _samples(answer.facts):
+        parts.append(reply.points)
+        for sample in _samples(reply.facts):
             add_completion(completions, rows, 0, sample)
     points = joined(parts)
     finite = points.time[np.isfinite(points.time)]

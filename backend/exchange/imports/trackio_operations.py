@@ -1,7 +1,7 @@
-"""Operations of the sandbox that read a Trackio database at a path, as it is and never written to.
+"""Operations of the sandbox that read a Trackio database at a path without writing to it.
 
-Nothing of the file is executed: tables of known names and columns are read, without triggers, views, virtual
-tables and functions.
+Nothing in the file is executed: only tables with known names and columns are read, without triggers, views,
+virtual tables and functions.
 """
 
 import json
@@ -20,9 +20,9 @@ from backend.exchange.imports.texts import MAX_TEXT
 MAX_CONFIG = 100_000
 MAX_ROW_BYTES = 16_000_000
 MAX_POINTS = 18_000
-"""Maximum number of points in one answer."""
+"""Maximum number of points in one reply."""
 REPLY_BYTES = 400_000
-"""Text of completions in one answer."""
+"""Maximum characters of completions in one reply."""
 TABLE = "trackio.table"
 COMPLETION = {"prompt", "completion"}
 ALLOWED = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_TRANSACTION}
@@ -33,7 +33,7 @@ LIST = {
     "run_id": "SELECT run_id, run_name, count(*), min(rowid) FROM metrics GROUP BY run_id ORDER BY 4 LIMIT ?",
     "run_name": "SELECT run_name, run_name, count(*), min(rowid) FROM metrics GROUP BY 1 ORDER BY 4 LIMIT ?",
 }
-"""Statements by the column that identifies a run; older versions have only names."""
+"""Statements by the column that identifies a run; older versions only have names."""
 CONFIGS = {
     "run_id": "SELECT run_id, config FROM configs",
     "run_name": "SELECT run_name, config FROM configs",
@@ -73,7 +73,7 @@ def _check_table(connection: sqlite3.Connection, name: str) -> list[str]:
 
 
 def runs(request: Request) -> dict[str, Any]:
-    """Runs in the order in which they began, with their config."""
+    """Return the runs in the order in which they began, with their config."""
     with closing(_open(request["path"])) as connection:
         columns = _check_table(connection, "metrics")
         if not {"run_name", "step", "metrics", "timestamp"} <= set(columns):
@@ -85,16 +85,18 @@ def runs(request: Request) -> dict[str, Any]:
             raise ValueError(f"more than {MAX_RUNS} runs")
         config_columns = _check_table(connection, "configs")
         configs = _configs(connection, key) if {key, "config"} <= set(config_columns) else {}
-    listed = [[str(run), str(name)[:200], rows, configs.get(str(run), {})] for run, name, rows, _ in run_rows]
-    return {"key": key, "runs": listed}
+    listed_runs = [
+        [str(run), str(name)[:200], rows, configs.get(str(run), {})] for run, name, rows, _ in run_rows
+    ]
+    return {"key": key, "runs": listed_runs}
 
 
 def _configs(connection: sqlite3.Connection, key: str) -> dict[str, Any]:
     configs, size = {}, 0
     for run, config in connection.execute(CONFIGS[key]):
         size += len(config or "")
-        if size <= 5 * MAX_CONFIG and isinstance(read := _json(config), dict):
-            configs[str(run)] = {name: value for name, value in read.items() if not name.startswith("_")}
+        if size <= 5 * MAX_CONFIG and isinstance(parsed := _json(config), dict):
+            configs[str(run)] = {name: value for name, value in parsed.items() if not name.startswith("_")}
     return configs
 
 
@@ -108,10 +110,10 @@ def _json(content: Any) -> Any:
 
 
 def values(request: Request) -> dict[str, Any]:
-    """Values and completions of some rows of a run; `used` is the last row, or 0 at the end.
+    """Return values and completions of some rows of a run; `used` is the last row, or 0 at the end.
 
-    A row whose completions do not fit comes again: `done` says how many of them were given, and the next
-    request begins with it.
+    A row with too many completions for one reply is continued in the next one: `done` is the number of its
+    completions that were already returned.
     """
     log_part, samples, size, last, rows = LogPart(), list[Any](), 0, 0, 0
     done = int(request["done"])
@@ -157,15 +159,15 @@ def _number(value: Any) -> float | None:
 
 
 def _samples(cells: dict[str, Any]) -> list[Any]:
-    """Rows of the tables of completions that TRL logs; texts are cut."""
+    """Return the rows of the tables of completions that TRL logs; texts are cut."""
     samples = []
     for value in cells.values():
         rows = value.get("_value") if isinstance(value, dict) and value.get("_type") == TABLE else None
         for row in rows if isinstance(rows, list) else []:
             if isinstance(row, dict) and row.keys() >= COMPLETION:
-                plain = {name: cell for name, cell in row.items() if isinstance(cell, int | float)}
+                numbers = {name: cell for name, cell in row.items() if isinstance(cell, int | float)}
                 texts = {name: question_text(row[name])[: MAX_TEXT + 1] for name in COMPLETION}
-                samples.append(plain | texts)
+                samples.append(numbers | texts)
     return samples
 
 

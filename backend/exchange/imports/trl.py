@@ -1,4 +1,4 @@
-"""`trainer_state.json` of TRL and of every other trainer of Hugging Face: one document with `log_history`.
+"""`trainer_state.json` of TRL and every other trainer of Hugging Face: one document with `log_history`.
 
 Format: transformers.trainer_callback.TrainerState, versions 4 and 5. A row of `log_history` has `step` and
 `epoch`; rows of an evaluation have names that begin with `eval_`.
@@ -18,14 +18,16 @@ KEPT = (
     "num_input_tokens_seen", "total_flos", "best_metric", "best_global_step", "best_model_checkpoint",
     "trial_name", "trial_params",
 )  # fmt: skip
-"""Fields of the state that say how the run was set up."""
+"""Fields of the state that describe the setup of the run."""
 
 SUMMARY = ("train_runtime", "train_samples_per_second", "train_steps_per_second", "total_flos", "train_loss")
 """Columns of the last row, which summarises the training and is not a step."""
 
 
 def read_trl(file: LogFile) -> list[Log]:
-    """Raises BadLog for a document without `log_history`. Of one that is cut off, the whole rows are read."""
+    """Return the log; raise BadLog if `log_history` is missing. The complete rows of a truncated file are
+    read.
+    """
     try:
         state = document(file.content)
     except BrokenDocument as error:
@@ -52,8 +54,8 @@ def _log_of(state: Any, file: LogFile) -> Log:
 
 def _facts(state: dict[str, Any]) -> Facts:
     config = {name: state[name] for name in KEPT if state.get(name) is not None}
-    steps, reached = as_number(state.get("max_steps")), as_number(state.get("global_step"))
+    steps, last_step = as_number(state.get("max_steps")), as_number(state.get("global_step"))
     facts = Facts(config=config, steps=int(steps) if steps and 0 < steps < 2**31 else None)
-    if steps and reached is not None and reached < steps:
-        facts.notes.append(f"The log ends at step {reached:.0f} of {steps:.0f}.")
+    if steps and last_step is not None and last_step < steps:
+        facts.notes.append(f"The log ends at step {last_step:.0f} of {steps:.0f}.")
     return facts

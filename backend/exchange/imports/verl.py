@@ -1,4 +1,4 @@
-"""Files of verl: the JSONL of its `file` logger and its rollout dumps. `console` reads what it prints.
+"""Files of verl: the JSONL of its `file` logger and its rollout dumps. `console` reads its printed output.
 
     {"step": 12, "data": {"actor/entropy": 0.3, ...}}
 
@@ -20,7 +20,7 @@ from backend.rollouts.foreign import Split
 
 
 def read_verl_file(file: LogFile) -> Log:
-    """Return the JSONL file; a line without `data` is left out."""
+    """Return the log of a JSONL file; lines without `data` are left out."""
     table = Table(file.max_values)
     for line, row in records(file.content, table):
         data = row.get("data")
@@ -32,7 +32,7 @@ def read_verl_file(file: LogFile) -> Log:
 
 
 def read_verl_rollouts(file: LogFile, *, split: Split) -> Log:
-    """Completions that `trainer.rollout_data_dir` or `trainer.validation_data_dir` keeps, one a line."""
+    """Return the completions of `trainer.rollout_data_dir` or `trainer.validation_data_dir`, one per line."""
     completions, table = Completions(), Table(file.max_values)
     for line, row in records(file.content, table):
         step = step_of(row.pop("step", None))
@@ -48,6 +48,6 @@ def read_verl_rollouts(file: LogFile, *, split: Split) -> Log:
 
 
 def _truth(value: Any) -> bool | None:
-    """Return whether a completion is right, if its accuracy is 0 or 1."""
+    """Return whether a completion is correct; None unless its accuracy is 0 or 1."""
     number = as_number(value)
     return bool(number) if number in {0.0, 1.0} else None

@@ -13,7 +13,7 @@ from backend.exchange.imports.wandb_file import HEADER_BYTES
 
 
 def read_wandb(file: LogFile) -> Log:
-    """Return the history of the run. Raises BadLog for a damaged file; an incomplete last record is noted."""
+    """Return the history of the run; raise BadLog if the file is damaged. A truncated end is noted."""
     end, offset, parts, facts = file.content.seek(0, 2), HEADER_BYTES, list[Points](), dict[str, Any]()
     config: dict[str, Any] = {}
     reader = BinaryReader("wandb", file)

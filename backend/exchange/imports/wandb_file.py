@@ -1,7 +1,7 @@
-"""Framing of `.wandb` files: the log format of LevelDB behind a header of seven bytes.
+"""Framing of `.wandb` files: the log format of LevelDB after a header of seven bytes.
 
-Blocks of 32 KiB hold chunks: checksum, length, type, data. A record is one chunk, or a first, middle ones and
-a last.
+Blocks of 32 KiB contain chunks: checksum, length, type, data. A record consists of one chunk, or of a first,
+middle and last chunks.
 Format: wandb.sdk.internal.datastore, versions 0.16 to 0.31.
 """
 
@@ -18,26 +18,26 @@ FULL, FIRST, MIDDLE, LAST = 1, 2, 3, 4
 
 
 def records(window: bytes, offset: int) -> Iterator[Record]:
-    """The complete records of a part of a file that begins at byte `offset` of it.
+    """Yield the complete records of a part of a file that begins at byte `offset`.
 
-    Raises ValueError where a chunk is damaged.
+    Raises ValueError if a chunk is damaged.
     """
-    at, begun = 0, b""
+    position, partial_record = 0, b""
     while True:
-        room = BLOCK_BYTES - (offset + at) % BLOCK_BYTES
-        if room < HEADER_BYTES:
-            at += room
-        if at + HEADER_BYTES > len(window):
+        remaining = BLOCK_BYTES - (offset + position) % BLOCK_BYTES
+        if remaining < HEADER_BYTES:
+            position += remaining
+        if position + HEADER_BYTES > len(window):
             return
-        checksum, length, kind = struct.unpack_from("<IHB", window, at)
-        end = at + HEADER_BYTES + length
+        checksum, length, kind = struct.unpack_from("<IHB", window, position)
+        end = position + HEADER_BYTES + length
         if end > len(window):
             return
-        data = window[at + HEADER_BYTES : end]
+        data = window[position + HEADER_BYTES : end]
         if not FULL <= kind <= LAST or zlib.crc32(data, zlib.crc32(bytes([kind]))) != checksum:
-            raise ValueError(f"the chunk at byte {offset + at} is damaged")
-        at = end
-        begun = data if kind in (FULL, FIRST) else begun + data
+            raise ValueError(f"the chunk at byte {offset + position} is damaged")
+        position = end
+        partial_record = data if kind in (FULL, FIRST) else partial_record + data
         if kind in (FULL, LAST):
-            yield Record(begun, at)
-            begun = b""
+            yield Record(partial_record, position)
+            partial_record = b""

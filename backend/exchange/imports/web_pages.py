@@ -1,4 +1,4 @@
-"""Notebooks and web pages: the tables and the printed lines in them. Nothing of them is ever executed."""
+"""Notebooks and web pages: read their tables and printed lines. Nothing in them is executed."""
 
 import re
 from collections.abc import Iterator
@@ -14,16 +14,16 @@ from backend.exchange.imports.table import MAX_COLUMNS, BadLog
 
 PAGE_BYTES = 50_000_000
 MAX_CELL = 1_000
-"""Characters of a cell that are kept."""
+"""Maximum number of characters of a cell; the rest is dropped."""
 _TAG = re.compile(r"<(?P<end>/?)(?P<name>table|tr|td|th|script|style)\b[^<>]{0,2000}>", re.IGNORECASE)
 _ANY_TAG = re.compile(r"<[^<>]{0,500}>")
 
 
 class _Tables:
-    """Rows of the tables of a page, in order, into a text.
+    """Adds the rows of a page's tables, in order, to a text.
 
-    Only the tags of tables are looked for, each within a bounded length: the time of `html.parser` grows with
-    the square of a hostile page.
+    Only the tags of tables are searched for, each within a bounded length, because the time of `html.parser`
+    is quadratic for a malicious page.
     """
 
     def __init__(self, text: ConsoleText, line: int) -> None:
@@ -33,12 +33,12 @@ class _Tables:
         self._begin: int | None = None
 
     def read(self, page: str) -> None:
-        """Take all rows of a page."""
-        unseen = ""
+        """Read all rows of a page."""
+        hidden_element = ""
         for tag in _TAG.finditer(page):
             name = tag["name"].lower()
-            if unseen or name in {"script", "style"}:
-                unseen = "" if tag["end"] and name == unseen else unseen or name
+            if hidden_element or name in {"script", "style"}:
+                hidden_element = "" if tag["end"] and name == hidden_element else hidden_element or name
                 continue
             if self._row is not None and self._begin is not None and len(self._row) < MAX_COLUMNS:
                 self._row.append(_text(page[self._begin : tag.start()]))
@@ -59,7 +59,7 @@ def _text(cell: str) -> str:
 
 
 def read_html(file: LogFile) -> list[Log]:
-    """Tables of metrics of a page, as Trainer shows them in a notebook; else its text. Raises BadLog."""
+    """Read a page's tables of metrics, as shown by Trainer in a notebook, or else its text; raise BadLog."""
     file.content.seek(0)
     content = file.content.read(PAGE_BYTES + 1)
     if len(content) > PAGE_BYTES:
@@ -72,12 +72,12 @@ def read_html(file: LogFile) -> list[Log]:
 
 
 def take_html(text: ConsoleText, page: str, line: int = 0) -> None:
-    """Enter the rows of the tables of a page."""
+    """Add the rows of the tables of a page."""
     _Tables(text, line).read(page)
 
 
 def read_notebook(file: LogFile) -> list[Log]:
-    """Tables and printed lines in the outputs of a Jupyter notebook. Raises BadLog."""
+    """Read tables and printed lines in the outputs of a Jupyter notebook; raise BadLog."""
     notebook = document(file.content)
     if not isinstance(notebook, dict):
         raise BadLog("is no notebook: expected an object with cells")
@@ -97,9 +97,9 @@ def read_notebook(file: LogFile) -> list[Log]:
 
 def _outputs(notebook: dict[str, Any]) -> Iterator[dict[str, Any]]:
     worksheets = notebook.get("worksheets")
-    books = [notebook, *(worksheets if isinstance(worksheets, list) else [])]
-    for book in books:
-        cells = book.get("cells") if isinstance(book, dict) else None
+    sections = [notebook, *(worksheets if isinstance(worksheets, list) else [])]
+    for section in sections:
+        cells = section.get("cells") if isinstance(section, dict) else None
         for cell in cells if isinstance(cells, list) else []:
             outputs = cell.get("outputs") if isinstance(cell, dict) else None
             for output in outputs if isinstance(outputs, list) else []:

@@ -1,1 +1,1 @@
-"""Runs that clients of other trainers push while they train."""
+"""Runs that clients of other trainers push during training."""

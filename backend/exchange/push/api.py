@@ -1,4 +1,4 @@
-"""Routes of pushed runs, and the client that pushes them."""
+"""Routes of pushed runs, and of the client that pushes them."""
 
 import pathlib
 from typing import Annotated
@@ -13,7 +13,7 @@ from backend.http.responses import Json
 from backend.http.routing import Router
 
 CLIENT = pathlib.Path(__file__).parent / "client" / "grpolab.py"
-"""The client of other trainers, as it is downloaded."""
+"""The downloadable client for other trainers."""
 
 router = Router(tags=["pushes"])
 
@@ -28,15 +28,15 @@ Key = Annotated[
 
 @router.get("/api/v1/pushes/{key}", response_model=PushAnswer)
 def show(key: Key, request: Request, session: ReadSession) -> Json:
-    """State of a run that this token pushes, and whether somebody wants it to stop."""
+    """State of a run that this token pushes, and whether it should stop."""
     return Json(state_of(session, Owner(request.state.writer, key)).model_dump())
 
 
 @router.post("/api/v1/pushes/{key}", response_model=PushAnswer)
 def append(key: Key, request: Request, lab: LabOf, body: Batch) -> Json:
-    """Store records of a run; the first batch makes it.
+    """Store records of a run; the first batch creates the run.
 
-    A batch may be repeated: what is stored is passed over. `Content-Encoding: gzip` is accepted.
+    A batch may be repeated: stored records are skipped. `Content-Encoding: gzip` is accepted.
     """
     return Json(push(lab.sessions, Owner(request.state.writer, key), body).model_dump())
 

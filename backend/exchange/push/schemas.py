@@ -15,7 +15,7 @@ MAX_VALUES = 1_000
 MAX_VALUES_OF_BATCH = 100_000
 MAX_COMPLETIONS_OF_BATCH = 20_000
 PROCESS_DIGITS = 16
-"""Sessions of a process, and of its forks, begin with the same digits."""
+"""Number of leading digits that sessions of a process and its forks share."""
 
 
 HUGE = 10**308
@@ -36,14 +36,14 @@ def _number(value: Any) -> float:
 
 
 ExactText = Annotated[Any, AfterValidator(_text), WithJsonSchema({"type": "string"})]
-"""Model text as it is: half a surrogate pair, which Pydantic refuses in a `str`, stays."""
+"""Exact model text, including half surrogate pairs, which Pydantic refuses in a `str`."""
 
 Number = Annotated[
     Any,
     AfterValidator(_number),
     WithJsonSchema({"anyOf": [{"type": "number"}, {"enum": ["NaN", "Infinity", "-Infinity"]}]}),
 ]
-"""A number; JSON has no word for those that are not finite, so they are spelled."""
+"""A number. Non-finite numbers are strings, because JSON cannot represent them."""
 
 Step = Annotated[int, Field(strict=True, ge=0, le=LAST_STEP)]
 Label = Annotated[str, Field(min_length=1, max_length=512)]
@@ -51,22 +51,22 @@ Name = Annotated[str, Field(max_length=200)]
 
 
 class PushModel(StrictNumbers):
-    """A part of a request; NUL is escaped when it is stored."""
+    """Part of a request; NUL is escaped when it is stored."""
 
     model_config = ConfigDict(extra="forbid")
 
 
 class RunHead(PushModel):
-    """A run as its client describes it; sent until the service has answered once."""
+    """Description of a run by its client, sent until the service has answered once."""
 
     name: Annotated[str, Field(min_length=1, max_length=200)]
     experiment: Name = "pushed runs"
     """Pushed and imported runs of one experiment are compared on one page."""
     variant: Name = ""
-    """Runs of one variant are seeds of each other; empty: the name."""
+    """Runs of one variant differ by seed. Empty: the name of the run."""
     seed: Annotated[int, Field(strict=True, ge=0, lt=2**31)] = 0
     steps: Annotated[int, Field(strict=True, ge=-1, le=LAST_STEP)] = -1
-    """Steps that the run is to train; -1: unknown."""
+    """Number of steps that the run will train; -1 if unknown."""
     config: dict[str, Any] = {}
     origin: PushOrigin = "script"
 
@@ -80,7 +80,7 @@ class MetricsRecord(PushModel):
 
 
 class Completion(PushModel):
-    """One completion; what the client does not know is left out."""
+    """A completion; unknown values are left out."""
 
     text: ExactText
     reward: Number | None = None
@@ -88,7 +88,7 @@ class Completion(PushModel):
     advantage: Number | None = None
     tokens: Annotated[int, Field(strict=True, ge=0, lt=2**31)] | None = None
     finish_reason: Annotated[str, Field(max_length=16), AfterValidator(clean_finish_reason)] = ""
-    """Signs that no archive takes are stored as _."""
+    """Characters that are not allowed in archives are stored as _."""
     correct: bool | None = None
 
 
@@ -99,7 +99,7 @@ class CompletionsRecord(PushModel):
     step: Step
     split: Literal["train", "eval"] = "train"
     index: Annotated[int, Field(strict=True, ge=0, lt=2**20)]
-    """Position of the prompt within its step; the same place again replaces what is there."""
+    """Position of the prompt within its step; a record with the same position replaces the previous one."""
     prompt: ExactText
     answer: ExactText = ""
     completions: Annotated[list[Completion], Field(min_length=1, max_length=MAX_COMPLETIONS)]
@@ -114,7 +114,7 @@ class FinishRecord(PushModel):
 
 
 def _brief(records: "list[Record | None]") -> "list[Record | None]":
-    """Values that are stored while no other process can write."""
+    """Limit the size of a batch, because no other process can write while it is stored."""
     values = sum(len(record.values) for record in records if isinstance(record, MetricsRecord))
     if values > MAX_VALUES_OF_BATCH:
         raise ValueError(f"expected at most {MAX_VALUES_OF_BATCH:,} values, got {values:,}")
@@ -130,19 +130,19 @@ Record = Annotated[MetricsRecord | CompletionsRecord | FinishRecord, Field(discr
 
 
 class Batch(PushModel):
-    """Some records of one session, in order. Those that are stored already are passed over."""
+    """Consecutive records of one session. Records that are already stored are skipped."""
 
     @model_validator(mode="before")
     @classmethod
     def _without_secrets(cls, document: Any) -> Any:
-        """Names and texts alike are redacted before any of them is cut or stored."""
+        """Redact names and texts before any of them is cut or stored."""
         return redact_document(document)
 
     session: Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
-    """Random; one for each process, or each file, that numbers records from 1.
+    """Random id of a process or file, which numbers its records from 1.
 
-    Sessions that share their first 16 digits are of one process and its forks: its end is theirs. The end of
-    a process is ignored if a newer one was heard of after it, or in the two minutes before.
+    Sessions with the same first 16 digits belong to one process and its forks, and end with that process. The
+    end of a process is ignored if a newer process was active after it, or in the two minutes before.
     """
     run: RunHead | None = None
     first: Annotated[int, Field(strict=True, ge=1, lt=2**62)]
@@ -158,6 +158,6 @@ class PushAnswer(Documented):
     """Id of the run in this service, as in `/run/<id>`."""
     status: str
     stop: bool
-    """Whether somebody wants it to stop."""
+    """Whether a user has requested that the run stops."""
     stored: int = 0
-    """Number of the last record of the session that is stored."""
+    """Number of the last stored record of the session."""

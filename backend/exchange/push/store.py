@@ -1,6 +1,6 @@
 """Pushed records in SQL, stored in one transaction with the number of the last one.
 
-A batch that arrives twice, or whose answer was lost, changes nothing.
+A batch that is sent again, for example because its answer was lost, changes nothing.
 """
 
 from collections import defaultdict
@@ -41,8 +41,8 @@ from backend.storage.models import Attempt, Metric, MetricBlock, MetricKey, Push
 from backend.storage.sort_values import sort_values
 
 MAX_RUNS = 10_000
-"""Maximum number of runs of one writer, those in the trash included, so that a leaked token cannot fill the
-database."""
+"""Maximum number of runs of a writer, including the trash, so that a leaked token cannot fill the database.
+"""
 
 
 class Owner(NamedTuple):
@@ -55,35 +55,38 @@ class Owner(NamedTuple):
 def push(sessions: Sessions, owner: Owner, batch: Batch) -> PushAnswer:
     """Store the new records of a batch, and create the run if it does not exist.
 
-    Raises NotFound without a run and its head, Conflict where records before these are missing,
-    Gone for a run in the trash, InvalidRequest for too many metrics or runs. Nothing of the batch is stored
-    then.
+    Raises NotFound if the run and its head are missing, Conflict if previous records are missing, Gone for a
+    run in the trash, and InvalidRequest for too many metrics or runs. Then nothing of the batch is stored.
     """
-    about = _cleaned(batch.run) if batch.run is not None else None
+    description = _cleaned(batch.run) if batch.run is not None else None
     with sessions.begin() as session:
-        run = _run_of(session, owner, locks=True) or _make(session, owner, about)
+        run = _run_of(session, owner, locks=True) or _make(session, owner, description)
         run_id, stored = run.id, _open_session(session, run, batch)
-    new = list(enumerate(batch.records, batch.first))[max(0, stored + 1 - batch.first) :]
+    new_records = list(enumerate(batch.records, batch.first))[max(0, stored + 1 - batch.first) :]
     packed = {
-        number: _pack(run_id, record) for number, record in new if isinstance(record, CompletionsRecord)
+        number: _pack(run_id, record)
+        for number, record in new_records
+        if isinstance(record, CompletionsRecord)
     }
-    values = {number: named(record.values) for number, record in new if isinstance(record, MetricsRecord)}
+    values = {
+        number: named(record.values) for number, record in new_records if isinstance(record, MetricsRecord)
+    }
     _check_number({name for values_of_record in values.values() for name in values_of_record})
-    written = _written(record for _, record in new)
+    written = _written(record for _, record in new_records)
     with reading(sessions) as session:
         texts = compute_text_points(session, run_id, written)
     with sessions.begin() as session:
         run_now = _run_of(session, owner, locks=True)
         if run_now is None or run_now.id != run_id:
             raise Conflict("the run was just deleted: send it again")
-        stored = _stored(session, run_now, batch)  # another request may have brought the same
-        left = [(number, record) for number, record in new if number > stored]
+        stored = _stored(session, run_now, batch)  # another request may have stored the same records
+        remaining = [(number, record) for number, record in new_records if number > stored]
         process_place = _process_place(session, run_now, batch.session)
         _store(
             session,
             run_now,
             process_place,
-            left,
+            remaining,
             packed,
             values,
             refresh_points(session, run_id, written, texts),
@@ -98,9 +101,9 @@ def push(sessions: Sessions, owner: Owner, batch: Batch) -> PushAnswer:
 
 
 def _run_of(session: Session, owner: Owner, *, locks: bool = False) -> Run | None:
-    """Return the run that this writer pushes under this key; nobody else's is ever found.
+    """Return the run that this writer pushes under this key; runs of other writers are never found.
 
-    Raises Gone where somebody has put it into the trash, or deleted it a moment ago.
+    Raises Gone if the run is in the trash or was just deleted.
     """
     query = select(Run).where(Run.writer == owner.writer, Run.writer_key == owner.key)
     run = session.scalars(
@@ -114,7 +117,7 @@ def _run_of(session: Session, owner: Owner, *, locks: bool = False) -> Run | Non
 
 
 def state_of(session: Session, owner: Owner) -> PushAnswer:
-    """State of a run; raises NotFound, and Gone for one in the trash."""
+    """Return the state of a run; raise NotFound, or Gone for a run in the trash."""
     run = _run_of(session, owner)
     if run is None:
         raise _no_run(owner)
@@ -133,7 +136,7 @@ def _no_run(owner: Owner) -> NotFound:
 
 
 class About(NamedTuple):
-    """A run as it will be stored: with a config that is not too large."""
+    """Values of a new run; its config has a limited size."""
 
     head: RunHead
     names: Names
@@ -174,7 +177,7 @@ def _make(session: Session, owner: Owner, about: About | None) -> Run:
     run_id = session.scalar(
         insert_into(session, Run).values(**row).on_conflict_do_nothing().returning(Run.id)
     )
-    if run_id is None:  # another process of this run was quicker
+    if run_id is None:  # another process of this run was faster
         trial.rollback()
         if (run := _run_of(session, owner, locks=True)) is not None:
             return run
@@ -200,7 +203,7 @@ def _check_quota(session: Session, writer: str) -> None:
 
 
 def _open_session(session: Session, run: Run, batch: Batch) -> int:
-    """Number of the last record that is stored. The first batch of a new session continues an ended run."""
+    """Return the number of the last stored record. A new session continues a run that has ended."""
     number = select(func.coalesce(func.max(PushSession.number), 0) + 1).where(PushSession.run_id == run.id)
     values = {"run_id": run.id, "id": batch.session, "stored": 0, "number": number.scalar_subquery()}
     row = insert_into(session, PushSession).values(**values)
@@ -212,10 +215,8 @@ def _open_session(session: Session, run: Run, batch: Batch) -> int:
 
 
 def _stored(session: Session, run: Run, batch: Batch) -> int:
-    stored_query = select(PushSession.stored).where(
-        PushSession.run_id == run.id, PushSession.id == batch.session
-    )
-    stored: int = session.scalar(stored_query) or 0
+    query = select(PushSession.stored).where(PushSession.run_id == run.id, PushSession.id == batch.session)
+    stored: int = session.scalar(query) or 0
     if batch.first > stored + 1:
         raise Conflict(f"records {stored + 1:,} to {batch.first - 1:,} are missing: send them first")
     return stored
@@ -225,27 +226,38 @@ class ProcessPlace(NamedTuple):
     """A process among those that have pushed to a run; its forks are part of it."""
 
     is_newest: bool
-    """Whether none began to push after it: a newer one may have gone back, and its values count."""
+    """Whether no other process began to push after it. Values of a newer process, even at earlier steps,
+    count.
+    """
     is_replaced: bool
-    """Whether a newer one was still heard of when this one fell silent: the run ends with that one."""
+    """Whether a newer process was active when this one stopped sending: then the run ends with the newer one.
+    """
 
 
 def _process_place(session: Session, run: Run, push_session: str) -> ProcessPlace:
-    """Return the place of the process that pushes, before this batch counts.
+    """Return the place of the process that pushes, before this batch is counted.
 
-    A process began where the service first heard of one of its sessions.
+    A process begins when the service first receives one of its sessions.
     """
     columns = (PushSession.id, PushSession.number, PushSession.heard_at)
-    began: dict[str, int] = {}
-    heard: dict[str, float] = {}
+    first_number_by_process: dict[str, int] = {}
+    last_heard_by_process: dict[str, float] = {}
     for name, number, heard_at in session.execute(select(*columns).where(PushSession.run_id == run.id)):
         process = name[:PROCESS_DIGITS]
-        began[process] = min(number, began.get(process, number))
-        heard[process] = max(heard_at, heard.get(process, heard_at))
+        first_number_by_process[process] = min(number, first_number_by_process.get(process, number))
+        last_heard_by_process[process] = max(heard_at, last_heard_by_process.get(process, heard_at))
     own_process = push_session[:PROCESS_DIGITS]
-    newer = [process for process, number in began.items() if number > began[own_process]]
+    newer_processes = [
+        process
+        for process, number in first_number_by_process.items()
+        if number > first_number_by_process[own_process]
+    ]
     return ProcessPlace(
-        not newer, any(heard[process] >= heard[own_process] - SILENT_SECONDS for process in newer)
+        not newer_processes,
+        any(
+            last_heard_by_process[process] >= last_heard_by_process[own_process] - SILENT_SECONDS
+            for process in newer_processes
+        ),
     )
 
 
@@ -258,7 +270,7 @@ def _store(
     values: Mapping[int, Mapping[str, float]],
     texts: Points,
 ) -> None:
-    summary, last = Summary.read(run.summary), run.last_step
+    summary, last_step = Summary.read(run.summary), run.last_step
     take = summary.take if process_place.is_newest else summary.add
     points: list[tuple[int, Mapping[str, float]]] = [*texts] if records else []
     for step, metrics in points:
@@ -269,7 +281,7 @@ def _store(
             points.append((record.step, values[number]))
         elif isinstance(record, CompletionsRecord):
             replace_groups(session, packed[number])
-        last = max(last, getattr(record, "step", 0))
+        last_step = max(last_step, getattr(record, "step", 0))
     _check_stored(
         session, run, summary.document()["last"].keys(), {name for _, metrics in points for name in metrics}
     )
@@ -277,11 +289,11 @@ def _store(
     changes: dict[str, Any] = {
         "summary": (document := summary.document()),
         **sort_values(document),
-        "last_step": last,
-        "steps": max(run.steps, last),
+        "last_step": last_step,
+        "steps": max(run.steps, last_step),
     }
     if any(step <= (run.judged_step or -1) for step, _ in points):
-        changes["judged_step"] = None  # the verdict rests on values that no longer exist
+        changes["judged_step"] = None  # the verdict is based on values that no longer exist
     session.execute(update(Run).where(Run.id == run.id).values(progress_at=db_now(), **changes))
     session.refresh(run)
     for _, record in records:
@@ -296,21 +308,21 @@ def _check_number(names: Collection[str]) -> None:
 
 
 def _check_stored(session: Session, run: Run, last: Collection[str], names: Collection[str]) -> None:
-    """Count what the run has and what comes; ends of intervals are stored, and no part of its summary."""
+    """Check the number of metrics; ends of intervals are stored but not part of the summary."""
     if all(name in run.summary["last"] for name in names):
         return
-    ends = [MetricKey.name.like(f"eval/%{end}", escape="\\") for end in ("\\_low", "\\_high")]
+    interval_ends = [MetricKey.name.like(f"eval/%{end}", escape="\\") for end in ("\\_low", "\\_high")]
     is_stored = [
         exists().where(table.run_id == run.id, table.key_id == MetricKey.id)
         for table in (Metric, MetricBlock)
     ]
-    stored = session.scalars(select(MetricKey.name).where(or_(*ends), or_(*is_stored)))
+    stored = session.scalars(select(MetricKey.name).where(or_(*interval_ends), or_(*is_stored)))
     _check_number({*stored, *last, *names})
 
 
 def named(values: Mapping[str, float]) -> dict[str, float]:
-    """Return the values under our names, as an import would name them; counts of steps and times are no
-    metrics.
+    """Return the values under the names of this service, as an import would; step counts and times are left
+    out.
     """
     by_name: dict[str, float] = {}
     for label, value in values.items():
@@ -321,15 +333,15 @@ def named(values: Mapping[str, float]) -> dict[str, float]:
 
 
 def _written(records: Iterable[Any]) -> dict[int, dict[int, list[WrittenCompletion]]]:
-    """Return the training completions among some records as texts, by step and place."""
-    by_step: dict[int, dict[int, list[WrittenCompletion]]] = defaultdict(dict)
+    """Return the texts of the training completions among some records, by step and position."""
+    written_by_step: dict[int, dict[int, list[WrittenCompletion]]] = defaultdict(dict)
     for record in records:
         if isinstance(record, CompletionsRecord) and record.split == "train":
-            by_step[record.step][record.index] = [
+            written_by_step[record.step][record.index] = [
                 WrittenCompletion(record.prompt, completion.text, is_cut(completion.finish_reason))
                 for completion in record.completions
             ]
-    return by_step
+    return written_by_step
 
 
 def _pack(run_id: str, record: CompletionsRecord) -> PackedGroups:

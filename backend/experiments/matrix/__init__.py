@@ -1,1 +1,1 @@
-"""The ablation matrix: variants x metrics with intervals, paired differences, corrections and power."""
+"""The ablation matrix: variants by metrics, with intervals, paired differences, corrections and power."""

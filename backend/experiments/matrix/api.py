@@ -1,4 +1,4 @@
-"""Route of the ablation matrix."""
+"""HTTP route of the ablation matrix."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -28,7 +28,7 @@ router = Router(prefix="/api/v1", tags=["experiments"])
 MAX_RUNS = 500
 MAX_COLUMNS = 16
 MAX_CURVES = 2_000
-"""Runs x metrics."""
+"""Maximum number of runs times metrics."""
 
 COLUMNS = (
     "eval/accuracy:final,eval/accuracy:equal_tokens,"
@@ -71,9 +71,10 @@ def matrix(
         ),
     ] = None,
 ) -> Response:
-    """Compare variants: mean and interval over seeds, difference from a baseline, and what may be claimed.
+    """Compare variants by mean and interval over seeds, difference from a baseline, and the claims that these
+    allow.
 
-    Differences are paired by seed where seeds are shared, and corrected over the table by Holm's procedure.
+    Differences are paired by seed if seeds are shared, and corrected over the table by Holm's procedure.
     """
     columns = _parse_columns(metrics)
     require_known(session, list(dict.fromkeys(column.metric for column in columns)), "metrics")
@@ -111,18 +112,22 @@ def _parse_columns(text: str) -> list[Column]:
 
 
 def _parse_column(text: str) -> Column:
-    """`<metric>`, `<metric>:<reading>` or `<metric>:<reading>:<threshold>`; raises ValueError."""
+    """Parse `<metric>`, `<metric>:<reading>` or `<metric>:<reading>:<threshold>`; raise ValueError if it is
+    invalid.
+    """
     metric, _, last = text.rpartition(":")
-    before, _, reading = metric.rpartition(":")
-    if before and reading in THRESHOLDS:
+    metric_before, _, reading = metric.rpartition(":")
+    if metric_before and reading in THRESHOLDS:
         try:
             threshold = float(last)
         except ValueError:
             threshold = math.nan
         if not math.isfinite(threshold):
-            raise ValueError(f"the threshold of {before}:{reading} is {last[:40]!r}; expected a number")
-        _require_direction(before, reading)
-        return Column(before, reading, threshold)
+            raise ValueError(
+                f"the threshold of {metric_before}:{reading} is {last[:40]!r}; expected a number"
+            )
+        _require_direction(metric_before, reading)
+        return Column(metric_before, reading, threshold)
     if not metric:
         return Column(text, "final")
     if last in THRESHOLDS:
@@ -140,9 +145,7 @@ def _require_direction(metric: str, reading: str) -> None:
 
 
 def _load_rows(session: Session, experiment: str, runs: str) -> tuple[list[Row], list[str]]:
-    """Return rows in the order in which they were named or launched, and the ids of runs that do not
-    exist.
-    """
+    """Return rows in the order of the request or launch, and the ids of requested runs that do not exist."""
     if bool(experiment) == bool(runs.strip(";, ")):
         raise InvalidRequest([FieldError("runs", "name either an experiment or runs")])
     if experiment:
@@ -156,8 +159,10 @@ def _load_rows(session: Session, experiment: str, runs: str) -> tuple[list[Row],
         raise InvalidRequest(
             [FieldError("runs", f"names {len(set(ids))} runs; at most {MAX_RUNS} are allowed")]
         )
-    if twice := sorted({run for run in ids if ids.count(run) > 1}):
-        raise InvalidRequest([FieldError("runs", f"{twice[0]!r} is in several groups; name each run once")])
+    if repeated := sorted({run for run in ids if ids.count(run) > 1}):
+        raise InvalidRequest(
+            [FieldError("runs", f"{repeated[0]!r} is in several groups; name each run once")]
+        )
     query = select(Run).where(Run.id.in_(ids), Run.deleting_at.is_(None)).order_by(Run.id)
     runs_by_id = {run.id: run for run in session.scalars(query)}
     missing = [run for run in ids if run not in runs_by_id]
@@ -165,15 +170,15 @@ def _load_rows(session: Session, experiment: str, runs: str) -> tuple[list[Row],
         raise InvalidRequest([FieldError("runs", "none of these runs exists; they may have been deleted")])
     if ";" not in runs:
         return _group_by_variant(runs_by_id.values()), missing
-    members = [
+    row_members = [
         sorted((runs_by_id[run] for run in group if run in runs_by_id), key=lambda run: run.id)
         for group in groups
     ]
-    return _name_rows(members_of_row for members_of_row in members if members_of_row), missing
+    return _name_rows(members_of_row for members_of_row in row_members if members_of_row), missing
 
 
 def _group_by_variant(runs: Iterable[Run]) -> list[Row]:
-    """Return a row per variant, config and step of a fork, in the order of their first runs."""
+    """Return a row per variant, config and fork step, in the order of their first runs."""
     variants: dict[tuple[str, str, int | None], list[Run]] = {}
     for run in sorted(runs, key=lambda run: run.id):
         variants.setdefault((run.variant, run.config_hash, run.fork_step), []).append(run)
@@ -181,7 +186,7 @@ def _group_by_variant(runs: Iterable[Run]) -> list[Row]:
 
 
 def _name_rows(groups: Iterable[Sequence[Run]]) -> list[Row]:
-    """Name rows by their variants, and by their configs and forks if a variant has several."""
+    """Return rows named by their variants, and by their configs and forks if a variant has several."""
     groups = list(groups)
     names = [group[0].variant for group in groups]
     return [
@@ -203,9 +208,10 @@ def _check_size(runs: int, columns: Sequence[Column]) -> None:
 
 
 def _count_launched_seeds(session: Session, runs: Sequence[Run]) -> int | None:
-    """Seeds per variant with which the one experiment of all runs was launched; None without such a plan.
+    """Return the number of seeds per variant with which the only experiment of these runs was launched, or
+    None.
 
-    An imported log is no plan, and neither is an experiment to which runs were added.
+    An imported log has no plan, and neither has an experiment to which runs were added.
     """
     ids = {run.experiment_id for run in runs}
     if len(ids) != 1 or None in ids or any(run.origin for run in runs):

@@ -1,8 +1,9 @@
-"""Differences between variants over seeds: paired or Welch tests, always-valid intervals, Holm, power. Pure.
+"""Compare variants over seeds with paired or Welch tests, always-valid intervals, Holm's correction and
+power.
 
-A t test that is repeated after every new seed finds a difference sooner or later where there is none, so two
-ways to look are told apart. Under a `planned` number of seeds there is one look, and Student's interval
-holds. At `any time` there may be a look after each seed: the interval is that of a confidence sequence.
+A t test that is repeated after every new seed eventually finds a difference even if there is none, so two
+situations are distinguished. With a `planned` number of seeds, the test is made once and Student's interval
+is valid. At `any time`, a test may be made after each seed, and the interval is from a confidence sequence.
 """
 
 import math
@@ -19,57 +20,58 @@ ALPHA = 0.05
 POWER = 0.8
 
 EFFECT_VARIANCE = 4.0
-"""Variance of the normal mixture over standardised differences: chosen before any data, for 4 to 20 seeds."""
+"""Variance of the normal mixture over standardised differences, chosen before any data, for 4 to 20 seeds."""
 
 MAX_SEEDS = 200
-"""The largest number of seeds that a forecast names."""
+"""Maximum number of seeds in a forecast."""
 
 MIN_SEEDS = 2
 MIN_AT_ANY_TIME = 4
-"""Seeds from which on the intervals at 95 % are finite."""
+"""Minimum number of seeds for which always-valid intervals at 95 % are finite."""
 
 
 @dataclass(frozen=True, slots=True)
 class Contrast:
-    """The difference of a variant to the baseline in one metric."""
+    """The difference of a variant from the baseline in one metric."""
 
     paired: bool
-    """Whether values are paired by seed, or (at any time, without shared seeds) the k-th with the k-th."""
+    """Whether values are paired by seed; otherwise they are paired by order at any time, or not paired."""
     n: int
-    """Pairs; without pairs the smaller number of seeds."""
+    """Number of pairs; without pairs, the smaller number of seeds."""
     mean: float
     low: float | None
-    """Lower end of the 95 % interval, before the correction; None if there is none."""
+    """Lower end of the 95 % interval before the correction; None if there is none."""
     high: float | None
     p: float | None
-    """Two-sided p value before the correction; None without an interval, or if nothing varies."""
+    """Two-sided p-value before the correction; None without an interval, or if the values do not vary."""
     effect: float | None
-    """Hedges' g_av: the difference over the root mean square of the two standard deviations, corrected."""
+    """Hedges' g_av: the corrected difference divided by the root mean square of the two standard deviations.
+    """
     std: float | None
-    """Standard deviation of the differences of pairs, or that pairs without correlation would have."""
+    """Standard deviation of the differences of pairs, or of pairs without correlation."""
     variance_ratio: float | None
-    """Variance of the differences over that of two independent seeds: below 1 pairing pays; None unpaired."""
+    """Variance of the differences relative to independent seeds: below 1 pairing helps; None if unpaired."""
 
 
 def contrast(values: Mapping[int, float], base: Mapping[int, float], looks: Looks) -> Contrast | None:
-    """Compare values by seed, own minus base; None if one side has no value.
+    """Return the difference of values by seed from the baseline; None if one side has no values.
 
-    Seeds are paired where the smaller side has at least two and shares all of them; others are left out.
+    Seeds are paired if the smaller side has at least two and shares all of them; other seeds are left out.
     """
     if not values or not base:
         return None
     shared = sorted(values.keys() & base.keys())
     is_paired = len(shared) >= MIN_SEEDS and len(shared) == min(len(values), len(base))
     if is_paired:
-        mine, theirs = [values[seed] for seed in shared], [base[seed] for seed in shared]
+        own_values, base_values = [values[seed] for seed in shared], [base[seed] for seed in shared]
     else:
-        mine, theirs = ([side[seed] for seed in sorted(side)] for side in (values, base))
+        own_values, base_values = ([side[seed] for seed in sorted(side)] for side in (values, base))
         if looks == "any time":
-            size = min(len(mine), len(theirs))
-            mine, theirs = mine[:size], theirs[:size]
+            size = min(len(own_values), len(base_values))
+            own_values, base_values = own_values[:size], base_values[:size]
     if is_paired or looks == "any time":
-        return _paired_contrast(mine, theirs, looks, by_seed=is_paired)
-    return _welch_contrast(mine, theirs)
+        return _paired_contrast(own_values, base_values, looks, by_seed=is_paired)
+    return _welch_contrast(own_values, base_values)
 
 
 def _paired_contrast(
@@ -84,12 +86,12 @@ def _paired_contrast(
         return Contrast(by_seed, spread_of_differences.n, mean, None, None, None, effect, None, None)
     error = spread_of_differences.std / math.sqrt(spread_of_differences.n)
     t = mean / error
-    least = threshold(spread_of_differences.n, ALPHA, looks)
+    critical_t = threshold(spread_of_differences.n, ALPHA, looks)
     p = tail(t, spread_of_differences.n - 1) if looks == "planned" else any_time_p(t, spread_of_differences.n)
-    half = least * error
-    low, high = (mean - half, mean + half) if math.isfinite(half) else (None, None)
-    apart = (a.std or 0.0) ** 2 + (b.std or 0.0) ** 2
-    ratio = spread_of_differences.std**2 / apart if by_seed and apart else None
+    half_width = critical_t * error
+    low, high = (mean - half_width, mean + half_width) if math.isfinite(half_width) else (None, None)
+    independent_variance = (a.std or 0.0) ** 2 + (b.std or 0.0) ** 2
+    ratio = spread_of_differences.std**2 / independent_variance if by_seed and independent_variance else None
     return Contrast(
         by_seed, spread_of_differences.n, mean, low, high, p, effect, spread_of_differences.std, ratio
     )
@@ -102,38 +104,40 @@ def _welch_contrast(values: Sequence[float], base: Sequence[float]) -> Contrast:
         return Contrast(False, n, mean, None, None, None, None, None, None)
     error_a, error_b = a.std / math.sqrt(a.n), b.std / math.sqrt(b.n)
     error = math.hypot(error_a, error_b)
-    share_a, share_b = (error_a / error) ** 2, (error_b / error) ** 2  # powers of small numbers would be 0
+    share_a, share_b = (error_a / error) ** 2, (error_b / error) ** 2  # squares of small numbers would be 0
     freedom = 1 / (share_a**2 / (a.n - 1) + share_b**2 / (b.n - 1))
-    half = critical(ALPHA, freedom) * error
+    half_width = critical(ALPHA, freedom) * error
     effect = _hedges(mean, a.std, b.std, a.n + b.n - 2)
     p = tail(mean / error, freedom)
     std = math.hypot(a.std, b.std)
-    return Contrast(False, n, mean, mean - half, mean + half, p, effect, std, None)
+    return Contrast(False, n, mean, mean - half_width, mean + half_width, p, effect, std, None)
 
 
 def _is_constant(std: float, *values: Sequence[float]) -> bool:
-    """Return whether a spread is nothing but the rounding of equal numbers."""
+    """Return whether a spread is only the rounding error of equal numbers."""
     return std <= 1e-12 * max(abs(value) for side in values for value in side)
 
 
 def _hedges(mean: float, std: float | None, second_std: float | None, freedom: int) -> float | None:
-    """Hedges' g_av with the correction for small samples, J = 1 - 3 / (4 freedom - 1).
+    """Return Hedges' g_av with the correction for small samples, J = 1 - 3 / (4 freedom - 1).
 
     Source: Lakens 2013, doi:10.3389/fpsyg.2013.00863, equations 4, 10 and 15.
     """
-    if std is None or second_std is None or std == second_std == 0 or freedom < 2:  # for 1, J is 0
+    if (
+        std is None or second_std is None or std == second_std == 0 or freedom < 2
+    ):  # J is 0 for a freedom of 1
         return None
     return mean / (math.hypot(std, second_std) / math.sqrt(2)) * (1 - 3 / (4 * freedom - 1))
 
 
 def any_time_p(t: float, n: int) -> float:
-    """Return the p-value of a t statistic of n differences that holds at any time, 1 / E at most 1.
+    """Return the always-valid p-value of a t statistic of n differences, which is 1 / E, at most 1.
 
     E is the mixture of the t statistic's likelihood ratio over normal standardised differences of variance g,
-    E = sqrt(r) ((1 + u) / (1 + r u))^(n/2), u = t^2 / (n - 1), r = 1 / (1 + n g): under the null its
-    expectation is at most 1 however the number of seeds depends on the t statistics so far. Exact for normal
-    differences of any spread and any n; other differences: approximate, as for every t test.
-    Source: Wang and Ramdas, arXiv:2310.03722; Perez-Ortiz et al., arXiv:2208.07610.
+    E = sqrt(r) ((1 + u) / (1 + r u))^(n/2), u = t^2 / (n - 1), r = 1 / (1 + n g). Under the null hypothesis
+    its expectation is at most 1, however the number of seeds depends on the t statistics so far. This is
+    exact for normal differences of any spread and any n, and approximate for other differences, like every t
+    test. Source: Wang and Ramdas, arXiv:2310.03722; Perez-Ortiz et al., arXiv:2208.07610.
     """
     u, r = t * t / (n - 1), 1 / (1 + n * EFFECT_VARIANCE)
     log_e = 0.5 * math.log(r) + n / 2 * (math.log1p(u) - math.log1p(r * u))
@@ -143,7 +147,7 @@ def any_time_p(t: float, n: int) -> float:
 def threshold(n: int, alpha: float, looks: Looks) -> float:
     """Return the |t| above which n differences are significant at a level; infinite if no t suffices.
 
-    At any time it solves `any_time_p(t, n) = alpha` for t.
+    At any time, it is the solution of `any_time_p(t, n) = alpha`.
     """
     if looks == "planned":
         return critical(alpha, n - 1)
@@ -155,10 +159,11 @@ def threshold(n: int, alpha: float, looks: Looks) -> float:
 
 
 def holm_correction(p_values: Sequence[float | None]) -> list[float | None]:
-    """Holm's corrected p-values: claiming those below alpha, one claim or more is wrong with at most alpha.
+    """Return Holm's corrected p-values: claiming those below alpha bounds the chance of any wrong claim by
+    alpha.
 
-    A test that could not be made (None) counts in the number of tests and stays None.
-    Source: Holm 1979, Scandinavian Journal of Statistics 6(2).
+    Tests that could not be made (None) stay None but count in the number of tests. Source: Holm 1979,
+    Scandinavian Journal of Statistics 6(2).
     """
     corrected: list[float | None] = [None] * len(p_values)
     order = sorted((p, index) for index, p in enumerate(p_values) if p is not None)
@@ -170,16 +175,17 @@ def holm_correction(p_values: Sequence[float | None]) -> list[float | None]:
 
 
 def forecast_power(mean: float, std: float, n: int, alpha: float, looks: Looks) -> float:
-    """Power of n pairs at a level, if the true difference and spread are these."""
+    """Return the power of n pairs at a level, given the true difference and spread."""
     if n < MIN_SEEDS or std <= 0:
         return 0.0
     return power(threshold(n, alpha, looks), n - 1, mean / std * math.sqrt(n))
 
 
 def seeds_needed(observed: Contrast, alpha: float) -> int | None:
-    """Return the least number of pairs with a power of 80 % at a level; None beyond MAX_SEEDS.
+    """Return the minimum number of pairs with a power of 80 % at a level; None if it exceeds MAX_SEEDS.
 
-    It takes the difference and spread for those seen, and looks at any time: more seeds mean another look.
+    The observed difference and spread are assumed to be true, and the test to be valid at any time, because
+    adding seeds means another test.
     """
     if observed.std is None or not observed.mean:
         return None

@@ -1,4 +1,6 @@
-"""The word for each cell of the matrix: what may be claimed of its difference to the baseline, or why not."""
+"""Judge each cell of the matrix: what can be claimed about its difference from the baseline, or why nothing
+can.
+"""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -20,25 +22,25 @@ from backend.experiments.matrix.readings import THRESHOLDS, Column
 from backend.metrics.statistics import LARGEST
 
 UNTESTED = ("baseline", "not comparable")
-"""Words of cells over which p-values are not corrected."""
+"""Verdicts of cells that are not tested, and thus not counted in the correction of p-values."""
 
 MAX_MORE_SEEDS = 20
-"""Beyond so many the word is `no difference shown`, though the number may be larger."""
+"""Maximum number of additional seeds that are suggested; beyond it the verdict is `no difference shown`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A row's numbers in one column."""
+    """The values of a row in one column."""
 
     name: str
     values: Mapping[int, float | None]
     """Value by seed; None if there is no value, NaN if it is not finite."""
     ended: set[int]
-    """Seeds whose runs have ended; those of others enter no difference."""
+    """Seeds whose runs have ended; other seeds are not used in differences."""
     unrecorded: Mapping[int, str]
-    """Missing metric by seed, for runs that do not record what the column reads."""
+    """Missing metric by seed, for runs that do not record the metric of the column."""
     reached: int | None
-    """Number of runs that reached the column's threshold; None without a threshold, or if it is unknown."""
+    """Number of runs that reached the threshold of the column; None without a threshold, or if unknown."""
 
     def usable(self) -> dict[int, float]:
         """Return the finite values of runs that have ended."""
@@ -48,7 +50,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """The claim about a cell, and the contrast behind it."""
+    """The verdict on a cell, and the contrast behind it."""
 
     verdict: str
     reason: str = ""
@@ -58,7 +60,7 @@ class Judgement:
     reached: int | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """Return the fields of schemas.MatrixCell."""
+        """Return the fields of `schemas.MatrixCell`."""
         versus = None
         if self.versus is not None:
             versus = asdict(self.versus) | {"p_corrected": self.p_corrected}
@@ -80,10 +82,10 @@ def judge(
     planned: int | None,
     apart: Mapping[tuple[Column, int], str],
 ) -> dict[tuple[Column, int], Judgement]:
-    """Return a judgement of each cell by column and row. `apart`: why a cell cannot be compared; empty if it
-    can.
+    """Return a judgement of each cell, by column and row.
 
-    P-values are corrected over all cells that compare with the baseline, also those without a claim.
+    `apart` contains the reason why each cell cannot be compared; empty if it can. P-values are corrected over
+    all cells that are compared with the baseline, including those without a claim.
     """
     contrasts: dict[tuple[Column, int], Contrast | None] = {}
     reasons: dict[tuple[Column, int], str] = {}
@@ -105,7 +107,7 @@ def judge(
     corrected = dict(zip(contrasts, holm_correction(tested), strict=True))
     claimed = sum(p is not None and p <= ALPHA for p in corrected.values())
     level = ALPHA / max(1, len(contrasts) - claimed)
-    judged = {}
+    judgements = {}
     for column, rows in entries.items():
         for index, entry in enumerate(rows):
             cell = column, index
@@ -117,19 +119,21 @@ def judge(
                 )
             else:
                 judgement = _tested_judgement(column, contrasts[cell], corrected[cell], level)
-            judged[cell] = replace(judgement, reached=entry.reached)
-    return judged
+            judgements[cell] = replace(judgement, reached=entry.reached)
+    return judgements
 
 
 def _untested_judgement(apart: str) -> Judgement:
-    """Return the judgement without a test, for the baseline itself and for a metric on another scale."""
+    """Return the judgement without a test, for the baseline itself or a metric on another scale."""
     return Judgement("not comparable", apart) if apart else Judgement("baseline")
 
 
 def _unclaimed_judgement(
     contrast_: Contrast | None, reason: str, planned: int | None, entry: Entry, base: Entry
 ) -> Judgement:
-    """Return no claim, with seeds to add if too few seeds are the reason and none are in progress."""
+    """Return a judgement without a claim, with the missing seeds if there are too few and none are in
+    progress.
+    """
     is_waiting = planned is not None and min(len(entry.ended), len(base.ended)) < planned
     is_short = contrast_ is not None and contrast_.low is None and contrast_.n < MIN_AT_ANY_TIME
     more_seeds = (
@@ -145,41 +149,45 @@ def _tested_judgement(column: Column, contrast_: Contrast | None, p: float | Non
         return Judgement(_claim_word(column, contrast_.mean), "", contrast_, p)
     needed = seeds_needed(contrast_, level)
     more_seeds = None if needed is None else max(1, needed - contrast_.n)
-    word = "more seeds" if more_seeds is not None and more_seeds <= MAX_MORE_SEEDS else "no difference shown"
-    return Judgement(word, "", contrast_, p, more_seeds)
+    verdict = (
+        "more seeds" if more_seeds is not None and more_seeds <= MAX_MORE_SEEDS else "no difference shown"
+    )
+    return Judgement(verdict, "", contrast_, p, more_seeds)
 
 
 def _claim_word(column: Column, mean: float) -> str:
-    about = find_metric(column.metric)
-    better = column.better(about.better if about else "")
+    metric_info = find_metric(column.metric)
+    better = column.better(metric_info.better if metric_info else "")
     if not better:
         return "higher" if mean > 0 else "lower"
     return "better" if (mean > 0) == (better == "up") else "worse"
 
 
 def _missing_values_reason(column: Column, entry: Entry, planned: int | None) -> str:
-    """Return a sentence why nothing may be claimed with this row; "" if something may."""
+    """Return a sentence why nothing can be claimed about this row; empty if there is no such reason."""
     ended = [entry.values[seed] for seed in entry.ended]
     if planned is not None and len(ended) < planned:
-        done = f"{len(ended)} of {planned} planned seeds of {entry.name} have finished"
-        return f"{done}: not tested until all have finished."
+        progress = f"{len(ended)} of {planned} planned seeds of {entry.name} have finished"
+        return f"{progress}: not tested until all have finished."
     if not ended:
         return f"No run of {entry.name} has finished yet."
     missing = sum(value is None for value in ended)
     if missing and column.reading in THRESHOLDS:
-        lacking = [entry.unrecorded[seed] for seed in sorted(entry.ended) if seed in entry.unrecorded]
-        if lacking:
-            names = " or ".join(dict.fromkeys(lacking))
-            return f"{len(lacking)} of {len(ended)} runs of {entry.name} do not record {names}."
+        unrecorded_metrics = [
+            entry.unrecorded[seed] for seed in sorted(entry.ended) if seed in entry.unrecorded
+        ]
+        if unrecorded_metrics:
+            names = " or ".join(dict.fromkeys(unrecorded_metrics))
+            return f"{len(unrecorded_metrics)} of {len(ended)} runs of {entry.name} do not record {names}."
         return f"{missing} of {len(ended)} runs of {entry.name} never reached {column.threshold:g}."
     if missing == len(ended):
         return f"{entry.name} has no value here."
     if missing:
-        lacking_values = f"{missing} of {len(ended)} runs of {entry.name} have no value here"
-        return f"{lacking_values}: the others are not representative."
-    if broken := sum(math.isnan(value) or abs(value) >= LARGEST for value in ended if value is not None):
+        explanation = f"{missing} of {len(ended)} runs of {entry.name} have no value here"
+        return f"{explanation}: the others are not representative."
+    if not_finite := sum(math.isnan(value) or abs(value) >= LARGEST for value in ended if value is not None):
         return (
-            f"{broken} of {len(ended)} runs of {entry.name} end with a value that is not finite: "
+            f"{not_finite} of {len(ended)} runs of {entry.name} end with a value that is not finite: "
             "a mean without them is too optimistic."
         )
     return ""

@@ -1,6 +1,7 @@
-"""One number per run out of a curve: its end, its best, at equal tokens, its area, the way to a threshold.
+"""Reduce a curve to one number per run: its end, its best, at equal tokens, its area, or when it reaches a
+threshold.
 
-Pure functions of curves. NaN: the curve has a value there that is not finite. None: it has none.
+All functions are pure. They return NaN if the value is not finite, and None if there is no value.
 """
 
 from collections.abc import Sequence
@@ -16,14 +17,14 @@ from backend.metrics.series import Curve, Floats
 Reading = Literal["final", "best", "equal_tokens", "auc", "steps_to", "tokens_to", "seconds_to"]
 READINGS: tuple[str, ...] = get_args(Reading)
 THRESHOLDS = ("steps_to", "tokens_to", "seconds_to")
-"""Readings that need a threshold, and of which less is better whatever the metric's direction."""
+"""Readings that need a threshold; a lower value is better, regardless of the metric's direction."""
 
 SPARKLINE_POINTS = 40
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of the matrix: a metric, read in one way."""
+    """A column of the matrix: a metric and a reading of it."""
 
     metric: str
     reading: str
@@ -31,17 +32,17 @@ class Column:
 
     @property
     def key(self) -> str:
-        """Spelling in the address, e.g. `eval/accuracy:steps_to:0.5`."""
+        """Name of the column in URLs, such as `eval/accuracy:steps_to:0.5`."""
         end = "" if self.threshold is None else f":{repr(self.threshold).removesuffix('.0')}"
         return f"{self.metric}:{self.reading}{end}"
 
     def better(self, direction: Better) -> Better:
-        """Direction of improvement of the number."""
+        """Return the direction in which the number improves."""
         return "down" if self.reading in THRESHOLDS else direction
 
 
 def best_value(curve: Curve, direction: Better) -> float | None:
-    """Return the largest or smallest finite value; None without a direction."""
+    """Return the best finite value; None if the metric has no direction or no finite value."""
     finite = curve.values[np.isfinite(curve.values)]
     if not len(finite) or not direction:
         return None
@@ -54,9 +55,9 @@ def cut_at(curve: Curve, x: Floats, limit: float) -> Curve:
 
 
 def mean_height(curve: Curve, last_step: int) -> float | None:
-    """Return the mean height of the curve up to a step: the area under it over its width, by trapezoids.
+    """Return the mean height of the curve up to a step: its area by trapezoids divided by its width.
 
-    NaN if a value on the way is not finite.
+    Return NaN if a value is not finite, and None if there are no points.
     """
     curve = curve.at(curve.steps <= last_step)
     if not len(curve):
@@ -71,17 +72,17 @@ def mean_height(curve: Curve, last_step: int) -> float | None:
 def threshold_position(
     curve: Curve, x: Floats, threshold: float, direction: Better, *, is_evaluation: bool
 ) -> float | None:
-    """Return the position `x` at which the curve first reaches a threshold; None if it never does.
+    """Return the position in `x` at which the curve first reaches a threshold; None if it never does.
 
-    A metric of training reaches it with the mean of its last 10 points: a single step is noise.
+    A training metric reaches it with the mean of its last 10 points, because single steps are noisy.
     """
     values = curve.values if is_evaluation else _running_mean(curve.values)
-    hit = np.flatnonzero(values <= threshold if direction == "down" else values >= threshold)
-    return float(x[hit[0]]) if len(hit) else None
+    reached = np.flatnonzero(values <= threshold if direction == "down" else values >= threshold)
+    return float(x[reached[0]]) if len(reached) else None
 
 
 def sparkline(curves: Sequence[Curve]) -> list[float | None]:
-    """Return the mean curve in at most 40 values, evenly along the steps; None if no curve has a value."""
+    """Return the mean curve as at most 40 values, evenly spaced over the steps; None for gaps."""
     curves = [curve.at(np.isfinite(curve.values)) for curve in curves]
     curves = [curve for curve in curves if len(curve)]
     if not curves:
@@ -98,7 +99,7 @@ def sparkline(curves: Sequence[Curve]) -> list[float | None]:
 
 
 def _running_mean(values: Floats) -> Floats:
-    """Return the mean of the last 10 points; NaN before the tenth point and near a non-finite value."""
+    """Return the mean of the last 10 points; NaN before the tenth point and near non-finite values."""
     means = np.full(len(values), np.nan)
     if len(values) >= LAST_STEPS:
         windows = np.lib.stride_tricks.sliding_window_view(values, LAST_STEPS)

@@ -1,4 +1,4 @@
-"""The ablation matrix as the HTTP interface shows it."""
+"""Schemas of the ablation matrix for the HTTP API."""
 
 from typing import Literal
 
@@ -20,7 +20,7 @@ Verdict = Literal[
 
 
 class MatrixColumn(Documented):
-    """A column: a metric, read in one way."""
+    """A column of the matrix: a metric and a reading of it."""
 
     key: str
     metric: str
@@ -28,73 +28,75 @@ class MatrixColumn(Documented):
     threshold: float | None
     unit: str
     better: Literal["up", "down", ""]
-    """Direction of improvement; without one a difference is called higher or lower."""
+    """Direction of improvement; without one, a difference is called higher or lower."""
 
 
 class MatrixRun(LaunchedRun, Judged):
     """A run of a row."""
 
     counts: bool
-    """false: another run of the row has the same seed and was launched first."""
+    """Whether the run is used; false if an earlier run of the row has the same seed."""
 
 
 class Versus(Documented):
-    """The difference from the baseline."""
+    """The difference of a cell from the baseline."""
 
     paired: bool
     n: int
-    """Pairs of seeds; without pairs the smaller number of seeds."""
+    """Number of pairs of seeds; without pairs, the smaller number of seeds."""
     mean: float
     low: float | None
     """Lower end of the 95 % interval, before the correction over the table."""
     high: float | None
     p: float | None
-    """Two-sided, before the correction."""
+    """Two-sided p-value before the correction."""
     p_corrected: float | None
-    """p value corrected by Holm's procedure over all differences of the table."""
+    """p-value corrected by Holm's procedure over all differences of the table."""
     effect: float | None
-    """Hedges' g_av."""
+    """Effect size: Hedges' g_av."""
     variance_ratio: float | None
-    """Variance of the paired differences over that of independent seeds; null unpaired."""
+    """Variance of the paired differences relative to independent seeds; null if unpaired."""
 
 
 class MatrixCell(Documented):
-    """A variant in one column."""
+    """The values of a variant in one column."""
 
     n: int
-    """Runs with a finite value; unfinished ones count in the mean, and never in the difference."""
+    """Number of runs with a finite value; unfinished runs count in the mean, but never in the difference."""
     mean: float | None
     std: float | None
     low: float | None
     """Lower end of Student's 95 % interval of the mean."""
     high: float | None
     values: list[float | str | None]
-    """One per run of the row, in the order of `runs`; null if a run has none."""
+    """One value per run of the row, in the order of `runs`; null for a run without a value."""
     reached: int | None
-    """Number of counted runs that reached the threshold, including runs that do not record what it took; null
-    if none of them records the metric."""
+    """Number of counted runs that reached the threshold, including those that do not record the tokens or
+    seconds; null if none of them records the metric.
+    """
     sparkline: list[float | None]
-    """The mean curve of the metric, at most 40 values evenly over the steps."""
+    """The mean curve of the metric as at most 40 values, evenly spaced over the steps."""
     versus: Versus | None
     verdict: Verdict
     reason: str
-    """One sentence on a verdict that is not a claim; else empty."""
+    """A sentence that explains a verdict without a claim; otherwise empty."""
     more_seeds: int | None
-    """Number of further seeds with which the difference would be decided in 80 % of cases if it is as large
-    as measured; for `no claim`, the fewest that an interval needs."""
+    """Number of additional seeds with which the difference would be decided in 80 % of cases, if it is as
+    large as measured; for `no claim`, the minimum that an interval needs.
+    """
 
 
 class MatrixRow(Documented):
-    """A variant."""
+    """The runs and cells of a variant."""
 
     variant: str
     runs: list[MatrixRun]
     cells: dict[str, MatrixCell]
-    """Cells by the columns' keys."""
+    """Cells by the keys of the columns."""
 
 
 class Matrix(Documented):
-    """Variants x metrics."""
+    """Variants by metrics."""
 
     baseline: int
     """Index of the baseline's row."""
@@ -102,14 +104,15 @@ class Matrix(Documented):
     """Metrics for which any run has a value."""
     rows: list[MatrixRow]
     looks: Literal["planned", "any time"]
-    """planned: one test after all planned seeds have finished, with Student's t; any time: always valid."""
+    """`planned`: one test with Student's t after all planned seeds have finished; `any time`: always valid.
+    """
     planned: int | None
-    """Seeds per variant under a plan."""
+    """Planned number of seeds per variant; null without a plan."""
     tests: int
-    """Differences in the table, over which p-values are corrected."""
+    """Number of differences in the table, over which p-values are corrected."""
     tokens: float | None
-    """Tokens of the readings at equal tokens."""
+    """Number of tokens for the readings at equal tokens."""
     missing: list[str]
-    """Ids of runs that were requested and do not exist."""
+    """Ids of requested runs that do not exist."""
     notes: list[str]
-    """Sentences on what a reader should know of the runs."""
+    """Sentences that readers should know about the runs."""

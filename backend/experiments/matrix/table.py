@@ -1,4 +1,4 @@
-"""Assembly of the matrix: one number per run and column, differences of rows, and what may be claimed."""
+"""Build the matrix: a number per run and column, the differences of rows, and the verdicts on them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -30,17 +30,17 @@ from backend.storage.numbers import spell
 
 TOKENS = "tokens/total"
 AXES = {"tokens_to": TOKENS, "seconds_to": "time/wall_seconds"}
-"""Cost of reaching a threshold, by kind of reading."""
+"""Metric of the cost of reaching a threshold, by reading."""
 UNITS = {"steps_to": "steps", "tokens_to": "tokens", "seconds_to": "s"}
 ENDED = ("finished", "stopped")
-"""Statuses of runs whose values enter a difference: a stop rule is part of a method, a failure is not."""
+"""Statuses of runs that are used in differences: a stop rule is part of a method, but a failure is not."""
 
 Curves = Mapping[tuple[str, str], Curve]
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A variant and its runs, those launched first first."""
+    """A variant and its runs, in launch order."""
 
     name: str
     runs: Sequence[Run]
@@ -57,7 +57,7 @@ class Row:
 def make_matrix(
     session: Session, rows: Sequence[Row], columns: Sequence[Column], *, baseline: int, planned: int | None
 ) -> dict[str, Any]:
-    """schemas.Matrix, without `missing`."""
+    """Return the matrix as `schemas.Matrix`, without the field `missing`."""
     looks, notes = _choose_test(rows, planned)
     runs = [run for row in rows for run in row.counted_runs]
     names = dict.fromkeys([*(column.metric for column in columns), TOKENS, *_cost_metrics(columns)])
@@ -72,7 +72,7 @@ def make_matrix(
         for column in columns
         if any((run.id, column.metric) in curves for run in runs)
     }
-    judged = judge(
+    judgements = judge(
         entries,
         baseline=baseline,
         looks=looks,
@@ -91,7 +91,9 @@ def make_matrix(
                 "variant": row.name,
                 "runs": [_run_json(run, run in row.counted_runs) for run in row.runs],
                 "cells": {
-                    column.key: _cell(row, entry[index], judged[column, index], read.line(row, column.metric))
+                    column.key: _cell(
+                        row, entry[index], judgements[column, index], read.line(row, column.metric)
+                    )
                     for column, entry in entries.items()
                 },
             }
@@ -99,40 +101,42 @@ def make_matrix(
         ],
         "looks": looks,
         "planned": planned if looks == "planned" else None,
-        "tests": sum(judgement.verdict not in UNTESTED for judgement in judged.values()),
+        "tests": sum(judgement.verdict not in UNTESTED for judgement in judgements.values()),
         "tokens": tokens,
         "notes": notes,
     }
 
 
 def _incomparable_reasons(metric: str, rows: Sequence[Row], base: Row) -> list[str]:
-    """Return a sentence per row why it cannot be compared by a metric; empty for rows that can."""
+    """Return for each row a sentence why a metric cannot be compared; empty for comparable rows."""
     first = base.counted_runs[0]
-    if mixed := {path for run in base.counted_runs for path in incomparable_reasons(metric, run, first)}:
-        return [f"The runs of the baseline have several scales: {', '.join(sorted(mixed))}."] * len(rows)
+    if differing_paths := {
+        path for run in base.counted_runs for path in incomparable_reasons(metric, run, first)
+    }:
+        return [f"The runs of the baseline have several scales: {', '.join(sorted(differing_paths))}."] * len(
+            rows
+        )
     return [_apart_from(metric, row, first) for row in rows]
 
 
 def _apart_from(metric: str, row: Row, first: Run) -> str:
-    """Return the sentence on a row whose runs do not all have the scale of the baseline's first run; else
-    empty.
-    """
-    ways = [incomparable_reasons(metric, run, first) for run in row.counted_runs]
-    if not any(ways):
+    """Return a sentence if a run of the row has another scale than the baseline's first run, else empty."""
+    scales = [incomparable_reasons(metric, run, first) for run in row.counted_runs]
+    if not any(scales):
         return ""
-    whose = "Its scale differs" if all(ways) else "The scale of some of its runs differs"
+    text = "Its scale differs" if all(scales) else "The scale of some of its runs differs"
     return (
-        f"{whose} from the baseline's: {', '.join(dict.fromkeys(path for paths in ways for path in paths))}."
+        f"{text} from the baseline's: {', '.join(dict.fromkeys(path for paths in scales for path in paths))}."
     )
 
 
 def _cost_metrics(columns: Sequence[Column]) -> list[str]:
-    """Return the totals along which thresholds are reached."""
+    """Return the metrics of the costs at which thresholds are reached."""
     return [AXES[column.reading] for column in columns if column.reading in AXES]
 
 
 def _choose_test(rows: Sequence[Row], planned: int | None) -> tuple[Looks, list[str]]:
-    """Return which test applies, with notes on seeds that were run twice or were not planned."""
+    """Return the applicable test, with notes on seeds that were run several times or not planned."""
     notes = [
         f"{row.name} has several runs of seed {seed}; only the one launched first counts."
         for row in rows
@@ -140,9 +144,9 @@ def _choose_test(rows: Sequence[Row], planned: int | None) -> tuple[Looks, list[
     ]
     if planned is None:
         return "any time", notes
-    if beyond := [row.name for row in rows if len(row.counted_runs) > planned]:
+    if extended := [row.name for row in rows if len(row.counted_runs) > planned]:
         notes.append(
-            f"{', '.join(beyond)} has more than the {planned} planned seeds: intervals are always-valid."
+            f"{', '.join(extended)} has more than the {planned} planned seeds: intervals are always-valid."
         )
         return "any time", notes
     return "planned", notes
@@ -153,7 +157,7 @@ def _curve(points: Points) -> Curve:
 
 
 def _common_tokens(runs: Sequence[Run], curves: Curves) -> float | None:
-    """Return the largest number of tokens that every run has reached; None if one has recorded none."""
+    """Return the largest number of tokens that every run has reached; None if a run has not recorded any."""
     ends = [
         float(np.nanmax(curve.values))
         for run in runs
@@ -163,13 +167,13 @@ def _common_tokens(runs: Sequence[Run], curves: Curves) -> float | None:
 
 
 def metric_direction(metric: str) -> Better:
-    """Return the catalog's direction of improvement; "" for a metric without one, or outside the catalog."""
-    about = find_metric(metric)
-    return about.better if about else ""
+    """Return the direction of improvement of a metric; empty if it has none or is not in the catalog."""
+    metric_info = find_metric(metric)
+    return metric_info.better if metric_info else ""
 
 
 class _Reader:
-    """Reads one number per run and column."""
+    """Reads one number per run and column from curves."""
 
     def __init__(self, rows: Sequence[Row], curves: Curves, tokens: float | None) -> None:
         self._curves = curves
@@ -207,14 +211,14 @@ class _Reader:
         return curve_end(column.metric, curve)
 
     def unrecorded(self, run: Run, column: Column) -> str:
-        """Return the first metric that the column reads and the run does not record; empty if it records
-        all.
-        """
+        """Return the first metric that the column needs and the run does not record, or an empty string."""
         needed = (column.metric, AXES.get(column.reading, column.metric))
         return next((metric for metric in needed if (run.id, metric) not in self._curves), "")
 
     def reached(self, runs: Sequence[Run], column: Column) -> int | None:
-        """Count the runs that have reached the column's threshold, also those that lack what it took."""
+        """Return the number of runs that reached the column's threshold, including those without recorded
+        cost.
+        """
         curves = [self._curves.get((run.id, column.metric)) for run in runs]
         logged = [curve for curve in curves if curve is not None]
         if column.reading not in THRESHOLDS or not logged:
@@ -222,15 +226,13 @@ class _Reader:
         return sum(_reached(curve, curve.x, column) is not None for curve in logged)
 
     def _curve_along(self, run: Run, curve: Curve, total: str) -> tuple[Curve, Floats] | None:
-        """Return the curve and, for each of its points, the tokens or seconds spent by then; None without
-        any.
-        """
+        """Return the curve with the tokens or seconds spent at each point; None if they were not recorded."""
         axis = self._curves.get((run.id, total))
         if axis is None:
             return None
-        index = np.searchsorted(axis.steps, curve.steps, side="right") - 1
-        # Before the first step nothing is spent.
-        return curve, np.where(index >= 0, axis.values[np.maximum(index, 0)], 0.0)
+        last_index = np.searchsorted(axis.steps, curve.steps, side="right") - 1
+        # Nothing is spent before the first step.
+        return curve, np.where(last_index >= 0, axis.values[np.maximum(last_index, 0)], 0.0)
 
     def line(self, row: Row, metric: str) -> list[float | None]:
         """Return the mean curve of a row."""
@@ -253,18 +255,20 @@ def _entry(row: Row, column: Column, read: _Reader) -> Entry:
     runs = row.counted_runs
     values = {run.seed: read.value(run, column) for run in runs}
     ended = {run.seed for run in runs if run.status in ENDED}
-    unrecorded = {run.seed: lacking for run in runs if (lacking := read.unrecorded(run, column))}
+    unrecorded = {
+        run.seed: unrecorded_metric for run in runs if (unrecorded_metric := read.unrecorded(run, column))
+    }
     return Entry(row.name, values, ended, unrecorded, read.reached(runs, column))
 
 
 def _column_json(column: Column) -> dict[str, Any]:
-    about = find_metric(column.metric)
-    unit = UNITS.get(column.reading, about.unit if about else "")
+    metric_info = find_metric(column.metric)
+    unit = UNITS.get(column.reading, metric_info.unit if metric_info else "")
     as_json = {"unit": unit, "better": column.better(metric_direction(column.metric))}
     return {"key": column.key, **asdict(column), **as_json}
 
 
-def _run_json(run: Run, counts: bool) -> dict[str, Any]:  # noqa: FBT001 - a field of the answer
+def _run_json(run: Run, counts: bool) -> dict[str, Any]:  # noqa: FBT001 - a field of the response
     as_json = {"id": run.id, "name": run.name, "variant": run.variant, "seed": run.seed, "status": run.status}
     return as_json | verdict_json(run) | {"counts": counts}
 

@@ -1,5 +1,5 @@
 """Searches: Optuna chooses the next configuration of an experiment, and stops runs that fall behind.
 
-The tables are the truth. Optuna's study is built from them, in memory, for each decision, and a decision is
-one transaction: a process that dies between two of them has lost and doubled nothing.
+The database holds the state. For each decision, Optuna's study is rebuilt from it in memory, and each
+decision is one transaction, so a process that is killed in between does not lose or repeat anything.
 """

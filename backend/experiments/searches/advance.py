@@ -1,6 +1,6 @@
-"""Steps of a search: each is decided from the rows and written in one transaction.
+"""Advance a search by one step, which is decided from the rows and written in one transaction.
 
-A step is dropped if the rows that it was decided from have changed since; the next poll decides anew.
+A step is dropped if the rows have changed since it was decided; the next poll decides again.
 """
 
 from collections.abc import Callable
@@ -35,15 +35,15 @@ from backend.storage.engine import Sessions, db_now, reading
 from backend.storage.models import Run, Search, SearchTrial
 
 Step = Callable[[Session], None]
-"""Writes a decision."""
+"""A function that writes a decision to the database."""
 
 
 def advance(sessions: Sessions, settings: Settings, experiment_id: str) -> bool:
-    """Take the next step of a search if one is due; return whether there was one."""
+    """Take the next step of a search if one is due; return whether a step was taken."""
     with reading(sessions) as session:
         try:
             state = read_search(session, experiment_id)
-        except NotFound:  # deleted meanwhile
+        except NotFound:  # deleted in the meantime
             return False
         step = _next_step(session, settings, state)
     if step is None:
@@ -53,13 +53,13 @@ def advance(sessions: Sessions, settings: Settings, experiment_id: str) -> bool:
             if not _claim_revision(session, state.search):
                 return False
             step(session)
-    except (Conflict, NotFound):  # a run has ended or was deleted meanwhile
+    except (Conflict, NotFound):  # a run has ended or was deleted in the meantime
         return False
     return True
 
 
 def stop_search(session: Session, experiment_id: str) -> None:
-    """End a search and stop its runs. Raises NotFound if there is no search, Conflict if it has ended."""
+    """End a search and stop its runs; raise NotFound if it is not a search, and Conflict if it has ended."""
     row = session.scalar(
         select(Search).where(Search.experiment_id == experiment_id).with_for_update(),
         execution_options={"populate_existing": True},
@@ -70,27 +70,27 @@ def stop_search(session: Session, experiment_id: str) -> None:
         raise Conflict(f"this search has {row.status}")
     row.status, row.reason, row.revision = "stopped", "stopped by the user", row.revision + 1
     row.ended_at = session.scalar(select(db_now()))
-    live = select(Run.id).where(
+    live_runs = select(Run.id).where(
         Run.experiment_id == experiment_id, Run.status.in_(LIVE), Run.writer.is_(None)
     )
-    for run_id in session.scalars(live.where(Run.deleting_at.is_(None)).order_by(Run.id)).all():
+    for run_id in session.scalars(live_runs.where(Run.deleting_at.is_(None)).order_by(Run.id)).all():
         try:
             with session.begin_nested():
                 request_wish(session, run_id, "stop")
                 add_event(session, "search", "the search was stopped by the user", run_id=run_id)
-        except (Conflict, NotFound):  # it has ended or was deleted meanwhile
+        except (Conflict, NotFound):  # the run has ended or was deleted in the meantime
             continue
 
 
 def _claim_revision(session: Session, search: SearchRow) -> bool:
-    """Return whether no other process has decided anything since the rows were read, and lock the search."""
-    seen = update(Search).where(
+    """Lock the search, and return whether no other process has made a decision since the rows were read."""
+    unchanged = update(Search).where(
         Search.experiment_id == search.experiment_id,
         Search.revision == search.revision,
         Search.status.in_(ACTIVE),
     )
     result = session.execute(
-        seen.values(revision=Search.revision + 1), execution_options={"synchronize_session": False}
+        unchanged.values(revision=Search.revision + 1), execution_options={"synchronize_session": False}
     )
     return cast("CursorResult[Any]", result).rowcount == 1
 
@@ -104,27 +104,31 @@ def _next_step(session: Session, settings: Settings, state: SearchState) -> Step
 
 
 def _prune(state: SearchState) -> Step | None:
-    """Stop runs that are broken or fall behind, and record which values were judged."""
-    from backend.experiments.searches.study import find_prunable  # slow to import, and few services search
+    """Return the step that stops runs that are broken or fall behind and records the judged values."""
+    from backend.experiments.searches.study import find_prunable  # slow to import, only for searches
 
     search, trials = state.search, state.trials
-    ill = {trial.number: reason for trial in trials if (reason := stop_reason(trial, search.settings))}
-    new = [trial for trial in trials if trial.state in LIVE and _newest_step(trial) > trial.judged_step]
-    if not ill and not new:
+    stop_reasons = {
+        trial.number: reason for trial in trials if (reason := stop_reason(trial, search.settings))
+    }
+    trials_with_new_values = [
+        trial for trial in trials if trial.state in LIVE and _newest_step(trial) > trial.judged_step
+    ]
+    if not stop_reasons and not trials_with_new_values:
         return None
     steps = max((trial.run.steps for trial in trials if trial.run), default=1)
-    prune_by_number = find_prunable(trials, search.settings, steps) if new else {}
-    late = {
+    prune_by_number = find_prunable(trials, search.settings, steps) if trials_with_new_values else {}
+    prune_reasons = {
         trial.number: prune_reason(trial, search.settings)
-        for trial in new
+        for trial in trials_with_new_values
         if prune_by_number.get(trial.number) and not trial.pruned and not (trial.run and trial.run.wish)
     }
 
     def write(session: Session) -> None:
-        for trial in new:
+        for trial in trials_with_new_values:
             _update_trial(session, search, trial.number, judged_step=_newest_step(trial))
         for trial in trials:
-            reason = ill.get(trial.number) or late.get(trial.number)
+            reason = stop_reasons.get(trial.number) or prune_reasons.get(trial.number)
             if reason and trial.run:
                 _update_trial(session, search, trial.number, pruned=reason)
                 request_wish(session, trial.run.id, "prune")
@@ -144,16 +148,16 @@ def _update_trial(session: Session, search: SearchRow, number: int, **values: An
 
 
 def _queue_trial(session: Session, settings: Settings, state: SearchState) -> Step | None:
-    """Queue the next configuration; if there is none, begin the comparison."""
+    """Return the step that queues the next configuration, or that starts the comparison if there is none."""
     search, trials = state.search, state.trials
     ended = end_reason(trials, search.sweep)
-    idle = not ended and any(slot.run_id is None for slot in live_slots(session))
-    if not ended and not wants_another(trials, search.settings, is_slot_free=idle):
+    is_slot_free = not ended and any(slot.run_id is None for slot in live_slots(session))
+    if not ended and not wants_another(trials, search.settings, is_slot_free=is_slot_free):
         return None
     if not ended:
         try:
             next_cell = _next_cell(state)
-        except InvalidConfig as error:  # a version that reads other fields or presets
+        except InvalidConfig as error:  # a config of a version with other fields or presets
             next_cell, ended = None, f"its values cannot be read any more: {error.errors[0].message}"
         if next_cell is None:
             ended = ended or "every combination of the values was tried"
@@ -166,15 +170,15 @@ def _queue_trial(session: Session, settings: Settings, state: SearchState) -> St
             if not ended:
                 return _begin_trial(state, next_cell[0], cell, config)
     if any(trial.state in LIVE for trial in trials):
-        return None  # their values may still come
+        return None  # the values of these runs are still missing
     return _choose_finalists(session, settings, state, ended)
 
 
 def _next_cell(state: SearchState) -> tuple[tuple[Any, ...], Cell | str] | None:
-    """Return the values to try next with their cell, or the reason why they make none; None: all were
+    """Return the values to try next with their cell, or with the reason why they make none; None if all were
     tried.
     """
-    from backend.experiments.searches.study import next_point  # likewise slow
+    from backend.experiments.searches.study import next_point  # also slow to import
 
     search, trials = state.search, state.trials
     axes = parse_axes(search.base, search.variant, search.sweep)
@@ -231,23 +235,25 @@ def _begin_trial(
 
 
 def _choose_finalists(session: Session, settings: Settings, state: SearchState, ended: str) -> Step:
-    """Run the best configurations with the additional seeds, as many of these as the budget holds."""
+    """Return the step that runs the best configurations with as many other seeds as the budget allows."""
     search = state.search
     best = best_trials(state.trials, search.settings, search.settings.top)
     configs = {trial.number: _load_config(session, trial) for trial in best}
     best = [trial for trial in best if configs[trial.number] is not None]
-    first = next(iter(config for config in configs.values() if config is not None), None)
+    first_config = next(iter(config for config in configs.values() if config is not None), None)
     seeds = list(search.seeds[1:])
     search_facts = search.experiment_id, search.settings, state.runs
     while (
-        first
+        first_config
         and seeds
-        and lacking_reason(session, settings, *search_facts, first, further_runs=len(best) * len(seeds))
+        and lacking_reason(
+            session, settings, *search_facts, first_config, further_runs=len(best) * len(seeds)
+        )
     ):
         seeds.pop()
     if not best or not seeds:
-        why = "no configuration has a value" if not best else _missing_trial_reason(search)
-        return _finish(search, f"{ended}; {why}" if why else ended)
+        explanation = "no configuration has a value" if not best else _missing_trial_reason(search)
+        return _finish(search, f"{ended}; {explanation}" if explanation else ended)
 
     def write(session: Session) -> None:
         planned = [
@@ -277,7 +283,7 @@ def _missing_trial_reason(search: SearchRow) -> str:
 
 
 def _load_config(session: Session, trial: TrialRow) -> RunConfig | None:
-    """Return the config of a configuration's run; None if it is not one of this version any more."""
+    """Return the config of a configuration's run; None if this version cannot read it."""
     document = session.scalar(select(Run.config).where(Run.id == trial.run.id)) if trial.run else None
     try:
         return RunConfig.model_validate(document) if document else None

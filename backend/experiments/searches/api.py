@@ -1,4 +1,4 @@
-"""Routes of searches."""
+"""HTTP routes of searches."""
 
 from typing import Annotated
 
@@ -18,14 +18,14 @@ router = Router(prefix="/api/v1/searches", tags=["searches"])
 
 @router.get("", response_model=SearchList)
 def list_of_experiment(session: ReadSession, experiment: Annotated[str, Query(max_length=200)]) -> Json:
-    """The search that an experiment is, with its configurations, the best so far and the final comparison."""
+    """Return the search of an experiment, with its configurations, best value and final comparison."""
     items = [search_json(session, experiment)] if is_search(session, experiment) else []
     return Json({"items": items})
 
 
 @router.post("/{experiment_id}/stop", response_model=SearchItem)
 def stop(experiment_id: str, lab: LabOf) -> Json:
-    """Stop a search and its unfinished runs; no further configuration is tried."""
+    """Stop a search and its unfinished runs; no additional configurations are tried."""
     with lab.sessions.begin() as session:
         stop_search(session, experiment_id)
     with reading(lab.sessions) as session:

@@ -1,4 +1,4 @@
-"""The budget of a search: what its runs have taken, and whether another one fits."""
+"""The budget of a search: the cost of its runs so far, and whether another run fits."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -17,24 +17,22 @@ from backend.storage.models import Attempt, Run, Search
 
 
 class SearchCost(NamedTuple):
-    """Time and money that the runs of a search have taken so far."""
+    """The time and money that the runs of a search have cost so far."""
 
     hours: float
     """Hours of worker slots."""
     money: dict[str, float]
     """Money by currency."""
     by_run: dict[str, float]
-    """Hours of each run."""
+    """Hours by run."""
 
 
 def load_cost(session: Session, experiment_id: str) -> SearchCost:
-    """Return the time and money of a search's runs: also of those that train, are in the trash or were
-    deleted.
-    """
+    """Return the time and money of a search's runs, including unfinished, trashed and deleted runs."""
     now = session.scalar(select(db_now())) or 0.0
     conditions = (Run.experiment_id == experiment_id, Run.deleting_at.is_(None))
-    of_it = Attempt.run_id.in_(select(Run.id).where(*conditions))
-    rows = session.scalars(select(Attempt).where(of_it)).all()
+    is_of_search = Attempt.run_id.in_(select(Run.id).where(*conditions))
+    rows = session.scalars(select(Attempt).where(is_of_search)).all()
     by_run: dict[str, list[Attempt]] = {}
     for row in rows:
         by_run.setdefault(row.run_id, []).append(row)
@@ -47,7 +45,9 @@ def load_cost(session: Session, experiment_id: str) -> SearchCost:
 def estimated_hours(
     session: Session, settings: Settings, runs: Sequence[RunRow], taken: SearchCost, config: RunConfig
 ) -> float:
-    """Slot hours of a whole run: the mean of this search's finished ones, else the estimate of its config."""
+    """Return the slot hours of a run: the mean of the search's finished runs, or else the estimate for its
+    config.
+    """
     finished_hours = [taken.by_run.get(run.id, 0.0) for run in runs if run.status == "finished"]
     if finished_hours:
         return sum(finished_hours) / len(finished_hours)
@@ -65,21 +65,21 @@ def lacking_reason(
     *,
     further_runs: int,
 ) -> str:
-    """Return the sentence that says why so many additional runs do not fit into the budget; empty if they
-    do.
-    """
+    """Return a sentence why the additional runs do not fit into the budget; empty if they fit."""
     if search.hours is None and search.money is None:
         return ""
-    taken = load_cost(session, experiment_id)
-    hours_per_run = estimated_hours(session, settings, runs, taken, config)
-    ahead = sum(max(0.0, hours_per_run - taken.by_run.get(run.id, 0.0)) for run in runs if run.status in LIVE)
-    needed = taken.hours + ahead + further_runs * hours_per_run
+    cost = load_cost(session, experiment_id)
+    hours_per_run = estimated_hours(session, settings, runs, cost, config)
+    remaining_hours = sum(
+        max(0.0, hours_per_run - cost.by_run.get(run.id, 0.0)) for run in runs if run.status in LIVE
+    )
+    needed = cost.hours + remaining_hours + further_runs * hours_per_run
     if search.hours is not None and needed > search.hours:
-        return f"another run does not fit into {search.hours:g} hours: {taken.hours:.2g} are spent"
+        return f"another run does not fit into {search.hours:g} hours: {cost.hours:.2g} are spent"
     price = newest_price(session)
     if search.money is None or price is None:
         return ""
-    paid = taken.money.get(price.currency, 0.0)
-    if paid + (ahead + further_runs * hours_per_run) * price.per_hour > search.money:
-        return f"another run does not fit into {search.money:g} {price.currency}: {paid:.2f} are spent"
+    spent = cost.money.get(price.currency, 0.0)
+    if spent + (remaining_hours + further_runs * hours_per_run) * price.per_hour > search.money:
+        return f"another run does not fit into {search.money:g} {price.currency}: {spent:.2f} are spent"
     return ""

@@ -1,7 +1,7 @@
-"""Comparison of the best configurations over the additional seeds.
+"""Compare the best configurations over the remaining seeds.
 
-The seed that chose them is left out: a configuration is among the best partly because that seed was kind to
-it, so its value there is too good on average.
+The seed that selected them is left out: a configuration is among the best partly because it was lucky with
+that seed, so its value there is biased.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,13 +16,13 @@ from backend.metrics.statistics import Spread, spread
 
 
 class Difference(NamedTuple):
-    """A finalist's difference to the first one, and its p-value corrected over all pairs of finalists."""
+    """The difference of a finalist from the first, with a p-value corrected over all pairs."""
 
     contrast: Contrast | None
     p: float | None
 
     def shows(self, sign: float) -> bool:
-        """Return whether it is shown to lie on the side of this sign."""
+        """Return whether the difference is significant and has this sign."""
         return (
             self.contrast is not None
             and self.p is not None
@@ -32,17 +32,17 @@ class Difference(NamedTuple):
 
 
 class Finalists(NamedTuple):
-    """Rows of the comparison, the best mean first, and the sentence about it."""
+    """Rows of the comparison, best mean first, and a sentence about it."""
 
     rows: list[dict[str, object]]
     verdict: str
 
 
 def compare(search: SearchRow, trials: Sequence[TrialRow], runs: Sequence[RunRow]) -> Finalists:
-    """Return means over the additional seeds, and differences to the first, paired by shared seeds."""
+    """Return the means over the remaining seeds and the differences from the first finalist."""
     chosen = [trial for trial in trials if trial.chosen]
-    further = further_runs(search, trials, runs)
-    values = {trial.number: _values_by_seed(trial, further) for trial in chosen}
+    additional_runs = further_runs(search, trials, runs)
+    values = {trial.number: _values_by_seed(trial, additional_runs) for trial in chosen}
     spreads = {number: spread(list(of.values())) for number, of in values.items()}
     sign = -1.0 if search.settings.maximizes else 1.0
 
@@ -50,22 +50,24 @@ def compare(search: SearchRow, trials: Sequence[TrialRow], runs: Sequence[RunRow
         mean = spreads[trial.number].mean
         return (mean is None, sign * (mean or 0.0), trial.number)
 
-    order = sorted(chosen, key=rank)
-    if not order:
+    ranked_trials = sorted(chosen, key=rank)
+    if not ranked_trials:
         return Finalists([], "")
-    differences = _differences([values[trial.number] for trial in order])
+    differences = _differences([values[trial.number] for trial in ranked_trials])
     rows = []
-    for trial, (difference, p) in zip(order, [Difference(None, None), *differences], strict=True):
-        of_it = spreads[trial.number]
+    for trial, (difference, p) in zip(ranked_trials, [Difference(None, None), *differences], strict=True):
+        trial_spread = spreads[trial.number]
         rows.append(
             {
                 "number": trial.number + 1,
                 "variant": trial.variant,
-                "n": of_it.n,
-                "waiting": sum(run.variant == trial.variant and run.status in LIVE for run in further),
-                "mean": of_it.mean,
-                "low": of_it.low,
-                "high": of_it.high,
+                "n": trial_spread.n,
+                "waiting": sum(
+                    run.variant == trial.variant and run.status in LIVE for run in additional_runs
+                ),
+                "mean": trial_spread.mean,
+                "low": trial_spread.low,
+                "high": trial_spread.high,
                 "difference": difference.mean if difference else None,
                 "difference_low": difference.low if difference else None,
                 "difference_high": difference.high if difference else None,
@@ -73,23 +75,24 @@ def compare(search: SearchRow, trials: Sequence[TrialRow], runs: Sequence[RunRow
                 "p": p,
             }
         )
-    return Finalists(rows, _verdict(search, order, spreads[order[0].number], differences))
+    return Finalists(rows, _verdict(search, ranked_trials, spreads[ranked_trials[0].number], differences))
 
 
 def _differences(values: Sequence[Mapping[int, float]]) -> list[Difference]:
-    """Differences of the others to the first one.
+    """Return the differences of the other finalists from the first.
 
-    The first one was chosen by the same values, as the best of all: corrected over its own differences alone,
-    a claim would be wrong far more often than in 5 %. Over all pairs it is among those that are tested.
+    The first finalist was chosen by the same values, as the best of all. If p-values were corrected only over
+    its own differences, claims would be wrong far more often than in 5 % of cases. The correction therefore
+    covers all pairs.
     """
-    pairs = combinations(values, 2)  # those with the first one come first
+    pairs = combinations(values, 2)  # pairs with the first finalist come first
     contrasts = [contrast(second, first, "planned") for first, second in pairs]
     p_values = holm_correction([contrast_.p if contrast_ else None for contrast_ in contrasts])
     return [Difference(*pair) for pair in zip(contrasts, p_values, strict=True)][: len(values) - 1]
 
 
 def _values_by_seed(trial: TrialRow, further: Sequence[RunRow]) -> dict[int, float]:
-    """Value by seed of the runs that have ended by themselves."""
+    """Return the value by seed of the runs that have finished or stopped by themselves."""
     by_seed: dict[int, float] = {}
     for run in further:
         value = final_value(run.reports or {})
@@ -101,25 +104,25 @@ def _values_by_seed(trial: TrialRow, further: Sequence[RunRow]) -> dict[int, flo
 def _verdict(
     search: SearchRow, order: Sequence[TrialRow], remaining: Spread, differences: Sequence[Difference]
 ) -> str:
-    if remaining.mean is None or search.status == "comparing":  # one look, once all seeds have ended
+    if remaining.mean is None or search.status == "comparing":  # tested once, after all seeds have ended
         return ""
     interval = "" if remaining.low is None else f" [{remaining.low:.3g}, {remaining.high:.3g}]"
     seeds = f"{remaining.n} remaining seed{'' if remaining.n == 1 else 's'}"
-    words = f"{order[0].variant}: {search.settings.metric} {remaining.mean:.3g}{interval} over {seeds}"
+    sentence = f"{order[0].variant}: {search.settings.metric} {remaining.mean:.3g}{interval} over {seeds}"
     if not differences or search.status != "finished":
-        return f"{words}."
+        return f"{sentence}."
     sign = 1.0 if search.settings.maximizes else -1.0
-    above = [
+    better_variants = [
         trial.variant
         for trial, difference in zip(order[1:], differences, strict=True)
         if difference.shows(sign)
     ]
-    if above:
-        return f"{words}; on the seeds that they share, {', '.join(above)} did better."
-    shown = sum(difference.shows(-sign) for difference in differences)
-    if shown == len(differences):
-        return f"{words}; better than every other finalist."
-    if not shown:
-        return f"{words}; no difference from the other finalists was shown."
-    claim = f"better than {shown} of {len(differences)} other finalists"
-    return f"{words}; {claim}, no difference from the rest was shown."
+    if better_variants:
+        return f"{sentence}; on the seeds that they share, {', '.join(better_variants)} did better."
+    significant_count = sum(difference.shows(-sign) for difference in differences)
+    if significant_count == len(differences):
+        return f"{sentence}; better than every other finalist."
+    if not significant_count:
+        return f"{sentence}; no difference from the other finalists was shown."
+    claim = f"better than {significant_count} of {len(differences)} other finalists"
+    return f"{sentence}; {claim}, no difference from the rest was shown."

@@ -1,4 +1,4 @@
-"""Decisions of a search that need no library: pure functions of its rows."""
+"""Decisions of a search that do not need Optuna, as pure functions of its rows."""
 
 import math
 from collections.abc import Sequence
@@ -9,15 +9,15 @@ from backend.experiments.searches.trial import DONE, LIVE, RunRow, TrialRow
 from backend.experiments.sweep import Sweep
 
 MAX_REFUSED = 20
-"""Configurations in a row that cannot be run, after which a search ends."""
+"""Number of consecutive configurations that cannot run after which a search ends."""
 MAX_FAILED = 5
-"""Runs without a value, after which a search ends that has found none."""
+"""Number of runs without a value after which a search without values ends."""
 FALLEN = ("collapsed", "declining")
 HALF = 0.5
 
 
 class SearchRow(NamedTuple):
-    """A search and the request that began it."""
+    """A search and the request that started it."""
 
     experiment_id: str
     name: str
@@ -39,12 +39,12 @@ class SearchRow(NamedTuple):
 
     @property
     def is_active(self) -> bool:
-        """Whether it may still decide something."""
+        """Whether the search may still make decisions."""
         return self.status in ("searching", "comparing")
 
 
 def stop_reason(trial: TrialRow, settings: SearchSettings) -> str:
-    """Return the reason to stop a live run by its diagnosis or its values; empty if there is none."""
+    """Return the reason to stop a live run because of its diagnosis or values; empty if there is none."""
     run = trial.run
     if run is None or run.status not in LIVE or trial.pruned or run.wish:
         return ""
@@ -54,13 +54,13 @@ def stop_reason(trial: TrialRow, settings: SearchSettings) -> str:
     if not settings.prune_sick:
         return ""
     if run.verdict in FALLEN or (run.verdict == "never_learned" and run.judged_step >= HALF * run.steps):
-        words = str(run.verdict).replace("_", " ")
-        return f"the diagnosis says {words} at step {run.judged_step}"
+        verdict = str(run.verdict).replace("_", " ")
+        return f"the diagnosis says {verdict} at step {run.judged_step}"
     return ""
 
 
 def prune_reason(trial: TrialRow, settings: SearchSettings) -> str:
-    """Return the reason in words for a run that the pruner stops."""
+    """Return a sentence about a run that the pruner stops."""
     step, value = next(reversed(trial.reports.items()))
     reference = (
         "the median of the finished runs" if settings.pruner == "median" else "the best third at its rung"
@@ -69,25 +69,27 @@ def prune_reason(trial: TrialRow, settings: SearchSettings) -> str:
 
 
 def wants_another(trials: Sequence[TrialRow], settings: SearchSettings, *, is_slot_free: bool) -> bool:
-    """Return whether another run may be queued: at most one, and only if a slot is free or none trains."""
+    """Return whether another run may be queued, one at a time and only if it can start soon."""
     live = [trial for trial in trials if trial.state in LIVE]
     if not live:
         return True
-    waits = any(trial.state == "queued" for trial in live)
-    return is_slot_free and not waits and len(live) < settings.at_once
+    is_any_queued = any(trial.state == "queued" for trial in live)
+    return is_slot_free and not is_any_queued and len(live) < settings.at_once
 
 
 def end_reason(trials: Sequence[TrialRow], sweep: Sweep) -> str:
-    """Return the sentence that says why no additional configuration is tried; empty while one may be."""
+    """Return a sentence why no additional configuration is tried; empty if one may be tried."""
     if len(trials) >= sweep.cells:
         return f"{sweep.cells} configurations were tried, as asked"
-    newest = trials[-MAX_REFUSED:]
-    if len(newest) == MAX_REFUSED and all(trial.state == "refused" for trial in newest):
-        return f"the last {MAX_REFUSED} configurations cannot be run: {newest[-1].refused}"
-    without = [trial for trial in trials if trial.state in ("failed", "no value")]
-    if len(without) >= MAX_FAILED and not any(trial.reports for trial in trials if trial not in without):
-        reason = _failure_reason(without[-1])
-        return f"none of the first {len(without)} runs has a value of {sweep.search.metric}: {reason}"
+    last_trials = trials[-MAX_REFUSED:]
+    if len(last_trials) == MAX_REFUSED and all(trial.state == "refused" for trial in last_trials):
+        return f"the last {MAX_REFUSED} configurations cannot be run: {last_trials[-1].refused}"
+    without_value = [trial for trial in trials if trial.state in ("failed", "no value")]
+    if len(without_value) >= MAX_FAILED and not any(
+        trial.reports for trial in trials if trial not in without_value
+    ):
+        reason = _failure_reason(without_value[-1])
+        return f"none of the first {len(without_value)} runs has a value of {sweep.search.metric}: {reason}"
     return ""
 
 
@@ -99,14 +101,14 @@ def _failure_reason(trial: TrialRow) -> str:
 
 
 def best_trials(trials: Sequence[TrialRow], settings: SearchSettings, limit: int) -> list[TrialRow]:
-    """Return the configurations with the best values, the best first; of equal ones the earlier."""
+    """Return the configurations with the best values, best first; ties go to the earlier."""
     sign = -1.0 if settings.maximizes else 1.0
     valued = [(trial.value, trial) for trial in trials if trial.value is not None]
     return [trial for _, trial in sorted(valued, key=lambda pair: (sign * pair[0], pair[1].number))][:limit]
 
 
 def further_runs(search: SearchRow, trials: Sequence[TrialRow], runs: Sequence[RunRow]) -> list[RunRow]:
-    """Runs of the chosen configurations with the additional seeds."""
+    """Return the runs of the finalists with the remaining seeds."""
     names = {trial.variant for trial in trials if trial.chosen}
     firsts = {trial.run.id for trial in trials if trial.run is not None}
     return [

@@ -1,4 +1,4 @@
-"""The objective of a search: the values of a run, as the pruner and the sampler see them. Pure."""
+"""The objective of a search: pure functions that compute a run's values for the pruner and the sampler."""
 
 import math
 
@@ -8,20 +8,20 @@ from backend.experiments.search_settings import SearchSettings
 from backend.metrics.series import Points
 
 MEAN_STEPS = 10
-"""Steps over which a metric of training is averaged; an evaluation counts unchanged."""
+"""Number of steps over which a training metric is averaged; evaluations are not averaged."""
 MAX_REPORTS = 100
-"""Maximum number of values of a run if the objective is a metric of training."""
+"""Maximum number of values of a run if the objective is a training metric."""
 LAST = 3
 
 Reports = dict[int, float]
-"""Value of a run by the step at which it was reached, in order; NaN if it is not finite."""
+"""Values of a run by the step at which they were reached, in order; NaN if a value is not finite."""
 
 
 def make_reports(points: Points | None, settings: SearchSettings, steps: int) -> Reports:
-    """Return the values of a run of this many steps: one at each evaluation, or at every tenth step of
-    training.
+    """Return the values of a run with `steps` steps: one per evaluation, or per ten steps of a training
+    metric.
 
-    The last one is the value of the run. The evaluation before the first step says nothing about it.
+    The last one is the value of the run. The evaluation before the first step is ignored.
     """
     if points is None:
         return {}
@@ -31,7 +31,7 @@ def make_reports(points: Points | None, settings: SearchSettings, steps: int) ->
 
 
 def final_value(reports: Reports) -> float | None:
-    """Return the value of a run; None if it has none that is finite."""
+    """Return the last value of a run; None if there is none or it is not finite."""
     last = next(reversed(reports.values()), math.nan)
     return last if math.isfinite(last) else None
 
@@ -45,7 +45,7 @@ def _evaluations(points: Points) -> list[tuple[int, float]]:
 
 
 def _means(points: Points, steps: int) -> list[tuple[int, float]]:
-    """Return means of the last ten steps at regular steps, which are equal in all runs, and at the end."""
+    """Return means over ten steps, at regular steps that are the same in all runs, and at the end."""
     every = max(MEAN_STEPS, math.ceil(steps / MAX_REPORTS))
     last = int(points.steps[-1])
     means = []

@@ -1,4 +1,4 @@
-"""Searches as the HTTP interface shows them."""
+"""Schemas of searches for the HTTP API."""
 
 from typing import Any, Literal
 
@@ -22,46 +22,47 @@ class SearchTrialItem(Documented):
     run_name: str | None
     state: State
     reason: str
-    """Reason why the configuration was pruned or refused, or how its run ended."""
+    """Reason why the configuration was pruned or refused, or why its run ended."""
     step: int
     """Step of the newest value."""
     value: float | None
-    """The newest value of the objective; null: none yet, or it is not finite."""
+    """Newest value of the objective; null if there is none or it is not finite."""
     counts: bool
-    """Whether the value may win: the run has ended by itself."""
+    """Whether the value is eligible to win, because the run has ended without being pruned."""
     best: float | None
-    """The best value that counts among the configurations up to this one."""
+    """Best eligible value of the configurations up to this one."""
     chosen: bool
-    """Whether it is run again with the remaining seeds."""
+    """Whether the configuration is run again with the remaining seeds."""
 
 
 class Finalist(Documented):
-    """One of the best configurations over the remaining seeds; the seed that chose it is left out."""
+    """One of the best configurations, compared over the remaining seeds without the seed that selected it."""
 
     number: int
     variant: str
     n: int
-    """Remaining seeds with a value."""
+    """Number of remaining seeds with a value."""
     waiting: int
-    """Remaining seeds whose runs continue."""
+    """Number of remaining seeds whose runs are unfinished."""
     mean: float | None
     low: float | None
     high: float | None
-    """Student's 95 % interval of the mean."""
+    """Upper end of Student's 95 % interval of the mean."""
     difference: float | None
-    """Difference from the first one, the mean over pairs of seeds or that of the two means."""
+    """Difference from the first finalist: the mean over pairs of seeds, or the difference of the means."""
     difference_low: float | None
     difference_high: float | None
-    """95 % interval of the difference, before the correction."""
+    """Upper end of the 95 % interval of the difference, before the correction."""
     paired: bool | None
-    """Whether values are paired by seed; false if each side has a seed that the other lacks, or only one.
-    Null without a difference."""
+    """Whether values are paired by seed; false if each side has a seed that the other lacks, or only one
+    seed. Null without a difference.
+    """
     p: float | None
-    """P-value of the difference, by Holm's procedure over all pairs of finalists."""
+    """p-value of the difference, corrected by Holm's procedure over all pairs of finalists."""
 
 
 class SearchEvent(Documented):
-    """A line of a search's history."""
+    """An event in the history of a search."""
 
     at: str
     run: str
@@ -74,39 +75,39 @@ class SearchItem(Documented):
     experiment: str
     status: Literal["searching", "comparing", "finished", "stopped"]
     reason: str
-    """Reason why no further configuration is tried; empty while one may be."""
+    """Reason why no additional configuration is tried; empty if one may be tried."""
     settings: SearchSettings
     configurations: int
-    """Most that are tried."""
+    """Maximum number of configurations that are tried."""
     seeds: list[int]
-    """The first one tries, the remaining ones compare."""
+    """Seeds: the first is used to try configurations, the others to compare the best."""
     knobs: list[str]
     maximizes: bool
     trials: list[SearchTrialItem]
     best: int | None
-    """Number of the configuration with the best value that counts."""
+    """Number of the configuration with the best eligible value."""
     finalists: list[Finalist]
-    """The best mean first."""
+    """Finalists, best mean first."""
     verdict: str
     """Sentence about the winner; empty before the comparison has values."""
     steps_saved: float | None
     """Share of the steps of all ended configurations that pruning has saved; null before one has ended."""
     runs: int
-    """All runs so far, the trash left out."""
+    """Number of runs so far, without the trash."""
     hours: float
-    """Hours of worker slots spent."""
+    """Hours of worker slots spent so far."""
     money: dict[str, float]
     """Money spent so far, by currency."""
     events: list[SearchEvent]
-    """The newest first."""
+    """Events, newest first."""
 
 
 class SearchList(Documented):
-    """The search of an experiment; empty if it is none."""
+    """The search of an experiment; empty if the experiment is not a search."""
 
     items: list[SearchItem]
 
 
 def settings_json(settings: SearchSettings) -> dict[str, Any]:
-    """SearchSettings as JSON."""
+    """Return the settings of a search as JSON."""
     return settings.model_dump(mode="json")

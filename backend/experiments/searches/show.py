@@ -1,4 +1,4 @@
-"""A search for its page: configurations, the best so far, the comparison, and what it has taken."""
+"""Present a search: its configurations, the best so far, the comparison and the cost."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -16,11 +16,11 @@ from backend.http.paging import iso_time
 
 
 def search_json(session: Session, experiment_id: str) -> dict[str, Any]:
-    """schemas.SearchItem; raises NotFound."""
+    """Return a search as `schemas.SearchItem`; raise NotFound if the experiment is not a search."""
     search, trials, runs = read_search(session, experiment_id)
     best = best_trials(trials, search.settings, 1)
     finalists = compare(search, trials, runs)
-    taken = load_cost(session, experiment_id)
+    cost = load_cost(session, experiment_id)
     return {
         "experiment": experiment_id,
         "status": search.status,
@@ -36,8 +36,8 @@ def search_json(session: Session, experiment_id: str) -> dict[str, Any]:
         "verdict": finalists.verdict,
         "steps_saved": steps_saved(trials),
         "runs": len(runs),
-        "hours": taken.hours,
-        "money": taken.money,
+        "hours": cost.hours,
+        "money": cost.money,
         "events": [
             {"at": iso_time(event.at), "run": event.run_id, "message": event.message}
             for event in load_events(session, runs)
@@ -46,10 +46,10 @@ def search_json(session: Session, experiment_id: str) -> dict[str, Any]:
 
 
 def _trials_json(search: SearchRow, trials: Sequence[TrialRow]) -> list[dict[str, Any]]:
-    shown = []
+    items = []
     for index, trial in enumerate(trials):
-        so_far = best_trials(trials[: index + 1], search.settings, 1)
-        shown.append(
+        best_so_far = best_trials(trials[: index + 1], search.settings, 1)
+        items.append(
             {
                 "number": trial.number + 1,
                 "values": list(trial.point),
@@ -61,11 +61,11 @@ def _trials_json(search: SearchRow, trials: Sequence[TrialRow]) -> list[dict[str
                 "step": max(trial.reports, default=0),
                 "value": final_value(trial.reports),
                 "counts": trial.value is not None,
-                "best": so_far[0].value if so_far else None,
+                "best": best_so_far[0].value if best_so_far else None,
                 "chosen": trial.chosen,
             }
         )
-    return shown
+    return items
 
 
 def _trial_reason(trial: TrialRow) -> str:
@@ -80,7 +80,7 @@ def steps_saved(trials: Sequence[TrialRow]) -> float | None:
     planned_steps = sum(trial.run.steps for trial in ended if trial.run)
     if not planned_steps:
         return None
-    left = sum(
+    untrained_steps = sum(
         trial.run.steps - trial.run.last_step for trial in ended if trial.run and trial.state == "pruned"
     )
-    return left / planned_steps
+    return untrained_steps / planned_steps

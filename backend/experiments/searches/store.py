@@ -1,4 +1,4 @@
-"""Searches in SQL."""
+"""Database queries for searches."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -19,19 +19,19 @@ EVENTS = 30
 
 
 class SearchState(NamedTuple):
-    """A search with all that its decisions rest on."""
+    """A search with all data that its decisions are based on."""
 
     search: SearchRow
     trials: list[TrialRow]
     runs: list[RunRow]
-    """All runs of the experiment, the trash left out, in the order in which they were queued."""
+    """All runs of the experiment, without the trash, in the order in which they were queued."""
 
 
 _ACTIVE_SEARCHES = select(Search.experiment_id).where(Search.status.in_(ACTIVE))
 
 
 def active_searches(session: Session) -> list[str]:
-    """Return the experiments whose search is in progress."""
+    """Return the ids of the experiments whose search is in progress."""
     return list(session.scalars(_ACTIVE_SEARCHES))
 
 
@@ -41,7 +41,7 @@ def is_search(session: Session, experiment_id: str) -> bool:
 
 
 def read_search(session: Session, experiment_id: str) -> SearchState:
-    """Raises NotFound."""
+    """Return the state of a search; raise NotFound if the experiment is not a search."""
     row = session.execute(
         select(Search, Experiment).join(Experiment, Experiment.id == Search.experiment_id)
         .where(Search.experiment_id == experiment_id)
@@ -81,8 +81,12 @@ def _runs(session: Session, search: SearchRow) -> list[RunRow]:
         Run.id, Run.name, Run.variant, Run.seed, Run.status, Run.steps, Run.last_step, Run.reason, Run.wish,
         Run.verdict, Run.judged_step,
     )  # fmt: skip
-    of_it = (Run.experiment_id == search.experiment_id, Run.deleted_at.is_(None), Run.deleting_at.is_(None))
-    rows = session.execute(select(*columns).where(*of_it).order_by(Run.created_at, Run.id)).all()
+    conditions = (
+        Run.experiment_id == search.experiment_id,
+        Run.deleted_at.is_(None),
+        Run.deleting_at.is_(None),
+    )
+    rows = session.execute(select(*columns).where(*conditions).order_by(Run.created_at, Run.id)).all()
     metric = search.settings.metric
     points = read_points(session, [row.id for row in rows], [metric])
     return [
@@ -108,6 +112,6 @@ def _trial(row: SearchTrial, runs: dict[str, RunRow]) -> TrialRow:
 
 
 def load_events(session: Session, runs: Sequence[RunRow]) -> Sequence[Event]:
-    """Events of the search's runs, the newest first."""
+    """Return the newest events of the search's runs, newest first."""
     query = select(Event).where(Event.kind == "search", Event.run_id.in_([run.id for run in runs]))
     return session.scalars(query.order_by(Event.id.desc()).limit(EVENTS)).all()

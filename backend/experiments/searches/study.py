@@ -1,6 +1,6 @@
-"""Optuna's part of a search: which configuration comes next, and which run falls behind.
+"""Use Optuna to choose the next configuration of a search and to find the runs that fall behind.
 
-The study is built from the rows in memory. Importing this module takes a third of a second.
+The study is rebuilt from the rows in memory. Importing this module takes a third of a second.
 """
 
 import math
@@ -26,68 +26,68 @@ from backend.experiments.sweep_values import Axis, value_key
 optuna.logging.set_verbosity(optuna.logging.ERROR)
 
 TRIES = 30
-"""Proposals of the sampler that may be known already before one is drawn at random."""
+"""Number of proposals of the sampler that are checked for being untried before one is drawn at random."""
 DRAWS = 2000
 MAX_LISTED = 10_000
 STARTUP = 10
-"""Configurations that are drawn at random before TPE follows the results; Optuna's default."""
+"""Number of randomly drawn configurations before TPE uses the results, which is Optuna's default."""
 REDUCTION = 3
 """Reduction factor of successive halving: a third of the runs continue at each rung."""
 MIN_FINISHED = 3
-"""Finished runs before the median is asked."""
+"""Minimum number of finished runs for the median pruner."""
 
 
 def next_point(
     trials: Sequence[TrialRow], axes: Sequence[Axis], settings: SearchSettings, seed: int
 ) -> tuple[Any, ...] | None:
-    """Return the values of the knobs to try next, a function of the rows and the seed; None: all were
+    """Return the values of the knobs to try next, determined by the rows and the seed; None if all were
     tried.
     """
     spaces = {f"{index}": _distribution(axis) for index, axis in enumerate(axes)}
     tried = {value_key(list(trial.point)) for trial in trials}
     study = _study(_sampler(settings, _mix_seed(seed, len(trials))), settings)
     for trial in trials:
-        if (frozen := _freeze_trial(trial, axes, spaces)) is not None:
-            study.add_trial(frozen)
+        if (frozen_trial := _freeze_trial(trial, axes, spaces)) is not None:
+            study.add_trial(frozen_trial)
     for _ in range(TRIES):
-        asked = study.ask(fixed_distributions=spaces)
-        point = tuple(_value_at(axis, asked.params[f"{index}"]) for index, axis in enumerate(axes))
+        proposal = study.ask(fixed_distributions=spaces)
+        point = tuple(_value_at(axis, proposal.params[f"{index}"]) for index, axis in enumerate(axes))
         if value_key(list(point)) not in tried:
             return point
     return _draw_untried(axes, tried, random.Random(_mix_seed(seed, len(trials))))
 
 
 def find_prunable(trials: Sequence[TrialRow], settings: SearchSettings, steps: int) -> dict[int, bool]:
-    """Live trials with values that the pruner has not seen, and whether it would stop them now.
+    """Return for each live trial with new values whether the pruner would stop it now.
 
-    Values that it has seen come first, then the new ones in the order of their steps.
+    Values that were judged before are reported first, then the new values in the order of their steps.
     """
     study = _study(optuna.samplers.RandomSampler(seed=0), settings, _pruner(settings, steps))
     running: dict[int, optuna.Trial] = {}
     prune_by_number: dict[int, bool] = {}
     reported = [trial for trial in trials if trial.reports and trial.state != "deleted"]
-    for trial in sorted(reported, key=lambda row: row.state in LIVE):  # the ended ones first
+    for trial in sorted(reported, key=lambda row: row.state in LIVE):  # ended trials first
         study.enqueue_trial({})
-        asked = study.ask()
+        optuna_trial = study.ask()
         is_live = trial.state in LIVE
         for step, value in _finite_values(trial).items():
             if not is_live or step <= trial.judged_step:
-                asked.report(value, step)
-                asked.should_prune()  # notes the rungs that it has reached
+                optuna_trial.report(value, step)
+                optuna_trial.should_prune()  # records the rungs that the trial has reached
         if is_live:
-            running[trial.number] = asked
+            running[trial.number] = optuna_trial
         elif trial.state in DONE:
-            study.tell(asked, final_value(trial.reports))
+            study.tell(optuna_trial, final_value(trial.reports))
         else:
-            study.tell(asked, state=TrialState.PRUNED if trial.state == "pruned" else TrialState.FAIL)
-    new = [
+            study.tell(optuna_trial, state=TrialState.PRUNED if trial.state == "pruned" else TrialState.FAIL)
+    new_values = [
         (step, trial.number, value)
         for trial in reported
         if trial.number in running
         for step, value in _finite_values(trial).items()
         if step > trial.judged_step
     ]
-    for step, number, value in sorted(new):
+    for step, number, value in sorted(new_values):
         running[number].report(value, step)
         prune_by_number[number] = running[number].should_prune() or prune_by_number.get(number, False)
     return prune_by_number
@@ -121,17 +121,17 @@ def _pruner(settings: SearchSettings, steps: int) -> optuna.pruners.BasePruner:
 
 
 def _mix_seed(seed: int, number: int) -> int:
-    """Return a seed of a decision, from that of the search and the number of trials before it."""
+    """Return the seed of a decision, derived from the seed of the search and the number of earlier trials."""
     return random.Random(f"{seed}/{number}").getrandbits(31)
 
 
 def _distribution(axis: Axis) -> BaseDistribution:
-    """Numbers keep their order; words have none."""
+    """Return the distribution of a knob; numbers keep their order, and other values are categories."""
     if axis.range is None:
-        places = range(len(axis.listed))
+        indices = range(len(axis.listed))
         if len(axis.listed) > 1 and all(_is_number(value) for value in axis.listed):
             return IntDistribution(0, len(axis.listed) - 1)
-        return CategoricalDistribution(tuple(places))
+        return CategoricalDistribution(tuple(indices))
     if axis.range.count:
         return IntDistribution(0, axis.range.count - 1)
     return FloatDistribution(0.0, 1.0)
@@ -142,20 +142,20 @@ def _is_number(value: Any) -> bool:
 
 
 def _sorted_values(axis: Axis) -> list[Any]:
-    """Listed values, numbers by their size."""
+    """Return the listed values; numbers are sorted."""
     is_numeric = all(_is_number(value) for value in axis.listed)
     return sorted(axis.listed) if is_numeric else list(axis.listed)
 
 
 def _value_at(axis: Axis, index: Any) -> Any:
-    """Return the value of a knob at a place that Optuna has chosen."""
+    """Return the value of a knob at an index that Optuna has chosen."""
     if axis.range is None:
         return _sorted_values(axis)[index]
     return axis.range.at(index) if axis.range.count else axis.range.value(index)
 
 
 def _index_of(axis: Axis, value: Any) -> Any:
-    """Return the place of a value; None if it is none of the knob."""
+    """Return the index of a value; None if the knob does not have it."""
     if axis.range is not None:
         return axis.range.place(value)
     key = value_key(value)
@@ -168,11 +168,11 @@ def _index_of(axis: Axis, value: Any) -> Any:
 def _freeze_trial(
     trial: TrialRow, axes: Sequence[Axis], spaces: dict[str, BaseDistribution]
 ) -> optuna.trial.FrozenTrial | None:
-    """Return the trial for the sampler; None for one that says nothing."""
+    """Return the trial for the sampler; None if the trial has no information."""
     if trial.state in ("refused", "deleted", "failed", "no value"):
         return None
-    places = {f"{number}": _index_of(axis, trial.point[number]) for number, axis in enumerate(axes)}
-    if None in places.values():
+    indices = {f"{number}": _index_of(axis, trial.point[number]) for number, axis in enumerate(axes)}
+    if None in indices.values():
         return None
     value, state = trial.value, TrialState.RUNNING
     if trial.state in DONE:
@@ -182,7 +182,7 @@ def _freeze_trial(
     return optuna.trial.create_trial(
         state=state,
         value=value,
-        params=places,
+        params=indices,
         distributions=spaces,
         intermediate_values=_finite_values(trial),
     )
@@ -193,12 +193,12 @@ def _finite_values(trial: TrialRow) -> dict[int, float]:
 
 
 def _draw_untried(axes: Sequence[Axis], tried: set[bytes], rng: random.Random) -> tuple[Any, ...] | None:
-    """Return a random combination that was not tried; if there are few, all are enumerated."""
-    combinations = math.prod(axis.count for axis in axes)  # 0: a continuous range is among them
+    """Return a random untried combination; if there are few combinations, choose among all untried ones."""
+    combinations = math.prod(axis.count for axis in axes)  # 0 if one of the axes is a continuous range
     if 0 < combinations <= MAX_LISTED:
-        listed = [[_value_at(axis, index) for index in range(axis.count)] for axis in axes]
-        free = [point for point in product(*listed) if value_key(list(point)) not in tried]
-        return rng.choice(free) if free else None
+        values_by_axis = [[_value_at(axis, index) for index in range(axis.count)] for axis in axes]
+        untried = [point for point in product(*values_by_axis) if value_key(list(point)) not in tried]
+        return rng.choice(untried) if untried else None
     for _ in range(DRAWS):
         point = tuple(axis.draw(rng) for axis in axes)
         if value_key(list(point)) not in tried:

@@ -1,4 +1,4 @@
-"""A configuration of a search as its rows describe it."""
+"""Data classes for the configurations of a search and their runs."""
 
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -10,7 +10,7 @@ State = Literal[
 ]
 LIVE = ("queued", "running", "paused")
 DONE = ("finished", "stopped")
-"""States of runs that have a value; a stop rule is part of a method, a failure is not."""
+"""States of runs whose value counts: a stop rule is part of a method, but a failure is not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class RunRow:
     wish: str = ""
     verdict: str | None = None
     judged_step: int = 0
-    """Step of the verdict."""
+    """Last step that the verdict takes into account."""
     reports: Reports | None = None
 
 
@@ -47,7 +47,7 @@ class TrialRow:
 
     @property
     def reports(self) -> Reports:
-        """Values so far."""
+        """Values of the run so far, by step."""
         return (self.run.reports if self.run else None) or {}
 
     @property
@@ -67,5 +67,5 @@ class TrialRow:
 
     @property
     def value(self) -> float | None:
-        """Value that counts; None while the run trains, or if it has none."""
+        """Value that is eligible to win; None if there is none, or the run has not ended by itself."""
         return final_value(self.reports) if self.state in DONE else None

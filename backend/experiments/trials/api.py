@@ -1,4 +1,4 @@
-"""Routes of trials."""
+"""HTTP routes of trials."""
 
 from typing import Annotated, Any
 
@@ -33,8 +33,10 @@ def plan(run_id: str, session: ReadSession, settings: SettingsOf, body: TrialReq
 def create(
     run_id: str, lab: LabOf, later: BackgroundTasks, key: Key, body: TrialRequest | None = None
 ) -> Json:
-    """Queue a trial as one experiment, all runs or none: the run again with its own seed, and of each further
-    seed one run without change and one of each arm.
+    """Queue a trial as one experiment, all runs or none.
+
+    These are a repetition of the run with its own seed, and for each other seed a run without change and a
+    run of each arm.
     """
     trial_id = launch_trial(lab, run_id, body or TrialRequest(), key=key)
     later.add_task(ring, lab.settings)
@@ -46,7 +48,7 @@ def create(
 def list_all(
     session: ReadSession, run: Id = "", experiment: Id = "", limit: Limit = 20, cursor: Cursor = ""
 ) -> Json:
-    """Trials with their verdicts so far, newest first: of a run, or the one that an experiment is."""
+    """List trials with their current verdicts, newest first, optionally those of a run or an experiment."""
     rows = list_trials(session, run=run, experiment=experiment, limit=limit, cursor=cursor)
     return Json(make_page(rows, limit, lambda row: trial_json(session, row), lambda row: (row.id,)))
 

@@ -1,4 +1,4 @@
-"""Launch of a trial: forks of one checkpoint as one experiment, all of them or none."""
+"""Launch a trial: queue forks of one checkpoint as one experiment, all of them or none."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -22,14 +22,14 @@ from backend.storage.engine import new_id, reading
 from backend.storage.models import Run, Trial
 
 MAX_NAME = 150
-"""Characters of the run's name in the name of the experiment."""
+"""Maximum number of characters of the run's name in the name of the experiment."""
 
 
 def launch_trial(lab: Lab, run_id: str, request: TrialRequest, *, key: str) -> str:
-    """Queue the runs of a trial; its id. The same key and request again give the same trial.
+    """Queue the runs of a trial and return its id; a repeated request with the same key returns the same id.
 
-    Raises InvalidConfig with the errors of the plan, and Conflict where there is nothing to try or the
-    checkpoint has gone in the meantime.
+    Raise InvalidConfig with the errors of the plan, and Conflict if there is nothing to try or the checkpoint
+    has been deleted in the meantime.
     """
     digest = request_digest([run_id, "trial", request.model_dump(mode="json")])
     with reading(lab.sessions) as session:
@@ -43,7 +43,7 @@ def launch_trial(lab: Lab, run_id: str, request: TrialRequest, *, key: str) -> s
     with lab.sessions.begin() as session:
         run = lock_runs(session, run_id, plan.point)
         experiment_id = enter_experiment(session, row, planned, {"tags": ["trial"]})
-        if experiment_id is None:  # somebody with the same key was quicker by a moment
+        if experiment_id is None:  # another request with the same key was faster
             return find_trial(session, find_previous(session, key, digest) or "")
         trial = Trial(id=new_id(), experiment_id=experiment_id, **_trial_columns(plan))
         session.add(trial)
@@ -55,7 +55,7 @@ def launch_trial(lab: Lab, run_id: str, request: TrialRequest, *, key: str) -> s
 
 
 def find_trial(session: Session, experiment_id: str) -> str:
-    """Return the id of the trial of this experiment. Raises Conflict if the trial was removed."""
+    """Return the id of the trial of an experiment; raise Conflict if the trial was deleted."""
     trial_id = session.scalar(select(Trial.id).where(Trial.experiment_id == experiment_id))
     if trial_id is None:
         raise Conflict("this Idempotency-Key belongs to a trial that has been deleted: choose a new one")
@@ -63,7 +63,7 @@ def find_trial(session: Session, experiment_id: str) -> str:
 
 
 def _plan_runs(plan: TrialPlan, base: RunConfig) -> Iterator[PlannedRun]:
-    """The repetition first, then of each seed every arm: a comparison is there early."""
+    """Yield the repetition, and then all arms of each seed, so that they can be compared early."""
     run, point = plan.run, plan.point
     parent = point.run or run.id
     step = point.step if point.run else None
@@ -78,13 +78,15 @@ def _plan_runs(plan: TrialPlan, base: RunConfig) -> Iterator[PlannedRun]:
 def planned_run(
     run: Run, variant: str, config: RunConfig, seed: int, parent: str, step: int | None
 ) -> PlannedRun:
-    """Return a run of a trial of `run`, which forks from a step of `parent`; None: from the beginning."""
+    """Return a run of a trial of `run` that forks from a step of `parent`, or starts from scratch if it is
+    None.
+    """
     reason = f"queued for a trial of {run.name}: {variant}"
     return PlannedRun(variant, seed, config.with_(seed=seed), parent, step, reason)
 
 
 def _experiment_row(plan: TrialPlan) -> dict[str, Any]:
-    """Return the experiment's row, with a request that says what its variants are."""
+    """Return the row of the experiment, whose request describes its variants."""
     name = f"Trial of {plan.run.name[:MAX_NAME]}"
     variants = [{"name": REPEAT}, {"name": NO_CHANGE}]
     variants += [{**nest_paths(arm.changes), "name": arm.name} for arm in plan.arms]
@@ -115,9 +117,9 @@ def _trial_columns(plan: TrialPlan) -> dict[str, Any]:
 
 
 def lock_runs(session: Session, run_id: str, point: ForkPoint) -> Run:
-    """Return the run, while nobody deletes it or the checkpoint.
+    """Return the run, with locks on it and the run of the checkpoint.
 
-    Raises Conflict if the checkpoint has gone by now, or lies in the trash.
+    Raise Conflict if the checkpoint has been deleted or one of the runs is in the trash.
     """
     runs = {id_: locked_run(session, id_) for id_ in sorted({run_id, point.run or run_id})}
     for run in runs.values():

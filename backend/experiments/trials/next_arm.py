@@ -1,4 +1,4 @@
-"""The next arm of a trial that tries remedies one by one: it begins where the arm before failed to heal."""
+"""Start the next arm of a trial that tries remedies one by one, after the previous arm failed to heal."""
 
 from sqlalchemy import select
 
@@ -16,7 +16,7 @@ from backend.storage.models import Trial
 
 
 def start_next_arm(sessions: Sessions, settings: Settings, trial_id: str) -> str:
-    """Queue the runs of the first arm that waits; the reason why that is impossible, or ""."""
+    """Queue the runs of the next waiting arm; return the reason if that is impossible."""
     with sessions.begin() as session:
         trial = session.scalar(select(Trial).where(Trial.id == trial_id).with_for_update())
         arm = next((arm for arm in trial.arms if arm.get("waits")), None) if trial is not None else None
@@ -33,7 +33,9 @@ def start_next_arm(sessions: Sessions, settings: Settings, trial_id: str) -> str
         step = trial.fork_step if trial.fork_run else None
         planned = [planned_run(run, arm["name"], config, seed, parent, step) for seed in trial.seeds]
         queue_runs(session, trial.experiment_id, planned, {"tags": ["trial"]})
-        trial.arms = [other | {"waits": False} if other is arm else other for other in trial.arms]
+        trial.arms = [
+            other_arm | {"waits": False} if other_arm is arm else other_arm for other_arm in trial.arms
+        ]
         message = f"the {arm['name']} is tried in {len(planned)} runs: the arm before it did not heal"
         add_event(session, "trial", message, run_id=run.id, data={"trial": trial.id})
         return ""

@@ -1,4 +1,4 @@
-"""Plan of a trial: first and last step of its runs, the change of each arm, and the cost."""
+"""Plan a trial: first and last step of its runs, the change of each arm, and the cost."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -29,11 +29,11 @@ SEEDS = 2**31
 SIGNIFICANT = 0.05
 
 OWN = ("seed", "steps", "stop_rules")
-"""Fields that the trial itself sets: its runs end at one step, unless their numbers are no longer finite."""
+"""Fields that the trial sets itself: all runs end at one step, unless their numbers are no longer finite."""
 
 
 class Arm(NamedTuple):
-    """A change to test; without a config if the change is refused."""
+    """A change to test; the config is None if the change is refused."""
 
     name: str
     changes: dict[str, Any]
@@ -60,7 +60,7 @@ class TrialPlan:
 
 
 def plan_trial(session: Session, settings: Settings, run_id: str, request: TrialRequest) -> TrialPlan:
-    """Return the plan with the errors that prevent its start. Raises Conflict if there is nothing to test."""
+    """Return the plan with the errors that prevent its start; raise Conflict if there is nothing to test."""
     run = session.get(Run, run_id)
     if run is None or run.deleting_at is not None:
         raise RunNotFound(run_id)
@@ -87,9 +87,9 @@ def plan_trial(session: Session, settings: Settings, run_id: str, request: Trial
     )
     if not arms:
         errors.append(FieldError("arms", "is empty: write down at least one change to try"))
-    together = (steps - point.step) * _count_runs(request.seeds, len(arms))
-    if together > MAX_STEPS_TOGETHER:
-        reason = f"makes {together:,} steps in total; expected at most {MAX_STEPS_TOGETHER:,}"
+    total_steps = (steps - point.step) * _count_runs(request.seeds, len(arms))
+    if total_steps > MAX_STEPS_TOGETHER:
+        reason = f"makes {total_steps:,} steps in total; expected at most {MAX_STEPS_TOGETHER:,}"
         errors.append(FieldError("steps", reason))
     seeds = tuple((run.seed + 1 + number) % SEEDS for number in range(request.seeds))
     notes = tuple(_notes(run, config, diagnosis, cause, alarm, steps, len(seeds)))
@@ -110,13 +110,15 @@ def plan_trial(session: Session, settings: Settings, run_id: str, request: Trial
 
 
 def common_changes(run: Run, steps: int) -> dict[str, Any]:
-    """Return the changes of every run of a trial: its last step, and of the stop rules only `non_finite`."""
+    """Return the changes of all runs of a trial: their last step and stop rules, of which only `non_finite`
+    stays.
+    """
     rules = [rule for rule in run.config.get("stop_rules", ()) if rule["type"] == "non_finite"]
     return {"steps": steps, "stop_rules": rules}
 
 
 def _choose_cause(diagnosis: Diagnosis, name: str) -> Ranked | None:
-    """Return the cause of this name, or the first; None if the diagnosis has none."""
+    """Return the cause with this name, or the first cause; None if the diagnosis has none."""
     root_causes = [ranked for ranked in diagnosis.causes if not ranked.explained_by]
     if not name:
         return root_causes[0] if root_causes else None
@@ -128,7 +130,7 @@ def _choose_cause(diagnosis: Diagnosis, name: str) -> Ranked | None:
 
 
 def default_arms(diagnosis: Diagnosis, cause: Ranked | None) -> list[ArmRequest]:
-    """Return the remedies of the cause and of the first independent cause; only changes of the config."""
+    """Return the remedies of the cause and of the first independent cause that are changes of the config."""
     arms = []
     if cause is not None and cause.remedy.changes:
         arms.append(ArmRequest(name="remedy", changes=cause.remedy.changes))
@@ -140,7 +142,7 @@ def default_arms(diagnosis: Diagnosis, cause: Ranked | None) -> list[ArmRequest]
 
 
 def ranked_arms(diagnosis: Diagnosis) -> list[ArmRequest]:
-    """Return the remedies of all independent causes in their order; only changes of the config."""
+    """Return the remedies of all independent causes that are changes of the config, in their order."""
     changes: list[dict[str, Any]] = []
     for ranked in diagnosis.causes:
         if not ranked.explained_by and ranked.remedy.changes and ranked.remedy.changes not in changes:
@@ -157,14 +159,12 @@ HEALED_SHARE = 0.8
 
 
 def healthy_runs_needed(seeds: int) -> int:
-    """Return how many of so many runs have to stay healthy for an arm to heal."""
+    """Return the number of runs, of `seeds` runs, that have to stay healthy for an arm to heal."""
     return ceil(HEALED_SHARE * seeds)
 
 
 def last_healthy(diagnosis: Diagnosis) -> int:
-    """Return the last step from which a fork is certainly healthy: before the first signal, and before
-    the goal fell.
-    """
+    """Return the last step from which a fork is certainly healthy: before the first signal and the fall."""
     healthy_steps = [
         onset.healthy for onset in (diagnosis.onset, diagnosis.outcome.onset) if onset is not None
     ]
@@ -172,7 +172,10 @@ def last_healthy(diagnosis: Diagnosis) -> int:
 
 
 def first_alarm(log: Log, diagnosis: Diagnosis) -> int:
-    """First step at which the log so far is judged ill, by bisection; of a run that never rose the last."""
+    """Return the first step at which the log up to then is judged ill, found by bisection.
+
+    For a run that never learned, it is the last step.
+    """
     last = max((int(series.steps[-1]) for series in log.series.values() if len(series)), default=0)
     fall = diagnosis.outcome.onset
     if fall is None or diagnosis.outcome.verdict == "never_learned":
@@ -193,7 +196,7 @@ def _cut_log(log: Log, step: int) -> Log:
 
 
 def _default_steps(config: RunConfig, diagnosis: Diagnosis, alarm: int, fork_step: int) -> int:
-    """Return the last step: twice as far after the onset as the alarm; the end if the rate is scheduled."""
+    """Return the last step: twice as far after the onset as the alarm, or the end with a schedule."""
     if config.optimizer.schedule != "constant":
         return config.steps
     onset = last_healthy(diagnosis)
@@ -211,11 +214,11 @@ def _arm_config(
     arm: ArmRequest,
     errors: list[FieldError],
 ) -> RunConfig | None:
-    """Return the config of an arm; None and an error if it cannot be run or equals the run's."""
+    """Return the config of an arm; None, and an error, if it is invalid or equal to that of the run."""
     path = f"arms.{number}.changes"
     changes = nest_paths(arm.changes)
-    if taken := [name for name in OWN if name in changes]:
-        errors.append(FieldError(f"{path}.{taken[0]}", "is set by the trial"))
+    if reserved_fields := [name for name in OWN if name in changes]:
+        errors.append(FieldError(f"{path}.{reserved_fields[0]}", "is set by the trial"))
         return None
     config = _fork_config(settings, run, point, merge(changes, common), path, errors) if base else None
     if config is not None and base is not None and config.with_(preset=base.preset) == base:
@@ -235,8 +238,10 @@ def _fork_config(
     try:
         return forked_config(settings, run, point.step, changes)
     except InvalidConfig as error:
-        inside = (FieldError(f"{path}.{error_.path}".strip("."), error_.message) for error_ in error.errors)
-        errors += [error_ for error_ in inside if error_ not in errors]
+        config_errors = (
+            FieldError(f"{path}.{error_.path}".strip("."), error_.message) for error_ in error.errors
+        )
+        errors += [error_ for error_ in config_errors if error_ not in errors]
         return None
 
 
@@ -271,17 +276,17 @@ def _notes(
 
 
 def least_p(seeds: int) -> float:
-    """Return Fisher's one-sided p if all runs of one arm fall and none of the other."""
+    """Return Fisher's one-sided p-value if all runs of one arm fall and none of the other."""
     return 1 / comb(2 * seeds, seeds)
 
 
 def _count_runs(seeds: int, arms: int) -> int:
-    """Return the number of runs: per seed, one for each arm and one unchanged, plus the repetition."""
+    """Return the number of runs: one for each arm and one unchanged per seed, and the repetition."""
     return seeds * (1 + arms) + 1
 
 
 def estimate_price(session: Session, settings: Settings, plan: TrialPlan) -> dict[str, Any]:
-    """schemas.TrialPrice: of each arm the estimate of a whole run, as far as its steps are trained."""
+    """Return a `schemas.TrialPrice`, scaled from the estimates of complete runs to the trained steps."""
     count = len(plan.seeds)
     configs = [(plan.base, count + 1), *((arm.config, count) for arm in plan.arms)]
     trained_steps = plan.steps - plan.point.step

@@ -1,4 +1,4 @@
-"""Comparison of a run with its repetition, metric by metric, to the last bit."""
+"""Compare a run with its repetition, metric by metric and bit by bit."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -12,7 +12,7 @@ from backend.metrics.series import Points
 from backend.storage.models import Run
 
 EVALUATED = "eval/"
-"""Metrics of evaluations: the last step of a run is evaluated, wherever it is."""
+"""Prefix of metrics of evaluations, which also happen at the last step of a run, wherever it is."""
 
 
 class Difference(NamedTuple):
@@ -23,7 +23,7 @@ class Difference(NamedTuple):
 
 
 def first_difference(session: Session, run: Run, again: Run, *, after: int) -> Difference | None:
-    """Return the first difference behind a step, up to the last step of both; None if they are equal."""
+    """Return the first difference after a step, up to the last common step; None if the runs are equal."""
     names = sorted(
         name
         for name in {*run.summary.get("last", {}), *again.summary.get("last", {})}
@@ -42,13 +42,19 @@ def first_difference(session: Session, run: Run, again: Run, *, after: int) -> D
 def _first_difference(
     points: Mapping[tuple[str, str], Points], first: str, second: str, name: str, after: int, last: int
 ) -> int | None:
-    ours, theirs = (_bytes_by_step(points.get((run, name)), after, last) for run in (first, second))
-    steps = ours.keys() & theirs.keys() if name.startswith(EVALUATED) else ours.keys() | theirs.keys()
-    return next((step for step in sorted(steps) if ours.get(step) != theirs.get(step)), None)
+    first_values, second_values = (
+        _bytes_by_step(points.get((run, name)), after, last) for run in (first, second)
+    )
+    steps = (
+        first_values.keys() & second_values.keys()
+        if name.startswith(EVALUATED)
+        else first_values.keys() | second_values.keys()
+    )
+    return next((step for step in sorted(steps) if first_values.get(step) != second_values.get(step)), None)
 
 
 def _bytes_by_step(points: Points | None, after: int, last: int) -> dict[int, bytes]:
-    """Return the bits of each value: NaN equals NaN, and 0 is not -0."""
+    """Return the bytes of each value by step, so that NaN equals NaN, and 0 does not equal -0."""
     if points is None:
         return {}
     chosen = (points.steps > after) & (points.steps <= last)

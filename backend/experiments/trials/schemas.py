@@ -1,4 +1,4 @@
-"""Trials as the HTTP interface shows and takes them."""
+"""Schemas of trials for the requests and responses of the HTTP API."""
 
 from typing import Annotated, Any, Literal
 
@@ -11,10 +11,10 @@ from backend.config.causes import Verdict
 from backend.runs.schemas import Body, Fields, Steps
 
 MAX_PARTS = 12
-"""Maximum number of parts in a dotted path; no config is as deep."""
+"""Maximum number of segments in a dotted path, which is more than any config has."""
 
 NO_CHANGE, REPEAT = "no change", "repeat"
-"""Variants of a trial's experiment beside its arms: the control, and the run again with its own seed."""
+"""Variants of a trial's experiment in addition to its arms: the control, and the repetition."""
 
 
 class ArmRequest(Body):
@@ -33,19 +33,20 @@ class ArmRequest(Body):
 
 
 class TrialRequest(Body):
-    """The trial to plan or to start; what is left out follows the diagnosis."""
+    """A request to plan or start a trial; missing fields are set according to the diagnosis."""
 
     cause: Annotated[str, Field(max_length=32)] = ""
-    """A cause of the run's diagnosis; left out: the first one."""
+    """A cause of the run's diagnosis; the first one by default."""
     arms: Annotated[list[ArmRequest], Field(min_length=1, max_length=4)] | None = None
-    """Left out: the cause's remedy, and that of its first rival that is a change of the config; with
-    `one_by_one` the remedies of all causes, as they are ranked."""
+    """Arms of the trial. By default the remedy of the cause and that of the first other cause with a config
+    change; with `one_by_one` the remedies of all causes in their order.
+    """
     one_by_one: bool = False
-    """Whether an arm begins only after all before it have failed to heal."""
+    """Whether an arm starts only after all arms before it have failed to heal."""
     seeds: Annotated[int, Field(ge=1, le=20)] = 5
-    """Runs of each arm; their seeds follow that of the run."""
+    """Number of runs per arm; their seeds follow that of the run."""
     steps: Annotated[int, Field(ge=1, le=MAX_STEPS)] | None = None
-    """Step at which every run ends; left out: twice as many steps past the onset as the diagnosis needed."""
+    """Last step of all runs; by default twice as far after the onset as the step at which it was detected."""
 
     @field_validator("arms")
     @classmethod
@@ -65,34 +66,34 @@ class TrialArm(Documented):
 
 
 class ForkPointItem(Documented):
-    """The state that every run of a trial begins with."""
+    """The state from which every run of a trial starts."""
 
     run: str | None
-    """Id of the run whose checkpoint the runs start from; null if they start from the beginning."""
+    """Id of the run whose checkpoint the runs start from; null if they start from scratch."""
     step: int
-    """0: from the beginning."""
+    """Step of the checkpoint; 0 if the runs start from scratch."""
     wanted: int
-    """Step of the last checkpoint that was to be written before the onset."""
+    """Step of the last checkpoint that was due before the onset."""
     words: str
 
 
 class TrialPrice(Documented):
-    """Estimates for all runs of a trial together; of one by one, for the case that every arm begins."""
+    """Estimates for all runs of a trial; with `one_by_one` it is assumed that all arms start."""
 
     runs: int
     steps: int
     seconds_low: float | None
-    """One run after the other, on one device."""
+    """Time of all runs in seconds, one after the other on one device."""
     seconds_high: float | None
     disk_bytes: float
-    """Metrics and completions."""
+    """Size of metrics and completions."""
     checkpoint_bytes: float | None
     least_p: float
-    """The smallest p that this many seeds can give."""
+    """The minimum p-value that this number of seeds can reach."""
 
 
 class PlanError(Documented):
-    """A field that has to change before the trial can start."""
+    """An error in a field that prevents the start of the trial."""
 
     path: str
     message: str
@@ -104,85 +105,85 @@ class TrialPlanItem(Documented):
     run: str
     verdict: Verdict
     cause: str
-    """Empty: the diagnosis names none."""
+    """Cause of the diagnosis; empty if there is none."""
     title: str
     remedy: RemedyItem | None
     onset: Steps | None
     alarm: int
-    """First step at which the run's own log shows the trouble beyond doubt."""
+    """First step at which the run's log clearly shows the trouble."""
     fork: ForkPointItem
     steps: int
     seeds: list[int]
     repeat_seed: int
-    """Seed of the run: trained once more without change, which must repeat it. It is not counted."""
+    """Seed of the run, with which it is repeated without change. The repetition is not counted."""
     arms: list[TrialArm]
-    """Beside the one without change."""
+    """Arms in addition to the control without change."""
     one_by_one: bool
     heals_in: int
-    """Runs of an arm that have to stay healthy for it to heal."""
+    """Number of runs of an arm that have to stay healthy for it to heal."""
     notes: list[str]
     errors: list[PlanError]
     price: TrialPrice
 
 
 class ArmResult(TrialArm):
-    """Runs of an arm, counted by what became of them. The counts add up to `planned`."""
+    """The runs of an arm, counted by their outcomes. The counts add up to `planned`."""
 
     waits: bool = False
-    """Not begun: an arm before it has not been judged yet, or healed."""
+    """Whether the arm has not started, because an earlier arm has healed or has not been judged."""
     planned: int
     waiting: int
-    """Not ended yet."""
+    """Number of runs that have not ended."""
     recurred: int
-    """Fell, or never rose, as the diagnosis judges them."""
+    """Number of runs that fell or never learned according to their diagnosis."""
     spared: int
-    """Ended healthy."""
+    """Number of runs that ended healthy."""
     unjudged: int
-    """Ended; the diagnosis reaches no verdict."""
+    """Number of runs that ended without a clear verdict."""
     failed: int
-    """Failed before the trouble showed: counted apart."""
+    """Number of runs that failed before the trouble showed, which are not used in comparisons."""
     stopped: int
-    """Stopped before the trouble showed: counted apart."""
+    """Number of runs that were stopped before the trouble showed, which are not used in comparisons."""
     deleted: int
     goal_end: float | None
-    """Mean of the goal at the end of the runs that ended."""
+    """Mean final value of the goal over the runs that ended."""
     p: float | None
-    """Fisher's exact test against the arm without change, one-sided; null until all runs have ended."""
+    """One-sided p-value of Fisher's exact test against the control; null until all runs have ended."""
 
 
 class RepeatResult(Documented):
-    """The run once more, with its own seed and without change."""
+    """The repetition of the run with its own seed and without change."""
 
     state: Literal["waiting", "repeats", "differs", "unknown"]
     step: int | None = None
     """First step at which a metric differs."""
     metric: str = ""
-    """A metric that differs there."""
+    """A metric that differs at this step."""
 
 
 class TrialVerdict(Documented):
-    """Counts of every arm, and what follows from them."""
+    """The counts of all arms and the conclusions from them."""
 
     complete: bool
-    """Whether all runs have ended, and no arm is to begin."""
+    """Whether all runs have ended and no other arm will start."""
     goal: str
     """Metric of `goal_end`."""
     arms: list[ArmResult]
-    """First the one without change."""
+    """Results of the control without change, followed by the arms."""
     repeat: RepeatResult
     sentences: list[str]
 
 
 class TrialItem(Documented):
-    """A trial with its verdict so far."""
+    """A trial with its current verdict."""
 
     id: str
     run: str
     run_name: str
     experiment: str | None
-    """null: its runs have been deleted."""
+    """Id of the trial's experiment; null if its runs have been deleted."""
     found: Verdict
-    """Verdict on the run when the trial began."""
+    """Verdict on the run when the trial started."""
     cause: str
     title: str
     onset: Steps | None
@@ -191,12 +192,12 @@ class TrialItem(Documented):
     seeds: list[int]
     created_at: str
     judged_at: str | None
-    """Time at which the verdict was stored; null if it is computed from the runs' current state."""
+    """Time at which the verdict was stored; null if it is computed from the current state of the runs."""
     verdict: TrialVerdict
 
 
 class TrialPage(Documented):
-    """One page of trials."""
+    """A page of trials."""
 
     items: list[TrialItem]
     next: str | None

@@ -1,4 +1,4 @@
-"""Sentences of a trial's verdict."""
+"""Sentences that explain the verdict of a trial."""
 
 from collections.abc import Sequence
 
@@ -11,13 +11,13 @@ TROUBLES = {
     "recovered": "The fall",
     "never_learned": "The failure to learn",
 }
-"""Names of the trouble by the verdict on the run."""
+"""Name of the trouble by the verdict on the run."""
 
 
 def sentences(trouble_found: str, verdict: TrialVerdict, next_cause: str = "") -> list[str]:
-    """The verdict in words: recurrences and p of each arm, effects on the goal, what was not counted.
+    """Return the sentences: recurrences and p-value of each arm, effects on the goal, and uncounted runs.
 
-    `next_cause` is the title of a cause that may be tried where no arm healed.
+    `next_cause` is the title of a cause to try if no arm healed.
     """
     control, *planned_arms = verdict.arms
     arms = [arm for arm in planned_arms if not arm.waits]
@@ -36,7 +36,7 @@ def sentences(trouble_found: str, verdict: TrialVerdict, next_cause: str = "") -
 
 
 def _healing_sentences(arms: Sequence[ArmResult], next_cause: str) -> list[str]:
-    """Return which arm healed, or that none did and what may be tried next."""
+    """Return a sentence about the arm that healed, or that none did and what to try next."""
     healing = next((arm for arm in arms if arm.spared >= healthy_runs_needed(arm.planned)), None)
     if healing is not None:
         return [f"{healing.spared} of {healing.planned} runs stayed healthy {_arm_label(healing)}: it heals."]
@@ -83,7 +83,7 @@ def _comparison_sentence(trouble: str, arm: ArmResult, control: ArmResult) -> st
 
 
 def p_value(p: float) -> str:
-    """A p value as papers write it: `p = .004`, `p < .001`."""
+    """Return a p-value in the style of papers: `p = .004` or `p < .001`."""
     if p < 0.001:
         return "p < .001"
     if p > 0.999:
@@ -102,7 +102,7 @@ def _goal_sentence(goal: str, arm: ArmResult, control: ArmResult) -> str:
 
 
 def _uncounted_sentence(arm: ArmResult) -> str:
-    """Return a sentence about runs that no share counts."""
+    """Return a sentence about the runs that are not used in comparisons."""
     counts = (
         (arm.failed, "failed"),
         (arm.stopped, "stopped"),

@@ -1,4 +1,4 @@
-"""Trials in SQL: lists, and verdicts that are stored once all runs have ended."""
+"""Database queries for trials, and the verdicts that are stored when all runs have ended."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -20,7 +20,7 @@ from backend.storage.models import Run, Trial
 
 
 def list_trials(session: Session, *, run: str, experiment: str, limit: int, cursor: str) -> Sequence[Trial]:
-    """Return the trials of a run, an experiment or all, newest first, and one more than fits the page."""
+    """Return a page of trials of a run, an experiment or all, newest first, and one additional trial."""
     query = select(Trial).join(Run, Run.id == Trial.run_id).where(Run.deleting_at.is_(None))
     if run:
         query = query.where(Trial.run_id == run)
@@ -32,7 +32,7 @@ def list_trials(session: Session, *, run: str, experiment: str, limit: int, curs
 
 
 def find_trial(session: Session, trial_id: str) -> Trial:
-    """Return a trial by its id. Raises NotFound if there is none."""
+    """Return a trial; raise NotFound if it does not exist."""
     trial = session.get(Trial, trial_id)
     if trial is None:
         raise NotFound(f"there is no trial {trial_id!r}")
@@ -40,7 +40,7 @@ def find_trial(session: Session, trial_id: str) -> Trial:
 
 
 def trial_json(session: Session, trial: Trial) -> dict[str, Any]:
-    """Return a trial as a `schemas.TrialItem`, with its stored verdict or one from the current runs."""
+    """Return a trial as `schemas.TrialItem`, with its stored verdict or one from the current runs."""
     verdict = (
         trial.verdict if trial.judged_at is not None else judge_trial(session, trial).model_dump(mode="json")
     )
@@ -96,20 +96,20 @@ def due_trials(session: Session) -> list[str]:
 
 
 def settle_trial(sessions: Sessions, settings: Settings, trial_id: str) -> bool:
-    """Judge a trial, then store a complete verdict or start the next arm. Return whether it was stored."""
+    """Judge a trial, and store a complete verdict or start the next arm; return whether it was stored."""
     with reading(sessions) as session:
         trial = session.get(Trial, trial_id)
         if trial is None:
             return False
         verdict = judge_trial(session, trial)
-        seen = trial.judged_at
+        judged_at = trial.judged_at
     if not verdict.complete and any(arm.waits for arm in verdict.arms) and _is_complete(verdict):
         refusal = start_next_arm(sessions, settings, trial_id)
         if not refusal:
             return False
-        words = f"The next remedy could not be tried: {refusal}."
-        verdict = verdict.model_copy(update={"complete": True, "sentences": [*verdict.sentences, words]})
-    return verdict.complete and _store(sessions, trial_id, verdict, seen)
+        sentence = f"The next remedy could not be tried: {refusal}."
+        verdict = verdict.model_copy(update={"complete": True, "sentences": [*verdict.sentences, sentence]})
+    return verdict.complete and _store(sessions, trial_id, verdict, judged_at)
 
 
 def _is_complete(verdict: TrialVerdict) -> bool:

@@ -1,9 +1,9 @@
-"""Verdict of a trial: in how many runs of each arm the trouble came back, and what follows.
+"""Judge a trial by the number of runs of each arm in which the trouble recurred.
 
-A run counts as a recurrence if its diagnosis is collapsed, declining, recovered (it fell and came back) or
-never learned; its log begins with the steps inherited from before the onset, so its fall came after the fork.
-It counts as spared if it ended healthy. A run that failed or was stopped is a recurrence if it fell before
-that; else it is counted apart, as are runs without a verdict and deleted ones. None is left out of the table.
+A run is a recurrence if its diagnosis is collapsed, declining, recovered (it fell and recovered) or never
+learned. Its log begins with the steps inherited from before the onset, so its fall came after the fork. A run
+is spared if it ended healthy. A run that failed or was stopped is a recurrence if it fell before; otherwise
+it is counted separately, like runs without a verdict and deleted runs. All runs appear in the table.
 """
 
 import math
@@ -32,7 +32,7 @@ Outcome = Literal["waiting", "recurred", "spared", "unjudged", "failed", "stoppe
 
 
 class JudgedRun(NamedTuple):
-    """A run of an arm and what became of it."""
+    """A run of an arm and its outcome."""
 
     outcome: Outcome
     goal: str = ""
@@ -41,20 +41,20 @@ class JudgedRun(NamedTuple):
 
 
 def judge_trial(session: Session, trial: Trial) -> TrialVerdict:
-    """Return the verdict from the runs as they are now."""
+    """Return the verdict from the current state of the runs."""
     runs: dict[str, list[Run]] = defaultdict(list)
     if trial.experiment_id is not None:
         for run in session.scalars(select(Run).where(Run.experiment_id == trial.experiment_id)):
             runs[run.variant].append(run)
     arms = [{"name": NO_CHANGE, "changes": {}, "waits": False}, *trial.arms]
-    judged = {arm["name"]: [judge_run(session, run) for run in runs[arm["name"]]] for arm in arms}
+    runs_by_arm = {arm["name"]: [judge_run(session, run) for run in runs[arm["name"]]] for arm in arms}
     repeat = _compare_repeat(session, trial, runs[REPEAT])
     waiting = repeat.state == "waiting" or any(
-        run.outcome == "waiting" for arm_runs in judged.values() for run in arm_runs
+        run.outcome == "waiting" for arm_runs in runs_by_arm.values() for run in arm_runs
     )
-    goals = [run.goal for arm_runs in judged.values() for run in arm_runs if run.goal]
+    goals = [run.goal for arm_runs in runs_by_arm.values() for run in arm_runs if run.goal]
     goal = max(goals, key=goals.count, default="")
-    counts = [_count_outcomes(arm, judged[arm["name"]], len(trial.seeds), goal) for arm in arms]
+    counts = [_count_outcomes(arm, runs_by_arm[arm["name"]], len(trial.seeds), goal) for arm in arms]
     results = counts if waiting else [counts[0], *(_add_p_value(arm, counts[0]) for arm in counts[1:])]
     is_open = any(arm.waits for arm in counts) and healing_arm(counts) is None
     complete = not waiting and not is_open
@@ -64,14 +64,14 @@ def judge_trial(session: Session, trial: Trial) -> TrialVerdict:
 
 
 def healing_arm(arms: Sequence[ArmResult]) -> ArmResult | None:
-    """Return the first arm that kept enough of its runs healthy."""
+    """Return the first arm with enough healthy runs, or None."""
     return next(
         (arm for arm in arms[1:] if arm.planned and arm.spared >= healthy_runs_needed(arm.planned)), None
     )
 
 
 def _next_cause(session: Session, trial: Trial) -> str:
-    """Return the title of the first independent cause whose remedy was not tried; "" if there is none."""
+    """Return the title of the first independent cause whose remedy was not tried; empty if there is none."""
     tried = [arm["changes"] for arm in trial.arms]
     try:
         causes = diagnose(log_of(session, trial.run_id)).causes
@@ -88,7 +88,7 @@ def _next_cause(session: Session, trial: Trial) -> str:
 
 
 def judge_run(session: Session, run: Run) -> JudgedRun:
-    """One run of an arm by its own diagnosis."""
+    """Return the outcome of a run according to its own diagnosis."""
     is_over = run.status in ENDED
     if run.deleting_at is not None or (run.deleted_at is not None and not is_over):
         return JudgedRun("deleted")
@@ -99,7 +99,7 @@ def judge_run(session: Session, run: Run) -> JudgedRun:
 
 
 def _end(session: Session, run_id: str, goal: str) -> float | None:
-    """Return the end of the goal as tables and the matrix show it; None if it is not finite."""
+    """Return the final value of the goal, as in tables and the matrix; None if it is not finite."""
     curve = read_curves(session, [run_id], [goal], "step").get((run_id, goal)) if goal else None
     end = None if curve is None else curve_end(goal, curve)
     return end if end is not None and math.isfinite(end) else None
@@ -137,7 +137,7 @@ def _count_outcomes(arm: Mapping[str, Any], runs: Sequence[JudgedRun], planned: 
 
 
 def _add_p_value(arm: ArmResult, control: ArmResult) -> ArmResult:
-    """Return the arm with its p value, if both arms have judged runs."""
+    """Return the arm with its p-value if both arms have judged runs, else unchanged."""
     count, control_count = arm.recurred + arm.spared, control.recurred + control.spared
     if not count or not control_count:
         return arm
@@ -146,7 +146,7 @@ def _add_p_value(arm: ArmResult, control: ArmResult) -> ArmResult:
 
 
 def _compare_repeat(session: Session, trial: Trial, runs: Sequence[Run]) -> RepeatResult:
-    """Whether the run with its own seed did what it did before."""
+    """Return whether the repetition with the same seed is equal to the original run."""
     parent = session.get(Run, trial.run_id)
     if not runs or parent is None or parent.deleting_at is not None or runs[0].deleting_at is not None:
         return RepeatResult(state="unknown")

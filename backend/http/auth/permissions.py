@@ -1,7 +1,7 @@
-"""Permissions of every route: which role may call it. A route without a line here is closed to everybody.
+"""Permissions of all routes: the roles that may call them. A route that is not listed is closed to everyone.
 
-A line is `METHOD /path` as the router writes it; HEAD has the permissions of GET.
-`tests/habits/test_routes.py` compares these lines with the application's routes, both ways.
+An entry is `METHOD /path` in the syntax of the router; HEAD has the permissions of GET.
+`tests/habits/test_routes.py` checks that the entries match the routes of the application.
 """
 
 import re
@@ -13,16 +13,16 @@ from backend.http.pages import HOME, PAGES, REDIRECTS
 
 
 class Role(StrEnum):
-    """A caller's role; each role has its own token."""
+    """The role of a caller; each role has its own token."""
 
     VIEWER = "viewer"
-    """Reads everything, changes nothing."""
+    """Can read everything, but change nothing."""
 
     OPERATOR = "operator"
-    """Reads and changes everything."""
+    """Can read and change everything."""
 
     WRITER = "writer"
-    """Pushes the runs of another trainer; reads only whether they should stop."""
+    """Can push the runs of another trainer, and only read whether they should stop."""
 
 
 PEOPLE = (Role.OPERATOR, Role.VIEWER)
@@ -37,7 +37,7 @@ PUBLIC = (
     "GET /static/{path:path}",
     "GET /vendor/plotly.min.js",
 )
-"""Routes that are open to everybody; they reveal nothing about this installation."""
+"""Routes that are open to everyone and reveal nothing about this installation."""
 
 READS = (
     *(f"GET {path}" for path in (HOME, *(page.path for page in PAGES), *REDIRECTS)),
@@ -51,9 +51,9 @@ READS = (
     "GET /readyz",
     "GET /metrics",
     "GET /api/v1/session",
-    "DELETE /api/v1/session",  # its own
-    "GET /api/v1/sessions",  # of a viewer its own
-    "DELETE /api/v1/sessions/{session_id}",  # likewise
+    "DELETE /api/v1/session",  # only its own session
+    "GET /api/v1/sessions",  # a viewer sees only its own sessions
+    "DELETE /api/v1/sessions/{session_id}",  # a viewer can end only its own sessions
     "GET /api/v1/help",
     "GET /api/v1/status",
     "GET /api/v1/config-schema",
@@ -67,10 +67,10 @@ READS = (
     "GET /api/v1/rewards",
     "GET /api/v1/policies",
     "GET /api/v1/datasets",
-    "POST /api/v1/validate",  # computes, changes nothing
-    "POST /api/v1/problems/preview",  # likewise
+    "POST /api/v1/validate",  # computes, but changes nothing
+    "POST /api/v1/problems/preview",  # computes, but changes nothing
     "GET /api/v1/experiments",
-    "POST /api/v1/experiments/plan",  # computes, changes nothing
+    "POST /api/v1/experiments/plan",  # computes, but changes nothing
     "GET /api/v1/experiments/{experiment_id}",
     "GET /api/v1/searches",
     "GET /api/v1/matrix",
@@ -90,7 +90,7 @@ READS = (
     "GET /api/v1/runs/{run_id}/metrics.csv",
     "GET /api/v1/series",
     "GET /api/v1/runs/{run_id}/diagnosis",
-    "POST /api/v1/runs/{run_id}/trials/plan",  # computes, changes nothing
+    "POST /api/v1/runs/{run_id}/trials/plan",  # computes, but changes nothing
     "GET /api/v1/runs/{run_id}/breakdown",
     "GET /api/v1/signal-budget",
     "GET /api/v1/trials",
@@ -110,7 +110,7 @@ READS = (
     "GET /api/v1/rollouts/search/export",
     "GET /api/v1/rollouts/lift",
     "GET /api/v1/rollouts/labels",
-    "POST /api/v1/rollouts/what-if",  # computes, changes nothing
+    "POST /api/v1/rollouts/what-if",  # computes, but changes nothing
     "GET /api/v1/workers",
     "GET /api/v1/queue",
     "GET /api/v1/stream",
@@ -153,7 +153,7 @@ PUSHES = (
     "GET /api/v1/pushes/{key}",
     "POST /api/v1/pushes/{key}",
 )
-"""Routes for operators and for writers, each on its own runs, with a rate limit per writer."""
+"""Routes for operators and writers, who can only access their own runs, with a rate limit per writer."""
 
 FILES = (
     ("POST", "/api/v1/datasets"),
@@ -161,7 +161,7 @@ FILES = (
     ("POST", "/api/v1/imports"),
     ("POST", "/api/v1/rollouts/labels/import"),
 )
-"""Routes whose body is a file instead of JSON; the route checks the body's size and type itself."""
+"""Routes with a file instead of JSON as the body; they check its size and type themselves."""
 
 
 class Access(StrEnum):
@@ -185,7 +185,7 @@ GROUPS = {Access.PUBLIC: PUBLIC, Access.READ: READS, Access.WRITE: WRITES, Acces
 
 
 def _compile_lines() -> dict[str, list[tuple[re.Pattern[str], Access]]]:
-    """Return the lines by method, with fixed paths before paths with parameters."""
+    """Return the entries by method, with fixed paths before paths with parameters."""
     patterns_by_method: dict[str, list[tuple[re.Pattern[str], Access]]] = {}
     lines = [(line, access) for access, group in GROUPS.items() for line in group]
     for line, access in sorted(lines, key=lambda item: "{" in item[0]):
@@ -198,12 +198,12 @@ _LINES = _compile_lines()
 
 
 def permitted_methods(path: str) -> list[str]:
-    """Return the methods that have a line for this path."""
+    """Return the methods that are permitted for a path."""
     return [method for method, lines in _LINES.items() if any(pattern.match(path) for pattern, _ in lines)]
 
 
 def required_access(method: str, path: str) -> Access | None:
-    """Return the access that this request needs; None if no line covers it."""
+    """Return the access that a request needs; None if it matches no entry."""
     for pattern, access in _LINES.get("GET" if method == "HEAD" else method, []):
         if pattern.match(path):
             return access

@@ -1,8 +1,8 @@
-"""Browser sessions: one row each, which a request needs besides its signed cookie, and which can be ended.
+"""Browser sessions: a request needs an open session in addition to its signed cookie.
 
-Each process caches what it found for a few seconds, so that a page of forty requests costs one query. While
-the database is away, a signed cookie that has not expired is accepted unless this process knows that its
-session was ended.
+Each process caches sessions for a few seconds, so that a page with forty requests needs only one query. While
+the database is unavailable, a signed cookie that has not expired is accepted unless this process knows that
+its session has ended.
 """
 
 import logging
@@ -25,13 +25,13 @@ from backend.storage.models import BrowserSession
 logger = logging.getLogger(__name__)
 
 REMEMBERED_SECONDS = 5.0
-"""Seconds for which a session is cached; a session ended by another process may stay open here that long."""
+"""Seconds for which a session is cached; a session ended by another process stays open that long."""
 
 LOOK_SECONDS = 2.0
-"""Seconds that a request waits for the database to look up its session."""
+"""Maximum number of seconds that a request waits for its session to be looked up."""
 
 SEEN_SECONDS = 60.0
-"""Accuracy with which a session's last request is recorded, in seconds."""
+"""Resolution with which the last request of a session is recorded, in seconds."""
 
 KEPT_SECONDS = 30 * 86400.0
 """Seconds for which the row of an ended session is kept."""
@@ -46,26 +46,26 @@ class _CachedSession(NamedTuple):
 
 
 class BrowserSessions:
-    """Browser sessions of one installation."""
+    """The browser sessions of an installation."""
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
         self._remembered: dict[str, _CachedSession] = {}
 
     async def open_one(self, logins: list[Login]) -> Login | None:
-        """Return the first login whose session is open; None if there is none."""
+        """Return the first login with an open session, or None."""
         for login in logins:
             if await self._is_open(login.id):
                 return login
         return None
 
     async def _is_open(self, session_id: str) -> bool:
-        remembered = self._remembered.get(session_id)
-        if remembered and (not remembered.is_open or time.monotonic() - remembered.at < REMEMBERED_SECONDS):
-            return remembered.is_open
+        cached = self._remembered.get(session_id)
+        if cached and (not cached.is_open or time.monotonic() - cached.at < REMEMBERED_SECONDS):
+            return cached.is_open
         with anyio.move_on_after(LOOK_SECONDS):
             await anyio.to_thread.run_sync(self._look_up, session_id, abandon_on_cancel=True)
-        if self._remembered.get(session_id) is remembered:  # no answer: ask again soon, not at each request
+        if self._remembered.get(session_id) is cached:  # no response: retry soon, but not on each request
             self._remember(session_id, is_open=True)
         return self._remembered[session_id].is_open
 
@@ -90,7 +90,7 @@ class BrowserSessions:
             session.execute(update(BrowserSession).where(BrowserSession.id == session_id).values(**values))
 
     async def start(self, login: Login, user_agent: str, *, instead_of: Login | None) -> None:
-        """Store a new session, which replaces another session of the same browser."""
+        """Store a new session, which may replace another session of the same browser; raise Unavailable."""
         try:
             await anyio.to_thread.run_sync(partial(self._insert_row, login, user_agent, instead_of))
         except SQLAlchemyError as error:
@@ -102,18 +102,18 @@ class BrowserSessions:
 
     def _insert_row(self, login: Login, user_agent: str, instead_of: Login | None) -> None:
         agent = redact(clean_text(user_agent))[:AGENT_CHARACTERS]
-        over = or_(BrowserSession.ends_at < db_now(), BrowserSession.ended_at < db_now() - KEPT_SECONDS)
+        is_over = or_(BrowserSession.ends_at < db_now(), BrowserSession.ended_at < db_now() - KEPT_SECONDS)
         with self._sessions.begin() as session:
-            session.execute(delete(BrowserSession).where(over))
+            session.execute(delete(BrowserSession).where(is_over))
             session.add(
                 BrowserSession(id=login.id, role=login.role, user_agent=agent, ends_at=float(login.ends_at))
             )
             if instead_of:
-                row = BrowserSession.id == instead_of.id
-                session.execute(update(BrowserSession).where(row).values(ended_at=db_now()))
+                is_replaced = BrowserSession.id == instead_of.id
+                session.execute(update(BrowserSession).where(is_replaced).values(ended_at=db_now()))
 
     def listed(self, role: Role, own_id: str) -> list[BrowserSession]:
-        """Return the open sessions, last seen first: all for an operator, only its own for a viewer."""
+        """Return the open sessions, last seen first: all for an operator, but only its own for a viewer."""
         query = select(BrowserSession).where(
             BrowserSession.ended_at.is_(None), BrowserSession.ends_at > db_now()
         )
@@ -123,7 +123,7 @@ class BrowserSessions:
             return list(session.scalars(query.order_by(BrowserSession.seen_at.desc(), BrowserSession.id)))
 
     def end(self, session_id: str) -> bool:
-        """Log a browser out; return whether it was logged in."""
+        """End a session; return whether it was open."""
         is_open = (BrowserSession.id == session_id, BrowserSession.ended_at.is_(None))
         with self._sessions.begin() as session:
             open_id = session.scalar(select(BrowserSession.id).where(*is_open))

@@ -1,11 +1,11 @@
-"""Identity of a caller: tokens of operator, viewer and writers, one-time login links, and the login cookie.
+"""Authentication: tokens of operator, viewer and writers, one-time login links, and login cookies.
 
-A link carries its time and a signature instead of the token, so it may appear in a terminal's scrollback. It
-works once, because its use leaves a file behind. Links and cookies are signed with their role's token, so a
-new token ends them. A cookie also belongs to a session, which can be ended separately; see sessions.py.
+A link contains its time and a signature instead of the token, so it may be visible in a terminal. It works
+once, because using it creates a file. Links and cookies are signed with the token of their role, so a new
+token invalidates them. A cookie also belongs to a session, which can be ended separately; see sessions.py.
 
-A writer's token holds the writer's name, signed with a key. Everything that a token pushes belongs to that
-name. The key is not a token and never leaves this machine.
+The token of a writer contains the writer's name, signed with a key. Everything that is pushed with a token
+belongs to that name. The key is not a token and never leaves this machine.
 """
 
 import contextlib
@@ -43,21 +43,23 @@ _SECRETS = {
     Role.VIEWER: ("grpolab_viewer_token", "viewer-token"),
     Role.WRITER: ("grpolab_writer_key", "writer-key"),
 }
-"""The setting that holds each role's secret, and the file that holds it if the setting is empty."""
+"""Setting that contains the secret of each role, and the file that is used if the setting is empty."""
 
 
 def read_or_create_token(settings: Settings, role: Role) -> str:
-    """Return a role's token, or the key that signs writers' tokens; the first call creates it."""
+    """Return the token of a role, or the key that signs the tokens of writers; create it if necessary."""
     name, file = _SECRETS[role]
-    if chosen := str(getattr(settings, name)):
-        return chosen
+    if configured_token := str(getattr(settings, name)):
+        return configured_token
     path = settings.state_dir.expanduser() / file
     try:
-        about = path.stat()
+        file_status = path.stat()
     except FileNotFoundError:
         _create(path)
-        about = path.stat()
-    token = _read_secret(path, (about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns))
+        file_status = path.stat()
+    token = _read_secret(
+        path, (file_status.st_ino, file_status.st_size, file_status.st_mtime_ns, file_status.st_ctime_ns)
+    )
     if not token:
         raise Unavailable(f"{path} is empty: delete it, and the next start creates a new token")
     return token
@@ -65,36 +67,37 @@ def read_or_create_token(settings: Settings, role: Role) -> str:
 
 @lru_cache(maxsize=16)
 def _read_secret(path: Path, _version: tuple[int, ...]) -> str:
-    """Return a file's text, which is cached until the file changes because every request needs it."""
+    """Return the text of a file, cached until the file changes because every request needs it."""
     return path.read_text().strip()
 
 
 def _create(path: Path) -> None:
-    """Write a new secret unless another process has written one."""
+    """Write a new secret, unless another process has already written one."""
     draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     _write_private(draft, secrets.token_urlsafe(32))
     with contextlib.suppress(FileExistsError):
-        path.hardlink_to(draft)  # complete or not there at all
+        path.hardlink_to(draft)  # either complete or missing
     draft.unlink()
     sync(path.parent)
 
 
 def fingerprint(settings: Settings) -> str:
-    """Return a fingerprint of the tokens, which changes whenever a token changes."""
+    """Return a fingerprint of the tokens, which changes with any of them."""
     tokens = "\0".join(read_or_create_token(settings, role) for role in Role)
     return hashlib.sha256(tokens.encode()).hexdigest()
 
 
 def token_role(settings: Settings, token: str) -> Role | None:
-    """Return the role of a token, None if it is wrong; takes the same time for every wrong token."""
+    """Return the role of a token, or None; takes the same time for every invalid token."""
     matches = {
-        r: hmac.compare_digest(token.encode(), read_or_create_token(settings, r).encode()) for r in PEOPLE
+        person: hmac.compare_digest(token.encode(), read_or_create_token(settings, person).encode())
+        for person in PEOPLE
     }
     return next((role for role, is_match in matches.items() if is_match), None)
 
 
 def writer_token(settings: Settings, name: str) -> str:
-    """Return the token of a writer. Raises InvalidRequest if the name is not valid."""
+    """Return the token of a writer; raise InvalidRequest if the name is invalid."""
     if not _WRITER_NAME.fullmatch(name):
         raise InvalidRequest([FieldError("writer", "expected 1 to 64 letters, digits, _ and -")])
     return f"writer.{name}.{_signature(settings, Role.WRITER, f'token:{name}')}"
@@ -110,8 +113,8 @@ def token_writer(settings: Settings, token: str) -> str | None:
 
 def login_link(settings: Settings, role: Role = Role.OPERATOR) -> str:
     """Create a link that opens the service in a browser once, within ten minutes."""
-    moment = f"{int(time.time()) + LINK_SECONDS}.{secrets.token_urlsafe(12)}"
-    return f"{service_url(settings)}/?token={moment}.{_signature(settings, role, f'link:{moment}')}"
+    content = f"{int(time.time()) + LINK_SECONDS}.{secrets.token_urlsafe(12)}"
+    return f"{service_url(settings)}/?token={content}.{_signature(settings, role, f'link:{content}')}"
 
 
 def link_role(settings: Settings, ticket: str) -> Role | None:
@@ -123,23 +126,23 @@ def link_role(settings: Settings, ticket: str) -> Role | None:
 
 
 def redeem_link(settings: Settings, ticket: str) -> Role | None:
-    """Mark a valid, unused login link as used and return its role; None for any other text."""
+    """Mark a valid, unused login link as used and return its role; return None for any other text."""
     role = link_role(settings, ticket)
     if role is None:
         return None
-    used = _used_links(settings)
-    make_directory(used, mode=0o700)
-    _forget_expired(used)
+    used_links = _used_links(settings)
+    make_directory(used_links, mode=0o700)
+    _forget_expired(used_links)
     try:
-        _write_private(used / ticket.rpartition(".")[0], "")
-        sync(used)  # a power cut does not make it work again
+        _write_private(used_links / ticket.rpartition(".")[0], "")
+        sync(used_links)  # the link stays used after a power failure
     except FileExistsError:
         return None
     return role
 
 
 def return_link(settings: Settings, ticket: str) -> None:
-    """Make a link usable again that was redeemed but opened no session."""
+    """Make a redeemed link usable again, because no session could be opened."""
     (_used_links(settings) / ticket.rpartition(".")[0]).unlink(missing_ok=True)
 
 
@@ -154,28 +157,28 @@ def _forget_expired(used: Path) -> None:
 
 
 def cookie_name(settings: Settings) -> str:
-    """Return the cookie's name; it contains the port because a host's cookies are sent to all its ports."""
+    """Return the name of the cookie, with the port because cookies are sent to all ports of a host."""
     return f"grpolab_{settings.port}"
 
 
 class Login(NamedTuple):
-    """A browser's session, as its cookie describes it."""
+    """The login of a browser, as stored in its cookie."""
 
     id: str
-    """SHA-256 of the cookie's secret; key of the session's row."""
+    """SHA-256 of the cookie's secret, which is the key of the session's row."""
     role: Role
     ends_at: int
 
 
 def new_cookie(settings: Settings, role: Role) -> tuple[str, Login]:
-    """Create the cookie of a browser that logs in, with expiry, secret and signature, and its login."""
+    """Create a login cookie with expiry, secret and signature, and return it with its login."""
     content = f"{int(time.time()) + COOKIE_SECONDS}.{secrets.token_urlsafe(32)}"
     cookie = f"{content}.{_signature(settings, role, f'cookie:{content}')}"
     return cookie, Login(_digest(content), role, int(content[:10]))
 
 
 def parse_cookie(settings: Settings, cookie: str) -> Login | None:
-    """Return the session of a valid login cookie, ended or not; None for any other text."""
+    """Return the login of a valid cookie, ended or not; None for any other text."""
     match = _COOKIE.fullmatch(cookie)
     if match is None or int(match[1]) < time.time():
         return None
@@ -185,9 +188,10 @@ def parse_cookie(settings: Settings, cookie: str) -> Login | None:
 
 
 def parse_cookies(settings: Settings, headers: list[str]) -> list[Login]:
-    """Return the logins in a request's `Cookie` headers, stronger roles first.
+    """Return the logins in the `Cookie` headers of a request, stronger roles first.
 
-    The headers may also hold cookies of other programs on this host, in any format and even with this name.
+    The headers may also contain cookies of other programs on this host, in any format and even with the same
+    name.
     """
     name = cookie_name(settings)
     values = (cookie_parser(cookie).get(name) for header in headers for cookie in header.split(";"))

@@ -1,1 +1,1 @@
-"""Breakdown of a metric's change into categories of completions."""
+"""Breakdown of a change of a metric into categories of completions."""

@@ -1,4 +1,4 @@
-"""Routes of the signal budget, and of the breakdown of a metric's change."""
+"""HTTP routes of the signal budget and of breakdowns."""
 
 from typing import Annotated, Any
 
@@ -32,7 +32,7 @@ def signal_budget(
     runs: Annotated[str, Query(min_length=1, max_length=20_000, description="Ids of runs, with commas.")],
     bins: Annotated[int, Query(ge=0, le=MAX_BINS, description="Stretches of steps at most.")] = 0,
 ) -> Response:
-    """Parts of what runs sampled, by whether they moved the policy, and why not. Has an `ETag`."""
+    """Divide what runs sampled by whether it moved the policy, and why not. Has an `ETag`."""
     run_ids = split_list(runs)
     if not 0 < len(run_ids) <= MAX_RUNS:
         raise InvalidRequest([FieldError("runs", f"names {len(run_ids)} runs; expected 1 to {MAX_RUNS}")])
@@ -62,7 +62,7 @@ def breakdown(
     after: Steps,
     by: By = "prompt",
 ) -> Response:
-    """The change of a metric between two windows of steps, as a ranked sum. Has an `ETag`."""
+    """Break down the change of a metric between two windows of steps into a ranked sum. Has an `ETag`."""
     require_run(session, run_id)
     windows = _window("before", before), _window("after", after)
 

@@ -1,4 +1,4 @@
-"""Categories into which the completions behind a metric's change are divided."""
+"""Divide the completions behind a metric's change into categories."""
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -14,34 +14,34 @@ from backend.storage.models import Run
 Key = Hashable
 
 LENGTHS = 8
-"""Ranges of length with about as many completions each."""
+"""Number of length ranges, which contain about equal numbers of completions."""
 
 SHAPING = "gates and shaping"
 LENGTH_PENALTY = "length_penalty"
-"""Name of the term that length adds to the reward; its weight is 1."""
+"""Name of the reward term for length, whose weight is 1."""
 
 Weights = Callable[[str], dict[str, float]]
-"""Factor of each reward term for prompts of a domain."""
+"""A function that returns the weight of each reward term for prompts of a domain."""
 
 
 @dataclass(frozen=True, slots=True)
 class Categories:
-    """A division of completions, or of their reward into terms."""
+    """A division of completions into categories, or of their reward into terms."""
 
     parts: Callable[[Cell, float], Iterable[tuple[Key, float]]]
-    """The categories of a cell, and what each of its completions adds to them."""
+    """Function that returns the categories of a cell and each completion's contribution to them."""
     label: Callable[[Any], str]
     prompt: Callable[[Any], str] = lambda _: ""
-    """Id of the category's prompt."""
+    """Function that returns the prompt id of a category; empty if it has none."""
     marks: Callable[[Any], list[str]] = lambda _: []
-    """Marks by which its completions are filtered."""
+    """Function that returns the marks by which the completions of a category are filtered."""
     is_sum: bool = False
-    """Whether the categories are addends of each completion's value."""
+    """Whether the categories are summands of the value of each completion."""
     notes: list[str] = field(default_factory=list)
 
 
 def make_categories(by: By, cells: Sequence[Cell], weights: Weights | None) -> Categories:
-    """Return the division of the completions; `weights` of reward terms are None if they are not known."""
+    """Return the division of the completions; `weights` of reward terms are None if unknown."""
     match by:
         case "prompt":
             return Categories(_single_category(lambda cell: cell.prompt_id), str, prompt=str)
@@ -64,15 +64,15 @@ def make_categories(by: By, cells: Sequence[Cell], weights: Weights | None) -> C
 
 
 def term_weights(run: Run) -> Weights | None:
-    """Return the weights of a run's reward terms; None for another trainer's run, where they are unknown."""
+    """Return the weights of a run's reward terms; None if the run is another trainer's."""
     if not has_run_config(run):
         return None
     terms = RunConfig.model_validate(run.config).rewards
 
     def weights(domain: str) -> dict[str, float]:
-        general = {term.label: term.weight for term in terms if not term.domain}
-        of_domain = {term.label: term.weight for term in terms if term.domain and term.domain == domain}
-        return general | of_domain | {LENGTH_PENALTY: 1.0}
+        general_weights = {term.label: term.weight for term in terms if not term.domain}
+        domain_weights = {term.label: term.weight for term in terms if term.domain and term.domain == domain}
+        return general_weights | domain_weights | {LENGTH_PENALTY: 1.0}
 
     return weights
 
@@ -82,7 +82,7 @@ def _single_category(key: Callable[[Cell], Key]) -> Callable[[Cell, float], list
 
 
 def _term_categories(weights: Weights | None) -> Categories:
-    """Return each term times its weight, and what required terms and length did to their sum."""
+    """Return the division into weighted terms and the effect of required terms and length on their sum."""
 
     def parts(cell: Cell, value: float) -> list[tuple[Key, float]]:
         factors = {} if weights is None else weights(cell.domain)
@@ -98,7 +98,7 @@ def _term_categories(weights: Weights | None) -> Categories:
 
 
 def _length_edges(lengths: Sequence[int]) -> list[int]:
-    """Lengths at which a new range begins."""
+    """Return the lengths at which the ranges after the first begin."""
     if not lengths:
         return []
     quantiles = np.quantile(lengths, np.arange(1, LENGTHS) / LENGTHS, method="lower")

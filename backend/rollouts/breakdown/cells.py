@@ -1,4 +1,4 @@
-"""Completions behind a metric in two windows of steps, from tallies if they suffice, else from rollouts."""
+"""Load the completions behind a metric in two windows, from tallies if they suffice, else from rollouts."""
 
 import re
 from collections import Counter
@@ -19,10 +19,10 @@ from backend.storage.completions import iterate_completions
 from backend.storage.models import GroupTally, RolloutGroup
 
 MAX_CELLS = 200_000
-"""Maximum number of rows that are read from both windows together."""
+"""Maximum number of rows that are read for both windows together."""
 
 MAX_TEXTS = 20_000
-"""Maximum number of rows of both windows together if texts are read."""
+"""Maximum number of rows for both windows together if texts are read."""
 
 By = Literal["prompt", "group", "flag", "length", "term"]
 GroupPlace = tuple[int, int]
@@ -31,7 +31,7 @@ GroupPlace = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """Completions of one group that share marks and reward; a single completion if rollouts are read."""
+    """Completions of a group with the same marks and reward, or a single completion if rollouts are read."""
 
     step: int
     prompt_index: int
@@ -40,14 +40,14 @@ class Cell:
     marks: int
     reward: float | None
     tokens: int
-    """Total tokens of the completions."""
+    """Total number of tokens of the completions."""
     count: int = 1
     rewards: dict[str, Any] = field(default_factory=dict)
-    """Each reward term; of single completions only."""
+    """Reward terms of a single completion; empty for several."""
     repetition: float | None = None
-    """Share of the completion's end that repeats earlier text, if texts are read."""
+    """Share of the end of the completion that repeats earlier text; None if texts are not read."""
     of_tokens: float | None = None
-    """Mean or sum over the tokens, if they are read; None if they are not stored or did not train."""
+    """Mean or sum over the tokens; None if they are not read, not stored or did not train."""
 
     def has(self, mark: str) -> bool:
         """Return whether the completions have a mark."""
@@ -55,7 +55,7 @@ class Cell:
 
     @property
     def flags(self) -> list[str]:
-        """Right or wrong, and the trainer's flags."""
+        """The marks `right` or `wrong`, and the flags of the trainer."""
         return [name for name in ("right", "wrong", *FLAGS) if self.has(name)]
 
 
@@ -67,16 +67,16 @@ class Mean:
     kind: str
     """Kind of the completions: `train`, `eval` or `eval/<suite>`."""
     of: str
-    """reward, accuracy, length, truncated, repetition, same_reward, the reward term, or values of tokens:
-    entropy, kl, loss.
+    """Value to average: `reward`, `accuracy`, `length`, `truncated`, `repetition`, `same_reward`, the name of
+    a reward term, or a token value (`entropy`, `kl` or `loss`).
     """
     is_term: bool = False
     by_prompt: bool = False
-    """Whether each prompt counts the same, however many of its completions are graded."""
+    """Whether all prompts have the same weight, regardless of their number of graded completions."""
 
     @property
     def is_of_tokens(self) -> bool:
-        """Whether it is computed from the recorded values of tokens."""
+        """Whether the metric is computed from the recorded values of tokens."""
         return self.of in OF_TOKENS and not self.is_term
 
     @property
@@ -121,9 +121,7 @@ _SUITE = re.compile(r"(eval(?:/[^/]+)?)/(accuracy|length_mean|truncated_frac)")
 
 
 def parse_metric(metric: str) -> Mean:
-    """Return the mean behind a metric's name; raises InvalidRequest for a metric that is none over
-    completions.
-    """
+    """Return the mean behind a metric; raise InvalidRequest if the metric is not a mean over completions."""
     if metric in _TRAIN:
         return Mean(metric, "train", _TRAIN[metric])
     if metric in _TOKENS:
@@ -144,19 +142,19 @@ def parse_metric(metric: str) -> Mean:
 
 @dataclass(frozen=True, slots=True)
 class Cells:
-    """Completions that can be distinguished, and their number at each step."""
+    """The completions that can be distinguished, and the totals of each step."""
 
     cells: Sequence[Cell]
     sampled: dict[int, int]
-    """Completions of each step, those that are not stored included."""
+    """Number of completions of each step, including those not stored."""
     trained: dict[int, int]
-    """Tokens of each step's completions that trained, those that are not stored included."""
+    """Number of tokens of each step that trained, including those of completions not stored."""
     stored: dict[GroupPlace, str]
-    """Ids of the groups whose completions can be read."""
+    """Ids of the groups whose completions are stored."""
 
 
 def load_cells(session: Session, run_id: str, mean: Mean, by: By, steps: Sequence[int]) -> Cells:
-    """Return the completions at some steps; raises Conflict for too many."""
+    """Return the completions at some steps; raise Conflict if there are too many."""
     carried = count_carried_groups(session, run_id, mean.kind, steps)
     tallied = [
         cell
@@ -184,11 +182,9 @@ def load_cells(session: Session, run_id: str, mean: Mean, by: By, steps: Sequenc
 def _read_marked_cells(
     session: Session, run_id: str, mean: Mean, by: By, steps: Sequence[int], tallied: Sequence[Cell]
 ) -> list[Cell]:
-    """Return one cell for each stored completion, with the marks of its group and, of tokens, their
-    values.
-    """
-    shared = BIT["same_reward"] | BIT["left_out"]
-    marks = {(cell.step, cell.prompt_index): cell.marks & shared for cell in tallied}
+    """Return one cell for each stored completion, with the marks of its group and its token value."""
+    group_marks = BIT["same_reward"] | BIT["left_out"]
+    marks = {(cell.step, cell.prompt_index): cell.marks & group_marks for cell in tallied}
     cells = [
         replace(cell, marks=cell.marks | marks.get((cell.step, cell.prompt_index), 0))
         for cell in _read_completion_cells(session, run_id, mean, by, steps)
@@ -196,16 +192,16 @@ def _read_marked_cells(
     if not mean.is_of_tokens:
         return cells
     values = load_token_values(session, run_id, mean.of, steps)
-    places: Counter[GroupPlace] = Counter()
-    valued = []
-    for cell in cells:  # in the order of their positions within a group
+    next_position: Counter[GroupPlace] = Counter()
+    cells_with_values = []
+    for cell in cells:  # in the order of their positions in the group
         group_key = (cell.step, cell.prompt_index)
-        token_value = values.get((*group_key, places[group_key]))
+        token_value = values.get((*group_key, next_position[group_key]))
         if token_value is None and mean.of == "loss" and cell.has("left_out"):
             token_value = 0.0
-        valued.append(replace(cell, of_tokens=token_value))
-        places[group_key] += 1
-    return valued
+        cells_with_values.append(replace(cell, of_tokens=token_value))
+        next_position[group_key] += 1
+    return cells_with_values
 
 
 def _is_not_carried(cell: Cell, carried: dict[int, int]) -> bool:
@@ -213,10 +209,10 @@ def _is_not_carried(cell: Cell, carried: dict[int, int]) -> bool:
 
 
 def count_carried_groups(session: Session, run_id: str, kind: str, steps: Sequence[int]) -> dict[int, int]:
-    """Return the groups of each step that the previous step sampled; they come first and count in no mean."""
-    before = [step - 1 for step in steps]
+    """Return the number of groups of each step that the previous step sampled; these groups come first."""
+    previous_steps = [step - 1 for step in steps]
     carried: dict[int, int] = {}
-    for chunk in _chunks(before):
+    for chunk in _chunks(previous_steps):
         query = (
             select(GroupTally.step, func.count(GroupTally.prompt_index.distinct()))
             .where(
@@ -246,7 +242,7 @@ def _read_tally_cells(session: Session, run_id: str, kind: str, steps: Sequence[
 def _read_completion_cells(
     session: Session, run_id: str, mean: Mean, by: By, steps: Sequence[int]
 ) -> list[Cell]:
-    """Return one cell for each stored completion, with what the metric and its division need."""
+    """Return one cell for each stored completion, with the data that the metric and its division need."""
     with_terms = mean.is_term or by == "term"
     with_marks = by == "flag" or mean.of in {"accuracy", "truncated"}
     with_texts = mean.of == "repetition"
@@ -292,9 +288,9 @@ def _stored_groups(session: Session, run_id: str, kind: str, steps: Sequence[int
 
 
 def _read_limited(session: Session, query: Any, before: int) -> Iterator[Any]:
-    room = MAX_CELLS - before
-    rows = session.execute(query.limit(room + 1)).all()
-    if len(rows) > room:
+    max_rows = MAX_CELLS - before
+    rows = session.execute(query.limit(max_rows + 1)).all()
+    if len(rows) > max_rows:
         raise _too_many(MAX_CELLS)
     return iter(rows)
 

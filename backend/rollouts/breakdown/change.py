@@ -1,11 +1,12 @@
-"""Breakdown of a metric's change between two windows of steps: an exact sum over categories of completions.
+"""Break down the change of a metric between two windows into an exact sum over categories of completions.
 
     M(window) = mean over its steps of the logged metric = sum over completions of w * x + what is not stored
     M(after) - M(before) = sum over categories c of (W2 * m2 - W1 * m1)
 
-with W the share of a category in a window and m its mean there. A category's part is split at R, the mean of
-M(before) and M(after), into its changed value, (W1 + W2) / 2 * (m2 - m1), and its changed share, all else.
-The shares of all categories add up to 1, so R cancels in the sum. R is 0 for a loss, which is a sum.
+W is the share of a category in a window and m its mean there. The change of a category is split at R, the
+mean of M(before) and M(after), into the part of its changed value, (W1 + W2) / 2 * (m2 - m1), and the part of
+its changed share, which is the remainder. The shares of all categories add up to 1, so R cancels in the sum.
+R is 0 for a loss, which is a sum.
 """
 
 from collections.abc import Sequence
@@ -29,7 +30,7 @@ LOG_ROUNDING = 1e-12
 
 
 class Window(NamedTuple):
-    """Steps from the first to the last one."""
+    """Steps of a window, with both ends included."""
 
     first: int
     last: int
@@ -40,12 +41,12 @@ class Side:
     """A category in one window."""
 
     share: float = 0.0
-    """Sum of its completions' weights."""
+    """Sum of the weights of its completions."""
     total: float = 0.0
-    """Sum of their weighted values."""
+    """Sum of the weighted values of its completions."""
     completions: int = 0
     by_group: dict[GroupPlace, float] = field(default_factory=dict)
-    """Weighted distance from R of each group's completions."""
+    """Weighted distance of the completions of each group from R."""
 
 
 @dataclass(slots=True)
@@ -56,7 +57,7 @@ class Row:
     after: Side = field(default_factory=Side)
 
     def parts(self, reference: float) -> tuple[float, float]:
-        """Parts of the change by another value, and by another share."""
+        """Return the parts of the change that are due to its changed value and its changed share."""
         before, after = self.before, self.after
         change_of_total = (after.total - reference * after.share) - (before.total - reference * before.share)
         if before.share <= 0 or after.share <= 0:
@@ -67,7 +68,7 @@ class Row:
 
 
 class Logged(NamedTuple):
-    """A metric within a window."""
+    """The steps and the mean of a metric in a window."""
 
     steps: list[int]
     value: float
@@ -76,10 +77,10 @@ class Logged(NamedTuple):
 def make_breakdown(
     session: Session, run: Run, metric: str, before: Window, after: Window, by: By
 ) -> dict[str, Any]:
-    """Return the change of a metric as a ranked sum: breakdown_schemas.BreakdownAnswer.
+    """Return the change of a metric as a ranked sum, as described by `schemas.BreakdownAnswer`.
 
-    Raises InvalidRequest for a metric that is no sum over completions, NotFound for a window without finite
-    values, Conflict for too many completions.
+    Raise InvalidRequest for a metric that is not a sum over completions, NotFound for a window without finite
+    values, and Conflict for too many completions.
     """
     mean = parse_metric(metric)
     if by == "term" and metric != "reward/mean":
@@ -95,12 +96,12 @@ def make_breakdown(
     unexplained = Row()
     completions = 0
     for name, window in zip(("before", "after"), windows, strict=True):
-        counted = _add_window(rows, name, cells, categories, mean, window, reference)
+        added = _add_window(rows, name, cells, categories, mean, window, reference)
         sides, side = [getattr(row, name) for row in rows.values()], getattr(unexplained, name)
         side.total = window.value - sum(category.total for category in sides)
         side.share = 0.0 if categories.is_sum else 1 - sum(category.share for category in sides)
-        side.completions = sum(cells.sampled.get(step, 0) for step in window.steps) - counted
-        completions += counted
+        side.completions = sum(cells.sampled.get(step, 0) for step in window.steps) - added
+        completions += added
     shown = _rank_rows(session, run.id, rows, categories, cells, reference)
     return {
         "run": run.id,
@@ -117,7 +118,7 @@ def make_breakdown(
 
 
 def _read_logged(session: Session, run_id: str, metric: str, window: Window) -> Logged:
-    """Return the steps of a window with a finite value, and the mean of these values."""
+    """Return the steps of a window with finite values, and the mean of these values."""
     points = read_points(session, [run_id], [metric]).get((run_id, metric))
     if points is None:
         raise NotFound(f"the run has not recorded {metric}")
@@ -136,14 +137,14 @@ def _add_window(
     window: Logged,
     reference: float,
 ) -> int:
-    """Add the completions of a window to the rows; return their number."""
+    """Add the completions of a window to the rows and return their number."""
     inside = set(window.steps)
     valued = [
         (cell, value)
         for cell in cells.cells
         if cell.step in inside and (value := mean.value(cell)) is not None
     ]
-    if mean.is_sum:  # a sum, written as a mean over the step's completions
+    if mean.is_sum:  # a sum, expressed as a mean over the completions of the step
         valued = [(cell, value * cells.sampled[cell.step]) for cell, value in valued]
     weights = _weights([cell for cell, _ in valued], cells, mean, len(window.steps))
     for (cell, value), weight in zip(valued, weights, strict=True):
@@ -159,7 +160,7 @@ def _add_window(
 
 
 def _weights(cells: Sequence[Cell], all_cells: Cells, mean: Mean, steps: int) -> list[float]:
-    """Return the weight of a completion of each cell in its window's mean."""
+    """Return the weight of one completion of each cell in the mean over the window."""
     if mean.is_of_tokens and not mean.is_sum:
         return [cell.tokens / (steps * max(1, all_cells.trained[cell.step])) for cell in cells]
     counted: dict[int, int] = {}
@@ -173,11 +174,11 @@ def _weights(cells: Sequence[Cell], all_cells: Cells, mean: Mean, steps: int) ->
         for step, _ in groups:
             graded[step] = graded.get(step, 0) + 1
         return [1 / (steps * graded[cell.step] * groups[cell.step, cell.prompt_index]) for cell in cells]
-    present: dict[int, int] = {}
+    stored_counts: dict[int, int] = {}
     for cell in all_cells.cells:
-        present[cell.step] = present.get(cell.step, 0) + cell.count
-    # completions that are not stored are assumed to have a value
-    missing = {step: max(0, all_cells.sampled.get(step, 0) - present[step]) for step in counted}
+        stored_counts[cell.step] = stored_counts.get(cell.step, 0) + cell.count
+    # Completions that are not stored are assumed to have a value.
+    missing = {step: max(0, all_cells.sampled.get(step, 0) - stored_counts[step]) for step in counted}
     return [1 / (steps * (counted[cell.step] + missing[cell.step])) for cell in cells]
 
 
@@ -189,9 +190,9 @@ def _rank_rows(
     cells: Cells,
     reference: float,
 ) -> list[dict[str, Any]]:
-    """Return the rows that weigh most, and all others as one."""
-    order = sorted(rows, key=lambda key: (-abs(sum(rows[key].parts(reference))), str(key)))
-    shown, small = order[:MAX_ROWS], order[MAX_ROWS:]
+    """Return the rows with the largest changes, and a row that sums up the others."""
+    ranked_keys = sorted(rows, key=lambda key: (-abs(sum(rows[key].parts(reference))), str(key)))
+    shown, omitted = ranked_keys[:MAX_ROWS], ranked_keys[MAX_ROWS:]
     prompts = {prompt for key in shown if (prompt := categories.prompt(key))}
     texts = {
         prompt_id: try_unpack_text(row.prompt)[0][:EXCERPT_CHARS]
@@ -207,9 +208,9 @@ def _rank_rows(
         }
         for key in shown
     ]
-    if small:
-        parts = [rows[key].parts(reference) for key in small]
-        small_row = {"label": f"{len(small):,} others", "value": sum(v for v, _ in parts)}
+    if omitted:
+        parts = [rows[key].parts(reference) for key in omitted]
+        small_row = {"label": f"{len(omitted):,} others", "value": sum(v for v, _ in parts)}
         ranked.append(_empty_row("others") | small_row | {"share": sum(s for _, s in parts)})
     for row in ranked:
         row["total"] = row["value"] + row["share"]
@@ -217,7 +218,7 @@ def _rank_rows(
 
 
 def _rest_row(unexplained: Row, reference: float) -> dict[str, Any]:
-    """Return the part in no category: completions that are not stored, else rounding of the log."""
+    """Return the row for completions that are not stored, or else for the rounding of the logged metric."""
     before, after = unexplained.before, unexplained.after
     total = (after.total - reference * after.share) - (before.total - reference * before.share)
     missing = before.completions + after.completions
@@ -229,9 +230,9 @@ def _rest_row(unexplained: Row, reference: float) -> dict[str, Any]:
 
 
 def _empty_row(kind: str) -> dict[str, Any]:
-    nothing = {"share": 0.0, "mean": None, "completions": 0}
+    empty_side = {"share": 0.0, "mean": None, "completions": 0}
     texts = {"kind": kind, "label": "", "prompt": ""}
-    return texts | {"marks": [], "examples": [], "before": nothing, "after": nothing}
+    return texts | {"marks": [], "examples": [], "before": empty_side, "after": empty_side}
 
 
 def _row_json(kind: str, row: Row, reference: float) -> dict[str, Any]:
@@ -246,15 +247,22 @@ def _side_json(side: Side) -> dict[str, Any]:
 
 
 def _examples(row: Row, stored: dict[GroupPlace, str], total: float) -> list[dict[str, Any]]:
-    """Return each window's stored group that contributes most to the change; ties go to the nearest."""
+    """Return for each window the stored group that contributes most to the change; ties go to the nearest
+    step.
+    """
     sign = 1.0 if total >= 0 else -1.0
     examples = []
     for name, side, direction, near in (("before", row.before, -sign, 1), ("after", row.after, sign, -1)):
-        places = [group_key for group_key in side.by_group if group_key in stored]
-        if places:
-            ranks = {group_key: round(direction * side.by_group[group_key], 12) for group_key in places}
-            best = max(places, key=lambda group_key: (ranks[group_key], near * group_key[0], -group_key[1]))
-            examples.append({"window": name, "step": best[0], "group": stored[best]})
+        stored_keys = [group_key for group_key in side.by_group if group_key in stored]
+        if stored_keys:
+            contributions = {
+                group_key: round(direction * side.by_group[group_key], 12) for group_key in stored_keys
+            }
+            best_key = max(
+                stored_keys,
+                key=lambda group_key: (contributions[group_key], near * group_key[0], -group_key[1]),
+            )
+            examples.append({"window": name, "step": best_key[0], "group": stored[best_key]})
     return examples
 
 

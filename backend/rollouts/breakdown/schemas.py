@@ -1,4 +1,4 @@
-"""Breakdowns, signal budgets and mismatches as the HTTP interface shows them."""
+"""Schemas of breakdowns, signal budgets and mismatches for the HTTP API."""
 
 from typing import Literal
 
@@ -6,28 +6,28 @@ from backend.base.documented import Documented
 
 
 class BreakdownWindow(Documented):
-    """A window of steps, and the metric in it."""
+    """A window of steps and the metric in it."""
 
     first: int
     last: int
     steps: int
-    """Steps with a finite value."""
+    """Number of steps with a finite value."""
     value: float
-    """Mean of these values."""
+    """Mean of the finite values."""
 
 
 class BreakdownSide(Documented):
-    """A category within a window."""
+    """A category in one window."""
 
     share: float
-    """Category's share of the window's mean."""
+    """Share of the category in the mean of the window."""
     mean: float | None
-    """Mean over the category's completions; null if there are none."""
+    """Mean over the completions of the category; null if there are none."""
     completions: int
 
 
 class BreakdownExample(Documented):
-    """A stored group to read."""
+    """A stored group that serves as an example."""
 
     window: Literal["before", "after"]
     step: int
@@ -35,26 +35,26 @@ class BreakdownExample(Documented):
 
 
 class BreakdownRow(Documented):
-    """A category's part of a metric's change."""
+    """The contribution of a category to the change of a metric."""
 
     kind: Literal["category", "others", "not_stored"]
     label: str
     prompt: str
-    """First characters of the prompt, if the category is one prompt or group."""
+    """First characters of the prompt, if the category is a prompt or a group."""
     marks: list[str]
-    """Marks that all completions of the category have, if it is defined by flags."""
+    """Marks of all completions of the category, if it is defined by flags."""
     before: BreakdownSide
     after: BreakdownSide
     value: float
-    """Part of the change by another mean of its completions."""
+    """Part of the change that is due to the changed mean of the category."""
     share: float
-    """Part of the change by another share of them."""
+    """Part of the change that is due to the changed share of the category."""
     total: float
     examples: list[BreakdownExample]
 
 
 class BreakdownAnswer(Documented):
-    """The change of a metric between two windows as the sum of its rows."""
+    """The change of a metric between two windows as the sum of the rows."""
 
     run: str
     metric: str
@@ -63,16 +63,17 @@ class BreakdownAnswer(Documented):
     after: BreakdownWindow
     change: float
     completions: int
-    """Completions that are attributed."""
+    """Number of completions that are attributed to a category."""
     of: int
-    """Completions that were sampled in both windows."""
+    """Number of completions sampled in both windows."""
     notes: list[str]
     rows: list[BreakdownRow]
-    """The largest parts first, then all others as one, and what is not stored."""
+    """The rows with the largest changes, then one for all others and one for completions that are not stored.
+    """
 
 
 class BudgetBin(Documented):
-    """Sums over a stretch of steps, in the order of the budget's parts."""
+    """Sums over a range of steps, in the order of the budget's parts."""
 
     first: int
     last: int
@@ -82,22 +83,23 @@ class BudgetBin(Documented):
 
 
 class SignalBudget(Documented):
-    """The parts of what a run sampled, by whether it moved the policy and why not."""
+    """The parts of what a run sampled, by whether they moved the policy and why not."""
 
     run: str
     source: Literal["trainer", "rollouts", ""]
-    """`trainer`: logged of all completions; `rollouts`: from their marks, for a run that did not log it, and
-    without seconds; empty: there is nothing to count."""
+    """`trainer` if the trainer logged them for all completions; `rollouts` if they are derived from marks,
+    without seconds, because the run did not log them; empty if there is nothing to count.
+    """
     parts: list[str]
     steps: int
-    """Steps that are counted."""
+    """Number of counted steps."""
     totals: dict[Literal["completions", "tokens", "seconds"], list[float]]
-    """Totals by unit, in the order of `parts`; an unknown unit is omitted."""
+    """Totals by unit, in the order of `parts`; unknown units are omitted."""
     bins: list[BudgetBin]
 
 
 class SignalBudgets(Documented):
-    """The signal budgets of some runs."""
+    """The signal budgets of several runs."""
 
     items: list[SignalBudget]
     next: None
@@ -108,37 +110,37 @@ class CapItem(Documented):
 
     cap: float
     limited: float
-    """Share of the tokens whose weight was truncated, or dropped by a mask."""
+    """Share of the tokens whose weight was truncated, or set to 0 by a mask."""
     mean: float
-    """Mean weight."""
+    """Mean weight of the tokens."""
     ess: float
     """Effective sample size as a share of the tokens."""
     lost: float
-    """Share of the untruncated weight that is gone: what the correction leaves biased."""
+    """Share of the untruncated weight that the cap removes, which biases the correction."""
 
 
 class Mismatch(Documented):
-    """The stored tokens of a step by sampler and trainer, and what each cap does to their weights."""
+    """The stored tokens of a step by sampler and trainer, and the effect of each cap on their weights."""
 
     run: str
     step: int
     kind: Literal["token_tis", "token_mask", "seq_tis", "seq_mask"]
     level: Literal["product", "geo"]
-    """rho of a completion: the product or the geometric mean of its tokens'."""
+    """How rho of a completion is computed: as the product or the geometric mean of the rho of its tokens."""
     low: float | None
-    """Smallest rho that a mask lets through."""
+    """Smallest rho that a mask accepts."""
     own_cap: float | None
-    """The run's cap; null if the run uses another correction."""
+    """Cap of the run; null if the run uses another correction."""
     tokens: int
     completions: int
     groups: int
-    """Stored groups that trained."""
+    """Number of stored groups that trained."""
     of_groups: int
-    """Stored groups."""
+    """Number of stored groups."""
     caps: list[CapItem]
     sampler: list[float]
-    """Log-probabilities of tokens for a scatter plot, sampled at random if there are many."""
+    """Log-probabilities of tokens for a scatter plot, a random sample if there are many tokens."""
     trainer: list[float]
     position: list[int]
     age: list[int]
-    """Steps by which the weights were old that sampled the token."""
+    """Age of the weights that sampled the token, in steps."""

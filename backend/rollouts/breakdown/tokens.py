@@ -1,4 +1,4 @@
-"""A metric's value in each stored completion, from the recorded values of its tokens."""
+"""Compute the value of a metric in each stored completion from the recorded values of its tokens."""
 
 from collections.abc import Sequence
 
@@ -14,15 +14,15 @@ from backend.rollouts.reading import valid_group_conditions
 from backend.storage.models import GroupTally, RolloutGroup, RolloutTokens
 
 MAX_TOKENS = 4_000_000
-"""Maximum number of tokens that are read from both windows together."""
+"""Maximum number of tokens that are read for both windows together."""
 
 
 def load_token_values(
     session: Session, run_id: str, name: str, steps: Sequence[int]
 ) -> dict[tuple[int, int, int], float]:
-    """Sums of `loss`, else means of the values that count, by step, prompt_index and position.
+    """Return the sum of `loss`, or the mean of another value, by step, prompt_index and position.
 
-    Raises Conflict for too many tokens.
+    Raise Conflict if there are too many tokens.
     """
     if not steps:
         return {}
@@ -32,7 +32,7 @@ def load_token_values(
         RolloutGroup.step.between(min(steps), max(steps)),
         RolloutGroup.left_out == "",
     ]
-    inside = set(steps)
+    wanted_steps = set(steps)
     counted = select(GroupTally.step, func.sum(GroupTally.tokens)).where(
         *valid_tally_conditions(session, run_id, "train"),
         GroupTally.step.between(min(steps), max(steps)),
@@ -40,14 +40,14 @@ def load_token_values(
         mark_condition(BIT["stored"]),
     )
     totals = session.execute(counted.group_by(GroupTally.step))
-    if sum(row[1] for row in totals if row[0] in inside) > MAX_TOKENS:
+    if sum(row[1] for row in totals if row[0] in wanted_steps) > MAX_TOKENS:
         raise Conflict(f"the two windows hold more than {MAX_TOKENS:,} tokens: choose shorter ones")
     query = select(RolloutGroup.step, RolloutGroup.prompt_index, RolloutTokens.data).join(
         RolloutTokens, RolloutTokens.group_id == RolloutGroup.id
     )
     token_values = {}
     for step, index, data in session.execute(query.where(*conditions)):
-        if step in inside:
+        if step in wanted_steps:
             for position, arrays in enumerate(try_unpack_arrays(data)[0]):
                 value = _value(arrays, name)
                 if value is not None:

@@ -1,1 +1,1 @@
-"""Search in the completions of a run: words, phrases and strings."""
+"""Search for words, phrases and strings in completions."""

@@ -1,4 +1,4 @@
-"""Routes of search in completions, of lift, and of labels."""
+"""HTTP routes of the search in completions, of phrase lift, and of labels."""
 
 from typing import Annotated, Any, Literal
 
@@ -27,7 +27,7 @@ from backend.storage.engine import reading
 router = Router(prefix="/api/v1/rollouts", tags=["rollouts"])
 
 SECONDS = 10.0
-"""A search that takes longer is ended and answered 503."""
+"""Time limit of a search in seconds, after which the response is 503."""
 
 Step = Annotated[int | None, Query(ge=0, le=2**31 - 1)]
 Search = Annotated[
@@ -35,7 +35,7 @@ Search = Annotated[
 ]
 
 
-def _parse_scope(  # noqa: PLR0913, PLR0917 - these are the parameters of the address
+def _parse_scope(  # noqa: PLR0913, PLR0917 - these are the query parameters
     lab: LabOf,
     runs: Annotated[str, Query(max_length=20_000, description="Ids of runs, with commas.")] = "",
     experiment: Annotated[str, Query(max_length=64, description="All runs of this experiment.")] = "",
@@ -45,7 +45,7 @@ def _parse_scope(  # noqa: PLR0913, PLR0917 - these are the parameters of the ad
     min_reward: Number = None,
     max_reward: Number = None,
     flag: Annotated[str, Query(max_length=64)] = "",
-    correct: bool | None = None,  # noqa: FBT001 - a parameter of the address
+    correct: bool | None = None,  # noqa: FBT001 - a query parameter
     label: Annotated[str, Query(max_length=labels.LONGEST_LABEL)] = "",
 ) -> Scope:
     take_time(SECONDS)
@@ -69,9 +69,9 @@ def search(
     limit: Annotated[int, Query(ge=1, le=200)] = 20,
     cursor: Cursor = "",
 ) -> Json:
-    """Completions that match, with a snippet of each. Without `q`: all that pass the filters.
+    """List the matching completions with snippets. Without `q`, list all that match the filters.
 
-    A page may have fewer than `limit`, even none, and a next one: see `searched_to`.
+    A page may contain fewer than `limit` items, even none, and still have a next page: see `searched_to`.
     """
     terms = parse(q)
     if sort not in ORDERS:
@@ -89,7 +89,7 @@ def search(
 
 @router.get("/search/steps", response_model=StepCounts)
 def search_steps(session: ReadSession, scope: ScopeOf, q: Search = "") -> Json:
-    """Counts of completions that match at each step, of all that are stored there."""
+    """Count the matching completions of each step, and all stored completions."""
     counts = counts_by_step(session, scope, parse(q))
     return Json({"items": counts.items, "next": None, "every": counts.every})
 
@@ -101,7 +101,7 @@ def export_search(
     q: Search = "",
     file: Annotated[Literal["jsonl", "parquet"], Query(description="Format of the file.")] = "jsonl",
 ) -> StreamingResponse:
-    """All completions that match, with prompts and labels, as a file; at most 100,000."""
+    """Export all matching completions with prompts and labels as a file, at most 100,000."""
     content = export_selection(lab.sessions, scope, parse(q), file)
     headers = {"Content-Disposition": f'attachment; filename="rollouts.{file}"'}
     return StreamingResponse(content, media_type=FORMATS[file], headers=headers)
@@ -118,7 +118,7 @@ def lift_of(
     b_last: Step = None,
     limit: Annotated[int, Query(ge=1, le=100)] = 30,
 ) -> Json:
-    """Phrases that grew: between two windows of steps, from wrong to right, or from one run to another."""
+    """Compare phrases between two windows of steps, wrong and right completions, or two runs."""
     sets = _compared_sets(scope, by, (a_first, a_last), (b_first, b_last))
     samples = [lift.read_sample(session, subset) for _, subset in sets]
     grew, fell = lift.compare_phrases(*samples, limit=limit)
@@ -172,19 +172,21 @@ def _phrases(phrases: list[lift.Phrase]) -> list[dict[str, Any]]:
 
 @router.get("/labels", response_model=labels.LabelCounts)
 def used_labels(session: ReadSession, scope: ScopeOf) -> Json:
-    """Labels in use in some runs, the most frequent first."""
+    """List the labels in use in the given runs, most frequent first."""
     return Json({"items": labels.count_labels(session, scope.runs), "next": None})
 
 
 @router.post("/labels/import", response_model=ImportedJudgements)
 async def import_labels(request: Request, lab: LabOf) -> Json:
-    """Store judgements, a JSON line each: `rollout`, `label` and perhaps `note`. Reports what was refused."""
+    """Store judgements from JSON lines with `rollout`, `label` and optionally `note`, and report refused
+    rows.
+    """
     return Json(await import_judgements(request, lab.sessions, max_bytes=MAX_BYTES))
 
 
 @router.post("/{completion_id}/labels", response_model=labels.LabelList)
 def put_label(completion_id: str, body: labels.LabelRequest, request: Request, session: WriteSession) -> Json:
-    """Add a label to a completion or change its note; 409 if somebody else has changed it meanwhile."""
+    """Add a label to a completion or change its note; 409 if the label has been changed in the meantime."""
     role = str(request.state.role)
     return Json({"items": labels.put_label(session, completion_id, body, role)})
 
@@ -196,5 +198,5 @@ def remove_label(
     label: Annotated[str, Query(min_length=1, max_length=labels.LONGEST_LABEL)],
     version: Annotated[int, Query(ge=1, lt=2**31)],
 ) -> Json:
-    """Remove a label from a completion; 409 if somebody else has changed it meanwhile."""
+    """Remove a label from a completion; 409 if the label has been changed in the meantime."""
     return Json({"items": labels.remove_label(session, completion_id, label, version)})

@@ -1,4 +1,4 @@
-"""Search in completions: what the index is asked, and the place in the text of those that match."""
+"""Search completions with the index, and locate the matches in their texts."""
 
 import re
 from collections.abc import Sequence
@@ -36,31 +36,31 @@ from backend.storage.models import RolloutGroup
 from backend.storage.rollout_words import LONGEST_WORD, SHIFT, TABLE, is_common_prefix, words_table
 
 BEFORE, BEHIND = 80, 160
-"""Characters of a snippet around the first place that matches."""
+"""Number of characters of a snippet before and after the start of the first match."""
 MAX_MARKS = 50
 EXCERPT_CHARS = 1_000
-"""Characters shown of the prompt and of the expected answer."""
+"""Maximum number of characters shown of the prompt and of the expected answer."""
 
 CompletionPlace = tuple[int, str, int]
 """Step, group and position of a completion."""
 
 MAX_OF_BEGINNING = 50_000
-"""Places of the words with a beginning up to which SQLite's index is asked for them."""
+"""Maximum number of positions of words with a prefix for which SQLite's index is queried."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupRange:
-    """Some groups of a scope, which are searched at a time: by place, or one of every so many."""
+    """A part of a scope's groups that is searched at a time: a range, or an evenly spaced sample."""
 
     first: tuple[int, str] | None = None
     last: tuple[int, str] | None = None
-    """Step and id, both included; None: no bound."""
+    """Step and id of the first and last group; None for no limit."""
     numbers: Sequence[int] | None = None
-    """Their numbers in the index, in order."""
+    """Index numbers of the groups, in order; None for no restriction."""
     every: int = 1
 
     def of_groups(self) -> list[ColumnElement[bool]]:
-        """SQL conditions on groups."""
+        """Return SQL conditions on groups."""
         sort_key = tuple_(RolloutGroup.step, RolloutGroup.id)
         conditions: list[ColumnElement[bool]] = []
         if self.first is not None and self.last is not None:
@@ -71,11 +71,11 @@ class GroupRange:
         return conditions
 
     def of_numbers(self, number: ColumnElement[int]) -> list[ColumnElement[bool]]:
-        """SQL conditions on numbers in Postgres's index."""
-        if self.numbers is not None:  # by name: groups of neighbouring steps may be far apart
+        """Return SQL conditions on numbers in the index of Postgres."""
+        if self.numbers is not None:  # numbers of neighbouring steps may be far apart
             chosen = [group_number for group_number in self.numbers if group_number % self.every == 0]
             return [number == func.any(array(chosen, type_=BigInteger))]
-        if self.every > 1:  # by name: else each row of the table is looked at
+        if self.every > 1:  # listed, because otherwise every row of the table is read
             sampled = select(RolloutGroup.search_number).where(RolloutGroup.search_number % self.every == 0)
             return [number == func.any(func.array(sampled.scalar_subquery()))]
         return []
@@ -100,7 +100,7 @@ def is_rare(session: Session, terms: Sequence[Term], limit: int) -> bool:
 
 
 def plan_terms(session: Session, terms: Sequence[Term]) -> Sequence[Term]:
-    """Return the terms, those marked for which texts are read in place of the index."""
+    """Return the terms, marking those for which texts are read instead of using the index."""
     return [
         replace(term, is_read=True)
         if term.is_prefix and is_common_prefix(session, term.words[-1], MAX_OF_BEGINNING)
@@ -110,22 +110,23 @@ def plan_terms(session: Session, terms: Sequence[Term]) -> Sequence[Term]:
 
 
 def index_terms(terms: Sequence[Term]) -> tuple[list[Term], list[Term]]:
-    """Return the terms that the index is asked for: wanted and unwanted ones."""
+    """Return the terms that are looked up in the index: the required and the unwanted ones."""
     required = [term for term in terms if term.whole_words and not term.is_not]
     return required, [term for term in terms if term.is_not and not term.is_exact and not term.is_read]
 
 
 def is_phrase(term: Term) -> bool:
-    """Return whether the positions of the term's words matter."""
+    """Return whether the order of the term's words matters."""
     return len(term.words) > 1 and not term.is_exact
 
 
 def select_hits(
     session: Session, required: Sequence[Term], unwanted: Sequence[Term], groups: "GroupRange" = WHOLE
 ) -> Select[Any]:
-    """Number and position of the completions in which every wanted and no unwanted term is.
+    """Return the query for completions, by number and position, with all required and no unwanted terms.
 
-    Where `is_long`, phrases are not decided: Postgres does not know all positions of a long text.
+    If `is_long` is true, phrases still have to be checked, because Postgres does not store all positions of a
+    long text.
     """
     if is_postgres(session):
         columns = (words_table.c.number, words_table.c.position, words_table.c.is_long)
@@ -141,16 +142,14 @@ def select_hits(
         .select_from(words_table)
         .where(literal_column(TABLE).op("MATCH")(_fts5_query(required, unwanted)))
     )
-    if groups.numbers is not None:  # of the row's id, which FTS5 goes to at once
+    if groups.numbers is not None:  # by row id, which FTS5 looks up directly
         first, last = groups.numbers[0], groups.numbers[-1]
         hits = hits.where(rowid.between(first << SHIFT, ((last + 1) << SHIFT) - 1))
     return hits.where(number % groups.every == 0) if groups.every > 1 else hits
 
 
 def _fts5_query(required: Sequence[Term], unwanted: Sequence[Term]) -> str:
-    """Return the expression for FTS5, which takes the words out of a term as it took them out of the
-    texts.
-    """
+    """Return the FTS5 expression; FTS5 splits the terms into words as it split the texts."""
     expression = " AND ".join(map(_fts5_term, required))
     return f"({expression}) NOT ({' OR '.join(map(_fts5_term, unwanted))})" if unwanted else expression
 
@@ -165,14 +164,14 @@ def _fts5_term(term: Term) -> str:
 
 
 def _may_match(term: Term) -> ColumnElement[bool]:
-    """Return the condition for Postgres that the term occurs, or that a long text has the term's words."""
+    """Return the Postgres condition that the term occurs, or that a long text contains its words."""
     if not is_phrase(term):
         return _matches(term, " & ")
     return or_(_matches(term, " <-> "), and_(_matches(term, " & "), words_table.c.is_long == true()))
 
 
 def _surely_matches(term: Term) -> ColumnElement[bool]:
-    """Return the condition for Postgres that the term occurs, as far as positions are known."""
+    """Return the Postgres condition that the term certainly occurs, given the stored positions."""
     return _matches(term, " <-> " if is_phrase(term) else " & ")
 
 
@@ -188,7 +187,7 @@ def _matches(term: Term, joined: str) -> ColumnElement[bool]:
 def hits_json(
     session: Session, rows: Sequence[CompletionPlace], terms: Sequence[Term]
 ) -> list[dict[str, Any]]:
-    """Return completions as the HTTP interface shows them: schemas.FoundItem."""
+    """Return completions as the HTTP API shows them, as described by `schemas.FoundItem`."""
     completions = load_hits(session, rows)
     labels = load_labels(session, [completion.id for _, completion in completions])
     patterns = [term.pattern() for term in terms if not term.is_not]
@@ -199,7 +198,7 @@ def hits_json(
 
 
 def load_hits(session: Session, places: Sequence[CompletionPlace]) -> list[tuple[RolloutGroup, Completion]]:
-    """Return the completions at some places, with their groups; without what is deleted meanwhile."""
+    """Return the completions at the given places with their groups, except those deleted in the meantime."""
     ids = list(dict.fromkeys(group for _, group, _ in places))
     query = select(RolloutGroup).where(RolloutGroup.id.in_(ids))
     groups = {group.id: group for group in session.scalars(query)}
@@ -242,22 +241,24 @@ def _hit_json(
 
 
 def make_snippet(content: str, patterns: Sequence[re.Pattern[str]]) -> dict[str, Any]:
-    """Return a piece of a text around the first place that matches: schemas.Snippet."""
-    firsts = [match.start() for pattern in patterns if (match := pattern.search(content))]
-    at = min(firsts, default=0)
-    start, end = max(0, at - BEFORE), min(len(content), at + BEHIND)
-    piece = content[start:end]
-    places = [match.span() for pattern in patterns for match in islice(pattern.finditer(piece), MAX_MARKS)]
+    """Return an excerpt of a text around the first match, as described by `schemas.Snippet`."""
+    first_matches = [match.start() for pattern in patterns if (match := pattern.search(content))]
+    first_match = min(first_matches, default=0)
+    start, end = max(0, first_match - BEFORE), min(len(content), first_match + BEHIND)
+    excerpt = content[start:end]
+    match_spans = [
+        match.span() for pattern in patterns for match in islice(pattern.finditer(excerpt), MAX_MARKS)
+    ]
     return {
-        "text": piece,
-        "marks": [list(span) for span in _join_spans(places)],
+        "text": excerpt,
+        "marks": [list(span) for span in _join_spans(match_spans)],
         "is_start": start == 0,
         "is_end": end == len(content),
     }
 
 
 def _join_spans(places: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return the sorted spans, with adjacent ones merged."""
+    """Return the sorted spans, merging adjacent ones."""
     spans: list[tuple[int, int]] = []
     for start, end in sorted(places):
         if spans and start <= spans[-1][1]:

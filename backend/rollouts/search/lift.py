@@ -1,8 +1,9 @@
-"""Lift: phrases of one to four words that two sets of completions use differently often.
+"""Lift: phrases of one to four words whose frequencies differ between two sets of completions.
 
-Counted are completions that contain a phrase, not its occurrences: one completion that repeats itself counts
-once. With a of n and b of m completions, a prior of PRIOR completions that contain it as often as both sets
-together, w = PRIOR (a + b) / (n + m), gives (Monroe, Colaresi and Quinn 2008, "Fightin' Words", equation 16)
+The counts are numbers of completions that contain a phrase, so a completion that repeats itself counts once.
+With a of n and b of m completions, and a prior of PRIOR completions that contain the phrase as often as both
+sets together, w = PRIOR (a + b) / (n + m), the statistics are (Monroe, Colaresi and Quinn 2008, "Fightin'
+Words", equation 16)
 
     log_odds = log((b + w) / (m + PRIOR - b - w)) - log((a + w) / (n + PRIOR - a - w))
     z = log_odds / sqrt(1 / (b + w) + 1 / (a + w))
@@ -27,14 +28,14 @@ from backend.storage.rollout_words import split_words
 
 PRIOR = 10.0
 MAX_COMPARED = 2_000
-"""Number of most significant phrases among which the longest are chosen."""
+"""Number of most significant phrases among which the longest are selected."""
 
 LONGEST_PHRASE = 4
 MAX_COMPLETIONS = 2_000
 MAX_WORDS = 400_000
 """Maximum number of words of each set; a random sample of groups is read until a limit is reached."""
 LEAST = 3
-"""Completions of both sets together that contain a phrase which is shown."""
+"""Minimum number of completions, of both sets together, that contain a phrase."""
 GROUPS_AT_ONCE = 50
 
 _MULTIPLIER = np.uint64(0x9E37_79B9_7F4A_7C15)
@@ -42,11 +43,11 @@ _MULTIPLIER = np.uint64(0x9E37_79B9_7F4A_7C15)
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """The completions of one set that were read, as words."""
+    """The completions of a set that were read, split into words."""
 
     texts: list[list[str]]
     total: int
-    """Stored completions of the set's steps, whatever the filters."""
+    """Number of stored completions of the set's steps, regardless of the filters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,7 @@ class Phrase:
 
 
 def read_sample(session: Session, scope: Scope) -> Sample:
-    """Read completions of randomly chosen groups; every call chooses the same ones."""
+    """Read completions of a pseudo-random sample of groups, which is the same for every call."""
     groups = list(session.scalars(select(RolloutGroup.id).where(*scope.of_groups(session))))
     groups.sort()
     random.Random(0).shuffle(groups)
@@ -88,8 +89,8 @@ def _count_completions(session: Session, scope: Scope) -> int:
 
 
 def compare_phrases(a: Sample, b: Sample, *, limit: int) -> tuple[list[Phrase], list[Phrase]]:
-    """Return the phrases that became more frequent from the first set to the second, and less frequent,
-    surest first.
+    """Return the phrases that are more, and those that are less frequent in the second set, most significant
+    first.
     """
     counted: list[tuple[str, int, int]] = []
     if a.texts and b.texts:
@@ -113,11 +114,11 @@ def score_phrase(text: str, a: int, b: int, n: int, m: int) -> Phrase:
 
 
 def _count_phrases(texts: Sequence[Sequence[str]], first: int) -> list[tuple[str, int, int]]:
-    """(phrase, texts before `first` that contain it, the others) of each that is in LEAST texts."""
+    """Return (phrase, texts before `first`, other texts) of each phrase in at least LEAST texts."""
     vocabulary: dict[str, int] = {}
     words = [word for text in texts for word in text]
     ids = np.array([vocabulary.setdefault(word, len(vocabulary) + 1) for word in words], np.uint64)
-    owner = np.repeat(np.arange(len(texts)), [len(text) for text in texts])
+    text_indices = np.repeat(np.arange(len(texts)), [len(text) for text in texts])
     phrases: list[tuple[str, int, int]] = []
     keys = ids.copy()
     for length in range(1, LONGEST_PHRASE + 1):
@@ -126,15 +127,15 @@ def _count_phrases(texts: Sequence[Sequence[str]], first: int) -> list[tuple[str
             keys ^= keys >> np.uint64(29)
         if not len(keys):
             break
-        starts = np.flatnonzero(owner[: len(keys)] == owner[length - 1 :])
-        for index, a, b in _count_keys(keys[starts], owner[starts], first):
+        starts = np.flatnonzero(text_indices[: len(keys)] == text_indices[length - 1 :])
+        for index, a, b in _count_keys(keys[starts], text_indices[starts], first):
             start = int(starts[index])
             phrases.append((" ".join(words[start : start + length]), a, b))
     return phrases
 
 
 def _count_keys(keys: NDArray[np.uint64], owner: NDArray[Any], first: int) -> list[tuple[int, int, int]]:
-    """(place of its first occurrence, texts before `first`, the others) of each key in LEAST texts."""
+    """Return (index of first occurrence, texts before `first`, other texts) of each key in LEAST texts."""
     if not len(keys):
         return []
     order = np.lexsort((owner, keys))
@@ -152,17 +153,19 @@ def _count_keys(keys: NDArray[np.uint64], owner: NDArray[Any], first: int) -> li
 
 
 def _longest_phrases(phrases: Sequence[Phrase], limit: int) -> list[Phrase]:
-    """Return the first ones; of phrases that repeat a part of one another the longest, in the first one's
-    place.
+    """Return the first phrases; of phrases that contain one another only the longest, at the position of the
+    first.
     """
     chosen: list[Phrase] = []
     for phrase in phrases[:MAX_COMPARED]:
-        places = [index for index, longer in enumerate(chosen) if _is_repetition(phrase, longer)]
-        if not places:
+        repeated = [index for index, longer in enumerate(chosen) if _is_repetition(phrase, longer)]
+        if not repeated:
             chosen += [phrase] if len(chosen) < limit else []
-        elif all(len(phrase.text) > len(chosen[index].text) for index in places):
-            chosen[places[0]] = phrase
-            chosen = [kept_phrase for index, kept_phrase in enumerate(chosen) if index not in places[1:]]
+        elif all(len(phrase.text) > len(chosen[index].text) for index in repeated):
+            chosen[repeated[0]] = phrase
+            chosen = [
+                chosen_phrase for index, chosen_phrase in enumerate(chosen) if index not in repeated[1:]
+            ]
     return chosen
 
 

@@ -1,6 +1,7 @@
-"""The completions that match a search, in order: found by the index, then read if more is needed.
+"""Find the completions that match a search, in order.
 
-Without filters and exact strings the index alone decides, and nothing is read.
+The index returns candidates, whose texts are then read if necessary. Without filters and exact strings, the
+index is sufficient and no texts are read.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -29,21 +30,21 @@ from backend.storage.models import RolloutGroup
 from backend.storage.rollout_words import SHIFT
 
 FEWEST, MOST = 16, 256
-"""Groups that are read at a time: few at first, as the first ones may fill the page."""
+"""Initial and maximum number of groups read at a time; the first groups may already fill the page."""
 
 Test = Callable[[Completion], bool]
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """The part of the matches that is wanted: behind a place, one way, and so many at most."""
+    """The requested part of the matches: start position, direction and maximum number."""
 
     behind: CompletionPlace | None = None
     is_descending: bool = False
     limit: int | None = None
 
     def is_in(self, completion_place: CompletionPlace) -> bool:
-        """Return whether a place lies behind."""
+        """Return whether a place is after the start position."""
         return self.behind is None or (
             completion_place < self.behind if self.is_descending else completion_place > self.behind
         )
@@ -55,24 +56,24 @@ ALL = Page()
 def find_matches(
     session: Session, scope: Scope, terms: Sequence[Term], groups: GroupRange = WHOLE, page: Page = ALL
 ) -> Iterator[CompletionPlace]:
-    """Yield the places of the completions that match, in the order of the page; `terms` as `plan_terms`."""
+    """Yield the places of the matching completions, in page order; `terms` must come from `plan_terms`."""
     required, _ = index_terms(terms)
-    matched = (_matches_by_words if required else _matches_by_groups)(session, scope, terms, groups, page)
-    for count, completion_place in enumerate(matched):
+    places = (_matches_by_words if required else _matches_by_groups)(session, scope, terms, groups, page)
+    for count, completion_place in enumerate(places):
         if count == page.limit:
             return
         yield completion_place
 
 
 def is_decided_by_index(session: Session, scope: Scope, terms: Sequence[Term]) -> bool:
-    """Return whether the index is sufficient."""
+    """Return whether the index is sufficient, so that no texts have to be read."""
     return bool(index_terms(terms)[0]) and not (
         make_test(session, scope, terms) or _make_long_test(session, terms)
     )
 
 
 def count_in_index(session: Session, scope: Scope, terms: Sequence[Term], limit: int) -> int:
-    """Return the number of matching completions, up to `limit`, if the index is sufficient."""
+    """Return the number of matching completions, up to `limit`; requires that the index is sufficient."""
     hits = _indexed_matches(session, scope, terms, WHOLE, ALL).limit(limit).subquery()
     return session.scalar(select(func.count()).select_from(hits)) or 0
 
@@ -80,7 +81,7 @@ def count_in_index(session: Session, scope: Scope, terms: Sequence[Term], limit:
 def _indexed_matches(
     session: Session, scope: Scope, terms: Sequence[Term], groups: GroupRange, page: Page
 ) -> Select[Any]:
-    """Step, group, position and `is_long` of the completions that the index names."""
+    """Return the query for step, group, position and `is_long` of the completions that the index finds."""
     hits = select_hits(session, *index_terms(terms), groups).cte(nesting=True).prefix_with("MATERIALIZED")
     query = select(RolloutGroup.step, RolloutGroup.id, hits.c.position, hits.c.is_long).select_from(hits)
     query = query.join(RolloutGroup, RolloutGroup.search_number == hits.c.number)
@@ -88,34 +89,34 @@ def _indexed_matches(
     if page.behind is not None:
         sort_key = tuple_(RolloutGroup.step, RolloutGroup.id, hits.c.position)
         conditions.append(sort_key < page.behind if page.is_descending else sort_key > page.behind)
-    # Without an index to use, databases begin with the hits instead of reading them all for each group.
+    # A condition that no index covers makes databases start with the hits instead of reading them per group.
     return query.where(case((and_(*conditions), 1), else_=0) == 1)
 
 
 def _matches_by_words(
     session: Session, scope: Scope, terms: Sequence[Term], groups: GroupRange, page: Page
 ) -> Iterator[CompletionPlace]:
-    test, of_long = make_test(session, scope, terms), _make_long_test(session, terms)
-    want = _make_selection(terms, reads=of_long is not None)
+    test, test_long = make_test(session, scope, terms), _make_long_test(session, terms)
+    selection = _make_selection(terms, reads=test_long is not None)
     query = _indexed_matches(session, scope, terms, groups, page)
-    if page is not ALL or test is not None or of_long is not None:
+    if page is not ALL or test is not None or test_long is not None:
         columns = list(query.selected_columns)[:3]
         query = query.order_by(*(column.desc() if page.is_descending else column.asc() for column in columns))
-    if test is None and of_long is None:
+    if test is None and test_long is None:
         query = query.limit(page.limit) if page.limit is not None else query
         yield from ((row[0], row[1], row[2]) for row in session.execute(query))
         return
     for rows in _pieces(session.execute(query).all()):
-        read = {row.id for row in rows if test is not None or row.is_long}
-        by_group = load_completions(session, list(read), want)
+        group_ids = {row.id for row in rows if test is not None or row.is_long}
+        by_group = load_completions(session, list(group_ids), selection)
         for step, group, position, is_long in rows:
-            if group not in read:
+            if group not in group_ids:
                 yield step, group, position
                 continue
             completion = _completion_at(by_group.get(group, ()), position)
             if completion is None or (test is not None and not test(completion)):
                 continue
-            if not is_long or of_long is None or of_long(completion):
+            if not is_long or test_long is None or test_long(completion):
                 yield step, group, position
 
 
@@ -135,14 +136,14 @@ def _pieces(rows: Sequence[Any]) -> Iterator[Sequence[Any]]:
 def _matches_by_groups(
     session: Session, scope: Scope, terms: Sequence[Term], groups: GroupRange, page: Page
 ) -> Iterator[CompletionPlace]:
-    """Without words that the index is asked for: all completions are read but those with an unwanted word."""
+    """Match completions without index words: read all completions except those with an unwanted word."""
     test = make_test(session, scope, terms)
-    without = [(term.pattern(), _find_keys(session, term, groups)) for term in index_terms(terms)[1]]
-    want = _make_selection(terms, reads=bool(without))
+    unwanted = [(term.pattern(), _find_keys(session, term, groups)) for term in index_terms(terms)[1]]
+    selection = _make_selection(terms, reads=bool(unwanted))
     for rows in _pieces(_select_groups(session, scope, groups, page)):
-        by_group = load_completions(session, [row.id for row in rows], want)
+        by_group = load_completions(session, [row.id for row in rows], selection)
         for step, group, number in rows:
-            if without and number is None:
+            if unwanted and number is None:
                 continue
             completions = by_group.get(group, [])
             for completion in reversed(completions) if page.is_descending else completions:
@@ -151,18 +152,18 @@ def _matches_by_groups(
                 if not page.is_in(completion_place) or (test is not None and not test(completion)):
                     continue
                 if not any(
-                    _contains_unwanted(completion, pattern, keys.get(key)) for pattern, keys in without
+                    _contains_unwanted(completion, pattern, keys.get(key)) for pattern, keys in unwanted
                 ):
                     yield completion_place
 
 
 def _contains_unwanted(completion: Completion, pattern: Any, is_long: bool | None) -> bool:  # noqa: FBT001 - of the index
-    """Return whether an unwanted term is in a completion: None says that the index does not name it."""
+    """Return whether a completion contains an unwanted term; `is_long` is None if it is not a hit."""
     return is_long is not None and (not is_long or bool(pattern.search(completion.clean_text)))
 
 
 def _find_keys(session: Session, term: Term, groups: GroupRange) -> dict[int, bool]:
-    """Return the completions with a term, by number and position, and whether their text decides."""
+    """Return the completions with a term as keys, and whether their text must be checked."""
     rows = session.execute(select_hits(session, [term], [], groups))
     reads = is_phrase(term)
     return {number << SHIFT | position: reads and bool(is_long) for number, position, is_long in rows}
@@ -174,38 +175,38 @@ def _make_selection(terms: Sequence[Term], *, reads: bool) -> CompletionSelectio
 
 
 def _select_groups(session: Session, scope: Scope, groups: GroupRange, page: Page) -> Sequence[Any]:
-    """Step, id and number of the groups in which a completion may match."""
+    """Return step, id and number of the groups in which a completion may match."""
     columns = (RolloutGroup.step, RolloutGroup.id)
     conditions = [*scope.of_groups(session), *groups.of_groups(), *has_tally(scope.filter.of_tallies())]
     if page.behind is not None:
         sort_key = tuple_(*columns)
         conditions.append(sort_key <= page.behind[:2] if page.is_descending else sort_key >= page.behind[:2])
     query = select(*columns, RolloutGroup.search_number).where(*conditions)
-    ways = [column.desc() if page.is_descending else column.asc() for column in columns]
-    return session.execute(query.order_by(*ways)).all()
+    order = [column.desc() if page.is_descending else column.asc() for column in columns]
+    return session.execute(query.order_by(*order)).all()
 
 
 def make_test(session: Session, scope: Scope, terms: Sequence[Term]) -> Test | None:
-    """Return the test of a completion itself; None if nothing is asked of it."""
+    """Return a function that tests a completion, or None if all completions pass."""
     labelled = scope.labelled(session) if scope.label else None
     exact = [term for term in terms if term.is_exact]
-    read = [(term.pattern(), term.is_not) for term in terms if term.is_read]
-    if labelled is None and not exact and not read and not scope.filter.is_of_completions:
+    read_patterns = [(term.pattern(), term.is_not) for term in terms if term.is_read]
+    if labelled is None and not exact and not read_patterns and not scope.filter.is_of_completions:
         return None
 
     def test(completion: Completion) -> bool:
         if not scope.filter.passes(completion) or (labelled is not None and completion.id not in labelled):
             return False
-        text = completion.clean_text if exact or read else ""
+        text = completion.clean_text if exact or read_patterns else ""
         return all((term.text in text) != term.is_not for term in exact) and all(
-            (pattern.search(text) is not None) != is_not for pattern, is_not in read
+            (pattern.search(text) is not None) != is_not for pattern, is_not in read_patterns
         )
 
     return test
 
 
 def _make_long_test(session: Session, terms: Sequence[Term]) -> Test | None:
-    """Return the test of a text for which the index lacks some positions of words."""
+    """Return a function that tests a text whose word positions are not all indexed, or None."""
     required, unwanted = index_terms(terms)
     phrases = [(term.pattern(), term.is_not) for term in (*required, *unwanted) if is_phrase(term)]
     if not phrases or not is_postgres(session):

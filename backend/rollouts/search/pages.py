@@ -1,8 +1,8 @@
-"""Pages of a search and its counts over steps, in bounded time however often the words occur.
+"""Pages of search results and counts by step, in bounded time even for frequent words.
 
-If the words are rare, the index names the few completions that match. Otherwise groups are read batch by
-batch, in the order of the page, until the page is full or the time budget is spent; the next page continues
-from there. Counts then come from an even sample of the groups.
+If the words are rare, the index returns the few matching completions. Otherwise groups are read in batches,
+in the order of the page, until the page is full or the time budget is used up; the next page continues from
+there. Counts are then based on an evenly spaced sample of the groups.
 """
 
 import math
@@ -23,15 +23,15 @@ from backend.rollouts.search.scope import Scope
 from backend.storage.models import GroupTally, RolloutGroup
 
 RARE_MATCH_LIMIT = 5_000
-"""Largest number of matching completions for which the index alone answers."""
+"""Maximum number of matching completions for which only the index is used."""
 MAX_COUNTED = 20_000
-"""Number of completions, at most, that are read to count the matches of common words."""
+"""Maximum number of completions that are read to count the matches of common words."""
 PROBE_INTERVAL = 16
-"""Sampling interval of the timing probe: every 16th group is read first to estimate the cost of the rest."""
+"""Sampling interval of the timing probe: every 16th group is read first to estimate the total time."""
 INITIAL_BATCH_SIZE, MAX_BATCH_SIZE = 256, 4_096
-"""Numbers of groups that are read at a time."""
+"""Initial and maximum number of groups read at a time."""
 TIME_BUDGET_SECONDS = 0.5
-"""No new batch of groups is started after this many seconds."""
+"""Number of seconds after which no new batch of groups is started."""
 
 ORDERS = ("step", "-step")
 
@@ -40,28 +40,28 @@ LAST_POSITION = 2**15 - 1
 
 
 class FoundPage(NamedTuple):
-    """A page of places."""
+    """A page of search results."""
 
     rows: Sequence[CompletionPlace]
     next: CompletionPlace | None
     """Last position of this page, after which the next page starts; None on the last page."""
     searched_to: int | None
-    """Step at which the time budget was spent; None if the page is full."""
+    """Step at which the time budget was used up; None if the page is full."""
 
 
 class Counts(NamedTuple):
-    """Counts of completions over steps."""
+    """Counts of completions by step."""
 
     items: list[dict[str, int]]
-    """Items of `schemas.StepCount`."""
+    """Items as described by `schemas.StepCount`."""
     every: int
-    """Sampling interval of the groups that were counted; 1 if all were."""
+    """Sampling interval of the counted groups; 1 if all were counted."""
 
 
 def find(
     session: Session, scope: Scope, terms: Sequence[Term], *, sort: str, limit: int, cursor: str
 ) -> FoundPage:
-    """Return one page of completions, in the order of step, group and position."""
+    """Return a page of completions, ordered by step, group and position."""
     is_descending = sort.startswith("-")
     after = _parse_cursor(read_cursor(cursor, *PLACE_KINDS, order=sort))
     rows: list[CompletionPlace] = []
@@ -94,14 +94,14 @@ def _group_ranges(
     is_descending: bool,  # noqa: FBT001
     until: float,
 ) -> Iterator[tuple[GroupRange, bool]]:
-    """Yield the groups of a scope after a position, in order, and whether they are the last ones."""
+    """Yield batches of the groups after a position, in order, and whether the batch is the last one."""
     columns = (RolloutGroup.step, RolloutGroup.id)
-    ways = [column.desc() if is_descending else column.asc() for column in columns]
-    query = select(*columns, RolloutGroup.search_number).order_by(*ways)
+    order = [column.desc() if is_descending else column.asc() for column in columns]
+    query = select(*columns, RolloutGroup.search_number).order_by(*order)
     size, sort_key = INITIAL_BATCH_SIZE, tuple_(*columns)
     if after is not None:
         scope = scope.narrow(session)
-        step, group = after[:2]  # the rest of this group comes, too
+        step, group = after[:2]  # the remaining completions of this group belong to the page, too
         query = query.where(sort_key <= (step, group) if is_descending else sort_key >= (step, group))
     began = time.monotonic()
     while rows := session.execute(query.where(*scope.of_groups(session)).limit(size)).all():
@@ -119,12 +119,12 @@ def _group_ranges(
 
 
 def _next_size(size: int, took: float, left: float) -> int:
-    """Return four times the batch size, or what the remaining time allows at the current speed."""
+    """Return four times the batch size, or the size that the remaining time allows at the current speed."""
     return int(max(INITIAL_BATCH_SIZE, min(4 * size, MAX_BATCH_SIZE, size * left / max(took, 1e-6))))
 
 
 def counts_by_step(session: Session, scope: Scope, terms: Sequence[Term]) -> Counts:
-    """Return how many of the stored completions match at each step."""
+    """Return the number of matching and of stored completions at each step."""
     count = func.sum(GroupTally.completions)
     query = select(GroupTally.step, count).where(*scope.of_tallies(session)).group_by(GroupTally.step)
     stored: dict[int, int] = {row[0]: int(row[1]) for row in session.execute(query)}
@@ -148,10 +148,10 @@ def counts_by_step(session: Session, scope: Scope, terms: Sequence[Term]) -> Cou
 
 
 class _CountedGroup(NamedTuple):
-    """A group that is counted."""
+    """A group whose completions are counted."""
 
     number: int
-    """Group's number in the index."""
+    """Number of the group in the index."""
     step: int
     completions: int
 
@@ -159,10 +159,10 @@ class _CountedGroup(NamedTuple):
 def _read_counted_groups(session: Session, scope: Scope, sampled: GroupRange) -> Sequence[_CountedGroup]:
     """Return the groups of a range that are in the index."""
     names = ("run_id", "kind", "step", "prompt_index", "attempt")
-    same = [getattr(GroupTally, name) == getattr(RolloutGroup, name) for name in names]
-    # Not joined: SQLite would then look for the tallies of a group by the bounds of the scope's steps.
+    same_group = [getattr(GroupTally, name) == getattr(RolloutGroup, name) for name in names]
+    # A subquery, because SQLite would join the tallies of a group by the range of the scope's steps.
     completions = (
-        select(func.sum(GroupTally.completions)).where(*same).correlate(RolloutGroup).scalar_subquery()
+        select(func.sum(GroupTally.completions)).where(*same_group).correlate(RolloutGroup).scalar_subquery()
     )
     query = select(RolloutGroup.search_number, RolloutGroup.step, completions)
     query = query.where(
@@ -174,7 +174,7 @@ def _read_counted_groups(session: Session, scope: Scope, sampled: GroupRange) ->
 def _affordable_groups(
     session: Session, scope: Scope, terms: Sequence[Term], sampled: GroupRange
 ) -> GroupRange:
-    """Return a range, or fewer of its groups if a probe shows that reading all texts would take too long."""
+    """Return the range, or a sample of it if a probe shows that reading all texts would take too long."""
     probe = replace(sampled, every=sampled.every * PROBE_INTERVAL)
     began = time.monotonic()
     deque(find_matches(session, scope, terms, probe), maxlen=0)

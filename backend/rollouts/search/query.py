@@ -1,10 +1,11 @@
-"""Parser of what is searched for in completions: words, "phrases", prefix*, `exact strings`, and -not.
+"""Parse searches in completions: words, "phrases", prefix*, `exact strings`, and -not.
 
-    query = { ["-"] term }                 every term has to match
+    query = { ["-"] term }                 every term must match
     term  = word ["*"] | '"' words ["*"] '"' | "`" any text "`"
 
-Words are runs of letters and digits, compared in lower case; a term of several, such as `don't`, is a phrase.
-An exact string is compared as it stands, signs and case included; in it two backquotes stand for one.
+Words are sequences of letters and digits, compared in lower case. A term with several words, such as `don't`,
+is a phrase. An exact string matches literally, with its case and punctuation; within it, two backquotes stand
+for one.
 """
 
 import re
@@ -26,7 +27,7 @@ PIECES = {
 PLAIN = re.compile(r'[^\s"`]+')
 
 INNER = re.compile(r"(?<=[\0-\x7f])(?<![A-Za-z0-9])[A-Za-z0-9]+(?=[\0-\x7f])(?![A-Za-z0-9])")
-"""Pattern of the complete words in an exact string: the characters around them are in the string, too."""
+"""Pattern of the complete words in an exact string, next to which the string has other characters."""
 
 
 class SearchError(InvalidRequest):
@@ -38,40 +39,43 @@ class SearchError(InvalidRequest):
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """One condition on a completion's text."""
+    """A condition on the text of a completion."""
 
     text: str
-    """The term's text as written, without its quotes and the star."""
+    """The text of the term, without quotes and star."""
     is_exact: bool = False
     is_prefix: bool = False
     """Whether the last word is a prefix."""
     is_not: bool = False
     is_read: bool = False
-    """Whether texts are read for it, because asking the index costs more: see `search.hits.plan_terms`."""
+    """Whether texts are read for the term, because using the index costs more: see `search.hits.plan_terms`.
+    """
 
     @property
     def words(self) -> Sequence[str]:
-        """Words of a phrase in order; of an exact string those that surely are words of the text."""
+        """The words of a phrase in order, or the words of an exact string that are certainly words of the
+        text.
+        """
         return (
             [word.lower() for word in INNER.findall(self.text)] if self.is_exact else split_words(self.text)
         )
 
     @property
     def whole_words(self) -> Sequence[str]:
-        """Words that the index is asked for: all, or those before the beginning of one that it is not."""
+        """The words to look up in the index: all words, or all but a prefix that is too common."""
         return self.words[:-1] if self.is_read else self.words
 
     def pattern(self) -> "re.Pattern[str]":
-        """Expression that finds the term in a text, for marking it."""
+        """Return the pattern that finds the term in a text."""
         if self.is_exact:
             return re.compile(re.escape(self.text))
-        inner = r"[\W_]+".join(map(re.escape, self.words))
-        end = r"[^\W_]*" if self.is_prefix else r"(?![^\W_])"
-        return re.compile(rf"(?<![^\W_]){inner}{end}", re.IGNORECASE)
+        words_pattern = r"[\W_]+".join(map(re.escape, self.words))
+        end_pattern = r"[^\W_]*" if self.is_prefix else r"(?![^\W_])"
+        return re.compile(rf"(?<![^\W_]){words_pattern}{end_pattern}", re.IGNORECASE)
 
 
 def parse(text: str) -> tuple[Term, ...]:
-    """Return the terms of a search; none for an empty one. Raises SearchError."""
+    """Return the terms of a search, none if it is empty; raise SearchError if it is invalid."""
     if len(text) > MAX_CHARACTERS:
         reason = f"a search has at most {MAX_CHARACTERS:,} characters, got {len(text):,}"
         raise SearchError(reason, MAX_CHARACTERS)
@@ -81,18 +85,18 @@ def parse(text: str) -> tuple[Term, ...]:
 
 
 def _terms(text: str) -> Iterator[Term]:
-    at, count = 0, 0
-    while begin := BEGIN.match(text, at):
-        is_not, at = bool(begin[1]), begin.end()
+    position, count = 0, 0
+    while prefix := BEGIN.match(text, position):
+        is_not, position = bool(prefix[1]), prefix.end()
         count += 1
         if count > MAX_TERMS:
-            raise SearchError(f"a search has at most {MAX_TERMS} terms", at)
-        match = (PIECES.get(text[at]) or PLAIN).match(text, at)
+            raise SearchError(f"a search has at most {MAX_TERMS} terms", position)
+        match = (PIECES.get(text[position]) or PLAIN).match(text, position)
         if match is None:
-            name = "quotation mark" if text[at] == '"' else "backquote"
-            raise SearchError(f"this {name} is not closed", at)
-        yield _term(match[match.re.groups], text[at], at, is_not=is_not)
-        at = match.end()
+            name = "quotation mark" if text[position] == '"' else "backquote"
+            raise SearchError(f"this {name} is not closed", position)
+        yield _term(match[match.re.groups], text[position], position, is_not=is_not)
+        position = match.end()
 
 
 def _term(content: str, mark: str, at: int, *, is_not: bool) -> Term:

@@ -1,4 +1,4 @@
-"""The fields that queries can name, for completion: with values that stored runs have."""
+"""The catalogue of query fields and of their stored values, which is used for completion."""
 
 from typing import Any
 
@@ -11,12 +11,12 @@ from backend.storage.engine import is_postgres
 from backend.storage.models import Experiment, MetricKey, Run
 
 MAX_VALUES = 200
-"""Values of one field."""
+"""Maximum number of values of one field."""
 MAX_METRICS = 5_000
 
 
 def fields_json(session: Session) -> list[dict[str, Any]]:
-    """Return all fields: schemas.QueryField."""
+    """Return all query fields, as described by `list_schemas.QueryField`."""
     stored = {
         "variant": _distinct_values(session, select(Run.variant).where(Run.variant != "")),
         "origin": _distinct_values(session, select(Run.origin).where(Run.origin != "")),
@@ -40,7 +40,7 @@ def _distinct_values(session: Session, query: Select[Any]) -> list[str]:
 
 
 def tag_rows(session: Session) -> Select[Any]:
-    """Return the tags of all runs, one row per run and tag: value, and the same as its label."""
+    """Return a query for the tags of all runs, one row per run and tag, as value and label."""
     elements = func.json_array_elements_text if is_postgres(session) else func.json_each
     tags = elements(Run.tags).table_valued("value", name="each_tag", joins_implicitly=True)
     return select(tags.c.value, tags.c.value.label("label")).select_from(Run)

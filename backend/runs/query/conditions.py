@@ -1,7 +1,7 @@
-"""Queries as SQL conditions with bound parameters.
+"""Convert queries to SQL conditions with bound parameters.
 
-A comparison with a value that a run does not have is false, and `not` inverts exactly that: a query and its
-negation together find every run. SQL has a third truth value for this, which is not true either.
+A comparison with a missing value is false, and `not` inverts exactly that, so a query and its negation
+together match every run. In SQL such a comparison is NULL, which is not true either.
 """
 
 import re
@@ -37,7 +37,7 @@ ORDER: dict[str, Callable[[Any, Any], Condition]] = {
 
 
 def make_condition(session: Session, text: str) -> Condition | None:
-    """Return the condition of a query; None for an empty one. Raises QueryError."""
+    """Return the SQL condition for a query, or None if it is empty; raise QueryError if it is invalid."""
     query = parse(text)
     return None if query is None else _condition(session, query)
 
@@ -57,17 +57,17 @@ def _condition(session: Session, query: syntax.Query) -> Condition:
 
 
 def _negate(condition: Condition) -> Condition:
-    return condition.is_not(true())  # SQLite's parser nests calls of a function less deeply
+    return condition.is_not(true())  # SQLite's parser allows deeper nesting of IS NOT than of function calls
 
 
 def name_contains(text: str) -> Condition:
-    """Return whether the name of run, variant or experiment contains the text, in any case of letters."""
+    """Return the condition that the name of run, variant or experiment contains the text, ignoring case."""
     name_conditions = (column.icontains(text, autoescape=True) for column in (Run.name, Run.variant))
     return or_(*name_conditions, _experiment_condition(Experiment.name.icontains(text, autoescape=True)))
 
 
 def has_tag(session: Session, condition: Callable[[ColumnElement[str]], Condition]) -> Condition:
-    """Return whether one of the run's tags meets a condition."""
+    """Return the condition that one of the run's tags meets a condition."""
     elements = func.json_array_elements_text if is_postgres(session) else func.json_each
     tags = elements(Run.tags).table_valued("value", name="each_tag")
     return exists(select(1).select_from(tags).where(condition(tags.c.value)))
@@ -82,14 +82,14 @@ def _comparison_condition(session: Session, comparison: Comparison) -> Condition
     operator = {"!=": "=", "!~": "~"}.get(comparison.operator, comparison.operator)
     allowed = {"text": "=~", "tags": "=~", "config": "=<=>=~"}.get(field.type, "=<=>=")
     if operator not in allowed:
-        shown = ", ".join(symbol for symbol in syntax.OPERATORS if symbol.removeprefix("!") in allowed)
-        raise QueryError(f"{field.name} is compared with {shown} or in", comparison.at)
+        expected = ", ".join(symbol for symbol in syntax.OPERATORS if symbol.removeprefix("!") in allowed)
+        raise QueryError(f"{field.name} is compared with {expected} or in", comparison.at)
     condition = or_(*(_relation_condition(session, field, operator, value) for value in comparison.values))
     return condition if operator == comparison.operator else _negate(condition)
 
 
 def _relation_condition(session: Session, field: Field, operator: str, value: Value) -> Condition:
-    """Return the condition that a run's value of a field has this relation to a value."""
+    """Return the condition that compares a field with a value."""
     if operator == "=" and value.text.lower() == NONE and not value.is_quoted:
         return _is_missing(session, field)
     match field.type:
@@ -127,8 +127,10 @@ def _is_missing(session: Session, field: Field) -> Condition:
 def _text_condition(field: Field, operator: str, value: Value) -> Condition:
     text = stored_spelling(field, value.text) if operator == "=" else value.text
     if operator == "=" and field.values and text not in field.values:
-        near = get_close_matches(text[:100], field.values, n=1)
-        hint = f"did you mean {near[0]}?" if near else f"{', '.join(field.values)} are known"
+        close_matches = get_close_matches(text[:100], field.values, n=1)
+        hint = (
+            f"did you mean {close_matches[0]}?" if close_matches else f"{', '.join(field.values)} are known"
+        )
         raise QueryError(f"there is no {field.name} {value.text[:100]!r}; {hint}", value.at)
     if field.column is None:
         return _experiment_condition(_like_condition(Experiment.name, operator, text))
@@ -138,7 +140,7 @@ def _text_condition(field: Field, operator: str, value: Value) -> Condition:
 def _like_condition(
     column: ColumnElement[str] | InstrumentedAttribute[str], operator: str, text: str
 ) -> Condition:
-    """Equal to the text, or containing it in any case of letters."""
+    """Return the condition that a column equals the text, or contains it ignoring case."""
     return column == text if operator == "=" else column.icontains(text, autoescape=True)
 
 
@@ -170,7 +172,7 @@ def _date_condition(field: Field, operator: str, value: Value) -> Condition:
 
 
 def _config_condition(field: Field, operator: str, value: Value) -> Condition:
-    """Numbers are compared with numbers, `true` and `false` with booleans, all else with strings."""
+    """Compare a config field with a number, a boolean (`true` or `false`) or else a string."""
     stored = JsonValue(Run.config, field.path)
     if operator == "~":
         return stored.contains(value.text)

@@ -1,4 +1,4 @@
-"""Dates of a query: a day, a time of day, or a time before now."""
+"""Parse the dates of queries: a day, a time of day, or a time before now."""
 
 import re
 from datetime import UTC, datetime
@@ -17,7 +17,7 @@ EXPECTED = "expected a date such as 2026-11-01, 2026-11-01T14:30 (UTC) or -7d (s
 
 
 class Period(NamedTuple):
-    """The time that a date names: from its beginning to just before its end, in seconds since 1970."""
+    """The period that a date refers to, from its start to just before its end, in Unix time."""
 
     start: ColumnElement[float]
     end: ColumnElement[float]
@@ -25,7 +25,7 @@ class Period(NamedTuple):
 
 
 def read_period(text: str) -> Period | None:
-    """Return the period of a date; None if the text is none."""
+    """Return the period that a date refers to, or None if the text is not a date."""
     if ago := AGO.fullmatch(text):
         moment = db_now() - float(int(ago[1]) * SECONDS[ago[2]])
         return Period(moment, moment)
@@ -37,5 +37,5 @@ def read_period(text: str) -> Period | None:
     except ValueError:
         return None
     start = (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp()
-    length = SECONDS["d"] if not match["time"] else 1 if match["second"] else SECONDS["m"]
-    return Period(literal(start, Float(53)), literal(start + length, Float(53)))
+    length_seconds = SECONDS["d"] if not match["time"] else 1 if match["second"] else SECONDS["m"]
+    return Period(literal(start, Float(53)), literal(start + length_seconds, Float(53)))

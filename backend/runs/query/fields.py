@@ -1,4 +1,4 @@
-"""Fields that a query can name: columns of a run, fields of its config, metrics."""
+"""The fields that queries can use: columns of a run, fields of its config, and metrics."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -23,23 +23,23 @@ from backend.storage.models import Run
 CONFIG = "config."
 LONGEST_NAME = 128
 MAX_NAMED = 5
-"""Fields that an error names, at most."""
+"""Maximum number of fields that an error message lists."""
 
 FieldType = Literal["text", "number", "date", "tags", "config", "metric"]
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """The field that a name refers to."""
+    """A field that a query can use."""
 
     name: str
     type: FieldType
     column: Any = None
-    """SQL column of a text, a number or a date."""
+    """SQL column of a text, number or date."""
     path: tuple[str, ...] = ()
     """Keys in `run.config` or `run.summary`."""
     values: Sequence[str] = ()
-    """Allowed texts, if they are fixed."""
+    """Allowed values; empty if the field allows any."""
 
 
 COLUMNS: dict[str, Field] = {
@@ -67,16 +67,16 @@ COLUMNS: dict[str, Field] = {
         Field("finished", "date", Run.finished_at),
     )
 }
-"""Fields with their own names, which take precedence over config fields and metrics of the same name."""
+"""Fields that are columns; they take precedence over config fields and metrics of the same name."""
 
 ALIASES = {"tags": "tag"}
 
 _NO_VERDICT = "no_verdict"
-"""Title of the verdict `inconclusive` on the pages, with an underscore for its space."""
+"""Display name of the verdict `inconclusive` on the pages, with an underscore instead of the space."""
 
 
 def stored_spelling(field: Field, text: str) -> str:
-    """Return a value as it is stored, if the field has fixed values: "Never learned" as "never_learned"."""
+    """Return the stored form of a value if the field has fixed values: "Never learned" as "never_learned"."""
     if not field.values:
         return text
     word = text.lower().replace(" ", "_")
@@ -84,7 +84,7 @@ def stored_spelling(field: Field, text: str) -> str:
 
 
 def find_field(session: Session, name: Name) -> Field:
-    """Return the field of a name; raises QueryError with the nearest names for an unknown one."""
+    """Return the field with a name; raise QueryError with similar names if it is unknown."""
     text = ALIASES.get(name.text, name.text)
     if name.statistic:
         return _metric_field(session, name)
@@ -99,8 +99,8 @@ def find_field(session: Session, name: Name) -> Field:
         return _field_of_path(text if text in paths else paths[0])
     if paths:
         raise QueryError(f"{text!r} is ambiguous: {_first_names(paths)}", name.at)
-    if inner := [path for path in config_paths() if f".{text}." in f".{path}"]:
-        raise QueryError(f"{text!r} has several fields: {_first_names(inner)}", name.at)
+    if inner_paths := [path for path in config_paths() if f".{text}." in f".{path}"]:
+        raise QueryError(f"{text!r} has several fields: {_first_names(inner_paths)}", name.at)
     raise QueryError(_unknown_field_message(text), name.at)
 
 
@@ -116,8 +116,9 @@ def _metric_field(session: Session, name: Name) -> Field:
 
 
 def _config_field(session: Session, name: Name, path: str) -> Field:
-    """Return a path of the schema, or one that any stored config has: those of other trainers have any
-    shape.
+    """Return the field for a path of the config schema, or of any stored config; raise QueryError.
+
+    Configs of other trainers may have any structure.
     """
     field = _field_of_path(path)
     if any(config_path == path or config_path.startswith(f"{path}.") for config_path in config_paths()):
@@ -130,7 +131,7 @@ def _config_field(session: Session, name: Name, path: str) -> Field:
 
 
 def require_path(session: Session, path: str, parameter: str) -> None:
-    """Raise InvalidRequest at a parameter unless a config can have this path or a stored one has it."""
+    """Raise InvalidRequest for a parameter if no config can have this path and no stored config has it."""
     try:
         _config_field(session, Name(f"{CONFIG}{path}", at=0), path)
     except QueryError as error:
@@ -142,28 +143,32 @@ def _field_of_path(path: str) -> Field:
 
 
 def _first_names(paths: Sequence[str]) -> str:
-    """Return the first of these paths."""
-    shown = [f"{CONFIG}{path}" for path in paths[:MAX_NAMED]]
-    return ", ".join(shown) + (f" and {len(paths) - MAX_NAMED} more" if len(paths) > MAX_NAMED else "")
+    """Return a text with the first paths and the number of the others."""
+    listed = [f"{CONFIG}{path}" for path in paths[:MAX_NAMED]]
+    return ", ".join(listed) + (f" and {len(paths) - MAX_NAMED} more" if len(paths) > MAX_NAMED else "")
 
 
 def _unknown_field_message(text: str) -> str:
     if len(text) > LONGEST_NAME:
         return f"there is no field {text[:40]!r}..."
     names = [*COLUMNS, *METRICS, *(f"{CONFIG}{path}" for path in config_paths()), *_path_endings()]
-    near = get_close_matches(text, names, n=3)
-    hint = f"did you mean {' or '.join(near)}?" if near else "GET /api/v1/run-fields lists them"
+    close_matches = get_close_matches(text, names, n=3)
+    hint = (
+        f"did you mean {' or '.join(close_matches)}?"
+        if close_matches
+        else "GET /api/v1/run-fields lists them"
+    )
     return f"there is no field {text!r}; {hint}"
 
 
 def _path_endings() -> list[str]:
-    """Return the last parts of paths, under which most people know a field: `lr`, `temperature`."""
+    """Return the last segments of all paths, which people often use as names: `lr`, `temperature`."""
     return sorted({path.rpartition(".")[2] for path in config_paths()})
 
 
 @cache
 def config_paths() -> tuple[str, ...]:
-    """Dotted paths of all fields that a run's config can have; a list is one field."""
+    """Return the dotted paths of all fields that a config can have; a list counts as one field."""
     schema = RunConfig.model_json_schema()
     return tuple(dict.fromkeys(_leaf_paths(schema, schema["$defs"], "", ())))
 

@@ -1,4 +1,4 @@
-"""Values within JSON columns, by path, on SQLite and Postgres alike."""
+"""Read values in JSON columns by path, on SQLite and Postgres."""
 
 import json
 import re
@@ -12,15 +12,15 @@ from sqlalchemy.sql.functions import FunctionElement
 from backend.storage.numbers import INFINITY, MINUS_INFINITY, NAN, NOT_FINITE, SPELLINGS
 
 SEGMENT = re.compile(r'[^"\\{},\0]{1,200}')
-"""A key that both databases take in a path."""
+"""Pattern of a key that both databases accept in a path."""
 
 NUMBERS = ("integer", "real", "number")
 STRINGS = ("text", "string")
 DOCUMENTS = ("array", "object")
 
 
-class json_kind(FunctionElement[str]):  # noqa: N801 - written and read as the SQL function it is
-    """The kind of the JSON value `column[path]`, as each database names it; NULL if there is none."""
+class json_kind(FunctionElement[str]):  # noqa: N801 - named like the SQL function that it renders
+    """The type of the JSON value `column[path]`, as the database names it; NULL if there is no value."""
 
     type = Text()
     inherit_cache = True
@@ -39,22 +39,22 @@ def _postgres_kind(element: Any, compiler: Any, **kw: Any) -> str:
 
 
 def escape_text(text: str) -> str:
-    """Return a text as it is written in a stored document, in ASCII by `json_text`."""
+    """Return a text as it is escaped in stored documents, which `json_text` writes as ASCII."""
     return json.dumps(text)[1:-1]
 
 
 def _candidate_values(column: Any, path: Sequence[str]) -> list[Any]:
-    """Return the value at a path, by every path that SQLite may need for it; at most one has a value.
+    """Return the expressions for each spelling of the path; at most one of them has a value.
 
-    It takes a number for the place in a list alone, and compares keys with the text of the document.
+    SQLite accepts only a number as a list index, and compares keys with the escaped text of the document.
     """
-    written = [tuple(path), tuple(map(escape_text, path))]
-    paths = [*map(_index_path, written), *written]
+    spellings = [tuple(path), tuple(map(escape_text, path))]
+    paths = [*map(_index_path, spellings), *spellings]
     return [column[spelling] for spelling in dict.fromkeys(paths)]
 
 
 def _index_path(path: Sequence[str]) -> tuple[str | int, ...]:
-    """Return the path in which every key that can be one is the place in a list."""
+    """Return the path with all numeric keys converted to list indexes."""
     return tuple(int(key) if re.fullmatch(r"\d{1,6}", key) else key for key in path)
 
 
@@ -63,32 +63,32 @@ def _first_value(values: Sequence[Any]) -> Any:
 
 
 class JsonValue:
-    """The value at a path of a JSON column, as each kind that it can have."""
+    """The value at a path of a JSON column, as an expression for each of its possible types."""
 
     def __init__(self, column: Any, path: Sequence[str]) -> None:
-        places = _candidate_values(column, path)
-        self.kind: ColumnElement[str] = _first_value([json_kind(node) for node in places])
-        self.text: ColumnElement[str] = _first_value([node.as_string() for node in places])
-        self._float: ColumnElement[float] = _first_value([node.as_float() for node in places])
+        candidates = _candidate_values(column, path)
+        self.kind: ColumnElement[str] = _first_value([json_kind(node) for node in candidates])
+        self.text: ColumnElement[str] = _first_value([node.as_string() for node in candidates])
+        self._float: ColumnElement[float] = _first_value([node.as_float() for node in candidates])
 
     @property
     def exists(self) -> ColumnElement[bool]:
-        """Whether there is a value: JSON's null is none."""
+        """Whether there is a value other than null."""
         return self.kind != "null"
 
     @property
     def number(self) -> ColumnElement[float]:
-        """The number; NULL for anything else."""
+        """The number, or NULL for other types."""
         return case((self.kind.in_(NUMBERS), self._float))
 
     @property
     def string(self) -> ColumnElement[str]:
-        """The string; NULL for anything else."""
+        """The string, or NULL for other types."""
         return case((self.kind.in_(STRINGS), self.text))
 
     def contains(self, text: str) -> ColumnElement[bool]:
-        """Return whether a string, or the JSON of a list or an object, contains a text, in any case of
-        letters.
+        """Return the condition that a string, or the JSON of a list or object, contains a text, ignoring
+        case.
         """
         is_match = case((self.kind.in_((*STRINGS, *DOCUMENTS)), self.text)).icontains(text, autoescape=True)
         if text.isascii():
@@ -97,33 +97,39 @@ class JsonValue:
         return is_match | document.icontains(escape_text(text), autoescape=True)
 
     def is_boolean(self, *, value: bool) -> ColumnElement[bool]:
-        """Return whether it is this boolean, for which each database has its own words."""
-        word = "true" if value else "false"
-        return (self.kind == word) | ((self.kind == "boolean") & (self.text == word))
+        """Return the condition that the value equals this boolean, which each database represents
+        differently.
+        """
+        literal = "true" if value else "false"
+        return (self.kind == literal) | ((self.kind == "boolean") & (self.text == literal))
 
 
 class SpelledValue:
-    """A number of a run's summary, in which NaN and the infinities are spelled."""
+    """A number in the summary of a run, in which NaN and the infinities are stored as strings."""
 
     def __init__(self, column: Any, path: Sequence[str]) -> None:
-        places = [
+        candidates = [
             column[spelling] for spelling in dict.fromkeys((tuple(path), tuple(map(escape_text, path))))
         ]
-        self.text: ColumnElement[str] = _first_value([node.as_string() for node in places])
-        self._float: ColumnElement[float] = _first_value([node.as_float() for node in places])
+        self.text: ColumnElement[str] = _first_value([node.as_string() for node in candidates])
+        self._float: ColumnElement[float] = _first_value([node.as_float() for node in candidates])
 
     def compared(
         self, operator: str, compare: Callable[[Any, Any], ColumnElement[bool]], number: float
     ) -> ColumnElement[bool]:
-        """Return the condition of this relation to a finite number; twice as fast as comparing `exact`."""
-        finite = and_(compare(self._float, literal(number, Float(53))), self.text.not_in(NOT_FINITE))
+        """Return the condition that compares the value with a finite number; twice as fast as comparing
+        `exact`.
+        """
+        finite_condition = and_(
+            compare(self._float, literal(number, Float(53))), self.text.not_in(NOT_FINITE)
+        )
         if operator == "=":
-            return finite
-        return or_(finite, self.text == SPELLINGS[INFINITY if ">" in operator else MINUS_INFINITY])
+            return finite_condition
+        return or_(finite_condition, self.text == SPELLINGS[INFINITY if ">" in operator else MINUS_INFINITY])
 
     @property
     def exact(self) -> ColumnElement[float]:
-        """The number or an infinity; NULL for NaN or no value."""
+        """The number or an infinity; NULL for NaN or a missing value."""
         return case(
             (self.text == SPELLINGS[NAN], None),
             (self.text == SPELLINGS[INFINITY], float("inf")),

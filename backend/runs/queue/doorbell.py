@@ -1,7 +1,7 @@
-"""The doorbell: a Celery message that says "there may be work in SQL" and carries nothing else.
+"""The doorbell: a Celery message without content that tells workers to check the database for runs.
 
-It may be lost, doubled or late without harm: workers claim runs from SQL, look there by themselves every
-few seconds, and the service rings again for runs that wait.
+A message may be lost, duplicated or late without harm: workers claim runs in the database, check it every few
+seconds anyway, and the service sends another message for queued runs.
 """
 
 import logging
@@ -26,10 +26,10 @@ TRANSPORT_ALIASES["filesystem"] = "backend.runs.queue.file_transport:Transport"
 TASK = "grpolab.train"
 QUEUE = "gpu"
 RING_SECONDS = 0.5
-"""Longest time a ring may hold up its caller."""
+"""Maximum number of seconds that a ring blocks its caller."""
 
 RETURN_SECONDS = 2.0
-"""A broker that returns is heard again this soon, however long it was away."""
+"""Interval in seconds between attempts to reconnect to a broker that was unavailable."""
 
 QUICK_OPTIONS: dict[str, Any] = {
     "socket_timeout": RING_SECONDS,
@@ -39,30 +39,30 @@ QUICK_OPTIONS: dict[str, Any] = {
     "interval_step": 0,
     "interval_max": 0,
 }
-"""A bell that cannot ring at once does not ring: the reconciler rings again."""
+"""Options for sending a doorbell, which fails instead of waiting, because the reconciler rings again."""
 
 PATIENT_OPTIONS: dict[str, Any] = {
-    "socket_timeout": 10,  # a half-open link is noticed
+    "socket_timeout": 10,  # detects a half-open connection
     "socket_connect_timeout": 3,
     "socket_keepalive": True,
     "health_check_interval": 25,
     "visibility_timeout": 3600,
 }
-"""A worker's connection to Redis or Valkey."""
+"""Options for the connection of a worker to Redis or Valkey."""
 
 
 class SteadyConnection(Connection):
-    """Tries again every two seconds; kombu's own pauses grow to half a minute."""
+    """A connection that retries every two seconds, while kombu's delays grow to half a minute."""
 
     def ensure_connection(self, *args: Any, **options: Any) -> Any:
-        """Like kombu's method, with a constant pause."""
-        pauses = {f"interval_{name}": RETURN_SECONDS for name in ("start", "max")}
-        return super().ensure_connection(*args, **{**pauses, **options})
+        """Connect like kombu's method, with a constant delay between attempts."""
+        intervals = {f"interval_{name}": RETURN_SECONDS for name in ("start", "max")}
+        return super().ensure_connection(*args, **{**intervals, **options})
 
 
 @cache
 def worker_queue(settings: Settings) -> Celery:
-    """Return the Celery app that workers consume with."""
+    """Return the Celery app with which workers consume messages."""
     return _make_app(settings, PATIENT_OPTIONS)
 
 
@@ -75,10 +75,10 @@ def _make_app(settings: Settings, options: dict[str, Any]) -> Celery:
     app = Celery("grpolab", broker=choose_broker(settings).url, set_as_current=False)
     app.amqp.Connection = SteadyConnection
     app.conf.update(
-        task_acks_late=False,  # a lost message costs seconds; a late ack runs long jobs twice
+        task_acks_late=False,  # a lost message costs seconds, but a late acknowledgement runs long jobs twice
         worker_prefetch_multiplier=1,
-        worker_disable_prefetch=True,  # a busy worker leaves the bell for an idle one
-        task_ignore_result=True,  # state lives in SQL
+        worker_disable_prefetch=True,  # a busy worker leaves the message for an idle one
+        task_ignore_result=True,  # the database holds the state
         result_backend=None,
         task_serializer="json",
         accept_content=["json"],
@@ -88,10 +88,10 @@ def _make_app(settings: Settings, options: dict[str, Any]) -> Celery:
         task_create_missing_queues=False,
         task_publish_retry=False,  # a failed ring is not an error
         broker_connection_retry_on_startup=True,
-        broker_connection_max_retries=None,  # its poller works meanwhile
+        broker_connection_max_retries=None,  # the worker polls the database meanwhile
         broker_transport_options=_transport_options(settings, options),
         worker_send_task_events=False,
-        worker_enable_remote_control=False,  # stop and pause are wishes in SQL
+        worker_enable_remote_control=False,  # stop and pause are requested in the database
         worker_hijack_root_logger=False,
         worker_max_tasks_per_child=None,
         task_soft_time_limit=None,
@@ -107,15 +107,16 @@ def _transport_options(settings: Settings, options: dict[str, Any]) -> dict[str,
         folder = str(queue_folder(settings))
         return {"data_folder_in": folder, "data_folder_out": folder}
     if url.startswith(("redis", "valkey")):
-        # Two installations may share one Redis: each rings its own workers. The host is left out, since
-        # machines may name it differently; kombu loses messages when a prefix is not ASCII.
+        # Two installations may share one Redis, and each notifies its own workers. The prefix leaves out the
+        # host, because machines may use different names for it. Kombu loses messages if a prefix is not
+        # ASCII.
         database = make_url(settings.effective_database_url).database or ""
         return {**options, "global_keyprefix": f"grpolab:{sha256(database.encode()).hexdigest()[:12]}:"}
     return options
 
 
 class _Ringer:
-    """One thread that sends; a caller waits for it for a bounded time."""
+    """Send doorbells in a thread, for which the caller waits only for a limited time."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -144,5 +145,5 @@ _ringer = cache(_Ringer)
 
 
 def ring(settings: Settings) -> bool:
-    """Call a worker. Best effort, at most half a second; False when the bell was not heard in time."""
+    """Notify a worker, in at most half a second; return False if the message was not sent in time."""
     return _ringer(settings).ring()

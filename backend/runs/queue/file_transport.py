@@ -1,8 +1,8 @@
-"""Celery's queue of files, safe against processes that read, write and die at the same time.
+"""A file transport for Celery that is safe if processes read, write and die at the same time.
 
-Kombu opens a message's file before it writes it, so that a worker may read half of one, and it keeps the
-bindings of queues in a file that is left empty by whoever dies while making it. Here a message appears
-whole, one reader gets it, and each process keeps the bindings that it declares for itself.
+Kombu opens the file of a message before writing it, so a worker may read an incomplete message. It also
+stores queue bindings in a file that stays empty if a process dies while creating it. In this transport,
+messages appear complete, only one reader gets each message, and every process declares its own bindings.
 """
 
 import json
@@ -16,7 +16,7 @@ from kombu.transport import filesystem, virtual
 
 
 class Channel(filesystem.Channel):
-    """Messages are files `<milliseconds>_<id>.<queue>.msg`, oldest first."""
+    """A channel that stores messages as files `<milliseconds>_<id>.<queue>.msg`, read oldest first."""
 
     supports_fanout = False
     get_table = virtual.Channel.get_table
@@ -32,14 +32,14 @@ class Channel(filesystem.Channel):
         for file in sorted(Path(self.data_folder_in).glob(f"*.{queue}.msg")):
             try:
                 payload = file.read_bytes()
-                file.unlink()  # whoever removes it has it
+                file.unlink()  # the process that removes the file owns the message
                 return json.loads(payload)
-            except (FileNotFoundError, ValueError):  # somebody else's, or torn when the machine lost power
+            except (FileNotFoundError, ValueError):  # taken by another process, or torn by a power failure
                 continue
         raise Empty
 
 
 class Transport(filesystem.Transport):
-    """The transport of `filesystem://`."""
+    """The transport for `filesystem://` URLs."""
 
     Channel = Channel

@@ -1,1 +1,1 @@
-"""Workers: who is there, on which device, and what each runs."""
+"""Workers, their devices and the runs that they train."""

@@ -1,4 +1,4 @@
-"""The address at which a node of a group is reached, and the interface that it belongs to."""
+"""The network address and interface of a node in a group."""
 
 import ipaddress
 import os
@@ -12,7 +12,7 @@ from backend.base.errors import GrpoLabError
 from backend.base.settings import Settings
 
 PORTS = 32
-"""Ports that are tried from NODE_PORT on."""
+"""Number of ports that are tried, starting at NODE_PORT."""
 
 
 class NodeAddress(NamedTuple):
@@ -23,7 +23,7 @@ class NodeAddress(NamedTuple):
 
 
 def node_address(settings: Settings) -> NodeAddress:
-    """Return NODE_ADDRESS's address, else the host's. Raises GrpoLabError if it is not this machine's."""
+    """Return the address of this node; raise GrpoLabError if no interface of this machine has it."""
     name = settings.node_address or platform.node()
     name_source = (
         f"NODE_ADDRESS is {name!r}" if settings.node_address else f"the name of this host is {name!r}"
@@ -48,19 +48,18 @@ def node_address(settings: Settings) -> NodeAddress:
 
 
 def listen(ip: str, port: int) -> socket.socket:
-    """Return a socket that listens at this address alone, at the first port from `port` on that is free; 0:
-    at any.
+    """Return a socket that listens at this address, at the first free port from `port` on.
 
-    Raises OSError where none of PORTS is.
+    If `port` is 0, the system chooses a port. Raise OSError if none of the PORTS ports is free.
     """
     family = socket.AF_INET6 if ":" in ip else socket.AF_INET
     last = min(65535, port + PORTS - 1) if port else 0
-    for number in range(port, last + 1):
+    for candidate_port in range(port, last + 1):
         try:
-            return socket.create_server((ip, number), family=family, backlog=512)
+            return socket.create_server((ip, candidate_port), family=family, backlog=512)
         except OSError as error:
-            if number == last:
-                tried = f"port {port} to {last} (NODE_PORT)" if port else "any port"
-                reason = f"the ranks cannot meet at {ip}, {tried}: {os.strerror(error.errno or 0)}"
+            if candidate_port == last:
+                port_range = f"port {port} to {last} (NODE_PORT)" if port else "any port"
+                reason = f"the ranks cannot meet at {ip}, {port_range}: {os.strerror(error.errno or 0)}"
                 raise OSError(error.errno, reason) from None
     raise AssertionError

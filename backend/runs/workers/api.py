@@ -1,4 +1,4 @@
-"""Routes of workers and of the queue."""
+"""HTTP routes of workers and of the queue."""
 
 from typing import Any
 
@@ -50,7 +50,7 @@ def _worker_json(worker: Worker, now: float, names: dict[str, str]) -> dict[str,
 
 @router.get("/queue", response_model=Page)
 def queue(session: ReadSession, limit: Limit = 100, cursor: Cursor = "") -> Json:
-    """The runs that wait, in the order in which they will start, each with why it waits."""
+    """List the queued runs in the order in which they will start, each with the reason why it waits."""
     waiting = run_columns().add_columns(Run.run_after, Run.own_failures, Run.devices, Run.nodes)
     waiting = waiting.where(Run.status == "queued", Run.deleted_at.is_(None))
     first = 1
@@ -61,40 +61,42 @@ def queue(session: ReadSession, limit: Limit = 100, cursor: Cursor = "") -> Json
         first = position + 1
     order = (Run.priority.desc(), Run.queued_at, Run.id)
     rows = session.execute(waiting.order_by(*order).limit(limit + 1)).all()
-    why = _waiting_reasons(session)
+    waiting_reason_of = _waiting_reasons(session)
     return Json(
         make_page(
             list(enumerate(rows, first)),
             limit,
-            lambda item: run_json(item[1]) | {"position": item[0], "why": why(item[0], item[1])},
+            lambda item: (
+                run_json(item[1]) | {"position": item[0], "why": waiting_reason_of(item[0], item[1])}
+            ),
             lambda item: (item[0], item[1].priority, item[1].queued_at, item[1].id),
         )
     )
 
 
 def _waiting_reasons(session: Session) -> Any:
-    """Return a function (position, run) -> why that run waits, in words."""
+    """Return a function that returns the reason why a run waits, given its position in the queue."""
     now = session.scalar(select(db_now())) or 0.0
     slots = [slot for slot in live_slots(session) if slot.nodes == 1]
     groups = complete_groups(session)
     widest_worker, idle = max_run_devices(slots), [slot for slot in slots if slot.run_id is None]
-    room = max_run_devices(idle)
+    max_free_devices = max_run_devices(idle)
 
     def why(position: int, run: Any) -> str:
         if run.run_after > now:
-            tries = f", {run.own_failures} failed so far" if run.own_failures else ""
-            return f"the next try, in {run.run_after - now:.0f} s{tries}"
+            failures = f", {run.own_failures} failed so far" if run.own_failures else ""
+            return f"the next try, in {run.run_after - now:.0f} s{failures}"
         if run.nodes > 1:
             return waiting_reason(groups, run.nodes, run.devices)
         if not slots:
             return "a worker (none is running)"
         if run.devices > widest_worker:
             return f"a worker with {run.devices} devices (the largest one running has {widest_worker})"
-        if position <= len(idle) and run.devices <= room:
+        if position <= len(idle) and run.devices <= max_free_devices:
             return "about to start"
         ahead = position - 1
         behind = f"; {ahead} {'run' if ahead == 1 else 'runs'} ahead of it" if ahead else ""
-        free = "a free worker slot" if run.devices == 1 else f"{run.devices} free devices of one worker"
-        return f"{free}{behind}"
+        needed = "a free worker slot" if run.devices == 1 else f"{run.devices} free devices of one worker"
+        return f"{needed}{behind}"
 
     return why

@@ -1,4 +1,4 @@
-"""Command-line arguments of a worker that ends by itself, or belongs to a group of nodes."""
+"""Command-line arguments that limit a worker or make it a member of a group of nodes."""
 
 import argparse
 import os
@@ -10,7 +10,7 @@ from backend.runs.workers.deadline import parse_deadline
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments for a worker's limits, and for its place among several nodes."""
+    """Add the arguments for the limits of a worker and for its membership in a group of nodes."""
     parser.add_argument("--runs", type=int, metavar="N", help="exit after N runs")
     parser.add_argument("--idle", type=float, metavar="SECONDS", help="exit after this time without a run")
     parser.add_argument(
@@ -37,7 +37,7 @@ def arguments_as_settings(
     node_rank: int | None = None,
     group: str | None = None,
 ) -> Mapping[str, str]:
-    """Return the environment variables for the arguments. Raises GrpoLabError if one has no effect."""
+    """Return the environment variables for the arguments; raise GrpoLabError if an argument has no effect."""
     arguments = {
         "WORKER_RUNS": runs,
         "WORKER_IDLE_SECONDS": idle,
@@ -54,8 +54,8 @@ def arguments_as_settings(
     variables = cluster_place(nodes, os.environ) | variables
     for name, option in (("WORKER_NODE_RANK", "--node-rank"), ("WORKER_GROUP", "--group")):
         if name not in variables and name not in os.environ:
-            told = "no Slurm, Kubernetes or SkyPilot sets it here"
-            raise GrpoLabError(f"--nodes is {nodes}: {option} is missing, and {told}")
+            explanation = "no Slurm, Kubernetes or SkyPilot sets it here"
+            raise GrpoLabError(f"--nodes is {nodes}: {option} is missing, and {explanation}")
     return variables
 
 
@@ -66,8 +66,8 @@ def _deadline(until: str) -> datetime:
     except ValueError as error:
         raise GrpoLabError(f"--until {error}") from None
     if moment <= now:
-        late = f"{moment:%Y-%m-%d %H:%M}, and it is {now:%H:%M} on {os.uname().nodename}"
-        raise GrpoLabError(f"--until {until} has passed: it means {late}. The worker starts nothing.")
+        explanation = f"{moment:%Y-%m-%d %H:%M}, and it is {now:%H:%M} on {os.uname().nodename}"
+        raise GrpoLabError(f"--until {until} has passed: it means {explanation}. The worker starts nothing.")
     return moment
 
 
@@ -76,11 +76,11 @@ CLUSTERS = (
     ("Kubernetes", "JOB_COMPLETION_INDEX", "WORKER_GROUP", ""),
     ("SkyPilot", "SKYPILOT_NODE_RANK", "SKYPILOT_TASK_ID", "SKYPILOT_NUM_NODES"),
 )
-"""Variables with which a cluster gives a process its rank, its job and the number of nodes."""
+"""Environment variables with which a cluster passes a process its rank, its job and the number of nodes."""
 
 
 def cluster_place(nodes: int, variables: Mapping[str, str]) -> dict[str, str]:
-    """Return the rank, group and address from the cluster. Raises GrpoLabError if they conflict."""
+    """Return the rank, group and address that the cluster assigns; raise GrpoLabError if they conflict."""
     for cluster, rank, group, number in CLUSTERS:
         if rank not in variables:
             continue

@@ -1,4 +1,4 @@
-"""Deadlines of workers, as people and batch systems write them."""
+"""Parse the deadlines of workers, as users and batch systems write them."""
 
 import re
 from datetime import datetime, timedelta
@@ -6,14 +6,14 @@ from datetime import datetime, timedelta
 CLOCK = re.compile(r"([0-9]{1,2}):([0-9]{2})")
 
 EARLIER = timedelta(hours=12)
-"""A time of day that passed less than this ago is a deadline that was missed, not tomorrow's."""
+"""Age of a time of day up to which it is a missed deadline, and not a time of the next day."""
 
 
 def parse_deadline(text: str, now: datetime) -> datetime:
-    """Return the moment that `03:55`, or an ISO 8601 date and time, means on this machine.
+    """Return the time that `03:55`, or an ISO 8601 date and time, refers to on this machine.
 
-    It has the time zone of `now`; without one, both are read by the machine's clock, whose offset may change
-    in between. Raises ValueError for a text that is neither.
+    The result has the time zone of `now`. Without a time zone, both are local times, whose UTC offset may
+    change in between. Raise ValueError if the text is neither.
     """
     if match := CLOCK.fullmatch(text):
         try:

@@ -1,4 +1,4 @@
-"""Devices of this machine, found without importing torch."""
+"""Detect the devices of this machine without importing torch."""
 
 import csv
 import importlib.util
@@ -13,25 +13,25 @@ import psutil
 from backend.base.settings import Settings
 
 CPU = "cpu"
-"""Name of a slot's device that is not a GPU."""
+"""Device of a slot without a GPU."""
 
 CPU_SLOTS = 4
-"""Most runs at a time on a CPU machine when nobody says otherwise.
+"""Default maximum number of concurrent runs on a machine without GPUs.
 
-Measured on 2 cores with the tiny policy: two runs side by side with one thread each take 0.62 of the time
-that they take one after the other with two threads.
+Measured on 2 cores with the tiny policy: two concurrent runs with one thread each take 0.62 of the time that
+they take one after the other with two threads.
 """
 
 CPU_RANKS = 8
-"""Most processes in which one run may train in a slot of a CPU."""
+"""Maximum number of processes in which a run trains in one CPU slot."""
 
 SLOT_BYTES = 1_500_000_000
-"""Memory that a CPU slot may need: a trainer of the tiny policy and its spare take about 1.1 GB."""
+"""Memory in bytes that a CPU slot may need: a trainer of the tiny policy and its spare use about 1.1 GB."""
 
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """A GPU as its driver names it."""
+    """A GPU as reported by its driver."""
 
     uuid: str
     name: str
@@ -43,17 +43,17 @@ class Slot:
 
     number: int
     device: str
-    """`cpu` or `cuda:0`: a trainer sees its own GPU only."""
+    """`cpu` or `cuda:0`, because a trainer sees only its own GPU."""
     device_name: str
-    """The device in words."""
+    """Human-readable name of the device."""
     threads: int
-    """CPU threads of the trainer."""
+    """Number of CPU threads of the trainer."""
     gpu: str = ""
-    """UUID of the GPU, which is all that the trainer gets to see."""
+    """UUID of the only GPU that the trainer can see; empty for a CPU slot."""
 
 
 def find_slots(settings: Settings) -> list[Slot]:
-    """Return one slot per GPU that torch can use, else CPU slots; `WORKER_SLOTS` says how many at most."""
+    """Return one slot per GPU that torch can use, or else CPU slots, at most `WORKER_SLOTS`."""
     cpus = usable_cpus()
     gpus = find_gpus() if torch_build() not in ("", "cpu") else []
     if gpus:
@@ -65,19 +65,19 @@ def find_slots(settings: Settings) -> list[Slot]:
 
 
 def default_cpu_slots(cpus: int, memory_bytes: int) -> int:
-    """Runs at a time on a CPU machine: one per CPU, as far as memory reaches."""
+    """Return the number of concurrent runs on a machine without GPUs: one per CPU, if the memory suffices."""
     return max(1, min(cpus, memory_bytes // SLOT_BYTES, CPU_SLOTS))
 
 
 def usable_cpus() -> int:
-    """CPUs this process may run on; OMP_NUM_THREADS, the usual way to ask for fewer, is obeyed."""
+    """Return the number of CPUs that this process may use, limited by OMP_NUM_THREADS."""
     cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    asked = os.environ.get("OMP_NUM_THREADS", "")
-    return min(cpus, int(asked)) if asked.isdecimal() and int(asked) else cpus
+    omp_threads = os.environ.get("OMP_NUM_THREADS", "")
+    return min(cpus, int(omp_threads)) if omp_threads.isdecimal() and int(omp_threads) else cpus
 
 
 def cpu_name() -> str:
-    """Return the processor's model, e.g. "AMD EPYC 7B13", or "CPU" if it is unknown."""
+    """Return the model of the processor, such as "AMD EPYC 7B13", or "CPU" if it is unknown."""
     info = Path("/proc/cpuinfo")
     match = re.search(r"^model name\s*:\s*(.+)$", info.read_text(), re.MULTILINE) if info.exists() else None
     return match[1] if match else "CPU"
@@ -102,26 +102,26 @@ def find_gpus() -> list[Gpu]:
 
 
 def visible_gpus(gpus: list[Gpu], visible: str | None) -> list[Gpu]:
-    """Return the GPUs that a value of CUDA_VISIBLE_DEVICES (indices or UUIDs) selects, in its order."""
+    """Return the GPUs that CUDA_VISIBLE_DEVICES selects by indices or UUIDs, in its order."""
     if visible is None:
         return gpus
     chosen = []
     for word in visible.split(","):
         name = word.strip()
-        match = [gpu for n, gpu in enumerate(gpus) if name == str(n) or (name and gpu.uuid.startswith(name))]
-        if not match:  # CUDA itself ignores everything from the first unknown entry on
+        matches = [
+            gpu for n, gpu in enumerate(gpus) if name == str(n) or (name and gpu.uuid.startswith(name))
+        ]
+        if not matches:  # CUDA itself ignores the first unknown entry and everything after it
             break
-        chosen.append(match[0])
+        chosen.append(matches[0])
     return chosen
 
 
 def torch_build() -> str:
-    """Return the target of the installed torch: "cpu", a CUDA version such as "13.0", or "" if there is no
-    torch.
-    """
+    """Return the target of the installed torch: "cpu", a CUDA version such as "13.0", or "" without torch."""
     spec = importlib.util.find_spec("torch")
     if spec is None or not spec.submodule_search_locations:
         return ""
     version = Path(spec.submodule_search_locations[0]) / "version.py"
-    built = re.search(r"^cuda[^=\n]*=\s*'([^']+)'", version.read_text(), re.MULTILINE)
-    return built[1] if built else "cpu"
+    cuda_match = re.search(r"^cuda[^=\n]*=\s*'([^']+)'", version.read_text(), re.MULTILINE)
+    return cuda_match[1] if cuda_match else "cpu"

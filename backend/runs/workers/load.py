@@ -1,4 +1,4 @@
-"""Load of a machine and of one of its GPUs, from psutil and NVML."""
+"""The load of a machine and of one of its GPUs, from psutil and NVML."""
 
 import threading
 import time
@@ -14,30 +14,32 @@ import pynvml
 Readings = dict[str, float]
 
 SECONDS = 1.0
-"""Seconds between two readings of a GPU, whose utilisation covers only the last moment."""
+"""Seconds between two readings of a GPU, because its utilisation covers only a short moment."""
 
 
 class MachineLoad:
-    """Load of this machine since the last reading: processor, memory, disk, network and one GPU.
+    """The load of this machine since the last reading: processor, memory, disk, network and one GPU.
 
         cpu_frac                busy share of all processors
         memory_bytes            memory in use, of memory_total_bytes
-        disk_free_bytes         free space where `path` lies
+        disk_free_bytes         free space on the file system of `path`
         disk_read_rate          bytes per second, of all disks; disk_write_rate
         network_receive_rate    bytes per second, without the loopback; network_send_rate
         gpu_*                   see `GpuLoad`; left out without a GPU
 
-    What a system does not tell is left out.
+    Values that the system does not report are left out.
     """
 
     def __init__(self, path: Path, gpu: str = "") -> None:
         self._path = path
         self._gpu = GpuLoad(gpu) if gpu else None
-        psutil.cpu_percent()  # the first interval begins
+        psutil.cpu_percent()  # starts the first interval
         self._since, self._counted = time.monotonic(), _count_transferred()
 
     def read(self) -> Readings:
-        """Return the means since the last reading, and what is in use now; always by the same thread."""
+        """Return the means since the last call and the current usage; must always be called by the same
+        thread.
+        """
         memory = psutil.virtual_memory()
         readings: Readings = {
             "cpu_frac": psutil.cpu_percent() / 100,
@@ -46,41 +48,41 @@ class MachineLoad:
         }
         with suppress(OSError):
             readings["disk_free_bytes"] = psutil.disk_usage(str(self._path)).free
-        now, counted = time.monotonic(), _count_transferred()
+        now, transferred = time.monotonic(), _count_transferred()
         seconds = max(now - self._since, 1e-3)
-        for name in counted.keys() & self._counted.keys():
-            readings[name] = max(0.0, counted[name] - self._counted[name]) / seconds
-        self._since, self._counted = now, counted
+        for name in transferred.keys() & self._counted.keys():
+            readings[name] = max(0.0, transferred[name] - self._counted[name]) / seconds
+        self._since, self._counted = now, transferred
         return readings | (self._gpu.read() if self._gpu else {})
 
     def close(self) -> None:
-        """Stop reading the GPU."""
+        """Stop monitoring the GPU."""
         if self._gpu:
             self._gpu.close()
 
 
 def _count_transferred() -> dict[str, float]:
-    """Bytes that disks and network have moved since the machine started."""
+    """Return the number of bytes that disks and network have transferred since the machine started."""
     totals: dict[str, float] = {}
     with suppress(OSError, RuntimeError, psutil.Error):
         if disks := psutil.disk_io_counters():
             totals |= {"disk_read_rate": disks.read_bytes, "disk_write_rate": disks.write_bytes}
     with suppress(OSError, RuntimeError, psutil.Error):
-        cards = [card for name, card in psutil.net_io_counters(pernic=True).items() if name != "lo"]
-        totals["network_receive_rate"] = sum(card.bytes_recv for card in cards)
-        totals["network_send_rate"] = sum(card.bytes_sent for card in cards)
+        interfaces = [card for name, card in psutil.net_io_counters(pernic=True).items() if name != "lo"]
+        totals["network_receive_rate"] = sum(card.bytes_recv for card in interfaces)
+        totals["network_send_rate"] = sum(card.bytes_sent for card in interfaces)
     return totals
 
 
 class GpuLoad:
-    """Load of one GPU, which a thread looks at every second.
+    """The load of one GPU, which a thread reads every second.
 
         gpu_frac            share of the time in which a kernel ran, mean since the last reading
         gpu_memory_bytes    memory in use by all processes, largest; of gpu_memory_total_bytes
         gpu_celsius         temperature, largest
         gpu_watts           power, mean
 
-    Without NVIDIA's driver, or with a GPU that it does not know, there is nothing to read.
+    There are no readings without an NVIDIA driver, or if the driver does not know the GPU.
     """
 
     def __init__(self, uuid: str, *, seconds: float = SECONDS) -> None:
@@ -100,26 +102,26 @@ class GpuLoad:
             self._ending.wait(seconds)
 
     def see(self, values: Readings) -> None:
-        """Add one reading."""
+        """Add a reading."""
         with self._lock:
             for name, value in values.items():
                 self._seen.setdefault(name, []).append(value)
 
     def read(self) -> Readings:
-        """Return the means since the last call; empty if there was no reading in between."""
+        """Return the mean or maximum values since the last call; empty if there was no reading in between."""
         with self._lock:
-            seen, self._seen = self._seen, {}
+            readings, self._seen = self._seen, {}
         means = ("gpu_frac", "gpu_watts")
-        return {name: fmean(values) if name in means else max(values) for name, values in seen.items()}
+        return {name: fmean(values) if name in means else max(values) for name, values in readings.items()}
 
     def close(self) -> None:
-        """End the thread."""
+        """Stop the thread."""
         self._ending.set()
 
 
 def _read_gpu(handle: Any) -> Readings:
-    """Take one reading without the values that this GPU or its driver does not support."""
-    questions: dict[str, Callable[[], float]] = {
+    """Return a reading without the values that this GPU or its driver does not support."""
+    readers: dict[str, Callable[[], float]] = {
         "gpu_frac": lambda: pynvml.nvmlDeviceGetUtilizationRates(handle).gpu / 100,
         "gpu_memory_bytes": lambda: float(pynvml.nvmlDeviceGetMemoryInfo(handle).used),
         "gpu_memory_total_bytes": lambda: float(pynvml.nvmlDeviceGetMemoryInfo(handle).total),
@@ -127,7 +129,7 @@ def _read_gpu(handle: Any) -> Readings:
         "gpu_watts": lambda: pynvml.nvmlDeviceGetPowerUsage(handle) / 1000,
     }
     readings: Readings = {}
-    for name, ask in questions.items():
+    for name, read_value in readers.items():
         with suppress(pynvml.NVMLError):
-            readings[name] = ask()
+            readings[name] = read_value()
     return readings

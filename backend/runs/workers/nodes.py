@@ -1,7 +1,8 @@
-"""Groups of nodes that train a run together: who is there, which attempt they train, what each answers.
+"""Groups of nodes that train a run together: their members, the attempt that they train, and their answers.
 
-Each node has one row, which its worker renews. The leader, rank 0, writes into its own which attempt it
-trains and where the ranks meet; the others write into theirs whether they come, and why their part ended.
+The worker of each node renews the row of the node. The leader, rank 0, stores in its row which attempt it
+trains and the address where the ranks meet. The other nodes store whether they join, and why their part
+ended.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,33 +24,33 @@ State = Literal["ready", "refused", "ended", "leaving"]
 
 
 class Order(NamedTuple):
-    """The leader's order to its group: the attempt that it trains, and the address where the ranks meet."""
+    """An order of the leader to its group: the attempt to train, and the address where the ranks meet."""
 
     run_id: str
     attempt: int
     address: str
     port: int
     nonce: str
-    """Secret of this attempt, which a file in the shared state directory holds too."""
+    """Secret of this attempt, which is also in a file in the shared state directory."""
     workers: Sequence[str]
-    """Worker of each node, by rank: nobody else comes."""
+    """Worker of each node, by rank; no other worker may join."""
 
 
 class Answer(NamedTuple):
-    """The word of another node to the leader."""
+    """The answer of another node to the leader."""
 
     run_id: str
     attempt: int
     state: State
     reason: str = ""
     is_own_fault: bool = False
-    """Whether what ended its part counts against the run's retries."""
+    """Whether the failure counts against the retries of the run."""
     output: str = ""
-    """The last lines that its ranks printed before their end."""
+    """The last lines of output of its ranks."""
 
 
 class Seat(NamedTuple):
-    """A node's row, with the time since its last heartbeat."""
+    """The row of a node, with the time since its last heartbeat."""
 
     rank: int
     worker_id: str
@@ -61,27 +62,27 @@ class Seat(NamedTuple):
     work: Mapping[str, Any]
     seen_at: float
     silent_seconds: float
-    """Since its last sign of life."""
+    """Seconds since the last heartbeat."""
 
     @property
     def title(self) -> str:
-        """The name in a reason, e.g. "node 1 (gpu-07)"."""
+        """Name of the node in messages, such as "node 1 (gpu-07)"."""
         return f"node {self.rank} ({self.host})"
 
     @property
     def is_leaving(self) -> bool:
-        """Whether its worker ends: the seat goes a moment after its last answer."""
+        """Whether the worker is ending; its seat is removed shortly after its last answer."""
         return self.work.get("state") == "leaving"
 
     def answer_to(self, run_id: str, attempt: int) -> Answer | None:
-        """Return the word of this node about that attempt."""
+        """Return the answer of this node for an attempt, or None if there is none."""
         if (self.work.get("run_id"), self.work.get("attempt")) != (run_id, attempt):
             return None
         return Answer(**self.work) if "state" in self.work else None
 
 
 def take_seat(session: Session, group: str, rank: int, worker_id: str, **facts: Any) -> None:
-    """Claim a place in a group, replacing any earlier owner; remove the rows of lost groups."""
+    """Join a group, replacing an earlier worker of this rank, and remove the rows of lost nodes."""
     session.execute(delete(Node).where(Node.seen_at < db_now() - FORGOTTEN_SECONDS))
     row = Node(group_name=group, rank=rank, worker_id=worker_id, work={}, **facts)
     session.merge(row)
@@ -90,7 +91,7 @@ def take_seat(session: Session, group: str, rank: int, worker_id: str, **facts: 
 
 
 def record_heartbeat(session: Session, group: str, rank: int, worker_id: str) -> bool:
-    """Record a sign of life; return False when another worker has taken the place, or the row is gone."""
+    """Record a heartbeat; return False if another worker has taken the seat or the row is gone."""
     return _change(session, group, rank, worker_id, seen_at=db_now())
 
 
@@ -101,7 +102,7 @@ def write_word(session: Session, group: str, rank: int, worker_id: str, word: Or
 
 
 def leave_seat(session: Session, group: str, rank: int, worker_id: str) -> None:
-    """Release the place."""
+    """Remove the seat of a worker."""
     conditions = (Node.group_name == group, Node.rank == rank, Node.worker_id == worker_id)
     session.execute(delete(Node).where(*conditions))
 
@@ -112,7 +113,7 @@ def load_seats(session: Session, group: str) -> list[Seat]:
 
 
 def complete_groups(session: Session) -> list[list[Seat]]:
-    """Return the groups whose nodes were all seen lately."""
+    """Return the groups whose nodes all have a recent heartbeat."""
     groups: dict[str, list[Seat]] = {}
     for node, now in session.execute(_seats()).all():
         groups.setdefault(node.group_name, []).append(_seat(node, now))
@@ -120,18 +121,18 @@ def complete_groups(session: Session) -> list[list[Seat]]:
 
 
 def is_complete(seats: Sequence[Seat]) -> bool:
-    """Return whether all nodes of a group were seen lately and none of them is leaving."""
+    """Return whether all nodes of a group have a recent heartbeat and none of them is leaving."""
     ranks = [seat.rank for seat in seats if seat.silent_seconds < SILENT_SECONDS and not seat.is_leaving]
     return bool(seats) and ranks == list(range(seats[0].nodes))
 
 
 def max_devices(seats: Sequence[Seat]) -> int:
-    """Return the most devices that a run can have on each node of this group; 0: it is not complete."""
+    """Return the maximum number of devices per node of this group; 0 if the group is not complete."""
     return min(seat.devices for seat in seats) if is_complete(seats) else 0
 
 
 def waiting_reason(groups: Sequence[Sequence[Seat]], nodes: int, devices: int) -> str:
-    """Return the thing that a run on several nodes waits for, given the groups that are complete."""
+    """Return a description of the group that a run on several nodes waits for, given the complete groups."""
     group_needed = f"a group of {nodes} nodes"
     largest = max((max_devices(seats) for seats in groups if len(seats) == nodes), default=0)
     if not largest:
@@ -142,7 +143,7 @@ def waiting_reason(groups: Sequence[Sequence[Seat]], nodes: int, devices: int) -
 
 
 def find_order(seats: Sequence[Seat]) -> Order | None:
-    """Return the leader's order, if there is one."""
+    """Return the leader's order, or None if there is none."""
     work = seats[0].work if seats and seats[0].rank == 0 else {}
     return Order(**work) if "port" in work else None
 
@@ -154,17 +155,17 @@ def is_current_attempt(session: Session, run_id: str, attempt: int) -> bool:
 
 
 def difference_sentence(seats: Sequence[Seat]) -> str:
-    """Return the difference that keeps these nodes from training together, in a sentence; "": none."""
+    """Return a sentence about the difference that prevents joint training; empty if there is none."""
     for seat in seats[1:]:
         for trait, value in seat.traits.items():
-            if value != (first := seats[0].traits.get(trait)):
-                both = f"{seat.title} has {trait} {value}, {seats[0].title} has {first}"
-                return f"{both}: all nodes of a run need the same versions and devices"
+            if value != (leader_value := seats[0].traits.get(trait)):
+                difference = f"{seat.title} has {trait} {value}, {seats[0].title} has {leader_value}"
+                return f"{difference}: all nodes of a run need the same versions and devices"
     return ""
 
 
 def nonce_file(state: Path, run_id: str, attempt: int) -> Path:
-    """Return the file of an attempt by which its nodes show that they share the state directory."""
+    """Return the file of an attempt that proves that a node shares the state directory."""
     return state / "nodes" / f"{run_id}-{attempt}"
 
 

@@ -1,4 +1,4 @@
-"""The record of worker slots: written by each worker every few seconds, read by everybody."""
+"""The database records of worker slots, which workers update every few seconds."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -13,13 +13,13 @@ from backend.storage.live_workers import has_recent_heartbeat
 from backend.storage.models import Worker
 
 FORGOTTEN_SECONDS = 3600.0
-"""A gone worker leaves the list after this time."""
+"""Seconds after which a worker without a heartbeat is removed from the list."""
 
 
 def register_slot(
     session: Session, worker_id: str, slot: Slot, *, host: str, pid: int, nodes: int = 1
 ) -> None:
-    """Enter a slot that has just started; `nodes` are those of its worker's group."""
+    """Register a new slot; `nodes` is the number of nodes in its worker's group."""
     session.merge(
         Worker(
             id=worker_id,
@@ -39,7 +39,7 @@ def register_slot(
 def report_slot(
     session: Session, worker_id: str, status: str, run_id: str | None, stats: dict[str, Any]
 ) -> bool:
-    """Record a sign of life; return False when the slot is not in the record (any more)."""
+    """Record a heartbeat with the state of a slot; return False if the slot is not registered (any more)."""
     statement = (
         update(Worker)
         .where(Worker.id == worker_id)
@@ -49,31 +49,29 @@ def report_slot(
 
 
 def remove_slot(session: Session, worker_id: str) -> None:
-    """Take out a slot that ends."""
+    """Remove a slot that is ending."""
     session.execute(delete(Worker).where(Worker.id == worker_id))
 
 
 def forget_silent(session: Session) -> None:
-    """Take out slots that ended without saying so long ago."""
+    """Remove slots that have had no heartbeat for a long time."""
     session.execute(delete(Worker).where(Worker.seen_at < db_now() - FORGOTTEN_SECONDS))
 
 
 def load_slots(session: Session, *, host: str, pid: int) -> list[Worker]:
-    """Return the slots that one worker process has registered."""
+    """Return the slots that a worker process has registered."""
     query = select(Worker).where(Worker.host == host, Worker.pid == pid).order_by(Worker.slot)
     return list(session.scalars(query))
 
 
 def live_slots(session: Session) -> list[Worker]:
-    """Return the slots that were seen lately."""
+    """Return the slots with a recent heartbeat."""
     query = select(Worker).where(has_recent_heartbeat()).order_by(Worker.host, Worker.slot)
     return list(session.scalars(query))
 
 
 def max_run_devices(slots: Sequence[Worker]) -> int:
-    """Return the most devices that one run can have on these slots: GPUs of a worker, or ranks of a CPU
-    slot.
-    """
+    """Return the maximum number of devices of one run: GPUs of a worker, or ranks of a CPU slot."""
     gpus = Counter((slot.host, slot.pid) for slot in slots if slot.device != CPU)
     ranks = [CPU_RANKS for slot in slots if slot.device == CPU]
     return max([*gpus.values(), *ranks], default=0)

@@ -1,1 +1,1 @@
-"""Backup and restore of one installation, each as one command."""
+"""Back up and restore an installation, each with one command."""

@@ -1,14 +1,14 @@
-"""Contents of a backup: a directory that gets its name only when it is complete and on disk.
+"""The contents of a backup: a directory that gets its final name when it is complete and on disk.
 
-    manifest.json                     versions, schema, counts, and size and SHA-256 of every file below
+    manifest.json                     versions, schema, counts, and size and SHA-256 of every file
     database/grpolab.db               SQLite: a copy that the database made itself
     database/<table>.copy.zst         Postgres: one file per table, in the text format of COPY
-    runs/<run>/<checkpoint>/...       every checkpoint that has a row
-    uploads/...                       datasets that were uploaded
+    runs/<run>/<checkpoint>/...       every checkpoint with a row
+    uploads/...                       uploaded datasets
 
-Tokens, sessions of browsers, logs, sockets and locks are not part of it, nor are models and datasets that
-users put in place. Who restores a backup may not know who made it: `files.py` says what a name may be, and
-nothing outside of the directory is ever read or written.
+A backup does not contain tokens, browser sessions, logs, sockets and locks, nor models and datasets that
+users installed. It may come from an untrusted source: `files.py` restricts the names, and nothing outside the
+directory is ever read or written.
 """
 
 import json
@@ -34,10 +34,10 @@ DATABASE = "database/grpolab.db"
 UPLOADS = "uploads"
 
 MANIFEST_BYTES = 256_000_000
-"""The largest manifest that is read: that of a million files."""
+"""Maximum size of a manifest in bytes, which is enough for a million files."""
 
 PICKLES = (".bin", ".ckpt", ".dll", ".dylib", ".pickle", ".pkl", ".pt", ".pth", ".py", ".pyc", ".so")
-"""Files from which others load more than tensors; ours never do."""
+"""Suffixes of files that can contain more than tensors, which checkpoints never contain."""
 
 _CHECKPOINT_FILE = re.compile(r"runs/[0-9A-Za-z_-]{1,26}/[^/.][^/]*/.+", re.DOTALL)
 _UPLOAD = re.compile(rf"{UPLOADS}/[^/.][^/]*", re.DOTALL)
@@ -53,37 +53,37 @@ def _is_moment(text: str) -> str:
 
 
 class Strict(BaseModel):
-    """A document in which a number is a number and a text is a text."""
+    """A document without type coercion: numbers must be numbers, and texts must be texts."""
 
     model_config = ConfigDict(strict=True)
 
 
 class SavedTable(Strict):
-    """A table as it was saved."""
+    """The columns and the number of rows of a saved table."""
 
     columns: list[Word]
     rows: Count
 
 
 class Manifest(Strict):
-    """The manifest of a backup: what it holds."""
+    """The manifest of a backup, which describes its contents."""
 
     format: int = FORMAT
     program: Word
     python: Word = sys.version.partition(" ")[0]
     created_at: Annotated[Word, AfterValidator(_is_moment)]
-    """ISO 8601, by the clock of the machine that made it."""
+    """Time in ISO 8601, by the clock of the machine that created the backup."""
     database: Word
-    """`sqlite` or `postgresql`."""
+    """Database of the installation: `sqlite` or `postgresql`."""
     schema_revision: Word
-    """Alembic's revision."""
+    """Schema revision of Alembic."""
     tables: dict[Word, SavedTable]
     checkpoints: Count
     files: dict[str, Digest]
 
 
 def read_manifest(directory: Path) -> Manifest:
-    """Return the manifest of a backup; raises BadBackup."""
+    """Return the manifest of a backup; raise BadBackup if it is invalid."""
     try:
         with open_below(directory, MANIFEST) as file:
             content = file.read(MANIFEST_BYTES + 1)
@@ -129,13 +129,13 @@ def check_contents(manifest: Manifest) -> None:
 
 
 def verify(directory: Path, manifest: Manifest) -> None:
-    """Raise BadBackup unless every file is there and unchanged, and no other."""
+    """Raise BadBackup unless exactly the files of the manifest exist, with unchanged contents."""
     check_contents(manifest)
     for name, expected in manifest.files.items():
         try:
             with open_below(directory, name) as file:
                 described = describe(file)
-        except OSError:  # missing, or a link, a directory, a pipe
+        except OSError:  # missing, or a link, a directory or a pipe
             raise BadBackup(f"{directory} is incomplete: {name} is missing") from None
         if described != expected:
             raise BadBackup(f"{directory} is damaged: {name} is not the file that was saved")
@@ -145,13 +145,11 @@ def verify(directory: Path, manifest: Manifest) -> None:
 
 @contextmanager
 def open_draft(directory: Path) -> Iterator[Path]:
-    """Yield a directory next to `directory` that takes its name at the end; nothing stays of it after an
-    error.
-    """
+    """Yield a draft directory next to `directory`, which is renamed at the end, or removed after an error."""
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
         raise Conflict(f"{directory} already exists: name a directory that does not exist yet")
     draft = directory.with_name(f".{directory.name}.draft")
-    shutil.rmtree(draft, ignore_errors=True)  # of a backup that was killed
+    shutil.rmtree(draft, ignore_errors=True)  # left behind by a backup that was killed
     try:
         make_directory(directory.parent, mode=0o700)
         draft.mkdir(mode=0o700)
@@ -164,5 +162,5 @@ def open_draft(directory: Path) -> Iterator[Path]:
 
 
 def write_json(path: Path, document: Any) -> None:
-    """Write a document as indented JSON, for people to read."""
+    """Write a document as indented JSON."""
     path.write_text(json.dumps(document, indent=1) + "\n")

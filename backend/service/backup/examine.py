@@ -1,4 +1,4 @@
-"""Examination of a database that a stranger may have made, before anything of it is used."""
+"""Examine a database from an untrusted source before any of its contents is used."""
 
 import json
 import re
@@ -19,29 +19,27 @@ from backend.storage.models import Checkpoint, Run
 from backend.storage.schema import read_schema
 
 DEEPEST = 200
-"""Levels of a document; those that come from outside have at most a quarter of it."""
+"""Maximum nesting of a document; documents from outside may have at most a quarter of it."""
 
 DOCUMENTS = 500
-"""Documents in memory at a time."""
+"""Number of documents that are in memory at a time."""
 
 MAX_GENERATIONS = 1_000
-"""Runs that come from each other, one after the other."""
+"""Maximum number of ancestors of a run."""
 
 _ID = re.compile(r"[0-9A-Za-z_-]{1,26}")
 
 INTERNAL = ("sqlite_sequence", "sqlite_stat1", "sqlite_stat4")
-"""Tables that SQLite itself makes."""
+"""Tables that SQLite creates itself."""
 
 TYPES = ((Boolean, "integer"), (Integer, "integer"), (LargeBinary, "blob"), (JSON, "text"))
-"""SQLite's storage class for each type of column; whatever else there is, but numbers with a fraction, is
-text.
-"""
+"""SQLite storage class by column type; other columns, except floating-point numbers, are text."""
 
 
 def check_sqlite(file: Path, revision: str) -> None:
-    """Raise BadBackup unless the file holds this schema and nothing else that could act: no trigger, no view.
+    """Raise BadBackup unless the file has exactly this schema, without triggers or views that could run code.
 
-    It is opened for reading only, and nothing that its schema says is called.
+    The file is opened read-only, and no function in its schema is called.
     """
     try:
         with closing(
@@ -60,16 +58,16 @@ def check_sqlite(file: Path, revision: str) -> None:
                 raise BadBackup(
                     f"its database has a different schema than {revision}: {' '.join(changed[0])!r:.200}"
                 )
-            if (answer := database.execute("PRAGMA integrity_check(1)").fetchone()[0]) != "ok":
-                raise BadBackup(f"its database is damaged: {answer!r:.200}")
-            if broken := database.execute("PRAGMA foreign_key_check").fetchone():
-                raise BadBackup(f"its database is damaged: a row of {broken[0]} refers to a missing row")
+            if (result := database.execute("PRAGMA integrity_check(1)").fetchone()[0]) != "ok":
+                raise BadBackup(f"its database is damaged: {result!r:.200}")
+            if violation := database.execute("PRAGMA foreign_key_check").fetchone():
+                raise BadBackup(f"its database is damaged: a row of {violation[0]} refers to a missing row")
     except sqlite3.Error as error:
         raise BadBackup(f"its database cannot be read: {error}") from None
 
 
 def _read_schema(connection: sqlite3.Connection) -> dict[tuple[str, str], str]:
-    """Return the statements that made everything, by kind and name."""
+    """Return the SQL statements that created all schema objects, by kind and name."""
     rows = connection.execute("SELECT type, name, sql FROM sqlite_master").fetchall()
     return {
         (str(kind), str(name)): " ".join(str(sql).split())
@@ -79,7 +77,7 @@ def _read_schema(connection: sqlite3.Connection) -> dict[tuple[str, str], str]:
 
 
 def _expected_schema(database_file: Path, revision: str) -> dict[tuple[str, str], str]:
-    """Return the schema objects of an empty database of this schema."""
+    """Return the schema objects of an empty database with this schema."""
     empty = database_file.with_name(f"{database_file.name}.empty")
     engine = open_engine(f"sqlite:///{empty}", pool_size=1)
     try:
@@ -95,7 +93,7 @@ def _expected_schema(database_file: Path, revision: str) -> dict[tuple[str, str]
 
 
 def check_counts(connection: Connection, revision: str, saved: Mapping[str, SavedTable]) -> None:
-    """Raise BadBackup unless the database is what the manifest says, before it is brought up to date."""
+    """Raise BadBackup unless schema and row counts match the manifest; must be called before an upgrade."""
     if (schema := read_schema(connection)) != revision:
         raise BadBackup(f"its database has schema {schema!r:.40}, its manifest says {revision}")
     for name, table in saved.items():
@@ -105,13 +103,13 @@ def check_counts(connection: Connection, revision: str, saved: Mapping[str, Save
 
 
 def check_rows(connection: Connection) -> None:
-    """Raise BadBackup for values that no version of this program has written; the schema is the newest."""
+    """Raise BadBackup for values that no version of this program writes; requires the newest schema."""
     for run_id in connection.scalars(select(Run.id)):
         if not _ID.fullmatch(run_id):
             raise BadBackup(f"it has a run with an invalid id: {run_id!r:.60}")
     _check_origins(connection)
     for path in connection.scalars(select(Checkpoint.path)):
-        # Directories of this name are read, and removed.
+        # Directories with these names are read and removed.
         if not is_canonical(path) or "/" in path or path.startswith("."):
             raise BadBackup(f"it has a checkpoint outside of its run's directory: {path!r:.60}")
     if connection.dialect.name == "sqlite":
@@ -127,27 +125,27 @@ def _check_origins(connection: Connection) -> None:
 
 
 def check_lines(parents: Mapping[str, str], limit: int) -> None:
-    """Raise BadBackup for a run that comes from itself or has more than `limit` ancestors.
+    """Raise BadBackup for a run that is its own ancestor or has more than `limit` ancestors.
 
-    Readers follow a run to its first ancestor.
+    Other code follows a run to its first ancestor.
     """
     ancestors: dict[str, int] = {}
-    for first in parents:
-        line: dict[str, None] = {}
-        run = first
+    for start in parents:
+        lineage: dict[str, None] = {}
+        run = start
         while run in parents and run not in ancestors:
-            if run in line:
+            if run in lineage:
                 raise BadBackup(f"it has a run that comes from itself: {run!r:.60}")
-            line[run] = None
+            lineage[run] = None
             run = parents[run]
-        for number, ancestor in enumerate(reversed(line), ancestors.get(run, 0) + 1):
+        for number, ancestor in enumerate(reversed(lineage), ancestors.get(run, 0) + 1):
             if number > limit:
                 raise BadBackup(f"it has a run with more than {limit:,} ancestors: {ancestor!r:.60}")
             ancestors[ancestor] = number
 
 
 def _check_types(connection: Connection, table: Table) -> None:
-    """SQLite takes any value in any column."""
+    """Raise BadBackup if a value has the wrong type, which SQLite allows."""
     conditions = " AND ".join(_type_conditions(table))
     query = f'SELECT 1 FROM "{table.name}" WHERE NOT ({conditions}) LIMIT 1'  # noqa: S608 - our own names
     if connection.scalar(text(query)):
@@ -155,7 +153,7 @@ def _check_types(connection: Connection, table: Table) -> None:
 
 
 def _check_documents(connection: Connection, table: Table) -> None:
-    """Parse every document as it will be: a database takes some that Python refuses, and the other way."""
+    """Parse every JSON document, because databases accept some documents that Python rejects."""
     for column in (column for column in table.columns if isinstance(column.type, JSON)):
         name, row_name = f'"{column.name}"', f"a row of {table.name} in its database"
         query = f'SELECT CAST({name} AS TEXT) FROM "{table.name}" WHERE {name} IS NOT NULL'  # noqa: S608 - our own names

@@ -1,4 +1,4 @@
-"""Files of a backup that a stranger may have made: canonical names, resolved without any link on the way."""
+"""Access files of a backup from an untrusted source: canonical names, resolved without following links."""
 
 import os
 import shutil
@@ -15,20 +15,20 @@ from pydantic import BaseModel, ConfigDict, Field
 from backend.base.errors import Conflict
 
 NAME_BYTES = 255
-"""The longest name of a file or directory that file systems take."""
+"""Maximum length of a file or directory name that file systems support, in bytes."""
 
 PATH_BYTES = 1024
-"""The longest path within a backup."""
+"""Maximum length of a path within a backup, in bytes."""
 
 CHUNK_BYTES = 1 << 20
 
 
 class BadBackup(Conflict):
-    """Error: the directory is not a backup, is incomplete, or does not fit this installation."""
+    """The directory is not a backup, is incomplete, or does not fit this installation."""
 
 
 class Digest(BaseModel):
-    """A file as it was saved."""
+    """The size and hash of a saved file."""
 
     model_config = ConfigDict(strict=True)
 
@@ -37,16 +37,16 @@ class Digest(BaseModel):
 
 
 def is_canonical(name: str) -> bool:
-    """Return whether this is the one way to write a path below a directory, on every file system."""
+    """Return whether a relative path is in canonical form on every file system."""
     try:
         encoded = name.encode()
-    except UnicodeEncodeError:  # half a character
+    except UnicodeEncodeError:  # a lone surrogate
         return False
     return (
         len(encoded) <= PATH_BYTES
         and unicodedata.is_normalized("NFC", name)
         and "\\" not in name
-        and not any(unicodedata.category(sign) == "Cc" for sign in name)
+        and not any(unicodedata.category(character) == "Cc" for character in name)
         and all(
             segment not in ("", ".", "..") and len(segment.encode()) <= NAME_BYTES
             for segment in name.split("/")
@@ -55,20 +55,20 @@ def is_canonical(name: str) -> bool:
 
 
 def check_names(names: Collection[str]) -> None:
-    """Raise BadBackup for a name that leads elsewhere, and for two that some file system takes for one."""
+    """Raise BadBackup for a name that leads outside, or two that some file systems treat as equal."""
     for name in names:
         if not is_canonical(name):
             raise BadBackup(f"the backup names a file outside of itself: {name!r:.200}")
     folded = {_fold_name(name): name for name in names}
     if len(folded) < len(names):
-        twin = next(name for name in names if folded[_fold_name(name)] != name)
-        raise BadBackup(f"the backup names a file twice, in different case: {twin!r:.200}")
+        duplicate = next(name for name in names if folded[_fold_name(name)] != name)
+        raise BadBackup(f"the backup names a file twice, in different case: {duplicate!r:.200}")
     parents = {key[: key.rindex("/")] for key in folded if "/" in key}
     for parent in parents:
-        pieces = parent.split("/")
-        for depth in range(1, len(pieces) + 1):
-            if (above := "/".join(pieces[:depth])) in folded:
-                raise BadBackup(f"the backup has a file where it has a directory: {folded[above]!r:.200}")
+        segments = parent.split("/")
+        for depth in range(1, len(segments) + 1):
+            if (ancestor := "/".join(segments[:depth])) in folded:
+                raise BadBackup(f"the backup has a file where it has a directory: {folded[ancestor]!r:.200}")
 
 
 def _fold_name(name: str) -> str:
@@ -76,7 +76,7 @@ def _fold_name(name: str) -> str:
 
 
 def open_below(directory: Path, name: str) -> BufferedReader:
-    """Open a regular file below a directory. Raises OSError if it cannot be opened or its path has a link."""
+    """Open a regular file below a directory; raise OSError if that fails or the path contains a link."""
     *parents, last = name.split("/")
     parent = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
@@ -84,7 +84,7 @@ def open_below(directory: Path, name: str) -> BufferedReader:
             inner = os.open(segment, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=parent)
             os.close(parent)
             parent = inner
-        # A pipe without a writer would be waited for.
+        # O_NONBLOCK, because opening a pipe without a writer would block.
         descriptor = os.open(last, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=parent)
     finally:
         os.close(parent)
@@ -95,7 +95,7 @@ def open_below(directory: Path, name: str) -> BufferedReader:
 
 
 def list_files(directory: Path) -> Iterator[str]:
-    """Yield the path of every entry that is not a directory, relative to this one; links are not followed."""
+    """Yield the relative path of every entry that is not a directory, without following links."""
     for parent, directories, files in os.walk(directory):
         links = [name for name in directories if (Path(parent) / name).is_symlink()]
         for name in sorted([*files, *links]):
@@ -109,9 +109,10 @@ def describe(file: BufferedReader) -> Digest:
 
 
 def copy_out(directory: Path, name: str, target: Path, expected: Digest) -> None:
-    """Copy a file of a backup to a path that does not exist. Raises BadBackup if it has changed meanwhile.
+    """Copy a file of a backup to a path that does not exist; raise BadBackup if the file has changed.
 
-    No hard link, as of files of our own: whoever owns the backup could change it later.
+    It is not hard-linked like files of this installation, because the owner of the backup could change it
+    later.
     """
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     digest, size = sha256(), 0
@@ -126,7 +127,7 @@ def copy_out(directory: Path, name: str, target: Path, expected: Digest) -> None
 
 
 def link_or_copy(source: Path, target: Path) -> None:
-    """Link or copy a file of this installation, which never changes: a hard link if possible, else a copy."""
+    """Link a file of this installation, which never changes, or copy it if hard links are not possible."""
     target.parent.mkdir(parents=True, exist_ok=True)
     try:
         os.link(source, target, follow_symlinks=False)

@@ -1,9 +1,9 @@
-"""Restore of a backup in the place of an installation.
+"""Restore a backup in place of an installation.
 
-A mark in the state directory says that a restore is under way: where it was killed nothing starts until it
-is run again, so half of an old installation and half of a new one never work together. Postgres gets its
-rows in one transaction, SQLite its file by one rename. Who made the backup may be a stranger: it is examined
-first, copied into directories that are new, and one that is refused changes nothing.
+A mark in the state directory shows that a restore is in progress. If it is killed, nothing starts until it is
+run again, so old and new data are never mixed. On Postgres the rows are replaced in one transaction, on
+SQLite the file is replaced by a rename. A backup may come from an untrusted source: it is examined first and
+copied into new directories, and a backup that is refused changes nothing.
 """
 
 import shutil
@@ -44,9 +44,10 @@ DRAFT = ".runs.restored"
 
 
 def restore_backup(settings: Settings, directory: Path, *, overwrite: bool = False) -> Manifest:
-    """Make the installation what it was; runs that trained continue from their newest checkpoint.
+    """Replace the installation with a backup; interrupted runs continue from their newest checkpoint.
 
-    Raises BadBackup, and Conflict where something is in the way.
+    Raise BadBackup for an invalid backup, Conflict if the installation is in use or not empty, and
+    Unavailable.
     """
     manifest = read_manifest(directory)
     _check_fits(settings, manifest)
@@ -98,7 +99,7 @@ def _check_place(settings: Settings, *, overwrite: bool) -> None:
 
 
 class Content(NamedTuple):
-    """The present content of a database."""
+    """What a database currently contains."""
 
     has_rows: bool
     has_workers: bool = False
@@ -118,7 +119,7 @@ def _count_content(settings: Settings) -> Content:
     except SQLAlchemyError as error:
         if file is None:
             raise Unavailable(f"the database does not answer: {_reason(error)}") from None
-        return Content(has_rows=True)  # damaged, or of another version: a reason to restore
+        return Content(has_rows=True)  # damaged or from another version, which are reasons to restore
     finally:
         engine.dispose()
 
@@ -156,7 +157,7 @@ def _replace(settings: Settings, directory: Path, manifest: Manifest) -> None:
 
 @contextmanager
 def _restore_mark(settings: Settings, directory: Path) -> Iterator[None]:
-    """Nothing starts until this has come to its end; a backup that is refused has changed nothing."""
+    """Prevent every start until the `with` block ends; a refused backup leaves no mark."""
     mark = restore_mark(settings)
     was_interrupted = mark.exists()
     mark.unlink(missing_ok=True)
@@ -179,7 +180,7 @@ def _restore_mark(settings: Settings, directory: Path) -> Iterator[None]:
 
 
 def _take_files(settings: Settings, directory: Path, manifest: Manifest) -> Path:
-    """Checkpoints into a directory that takes its name later, uploads alongside those that are there."""
+    """Copy checkpoints into a draft directory, and uploads next to the existing ones."""
     uploads = settings.datasets_dir / UPLOADS
     if uploads.is_symlink():
         raise BadBackup(
@@ -200,7 +201,7 @@ def _take_files(settings: Settings, directory: Path, manifest: Manifest) -> Path
 
 
 def _take_upload(directory: Path, name: str, target: Path, expected: Digest) -> None:
-    """Put a complete dataset under its name, if none is there."""
+    """Copy a complete dataset under its name, unless it already exists."""
     if target.exists() or target.is_symlink():
         return
     draft = target.with_name(f".{target.name}.restored")
@@ -233,7 +234,7 @@ def _replace_file(file: Path, directory: Path, manifest: Manifest) -> None:
 
 
 def _close(file: Path) -> None:
-    """Remove the old database's log next to the new one. Raises Conflict if another process has it open."""
+    """Remove the log of the old database; raise Conflict if another process has the database open."""
     if not file.exists():
         return
     with closing(sqlite3.connect(file, timeout=1)) as connection:
@@ -241,11 +242,11 @@ def _close(file: Path) -> None:
             connection.execute("PRAGMA journal_mode=DELETE")
         except sqlite3.OperationalError as error:
             raise Conflict(f"{file} is in use by another process ({error}): stop it first") from None
-        except sqlite3.DatabaseError:  # damaged: it is going to be replaced
+        except sqlite3.DatabaseError:  # damaged, but it will be replaced
             pass
     for suffix in ("-wal", "-shm", "-journal"):
         Path(f"{file}{suffix}").unlink(missing_ok=True)
-    sync(file.parent)  # or a log that comes back is applied to the new database
+    sync(file.parent)  # otherwise a log that reappears would be applied to the new database
 
 
 def _replace_rows(settings: Settings, directory: Path, manifest: Manifest) -> None:
@@ -253,23 +254,23 @@ def _replace_rows(settings: Settings, directory: Path, manifest: Manifest) -> No
     try:
         with schema_lock(engine) as connection:
             connection.execute(text("SET LOCAL idle_in_transaction_session_timeout = 0"))
-            old = MetaData()
-            old.reflect(connection)
-            old.drop_all(connection)
+            old_tables = MetaData()
+            old_tables.reflect(connection)
+            old_tables.drop_all(connection)
             upgrade_within(connection, manifest.schema_revision)
             load_tables(connection, directory, manifest.tables)
             _finish_database(connection, manifest)
-    except psycopg.OperationalError as error:  # COPY speaks to the driver itself
+    except psycopg.OperationalError as error:  # COPY uses the driver directly
         raise Unavailable(f"the database could not be restored: {error}; run it again") from None
     except psycopg.Error as error:
-        first = str(error).splitlines()[0]
-        raise BadBackup(f"its database contains rows that Postgres rejects: {first:.200}") from None
+        first_line = str(error).splitlines()[0]
+        raise BadBackup(f"its database contains rows that Postgres rejects: {first_line:.200}") from None
     finally:
         engine.dispose()
 
 
 def _finish_database(connection: Connection, manifest: Manifest) -> None:
-    """Up to date, without the workers of then; what trained waits for a worker."""
+    """Upgrade the database, remove workers and sessions, and return interrupted runs to the queue."""
     upgrade_within(connection, newest_schema())
     check_rows(connection)
     reset(connection)

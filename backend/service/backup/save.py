@@ -1,9 +1,9 @@
-"""Creation of a backup while runs train: one moment of the database, and the checkpoints that it names.
+"""Create a backup while runs are training: a snapshot of the database, and the checkpoints in it.
 
-Retention may remove a checkpoint between the database's moment and the look at its directory. So the
-directories are taken first (as hard links, which is quick), then the database, then what is new; where a
-checkpoint is gone all the same, a later moment of the database is taken, which knows it as gone. What is
-missing even then, its row is left out: as if retention had come a moment earlier.
+Retention may remove a checkpoint after the database snapshot was taken. The directories are therefore saved
+first (as hard links, which is fast), then the database, and then new checkpoints. If a checkpoint is still
+missing, another snapshot is taken, in which it is no longer listed. After the last attempt, the rows of
+missing checkpoints are left out, as if retention had removed them.
 """
 
 import json
@@ -43,43 +43,45 @@ from backend.storage.models import BrowserSession, Checkpoint
 from backend.storage.schema import newest_schema, read_schema
 
 TRIES = 5
-"""Moments of the database that are tried until no checkpoint is missing."""
+"""Maximum number of snapshots that are taken until no checkpoint is missing."""
 
 
 class SavedBackup(NamedTuple):
-    """A finished backup, described for the terminal."""
+    """A finished backup, with details to report in the terminal."""
 
     manifest: Manifest
     missing: list[str]
-    """Checkpoints that have a row but no directory here, and no copy in the artifact store."""
+    """Checkpoints with a row, but without a directory here or a copy in the artifact store."""
     elsewhere: int
-    """Number of checkpoints whose files the artifact store alone has, or may have if it does not answer.
+    """Number of checkpoints whose files are only in the artifact store, or may be if it does not respond.
 
     Their rows are in the backup.
     """
     damage: list[str]
-    """Sentences on blocks of points and completions that nobody can read."""
+    """Sentences about damaged blocks of points and completions."""
 
     def in_words(self) -> str:
-        """Return one line."""
+        """Return a summary of one line."""
         runs = self.manifest.tables["run"].rows
         size = sum(file.bytes for file in self.manifest.files.values())
-        apart = f", {self.elsewhere:,} more left to the artifact store" if self.elsewhere else ""
-        return f"{runs:,} runs, {self.manifest.checkpoints:,} checkpoints{apart}, {size / 1e6:,.1f} MB"
+        elsewhere_text = f", {self.elsewhere:,} more left to the artifact store" if self.elsewhere else ""
+        return (
+            f"{runs:,} runs, {self.manifest.checkpoints:,} checkpoints{elsewhere_text}, {size / 1e6:,.1f} MB"
+        )
 
 
 def save_backup(settings: Settings, directory: Path) -> SavedBackup:
-    """Write a backup under the name `directory`; it appears there when it is complete."""
+    """Create a backup in `directory`, which appears when it is complete; raise Unavailable if that fails."""
     engine, copies = open_engine(settings.effective_database_url, pool_size=2), Copies(settings)
     try:
         with open_draft(directory) as draft:
-            for number in range(TRIES):
+            for attempt in range(TRIES):
                 _take_checkpoints(settings.state / "runs", draft / "runs")
                 with _open_snapshot(engine, draft) as connection:
                     rows = _checkpoints(connection)
                     absent = _match_checkpoints(rows, settings.state / "runs", draft / "runs")
                     missing = [row_id for row_id in absent if not _may_have_copy(copies, rows[row_id])]
-                    if missing and number < TRIES - 1:
+                    if missing and attempt < TRIES - 1:
                         continue
                     tables = _save_tables(connection, draft, missing)
                     damage = _find_damage(connection)
@@ -97,9 +99,7 @@ def save_backup(settings: Settings, directory: Path) -> SavedBackup:
 
 
 def _may_have_copy(copies: Copies, name: str) -> bool:
-    """Return whether the artifact store has it, or does not answer: a row too many is better than one too
-    few.
-    """
+    """Return whether the artifact store has the checkpoint, or is unavailable and may have it."""
     try:
         return copies.has(*name.split("/", 1))
     except ArtifactFault:
@@ -114,31 +114,31 @@ def _find_damage(connection: Connection) -> list[str]:
 
 
 def _take_checkpoints(source: Path, target: Path) -> None:
-    """Take every checkpoint that is there and was not taken before."""
+    """Save all checkpoints that were not saved before."""
     for manifest in sorted(source.glob(f"*/[!.]*/{MANIFEST}")):
         _take_checkpoint(manifest.parent, target / manifest.parent.relative_to(source))
 
 
 def _take_checkpoint(source: Path, target: Path) -> bool:
-    """Return whether all its files were still there."""
+    """Save a checkpoint; return whether all its files exist."""
     if target.exists():
         return True
     try:
         names = [MANIFEST, *json.loads((source / MANIFEST).read_text())["files"]]
         if not all(map(is_canonical, names)):
-            return False  # it names what lies elsewhere: nothing that we wrote
+            return False  # an entry outside the directory, so we did not write it
         for name in names:
             link_or_copy(source / name, target / name)
     except FileNotFoundError:  # retention has just removed it
         shutil.rmtree(target, ignore_errors=True)
         return False
-    except (ValueError, TypeError, KeyError):  # damaged: nothing can continue with it
+    except (ValueError, TypeError, KeyError):  # damaged, so that no run can continue from it
         return False
     return True
 
 
 def _match_checkpoints(rows: dict[str, str], source: Path, target: Path) -> list[str]:
-    """Return the ids of rows whose checkpoint is missing, and remove taken checkpoints without a row."""
+    """Return the ids of rows whose checkpoint is missing, and remove saved checkpoints without a row."""
     missing = [
         row_id
         for row_id, name in rows.items()
@@ -158,7 +158,7 @@ def _take_uploads(datasets_dir: Path, draft: Path) -> None:
 
 @contextmanager
 def _open_snapshot(engine: Engine, draft: Path) -> Iterator[Connection]:
-    """Yield a connection to the database as it is now, whatever is written to it meanwhile."""
+    """Yield a connection to a consistent snapshot of the database."""
     if engine.dialect.name == "postgresql":
         options = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
         with engine.connect().execution_options(**options) as connection, connection.begin():
@@ -189,7 +189,7 @@ def _check_schema(connection: Connection) -> None:
 
 
 def _checkpoints(connection: Connection) -> dict[str, str]:
-    """Return each checkpoint's path below the runs' directory, by the id of its row."""
+    """Return the relative path of each checkpoint by the id of its row."""
     rows = connection.execute(select(Checkpoint.id, Checkpoint.run_id, Checkpoint.path))
     return {row.id: f"{row.run_id}/{row.path}" for row in rows}
 
@@ -198,7 +198,7 @@ def _save_tables(connection: Connection, draft: Path, missing: list[str]) -> dic
     if connection.dialect.name == "postgresql":
         return save_tables(connection, draft / "database", without=missing)
     connection.execute(text("PRAGMA secure_delete = ON"))
-    connection.execute(delete(BrowserSession))  # who is logged in here is logged in nowhere else
+    connection.execute(delete(BrowserSession))  # browser sessions are not transferred to another installation
     connection.execute(delete(Checkpoint).where(Checkpoint.id.in_(missing)))
     return {
         table.name: SavedTable(

@@ -1,4 +1,4 @@
-"""Tables of Postgres to files and back, with COPY: no program of Postgres's version is needed."""
+"""Save Postgres tables to files and load them with COPY, without Postgres's own programs."""
 
 import os
 from collections.abc import Collection, Iterator, Mapping
@@ -17,21 +17,20 @@ CHUNK_BYTES = 1 << 20
 
 MAX_UNPACKED = 1 << 30
 MAX_RATIO = 1_000
-"""Limit of a table's unpacked size: so many bytes, or so many times its packed size. A few kilobytes of zeros
-packed by a stranger fill no disk."""
+"""Limits of a table's unpacked size, of which the larger one applies: a number of bytes and a multiple of the
+packed size. They prevent small malicious files from filling the disk.
+"""
 
 
 def ordered_tables() -> list[Table]:
-    """Tables in an order in which none refers to a later one; sessions are not part of a backup."""
+    """Return the tables in dependency order, without browser sessions, which are not part of a backup."""
     return [table for table in Base.metadata.sorted_tables if table.name != BrowserSession.__tablename__]
 
 
 def save_tables(
     connection: Connection, directory: Path, *, without: Collection[str]
 ) -> dict[str, SavedTable]:
-    """Save every row of every table but the checkpoints `without`, as the connection's transaction sees
-    them.
-    """
+    """Save all rows of all tables in the transaction's snapshot, except the checkpoints in `without`."""
     directory.mkdir(parents=True)
     saved = {}
     for table in ordered_tables():
@@ -56,14 +55,14 @@ def save_tables(
 
 
 def load_tables(connection: Connection, directory: Path, saved: Mapping[str, SavedTable]) -> None:
-    """Fill the empty tables from a backup; raises BadBackup when a table did not get all its rows."""
+    """Load the empty tables from a backup; raise BadBackup if a table does not get all its rows."""
     for table in ordered_tables():
         if table.name not in saved:
             continue
         columns = sql.SQL(", ").join(map(sql.Identifier, saved[table.name].columns))
-        order = sql.SQL("COPY {} ({}) FROM STDIN").format(sql.Identifier(table.name), columns)
+        copy_statement = sql.SQL("COPY {} ({}) FROM STDIN").format(sql.Identifier(table.name), columns)
         cursor = _driver(connection).cursor()
-        with cursor.copy(order) as copy:
+        with cursor.copy(copy_statement) as copy:
             for block in _decompress(directory, f"database/{table.name}.copy.zst"):
                 copy.write(block)
         if cursor.rowcount != saved[table.name].rows:
@@ -87,7 +86,7 @@ def _decompress(directory: Path, name: str) -> Iterator[bytes]:
 
 
 def _continue_numbers(connection: Connection, saved: Mapping[str, SavedTable]) -> None:
-    """Continue the sequences of ids after the rows that were loaded."""
+    """Continue the sequences of ids after the loaded rows."""
     for table in ordered_tables():
         if (column := table.autoincrement_column) is None or table.name not in saved:
             continue

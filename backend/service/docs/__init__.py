@@ -1,1 +1,1 @@
-"""Generated parts of docs/ and of the frontend's types: `python -m backend.service.docs`."""
+"""Generate parts of docs/ and the types of the frontend: `python -m backend.service.docs`."""

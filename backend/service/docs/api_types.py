@@ -1,7 +1,7 @@
-"""TypeScript declarations of what the API answers, for the checks of the frontend: `make docs`.
+"""Generate TypeScript declarations of the API's responses for the checks of the frontend: `make docs`.
 
-`frontend/types/api.d.ts` is written from the OpenAPI document. A field that is renamed in a
-response model then fails `make check` wherever a page reads it.
+`frontend/types/api.d.ts` is generated from the OpenAPI document, so that `make check` fails if a page reads a
+field that a response model no longer has.
 """
 
 from collections.abc import Iterator, Mapping
@@ -15,16 +15,16 @@ FILE = FILES_ROOT / "frontend" / "types" / "api.d.ts"
 HEAD = "/** Objects of the API, as the service answers them. Written by `make docs`; do not edit. */"
 
 SCALARS = {"integer": "number", "number": "number", "string": "string", "boolean": "boolean", "null": "null"}
-"""Scalar types of JSON Schema in the words of TypeScript."""
+"""TypeScript name of each scalar type of JSON Schema."""
 
 
 def main() -> None:
-    """Write the declarations."""
+    """Write the declarations to `frontend/types/api.d.ts`."""
     FILE.write_text(declarations(), encoding="utf-8")
 
 
 def declarations() -> str:
-    """Return the text of `api.d.ts`: one declaration for each schema that a response uses."""
+    """Return the text of `api.d.ts`, with a declaration for each schema that a response uses."""
     document = create_app().openapi()
     schemas = document["components"]["schemas"]
     used = sorted(_used_schemas(document["paths"], schemas))
@@ -33,15 +33,15 @@ def declarations() -> str:
 
 
 def _used_schemas(paths: Mapping[str, Any], schemas: Mapping[str, Any]) -> set[str]:
-    """Names of the schemas that responses refer to, directly or through other schemas."""
+    """Return the names of the schemas that responses refer to, directly or indirectly."""
     responses = [method["responses"] for path in paths.values() for method in path.values()]
-    waiting = [name for response in responses for name in _references(response)]
+    pending = [name for response in responses for name in _references(response)]
     used: set[str] = set()
-    while waiting:
-        name = waiting.pop()
+    while pending:
+        name = pending.pop()
         if name not in used:
             used.add(name)
-            waiting.extend(_references(schemas[name]))
+            pending.extend(_references(schemas[name]))
     return used
 
 
@@ -57,7 +57,7 @@ def _references(node: Any) -> Iterator[str]:
 
 
 def _declaration(name: str, schema: Mapping[str, Any]) -> list[str]:
-    """Return an interface, or an alias if the schema is not an object."""
+    """Return an interface, or a type alias if the schema is not an object."""
     if "properties" not in schema:
         return [f"  type {name} = {_type(schema)};"]
     required = schema.get("required", [])
@@ -67,7 +67,7 @@ def _declaration(name: str, schema: Mapping[str, Any]) -> list[str]:
 
 
 def _type(schema: Mapping[str, Any]) -> str:
-    """Return a schema as a type."""
+    """Return the TypeScript type of a schema."""
     if "$ref" in schema:
         return str(schema["$ref"]).rsplit("/", 1)[-1]
     if "anyOf" in schema:

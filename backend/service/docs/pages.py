@@ -1,6 +1,6 @@
-"""The generated tables of the pages in docs/: `make docs`.
+"""Generate the tables of the pages in docs/: `make docs`.
 
-Each table stands in one page, between `<!-- NAME -->` and `<!-- /NAME -->`; the rest is written by hand.
+Each table is in one page, between `<!-- NAME -->` and `<!-- /NAME -->`; everything else is written by hand.
 """
 
 import re
@@ -22,7 +22,7 @@ from backend.service.monitoring.prometheus import GAUGES
 
 FOLDER = CODE_ROOT / "docs"
 PLACE = re.compile(r"(<!-- ([^/\n][^\n]*) -->\n).*?(<!-- /\2 -->)", re.DOTALL)
-"""A table's place in a page."""
+"""Pattern of a generated table in a page."""
 
 
 def main() -> None:
@@ -32,34 +32,36 @@ def main() -> None:
 
 
 def pages() -> dict[Path, str]:
-    """Return the text of every page that has a table."""
+    """Return the text of every page with a table."""
     texts = {page: page.read_text(encoding="utf-8") for page in sorted(FOLDER.glob("*.md"))}
     return {page: text for page, text in texts.items() if PLACE.search(text)}
 
 
 def update_tables(texts: Mapping[Path, str]) -> dict[Path, str]:
-    """Return the pages with every table up to date."""
-    written = tables()
-    places = [match[2] for text in texts.values() for match in PLACE.finditer(text)]
-    for name in written:
-        if places.count(name) != 1:
+    """Return the pages with all tables updated; raise SystemExit unless each table is in one page."""
+    text_by_name = tables()
+    names = [match[2] for text in texts.values() for match in PLACE.finditer(text)]
+    for name in text_by_name:
+        if names.count(name) != 1:
             raise SystemExit(
-                f"docs/ has {places.count(name)} places for the table {name}: "
+                f"docs/ has {names.count(name)} places for the table {name}: "
                 f"write <!-- {name} --> and <!-- /{name} --> into one page"
             )
-    return {page: PLACE.sub(lambda match: _fill_table(match, written), text) for page, text in texts.items()}
+    return {
+        page: PLACE.sub(lambda match: _fill_table(match, text_by_name), text) for page, text in texts.items()
+    }
 
 
 def _fill_table(match: re.Match[str], written: Mapping[str, str]) -> str:
-    before, name, after = match.groups()
+    start, name, end = match.groups()
     if name not in written:
         raise SystemExit(f"nothing writes the table {name}, which docs/ has a place for")
-    return f"{before}{written[name]}\n{after}"
+    return f"{start}{written[name]}\n{end}"
 
 
 def tables() -> dict[str, str]:
-    """Return every generated table by its name."""
-    written = {
+    """Return all generated tables by name."""
+    tables_by_name = {
         "presets": presets(),
         "fields": fields(),
         "metrics": metrics(),
@@ -69,28 +71,28 @@ def tables() -> dict[str, str]:
         "causes": causes(),
         "architectures": architectures(),
     }
-    return written | benchmark_tables() | fault_totals()
+    return tables_by_name | benchmark_tables() | fault_totals()
 
 
 def benchmark_tables() -> dict[str, str]:
-    """Tables of the last benchmark runs: `benchmarks/NAME/results.md`, and additional `results-PART.md`."""
+    """Return the tables of the last benchmark runs in `benchmarks/NAME/results*.md`."""
     files = sorted((CODE_ROOT / "benchmarks").glob("*/results*.md"))
     names = {file: f"benchmark {file.parent.name}{file.stem.removeprefix('results')}" for file in files}
     return {names[file]: _relative_to_docs(file.read_text(encoding="utf-8")) for file in files}
 
 
 def _relative_to_docs(text: str) -> str:
-    """Return the text with links relative to docs/ instead of the project's root."""
+    """Return the text with links relative to docs/ instead of the root of the project."""
     return text.strip().replace("](docs/", "](")
 
 
 def fault_totals() -> dict[str, str]:
-    """Totals of the fault rounds in the ledger: written by `make faults`."""
+    """Return the totals of the fault-injection rounds, which `make faults` writes."""
     return {"faults": (CODE_ROOT / "tests/faults/results.md").read_text(encoding="utf-8").strip()}
 
 
 def presets() -> str:
-    """Return one line per preset: what it changes against the defaults, and whose it is."""
+    """Return a table with a row per preset: its differences from the defaults, and its source."""
     rows = (
         [f"`{name}`", preset.title, _changes(preset.changes), preset.source]
         for name, preset in PRESETS.items()
@@ -99,7 +101,7 @@ def presets() -> str:
 
 
 def metrics() -> str:
-    """Return one line per metric of the catalog."""
+    """Return a table with a row per metric of the catalog."""
     rows = (
         [f"`{metric.name}`", metric.unit, _band(metric), metric.better, metric.meaning]
         for metric in (*METRICS.values(), *FAMILIES)
@@ -108,7 +110,7 @@ def metrics() -> str:
 
 
 def aliases() -> str:
-    """Return one line per metric that other trainers log too: their names of it."""
+    """Return a table with a row per metric that other trainers log under other names."""
     rows = (
         [f"`{metric.name}`", ", ".join(f"`{name}`" for name in metric.aliases)]
         for metric in (*METRICS.values(), *FAMILIES)
@@ -118,7 +120,7 @@ def aliases() -> str:
 
 
 def settings() -> str:
-    """Return one line per environment variable."""
+    """Return a table with a row per environment variable."""
     texts = field_descriptions(Settings)
     rows = (
         [f"`{name.upper()}`", _value(field.default), _one_line(texts.get(name, ""))]
@@ -128,7 +130,7 @@ def settings() -> str:
 
 
 def causes() -> str:
-    """Return one line per cause that a diagnosis can name."""
+    """Return a table with a row per cause that a diagnosis can name."""
     rows = (
         [TITLES[name], _one_line(detector.__doc__ or ""), *REMEDIES[name]]
         for name, detector in DETECTORS.items()
@@ -137,7 +139,7 @@ def causes() -> str:
 
 
 def gauges() -> str:
-    """Return one line per value of /metrics."""
+    """Return a table with a row per value of /metrics."""
     rows = [[f"`{name}`", ", ".join(gauge.labels), gauge.meaning] for name, gauge in GAUGES.items()]
     times = [
         "`grpolab_http_request_duration_seconds`",
@@ -149,14 +151,14 @@ def gauges() -> str:
 
 
 def architectures() -> str:
-    """Return the model types that are tested, and those that are refused."""
+    """Return a list of the tested model types and a table of the refused ones."""
     tested = " ".join(f"`{kind}`" for kind in sorted(TESTED))
     rows = [[f"`{kind}`", reason] for kind, reason in sorted(REFUSED.items())]
     return f"Tested model types: {tested}.\n\nRefused at the form:\n\n{_table(['model type', 'why'], rows)}"
 
 
 def fields() -> str:
-    """Return every field of a run's config, by section: options, defaults, values and meanings."""
+    """Return all fields of a run's config by section: options, defaults, values and meanings."""
     sections_by_path = sections()
     rows = [pair for section in sections_by_path.values() for pair in section.rows.items()]
     rows_by_path = {
@@ -166,7 +168,7 @@ def fields() -> str:
 
 
 def _section(section: Section, options_by_row: Mapping[Row, Iterable[str]]) -> str:
-    """Return a heading, what the section is for, the options of a union, and the table of fields."""
+    """Return a heading, the description of the section, the options of a union, and the table of fields."""
     title = f"`{section.path}`" if section.path else "The run"
     options = "\n".join(f"- `{name}`: {_prose(meaning)}" for name, meaning in section.options.items())
     parts = [f"### {title}", _section_text(options_by_row), options, _field_table(section)]
@@ -174,7 +176,7 @@ def _section(section: Section, options_by_row: Mapping[Row, Iterable[str]]) -> s
 
 
 def _section_text(options_by_row: Mapping[Row, Iterable[str]]) -> str:
-    """Meaning and default of a section, from its row in the section above; each default with its options."""
+    """Return the meaning and default of a section; if defaults differ, they are listed with their options."""
     meanings = {_prose(row.meaning) for row in options_by_row}
     defaults: dict[str, list[str]] = {}
     for row, options in options_by_row.items():
@@ -207,13 +209,13 @@ def _codes(names: Iterable[str]) -> str:
 
 
 def _prose(text: str) -> str:
-    """Return a docstring on one line; Markdown must not take its `<think>` for HTML."""
+    """Return a docstring on one line, with `<` escaped outside of code."""
     parts = _one_line(text).split("`")
-    return "`".join(piece if at % 2 else piece.replace("<", "\\<") for at, piece in enumerate(parts))
+    return "`".join(part if index % 2 else part.replace("<", "\\<") for index, part in enumerate(parts))
 
 
 def _changes(changes: Mapping[str, Any]) -> str:
-    """`{"objective": {"aggregation": {"type": "token_mean"}}}` as `aggregation token_mean`."""
+    """Return `{"objective": {"aggregation": {"type": "token_mean"}}}` as `aggregation token_mean`."""
     flat = [change for key, value in changes.items() for change in _flatten(key, value)]
     return "; ".join(flat).replace("objective.", "")
 
@@ -234,7 +236,7 @@ def _plain(value: Any) -> str:
 
 
 def _term_text(value: Any) -> str:
-    """Return a reward term as `correctness x 1`, anything else unchanged."""
+    """Return a reward term as `correctness x 1`; other values stay unchanged."""
     if isinstance(value, Mapping) and "name" in value:
         return f"{value['name']} x {value.get('weight', 1):g}"
     return str(value)
@@ -247,8 +249,8 @@ def _band(metric: Metric) -> str:
 
 
 def _value(value: Any) -> str:
-    shown = "" if value in ("", ()) else str(value)
-    return f"`{shown}`" if shown else ""
+    text = "" if value in ("", ()) else str(value)
+    return f"`{text}`" if text else ""
 
 
 def _one_line(text: str) -> str:

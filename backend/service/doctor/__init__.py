@@ -1,4 +1,4 @@
-"""Examination of a machine: what it has, what is missing, and what to do, one line each."""
+"""Diagnostics of a machine: what works, what is missing, and what to do, one line per finding."""
 
 from backend.base.settings import Settings
 from backend.service.doctor.finding import Finding
@@ -10,5 +10,5 @@ __all__ = ["Finding", "examine"]
 
 
 def examine(settings: Settings) -> list[Finding]:
-    """Look at everything that `make up` needs."""
+    """Return the findings about everything that `make up` needs."""
     return [*examine_machine(settings), *examine_storage(settings), *examine_services(settings)]

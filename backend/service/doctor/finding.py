@@ -1,4 +1,4 @@
-"""A finding of `make doctor`: one line of its report."""
+"""A finding of `make doctor`, which is one line of its report."""
 
 from collections.abc import Callable
 from typing import Literal, NamedTuple
@@ -7,36 +7,36 @@ from backend.base.errors import GrpoLabError
 
 
 class Finding(NamedTuple):
-    """One finding: the thing examined, its condition, and the remedy."""
+    """A finding: the topic, its condition, and what to do."""
 
     what: str
     level: Literal["ok", "warn", "bad"]
-    """`bad`: something will not work; `warn`: it will, but worse than it could."""
+    """`bad` if something will not work; `warn` if it will work, but not as well as possible."""
     text: str
 
     @property
     def is_good(self) -> bool:
-        """Whether nothing has to be done."""
+        """Whether nothing must be fixed."""
         return self.level != "bad"
 
 
 def ok(topic: str, text: str) -> Finding:
-    """Return a finding that needs nothing to be done."""
+    """Return a finding that requires no action."""
     return Finding(topic, "ok", text)
 
 
 def warn(topic: str, text: str) -> Finding:
-    """Return a warning: it works, but worse than it could."""
+    """Return a warning about something that works, but not as well as possible."""
     return Finding(topic, "warn", text)
 
 
 def bad(topic: str, text: str) -> Finding:
-    """Return a finding that must be fixed."""
+    """Return a finding about something that must be fixed."""
     return Finding(topic, "bad", text)
 
 
 def run_check(topic: str, check: Callable[[], None], text: str) -> Finding:
-    """`text` when the check passes, else its complaint."""
+    """Return a good finding with `text`, or a bad one with the error that the check raises."""
     try:
         check()
     except GrpoLabError as error:

@@ -1,4 +1,4 @@
-"""Python, memory, GPUs and the build of torch."""
+"""Examine Python, memory, GPUs and the build of torch."""
 
 import platform
 import subprocess
@@ -17,22 +17,22 @@ from backend.service.doctor.finding import Finding, bad, ok, warn
 OLDEST_PYTHON = (3, 11)
 
 OLDEST_DRIVER = {13: 580, 12: 525, 11: 450}
-"""First version of NVIDIA's Linux driver that runs a major version of CUDA."""
+"""First version of NVIDIA's Linux driver that supports each major version of CUDA."""
 
 CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
 
 
 def examine_machine(settings: Settings) -> Iterator[Finding]:
-    """Yield one line each."""
+    """Yield a finding for each topic of this module."""
     yield python(sys.version_info[:3])
     yield memory(settings, memory_bytes())
     yield torch()
     slots = find_slots(settings)
     threads = (f"{slot.threads} thread{'s' if slot.threads != 1 else ''}" for slot in slots)
-    named = (
+    descriptions = (
         f"{slot.device_name}, {threads_of_slot}" for slot, threads_of_slot in zip(slots, threads, strict=True)
     )
-    yield ok("devices", "; ".join(named))
+    yield ok("devices", "; ".join(descriptions))
     yield sandbox(settings)
 
 
@@ -45,25 +45,25 @@ def python(version: tuple[int, ...]) -> Finding:
 
 
 def memory_bytes() -> int:
-    """Return the memory that this process may use: the machine's, or less in a container."""
+    """Return the memory that this process may use in bytes: the machine's, or the limit of a container."""
     total: int = psutil.virtual_memory().total
     limit = CGROUP_LIMIT.read_text().strip() if CGROUP_LIMIT.exists() else ""
     return min(total, int(limit)) if limit.isdecimal() else total
 
 
 def memory(settings: Settings, total: int) -> Finding:
-    """Check the memory: a trainer of the tiny policy and its spare need SLOT_BYTES."""
-    slots, has = len(find_slots(settings)), size_text(total)
+    """Check the memory; a trainer of the tiny policy and its spare need SLOT_BYTES."""
+    slots, size = len(find_slots(settings)), size_text(total)
     if total < SLOT_BYTES:
-        return bad("memory", f"{has}: one run needs {size_text(SLOT_BYTES)}; use a machine with more")
+        return bad("memory", f"{size}: one run needs {size_text(SLOT_BYTES)}; use a machine with more")
     if total < SLOT_BYTES * slots:
-        fitting = total // SLOT_BYTES
-        return warn("memory", f"{has} for {slots} runs at a time: set WORKER_SLOTS={fitting}")
-    return ok("memory", has)
+        max_slots = total // SLOT_BYTES
+        return warn("memory", f"{size} for {slots} runs at a time: set WORKER_SLOTS={max_slots}")
+    return ok("memory", size)
 
 
 def torch() -> Finding:
-    """Return the build of torch, and whether GPU and driver can use it."""
+    """Check whether the build of torch fits the GPUs and the driver."""
     build, gpus = torch_build(), find_gpus()
     if not build:
         return bad("torch", "not installed: workers here cannot train (pip install -r requirements.lock)")
@@ -87,12 +87,12 @@ def torch() -> Finding:
 
 
 def sandbox(settings: Settings) -> Finding:
-    """Return the sandbox layers around the processes that read a model's output."""
-    absent = missing_layers()
-    if not absent:
+    """Check the sandbox layers around the processes that read the output of models."""
+    missing = missing_layers()
+    if not missing:
         return ok("sandbox", f"all layers: {', '.join(layer.name for layer in layers())}")
     text = "; ".join(
-        f"no {layer.name}, which keeps out {layer.keeps_out}: {layer.missing}" for layer in absent
+        f"no {layer.name}, which keeps out {layer.keeps_out}: {layer.missing}" for layer in missing
     )
     if refusal := program_refusal(settings):
         text += f"; the reward code, plugins and the tool python are refused: {refusal}"

@@ -1,4 +1,4 @@
-"""Blocks of points and completions: whether they are as they were written; what sealing has left free."""
+"""Check blocks of points and completions for damage, and SQLite files for free pages."""
 
 import time
 from collections.abc import Sequence
@@ -13,33 +13,35 @@ from backend.service.doctor.finding import Finding, bad, ok, warn
 from backend.storage.schema import newest_schema, read_schema
 
 SECONDS = 5.0
-"""Time for reading blocks."""
+"""Time limit for reading blocks, in seconds."""
 
 NAMED = 3
-"""Damaged blocks that are named, at most."""
+"""Maximum number of damaged blocks that are listed."""
 
 MUCH_FREE = 2**30
-"""Free bytes of a database file that are worth a word, if they are half of it."""
+"""Number of free bytes in a database file above which they are reported, if they are half of it."""
 
 
 def points(session: Session) -> Finding:
-    """Return whether the checksums of blocks are right, of as many as a few seconds suffice for."""
+    """Check the checksums of as many blocks of points as can be read in a few seconds."""
     if read_schema(session.connection()) != newest_schema():
         return ok("points", "checked once the schema is up to date")
-    until = time.monotonic() + SECONDS
+    deadline = time.monotonic() + SECONDS
     damages = [
         damage_sentence(session, *block_and_reason)
-        for block_and_reason in islice(find_damaged_blocks(session, until=until), NAMED)
+        for block_and_reason in islice(find_damaged_blocks(session, until=deadline), NAMED)
     ]
-    return _damage_finding("points", damages, until)
+    return _damage_finding("points", damages, deadline)
 
 
 def completions(session: Session) -> Finding:
     """Check the blocks of completions."""
     if read_schema(session.connection()) != newest_schema():
         return ok("rollouts", "checked once the schema is up to date")
-    until = time.monotonic() + SECONDS
-    return _damage_finding("rollouts", list(islice(find_damaged_groups(session, until=until), NAMED)), until)
+    deadline = time.monotonic() + SECONDS
+    return _damage_finding(
+        "rollouts", list(islice(find_damaged_groups(session, until=deadline), NAMED)), deadline
+    )
 
 
 def _damage_finding(name: str, damages: Sequence[str], until: float) -> Finding:
@@ -51,9 +53,7 @@ def _damage_finding(name: str, damages: Sequence[str], until: float) -> Finding:
 
 
 def free_pages(connection: Connection) -> Finding:
-    """Return the free pages of a SQLite file: rows that became blocks leave them, and they are written
-    again.
-    """
+    """Report the free pages of a SQLite file, which are left by rows that became blocks and are reused."""
     size, pages, free = (
         connection.scalar(text(f"PRAGMA {name}")) or 0
         for name in ("page_size", "page_count", "freelist_count")

@@ -1,4 +1,4 @@
-"""Port, locks, broker and database."""
+"""Check the port, the locks, the broker and the database."""
 
 import sqlite3
 import time
@@ -33,13 +33,13 @@ from backend.storage.models import Webhook
 from backend.storage.schema import known_schemas, newest_schema, read_schema, unknown_schema_reason
 
 CLOCK_SECONDS = 5.0
-"""Largest harmless difference of the clocks, in seconds; leases use only the database's clock."""
+"""Largest harmless difference between the clocks, in seconds; leases use only the database's clock."""
 
 EARLIEST = 1_735_689_600
-"""Start of 2025, in seconds since 1970; an earlier clock was never set."""
+"""Start of 2025 in Unix time; an earlier clock was never set."""
 
 OLDEST_SQLITE = (3, 35)
-"""First version of SQLite that has RETURNING."""
+"""First version of SQLite that supports RETURNING."""
 
 OLDEST_POSTGRES = 140000
 
@@ -90,11 +90,11 @@ def port(settings: Settings) -> Finding:
 
 
 def webhook(settings: Settings, session: Session) -> Finding:
-    """Return whether the address of the webhook may be used and answers, and how the last event fared."""
+    """Check that the webhook's address is allowed and reachable, and whether the last delivery failed."""
     if not settings.grpolab_webhook_url:
         return ok("webhook", "none is set")
-    form = choose_format(settings.grpolab_webhook_url, settings.grpolab_webhook_format)
-    if form == "json" and not settings.grpolab_webhook_secret:
+    event_format = choose_format(settings.grpolab_webhook_url, settings.grpolab_webhook_format)
+    if event_format == "json" and not settings.grpolab_webhook_secret:
         return bad("webhook", UNSIGNED)
     try:
         target = resolve_target(settings)
@@ -104,11 +104,11 @@ def webhook(settings: Settings, session: Session) -> Finding:
     row = session.get(Webhook, NAME) if read_schema(session.connection()) == newest_schema() else None
     if row is not None and row.failures:
         return warn("webhook", f"{target.host} is reached, but the last try failed: {row.last_error}")
-    return ok("webhook", f"{target.host} is reached; it gets {form}")
+    return ok("webhook", f"{target.host} is reached; it gets {event_format}")
 
 
 def leftovers(settings: Settings) -> Iterator[Finding]:
-    """Yield findings about leftovers of a killed installation, which the next start removes."""
+    """Yield a finding about leftovers of a killed installation, which the next start removes."""
     socket = choose_broker(settings).socket
     is_stale = socket is not None and socket.exists() and not is_ready(socket)
     if is_stale:
@@ -118,18 +118,18 @@ def leftovers(settings: Settings) -> Iterator[Finding]:
 
 
 def broker(settings: Settings) -> Finding:
-    """Check that the broker answers, or can be started by `make up`."""
+    """Check that the broker responds, or can be started by `make up`."""
     chosen = choose_broker(settings)
     if settings.broker_url:
         fault = broker_fault(settings)
-        where = make_url(settings.broker_url).render_as_string()
+        url = make_url(settings.broker_url).render_as_string()
         if fault:
             return warn(
                 "broker",
-                f"{where} does not answer: start it, or correct BROKER_URL; until then workers poll for runs "
+                f"{url} does not answer: start it, or correct BROKER_URL; until then workers poll for runs "
                 f"every {settings.poll_seconds:g} s",
             )
-        return ok("broker", f"{where} answers")
+        return ok("broker", f"{url} answers")
     if find_server() is None:
         return warn(
             "broker",
@@ -140,17 +140,17 @@ def broker(settings: Settings) -> Finding:
 
 
 def clock(now: float) -> Finding:
-    """Check that this machine's clock was ever set."""
+    """Check that the clock of this machine has been set."""
     if now < EARLIEST:
         return bad("clock", "this machine's clock is years behind: set it (`timedatectl set-ntp true`)")
     return ok("clock", "set")
 
 
 def database(engine: Engine, connection: Connection) -> Iterator[Finding]:
-    """Check schema, clock and important settings of the database."""
+    """Check the schema, clock and important settings of the database."""
     yield schema(read_schema(connection))
-    theirs = connection.scalar(select(db_now())) or 0.0
-    yield skew(time.time() - theirs)
+    database_time = connection.scalar(select(db_now())) or 0.0
+    yield skew(time.time() - database_time)
     if engine.dialect.name == "postgresql":
         names = (
             *("server_version_num", "server_encoding", "max_connections", "fsync", "full_page_writes"),
@@ -164,11 +164,11 @@ def database(engine: Engine, connection: Connection) -> Iterator[Finding]:
 
 
 def age(settings: Settings, session: Session) -> Finding:
-    """Check that the database has not lost transactions that the state directory proves."""
+    """Check that the database has not lost transactions that the state directory proves to have existed."""
     if read_schema(session.connection()) != newest_schema():
         return ok("history", "checked once the schema is up to date")
-    older = find_older(settings, session)
-    return warn("history", older.sentence) if older else ok("history", "as new as the state directory")
+    loss = find_older(settings, session)
+    return warn("history", loss.sentence) if loss else ok("history", "as new as the state directory")
 
 
 def schema(revision: str) -> Finding:
@@ -194,7 +194,7 @@ def skew(seconds: float) -> Finding:
 
 
 def postgres(settings: dict[str, Any]) -> Finding:
-    """Check for settings of a server that would lose, refuse or change data."""
+    """Check for settings of the server that would lose, refuse or change data."""
     if int(settings["server_version_num"]) < OLDEST_POSTGRES:
         return bad("postgres", "older than version 14: upgrade the server")
     if settings["server_encoding"] != "UTF8":
@@ -225,29 +225,27 @@ def postgres(settings: dict[str, Any]) -> Finding:
 
 
 def _setting(connection: Connection, name: str) -> str:
-    """Return a time in milliseconds, anything else as it is shown."""
+    """Return the raw value of a Postgres setting."""
     query = text("SELECT setting FROM pg_settings WHERE name = :name")
     return str(connection.scalar(query, {"name": name}))
 
 
 def _collation(connection: Connection) -> str:
-    """Return a sentence when the system's sorting has changed since the database was made: indexes may be
-    wrong.
-    """
+    """Return a sentence if the collation has changed since the database was created."""
     if int(_setting(connection, "server_version_num")) < 150000:
         return ""
     query = text(
         "SELECT datcollversion, pg_database_collation_actual_version(oid) "
         "FROM pg_database WHERE datname = current_database()"
     )
-    version_made, now = connection.execute(query).one()
-    if version_made == now or version_made is None:
+    created, current = connection.execute(query).one()
+    if created == current or created is None:
         return ""
-    return f"its collation has changed since it was created ({version_made}, now {now}): REINDEX DATABASE"
+    return f"its collation has changed since it was created ({created}, now {current}): REINDEX DATABASE"
 
 
 def sqlite(version: tuple[int, ...], journal: str) -> Finding:
-    """Return the version of the SQLite library that Python brings."""
+    """Check the version of Python's SQLite library and the journal mode."""
     version_text = ".".join(map(str, version))
     if version < OLDEST_SQLITE:
         return bad("sqlite", f"SQLite {version_text} is too old: use a newer Python (3.35 is needed)")

@@ -1,4 +1,4 @@
-"""The state directory and its disk, models and datasets."""
+"""Check the state directory and its disk, the models and the datasets."""
 
 import os
 import stat
@@ -19,21 +19,23 @@ from backend.storage.artifacts.store import artifact_store
 from backend.storage.faults import free_bytes
 
 COMFORTABLE_BYTES = 5_000_000_000
-"""Checkpoints of the tiny policy take 12 MB; of others gigabytes."""
+"""Free disk space in bytes for more than small runs: a checkpoint of the tiny policy has 12 MB, others
+gigabytes.
+"""
 
 SLOW_SECONDS = 0.05
-"""A step is stored with one sync, a checkpoint with a dozen."""
+"""Duration of a sync in seconds above which the disk is slow: a step needs one sync, a checkpoint a dozen."""
 
 HOPELESS_SECONDS = 1.0
 
 NETWORK_FILE_SYSTEMS = (
     *("9p", "afs", "beegfs", "ceph", "cifs", "fuse.sshfs", "glusterfs", "gpfs", "lustre", "nfs", "smb"),
 )
-"""Beginnings of the names of file systems on which SQLite's write-ahead log does not work."""
+"""Prefixes of the names of file systems on which SQLite's write-ahead log does not work."""
 
 
 def examine_storage(settings: Settings) -> Iterator[Finding]:
-    """Yield one line each."""
+    """Yield a finding for each topic of this module."""
     state = run_check("state", lambda: check_state_dir(settings), f"{settings.state} can be written")
     yield state
     if state.is_good:
@@ -55,7 +57,7 @@ def _try_store(settings: Settings) -> None:
 
 
 def privacy(state: Path) -> Finding:
-    """Check that nobody else may read tokens or change what a run continues from."""
+    """Check that other users cannot read tokens or change the state directory."""
     for path in (state, *sorted(state.glob("*token"))):
         status = path.stat()
         if status.st_uid != os.getuid():
@@ -79,24 +81,24 @@ def space(path: Path, free: int | None) -> Finding:
 
 
 def sync_seconds(directory: Path) -> float:
-    """Seconds until a few bytes are on the disk: the median of five tries."""
-    path, taken = directory / f".doctor.{os.getpid()}", []
+    """Return the time to write a few bytes to disk, in seconds: the median of five tries."""
+    path, durations = directory / f".doctor.{os.getpid()}", []
     try:
         with path.open("wb", buffering=0) as file:
             for _ in range(5):
                 began = time.perf_counter()
                 file.write(bytes(4096))
                 os.fsync(file.fileno())
-                taken.append(time.perf_counter() - began)
+                durations.append(time.perf_counter() - began)
     except OSError:
         return float("inf")
     finally:
         path.unlink(missing_ok=True)
-    return median(taken)
+    return median(durations)
 
 
 def speed(path: Path, seconds: float) -> Finding:
-    """Check the speed of the disk, for which every committed step waits."""
+    """Check the speed of the disk, on which every committed step depends."""
     text = f"a write reaches the disk in {seconds * 1000:.1f} ms"
     if seconds > HOPELESS_SECONDS:
         return bad("speed", f"{text}: {path} is too slow or broken: use a local disk as STATE_DIR")
@@ -106,14 +108,14 @@ def speed(path: Path, seconds: float) -> Finding:
 
 
 def find_file_system(path: Path) -> str:
-    """Return the kind of the file system that a path lies on; empty when nobody says."""
+    """Return the type of the file system that contains a path; empty if it is unknown."""
     absolute = path.absolute()
     mounts = {Path(partition.mountpoint): partition.fstype for partition in psutil.disk_partitions(all=True)}
     return next((mounts[parent] for parent in (absolute, *absolute.parents) if parent in mounts), "")
 
 
 def file_system(path: Path, kind: str) -> Finding:
-    """SQLite's log needs memory that all its processes share: one machine, one local disk."""
+    """Check that SQLite is on a local disk, because its log needs memory shared by all processes."""
     if kind.lower().startswith(NETWORK_FILE_SYSTEMS):
         return bad(
             "sqlite",
@@ -124,7 +126,7 @@ def file_system(path: Path, kind: str) -> Finding:
 
 
 def models(directory: Path) -> Finding:
-    """Check the models' directory, each subdirectory of which is offered as a policy."""
+    """Check the models directory, whose subdirectories are offered as policies."""
     directories = [path for path in sorted(directory.glob("*")) if path.is_dir()]
     for path in directories:
         if not (path / "config.json").is_file() or not any(path.glob("*.safetensors")):
@@ -133,7 +135,7 @@ def models(directory: Path) -> Finding:
 
 
 def datasets(directory: Path) -> Finding:
-    """Check the datasets' directory, which holds the JSONL files offered as problems, and uploads."""
+    """Check the datasets directory, which contains JSONL files and uploads."""
     unreadable = [path for path in sorted(directory.rglob("*.jsonl")) if not os.access(path, os.R_OK)]
     if unreadable:
         return warn("datasets", f"{unreadable[0]} cannot be read: `chmod u+r {unreadable[0]}`")

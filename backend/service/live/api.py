@@ -1,14 +1,13 @@
-"""Server-sent events: what changed in SQL, within a tenth of a second, to every open page.
+"""Server-sent events that report changes in the database to all open pages within a tenth of a second.
 
-One task per process asks SQL for all listeners together, so a hundred pages cost one query. A message's id
-is `<last event>.<newest change of a run, in microseconds>`: with it any process continues a stream from
-SQL, also after a restart. Events come in the order of their ids, each once, whenever a page is cut off; runs
-and points tell the present state and may be told again. Whoever missed too much is told to `reset` and
-fetches what it shows anew.
+One task per process polls the database for all listeners, so that a hundred pages cost one query. The id of a
+message is `<last event>.<newest change of a run, in microseconds>`, with which any process can continue a
+stream, also after a restart. Events arrive in the order of their ids and exactly once, even after a
+disconnect. The messages `run` and `points` contain the current state and may be repeated. A page that has
+missed too much receives `reset` and must reload its data.
 
-    run      a run as in lists            points   {"run", "step"}: fetch /series?after=<step>
-    event    a line of a run's history    worker   {"id", "status", "run"}
-    reset    {}: too much was missed
+run    a run as in lists           points  {"run", "step"}: fetch /series?after=<step> event  a line of a
+run's history   worker  {"id", "status", "run"} reset  {}: too much was missed
 """
 
 import asyncio
@@ -33,14 +32,14 @@ MAX_LISTENERS = 200
 
 
 def end_streams_at_signals(broadcaster: Broadcaster) -> None:
-    """End open streams as soon as the server is asked to end, because it waits for them."""
+    """End open streams when the server is asked to stop, because it waits for them."""
     if threading.current_thread() is not threading.main_thread():
         return
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        servers_own = signal.getsignal(number)
-        if callable(servers_own):
-            signal.signal(number, _closing_first(broadcaster, loop, servers_own))
+        server_handler = signal.getsignal(number)
+        if callable(server_handler):
+            signal.signal(number, _closing_first(broadcaster, loop, server_handler))
 
 
 def _closing_first(
@@ -56,7 +55,7 @@ def _closing_first(
 async def _count_stream(
     chunks: AsyncGenerator[bytes], streams: Counter[str], role: str
 ) -> AsyncIterator[bytes]:
-    """Yield the stream, counted among those of its role while it is open."""
+    """Yield the chunks of a stream, counting it as open for its role."""
     streams[role] += 1
     try:
         async with aclosing(chunks):
@@ -73,7 +72,7 @@ async def stream(
     last_event_id: Annotated[str, Query(max_length=100)] = "",
     header: Annotated[str, Header(alias="Last-Event-ID", max_length=100)] = "",
 ) -> StreamingResponse:
-    """Changes as they happen; resumes after `Last-Event-ID` (or the parameter `last_event_id`)."""
+    """Stream changes as they happen, after `Last-Event-ID` (or the parameter `last_event_id`)."""
     broadcaster: Broadcaster = request.app.state.broadcaster
     streams: Counter[str] = request.app.state.streams
     limit, role = settings.streams_per_token, request.state.role

@@ -1,4 +1,4 @@
-"""The broadcaster: one task per process that polls SQL for changes and sends them to every open stream."""
+"""The broadcaster: a task per process that polls the database for changes and sends them to all streams."""
 
 import asyncio
 import logging
@@ -29,10 +29,10 @@ from backend.storage.models import Worker
 logger = logging.getLogger(__name__)
 
 PEEK_SECONDS = 0.03
-"""Seconds between two polls of SQL for changes."""
+"""Seconds between two polls for changes."""
 
 LOOK_SECONDS = 0.25
-"""Seconds between two full polls, for workers and changes that became visible late."""
+"""Seconds between two full polls, which include workers and changes that became visible late."""
 
 FINGERPRINT_SECONDS = 5.0
 """Seconds between two checks for changed tokens."""
@@ -42,20 +42,20 @@ KEEPALIVE_SECONDS = 15.0
 STREAM_SECONDS = 3600.0
 
 MAX_WAITING = 5000
-"""Messages, shared by all pages, that wait for one that does not read; then its stream ends."""
+"""Maximum number of messages queued for a page that does not read; its stream ends then."""
 
 MAX_MISSED = 5000
 """Maximum number of events that are sent one by one to a page that reconnects."""
 
 MAX_RUNS = MAX_WAITING // 2
-"""Maximum number of changed runs that are sent one by one; each may take two messages."""
+"""Maximum number of changed runs that are sent one by one; each may need two messages."""
 
 PAGE = 100
-"""Events that are fetched at a time, lest a hundred pages that reconnect at once fill the memory."""
+"""Number of events that are fetched at a time, which limits memory if many pages reconnect at once."""
 
 
 class Parcel(NamedTuple):
-    """A message on its way to all listeners: encoded once."""
+    """An encoded message for all listeners."""
 
     content: bytes
     event: int
@@ -64,9 +64,7 @@ class Parcel(NamedTuple):
     """Whether the message reports that event; other messages may be sent twice."""
 
     def is_known(self, told: int) -> bool:
-        """Return whether a page that knows the events up to `told` knows this; its place would lead it
-        back.
-        """
+        """Return whether a page that has received the events up to `told` must not receive this message."""
         return 0 <= self.event < told or (self.is_event and self.event == told)
 
 
@@ -74,19 +72,19 @@ Queue = asyncio.Queue[Parcel | None]
 
 
 class MissedMessages(NamedTuple):
-    """A page of what a stream has missed."""
+    """A part of the messages that a stream has missed."""
 
     content: bytes
-    """Encoded messages as they are sent."""
+    """Encoded messages in the format in which they are sent."""
     position: Position
-    """Behind the last of them."""
+    """Position after the last message."""
     is_all: bool
 
 
 class Broadcaster:
-    """Polls SQL while there are listeners, and sends the changes to all of them.
+    """Polls the database while there are listeners, and sends the changes to all of them.
 
-    `fingerprint` changes when the tokens change: all streams end then, and whoever still may reconnects.
+    `fingerprint` changes when the tokens change; all streams end then, and authorised pages reconnect.
     """
 
     def __init__(self, sessions: Sessions, fingerprint: Callable[[], object] = bool) -> None:
@@ -98,7 +96,7 @@ class Broadcaster:
         self._is_closing = False
         self._place = Position(0, 0.0)
         self._told: dict[str, float] = {}
-        """The time at which each run last changed, for those within the overlap."""
+        """Time of the last change of each run, for changes within the overlap."""
         self._steps: dict[str, int] = {}
         self._workers: dict[str, tuple[Any, ...]] = {}
 
@@ -119,7 +117,7 @@ class Broadcaster:
             self._drop(queue)
 
     async def listen(self, last_id: str) -> AsyncGenerator[bytes]:
-        """Yield the stream of one page, from its last position."""
+        """Yield the stream of a page, starting at its last position."""
         queue: Queue = asyncio.Queue(MAX_WAITING)
         self._listeners.add(queue)
         try:
@@ -127,7 +125,7 @@ class Broadcaster:
                 self._is_following.clear()
                 self._task = asyncio.create_task(self._poll())
             yield b": hello\n\n"
-            await self._is_following.wait()  # what happens from here on reaches the queue
+            await self._is_following.wait()  # later changes reach the queue
             missed = await run_in_threadpool(self._load_missed, parse_position(last_id))
             while missed.content and not self._is_closing:
                 yield missed.content
@@ -149,7 +147,7 @@ class Broadcaster:
             except TimeoutError:
                 yield b": still here\n\n"
                 continue
-            while not queue.empty():  # whoever is behind gets all of it at once
+            while not queue.empty():  # slow readers get all queued messages at once
                 parcels.append(queue.get_nowait())
             delivered = [parcel for parcel in parcels if parcel is not None]
             if content := b"".join(parcel.content for parcel in delivered if not parcel.is_known(told)):
@@ -164,7 +162,7 @@ class Broadcaster:
             now = newest_position(session)
             events = events_after(session, position.event, PAGE)
             changed = changes_after(session, position.changed, limit=MAX_RUNS + 1)
-            # else too old, of another database, or of a clock that was set back
+            # unknown if it is too old, from another database, or from before the clock was set back
             is_known = (
                 0 <= now.event - position.event <= MAX_MISSED
                 and position.changed <= now.changed + CLOCK_SLACK
@@ -182,7 +180,7 @@ class Broadcaster:
             tokens = await run_in_threadpool(self._fingerprint)
             while self._listeners and tokens == await run_in_threadpool(self._fingerprint):
                 await self._follow_for_a_while()
-        finally:  # whoever listens reconnects
+        finally:  # all listeners reconnect
             self._end_all()
             self._is_following.set()
 
@@ -196,11 +194,11 @@ class Broadcaster:
                 is_due = time.monotonic() - looked_at > LOOK_SECONDS
                 if is_due or await run_in_threadpool(self._has_changes):
                     looked_at = time.monotonic()
-                    if (news := await run_in_threadpool(self._load_changes)) is None:
-                        self._is_following.clear()  # the next turn begins anew
+                    if (parcels := await run_in_threadpool(self._load_changes)) is None:
+                        self._is_following.clear()  # the next iteration starts from scratch
                         self._end_all()
                     else:
-                        self._send(news)
+                        self._send(parcels)
             except SQLAlchemyError as error:
                 logger.warning("cannot follow the runs: %s", str(error).splitlines()[0])
                 await asyncio.sleep(LOOK_SECONDS)
@@ -215,7 +213,7 @@ class Broadcaster:
                     self._drop(queue)
 
     def _drop(self, queue: Queue) -> None:
-        """End a stream: its client reconnects with its last id."""
+        """End a stream, so that its client reconnects with its last id."""
         self._listeners.discard(queue)
         while not queue.empty():
             queue.get_nowait()
@@ -232,16 +230,18 @@ class Broadcaster:
             return newest_position(session) != self._place
 
     def _load_changes(self) -> list[Parcel] | None:
-        """Return the changes since the last poll; None if there are too many to report run by run."""
+        """Return the changes since the last poll; None if too many runs have changed to report them one by
+        one.
+        """
         with reading(self._sessions) as session:
-            newest = newest_position(session).changed  # less than it was, once a clock was set back
+            newest = newest_position(session).changed  # lower than before if the clock was set back
             self._place = self._place._replace(changed=min(self._place.changed, newest))
             events = events_after(session, self._place.event, PAGE)
             changed_at = changes_after(session, self._place.changed)
-            news = [run for run, at in changed_at.items() if self._told.get(run) != at]
-            if len(news) > MAX_RUNS:
+            changed_runs = [run for run, at in changed_at.items() if self._told.get(run) != at]
+            if len(changed_runs) > MAX_RUNS:
                 return None
-            runs = load_runs(session, news)
+            runs = load_runs(session, changed_runs)
             workers = session.scalars(select(Worker).order_by(Worker.id)).all()
         messages = list(make_messages(events, runs, self._place, self._steps))
         self._place = _position_after(messages, self._place)
@@ -258,13 +258,13 @@ class Broadcaster:
 
 
 def _first_message(session: Session, kind: str) -> MissedMessages:
-    """Return the first message to a page that resumes nothing."""
+    """Return the first message for a page that does not resume a stream."""
     position = settled_position(session)
     return MissedMessages(Message(kind, {}, position).encode(), position, is_all=True)
 
 
 def _position_after(messages: Sequence[Message], position: Position) -> Position:
-    """Return the position behind some messages that began at `position`."""
+    """Return the position after the messages, or `position` if there are none."""
     return (messages[-1].position if messages else None) or position
 
 

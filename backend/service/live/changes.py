@@ -1,4 +1,4 @@
-"""Changes in SQL since a position in its history, as messages of a stream."""
+"""Find the changes in the database after a position, as messages of a stream."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -14,27 +14,27 @@ from backend.storage.engine import db_now
 from backend.storage.models import Event, Run
 
 TIME_OVERLAP = 2.0
-"""Seconds of the past that are read again, because changes of runs become visible out of order."""
+"""Seconds that are read again, because changes of runs become visible out of order."""
 
 CLOCK_SLACK = 1.0
-"""Change of the clock, in seconds, that the overlap covers, as it does rounded times."""
+"""Maximum clock adjustment and rounding that the overlap covers, in seconds."""
 
 GAP_SECONDS = 3.0
-"""A transaction that has not shown its events after this time is taken as rolled back."""
+"""Seconds after which a transaction with missing events is assumed to be rolled back."""
 
 RECENT = 500
-"""Newest events between which others may still appear."""
+"""Number of newest events between which others may still appear."""
 
 
 class Position(NamedTuple):
-    """A stream's position in the history."""
+    """A position of a stream in the history."""
 
     event: int
     changed: float
     """`run.changed_at` of the newest change."""
 
     def write(self) -> str:
-        """Return the `id` of a message."""
+        """Return the position as the `id` of a message."""
         return f"{self.event}.{int(self.changed * 1e6)}"
 
 
@@ -47,7 +47,7 @@ def parse_position(text: str) -> Position | None:
 
 
 class Message(NamedTuple):
-    """One server-sent event. Its position says that everything up to it has been sent."""
+    """A server-sent event. Its position means that everything up to it has been sent."""
 
     kind: str
     data: Any
@@ -60,13 +60,13 @@ class Message(NamedTuple):
 
 
 def newest_position(session: Session) -> Position:
-    """Return the newest event and change that can be seen."""
+    """Return the position of the newest visible event and change."""
     newest, changed = session.execute(select(_newest_event(), _newest_change())).one()
     return Position(newest or 0, changed or 0.0)
 
 
 def settled_position(session: Session) -> Position:
-    """Return the start position of a new stream; no event before it can still appear."""
+    """Return the start position of a new stream, before which no event can still appear."""
     position = newest_position(session)
     last = 0
     query = select(Event.id, Event.at, db_now()).where(Event.id > position.event - RECENT).order_by(Event.id)
@@ -91,9 +91,9 @@ def _newest_change() -> Any:
 
 
 def events_after(session: Session, last: int, limit: int) -> list[Event]:
-    """Return the events behind `last` in the order of their ids, as far as no earlier one can still appear.
+    """Return the events after `last`, up to the first position at which an event may still appear.
 
-    Postgres gives ids before it commits: a gap may be filled by a transaction that is not over yet.
+    Postgres assigns ids before commits, so a gap may be filled by an unfinished transaction.
     """
     query = select(Event, db_now()).where(Event.id > last).order_by(Event.id).limit(limit)
     events: list[Event] = []
@@ -106,13 +106,13 @@ def events_after(session: Session, last: int, limit: int) -> list[Event]:
 
 
 def changes_after(session: Session, changed: float, *, limit: int | None = None) -> dict[str, float]:
-    """Return the times of the runs that changed since then or a little before, by id; of `limit` of them."""
+    """Return the change times by run id of up to `limit` runs, from shortly before `changed` on."""
     query = select(Run.id, Run.changed_at).where(Run.changed_at > changed - TIME_OVERLAP).limit(limit)
     return {row.id: row.changed_at for row in session.execute(query)}
 
 
 def load_runs(session: Session, runs: Sequence[str]) -> Sequence[Any]:
-    """Runs with these ids, in the order of their changes."""
+    """Return the runs with these ids in the order of their changes."""
     query = run_columns().where(Run.id.in_(runs)).order_by(Run.changed_at)
     return session.execute(query).all() if runs else ()
 
@@ -120,9 +120,9 @@ def load_runs(session: Session, runs: Sequence[str]) -> Sequence[Any]:
 def make_messages(
     events: Sequence[Event], runs: Sequence[Any], position: Position, steps: dict[str, int]
 ) -> Iterator[Message]:
-    """Events and runs that were found behind a place, each with the place to resume from behind it.
+    """Yield messages for events and runs after a position, each with the position from which to resume.
 
-    `steps` remembers the last step that was told of each run.
+    `steps` contains the last reported step of each run, and is updated.
     """
     for event in events:
         position = position._replace(event=event.id)

@@ -1,4 +1,4 @@
-"""Chores: the reconciler's longer jobs, which it polls for every few seconds and does piece by piece.
+"""Chores: longer jobs of the reconciler, which are polled for every few seconds and done in small pieces.
 
 Chores seal points, index completions, judge runs and trials, advance searches, remove files that belong to no
 run, and remove token values that exceed their budget.
@@ -36,28 +36,28 @@ BUDGET_SECONDS, BUDGET_PAUSE_SECONDS = 0.2, 60.0
 TRIAL_PAUSE_SECONDS = 5.0
 SEARCH_PAUSE_SECONDS = 2.0
 SEARCH_STEPS = 8
-"""Most steps of one search in one piece of work."""
+"""Maximum number of steps of one search in one piece of work."""
 
 FAULTS = (ArithmeticError, AttributeError, GrpoLabError, LookupError, TypeError, ValueError)
 """Programming errors; a trial or search that raises one is skipped, so that the others continue."""
 
 Work = Callable[[], bool]
-"""Function that does one piece of a job and returns whether more is left.
+"""A function that does a piece of a job and returns whether more is left.
 
-A process that is killed loses the piece that it was doing.
+If the process is killed, the current piece is lost.
 """
 
 
 @dataclass(slots=True)
 class Chore:
-    """One of the longer jobs."""
+    """A longer job of the reconciler."""
 
     find: Callable[[Session], Work | None]
-    """Function that returns the work to do; None if there is none."""
+    """Function that returns the work to do, or None if there is none."""
     pause: float
-    """Seconds from the end of the work, or from a poll that found none, to the next poll."""
+    """Seconds from the end of the work, or from a poll without work, to the next poll."""
     seconds: float = 0.0
-    """Longest time on this chore in one round of the reconciler, in seconds; one piece is always done."""
+    """Maximum seconds for this chore in one round of the reconciler; at least one piece is done."""
     next_look: float = 0.0
     """Monotonic time of the next poll."""
     work: Work | None = None
@@ -69,18 +69,18 @@ class Chore:
             self.work = self.find(session)
 
     def go_on(self) -> None:
-        """Do some of the work."""
-        until = time.monotonic() + self.seconds
+        """Continue the work until it is done or the time of this round is over."""
+        deadline = time.monotonic() + self.seconds
         while self.work is not None:
             if not self.work():
                 self.work = None
                 self.next_look = time.monotonic() + self.pause
-            elif time.monotonic() > until:
+            elif time.monotonic() > deadline:
                 return
 
 
 def all_chores(settings: Settings, sessions: Sessions) -> list[Chore]:
-    """Return every chore of an installation."""
+    """Return all chores of an installation."""
     trials = _OneByOne("trial", due_trials, lambda trial: settle_trial(sessions, settings, trial))
     searches = _OneByOne(
         "search", active_searches, lambda search: _advance_search(search, sessions, settings)
@@ -132,12 +132,12 @@ class _OneByOne:
         self._refused: set[str] = set()
 
     def find(self, session: Session) -> Work | None:
-        """Return the work that settles what is due; None if nothing is due."""
+        """Return the work that settles due subjects, or None if nothing is due."""
         self._due = [subject for subject in self._find(session) if subject not in self._refused]
         return self._settle_next if self._due else None
 
     def _settle_next(self) -> bool:
-        if not self._due:  # the last one failed
+        if not self._due:  # the previous one failed
             return False
         subject = self._due.pop(0)
         try:
@@ -154,7 +154,7 @@ _END = object()
 
 
 def _make_work(work: Iterator[None]) -> Work:
-    """Return the work that a generator does; the generator yields after each piece."""
+    """Return the work of a generator that yields after each piece."""
     return lambda: next(work, _END) is not _END
 
 
@@ -166,7 +166,7 @@ def _advance_search(search: str, sessions: Sessions, settings: Settings) -> None
 
 
 def _judge_runs(sessions: Sessions, runs: Sequence[str]) -> Iterator[None]:
-    """Judge these runs, then the runs that lack a verdict by then."""
+    """Judge these runs, and then the runs that need a verdict by then."""
     while runs:
         yield from judge_runs(sessions, runs)
         with reading(sessions) as session:
@@ -174,7 +174,7 @@ def _judge_runs(sessions: Sessions, runs: Sequence[str]) -> Iterator[None]:
 
 
 def _sweep_files(strays: Strays) -> Iterator[None]:
-    """Check the runs' files once."""
+    """Check the files of the runs once."""
     try:
         yield from strays.sweep()
     except OSError as error:

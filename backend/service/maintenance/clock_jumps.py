@@ -1,9 +1,9 @@
-"""Jumps of the database's clock: detected, reported to the affected runs, and repaired in recorded times.
+"""Jumps of the database's clock: detect them, report them to the affected runs, and repair recorded times.
 
-The clock may be set by hand or over the network. SQLite uses the machine's clock. No run is taken back only
-because of the clock (see backend/runs/leases.py). But after the clock was set back, times that were recorded
-before lie in the future: leases, pauses and heartbeats would last until the clock has caught up, and live
-pages would wait for it too.
+The clock may be set by hand or over the network; SQLite uses the clock of the machine. The clock alone never
+causes a run to be taken back (see backend/runs/leases.py). But after the clock was set back, earlier recorded
+times are in the future: leases, delays and heartbeats would last until the clock has caught up, and so would
+live pages.
 """
 
 import time
@@ -22,11 +22,11 @@ JUMP_SECONDS = 5.0
 """Smallest change of the clock that counts as a jump, in seconds."""
 
 LONGEST_PAUSE_SECONDS = 60.0
-"""Longest pause before a run is tried again, in seconds."""
+"""Maximum delay before a failed run starts again, in seconds."""
 
 
 def elapsed_seconds() -> float:
-    """Return the seconds since the machine started, sleep included, unaffected by changes of its clock."""
+    """Return the seconds since the machine started, including sleep, unaffected by clock changes."""
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
@@ -37,30 +37,30 @@ _WRITTEN = union_all(
     select(func.max(Run.lease_until) - LONGEST_LEASE_SECONDS).where(Run.status == "running"),
     select(func.max(Worker.seen_at)),
 ).subquery()
-"""Earliest moment at which each time that `repair_times` repairs can have been written."""
+"""Earliest time at which each time that `repair_times` repairs can have been written."""
 
 _NOW_AND_NEWEST = select(db_now(), select(func.max(_WRITTEN.c.at)).scalar_subquery())
 
 
 class Look(NamedTuple):
-    """One reading of the database's clock."""
+    """A reading of the database's clock."""
 
     now: float
     newest: float
     """Latest recorded time."""
     offset: float
-    """Database's clock minus the time since the machine started, in seconds."""
+    """The database's clock minus the time since the machine started, in seconds."""
     jump: float
-    """Seconds by which the clock was set since the last reading; at the first, since the latest record."""
+    """Seconds by which the clock jumped since the last reading, or for the first since the latest record."""
 
     @property
     def went_back(self) -> bool:
-        """Whether recorded times may lie in the future."""
+        """Whether recorded times may be in the future."""
         return self.jump < 0 or self.newest > self.now + JUMP_SECONDS
 
 
 class ClockWatch:
-    """One process's observations of the database's clock."""
+    """Observations of the database's clock by one process."""
 
     def __init__(self, *, elapsed: Callable[[], float] = elapsed_seconds) -> None:
         self._elapsed = elapsed
@@ -68,13 +68,13 @@ class ClockWatch:
 
     def look(self, session: Session) -> Look:
         """Read the clock; a jump is reported in every reading until `settled` is called."""
-        began = self._elapsed()
+        started = self._elapsed()
         now, newest = session.execute(_NOW_AND_NEWEST).one()
         newest = now if newest is None else newest
-        uncertain = self._elapsed() - began
-        offset = now - began
+        uncertainty = self._elapsed() - started
+        offset = now - started
         jump = min(now - newest, 0.0) if self._offset is None else offset - self._offset
-        if abs(jump) <= JUMP_SECONDS + uncertain:
+        if abs(jump) <= JUMP_SECONDS + uncertainty:
             self._offset, jump = offset, 0.0
         return Look(now, newest, offset, jump)
 
@@ -84,23 +84,23 @@ class ClockWatch:
 
 
 def report_jump(session: Session, jump: float) -> str:
-    """Add an event to every running run, or to the installation if none is running; return its text."""
+    """Add an event to every running run, or to the installation if none is running; return its message."""
     movement = "jumped ahead" if jump > 0 else "went back"
-    line = (
+    message = (
         f"the database's clock {movement} by {abs(jump):,.0f} s: nothing is lost and runs continue, "
         "but times before and after the jump cannot be compared"
     )
     running = session.execute(select(Run.id, Run.attempt).where(Run.status == "running")).all()
-    concerned: list[tuple[str | None, int | None]] = [(row.id, row.attempt) for row in running]
-    for run_id, attempt in concerned or [(None, None)]:
-        add_event(session, "clock", line, run_id=run_id, attempt=attempt, level="warning")
-    return line
+    targets: list[tuple[str | None, int | None]] = [(row.id, row.attempt) for row in running]
+    for run_id, attempt in targets or [(None, None)]:
+        add_event(session, "clock", message, run_id=run_id, attempt=attempt, level="warning")
+    return message
 
 
 def repair_times(session: Session, look: Look, *, lease_seconds: float) -> None:
-    """Repair recorded times after the clock was set back: times in the future start from now."""
+    """Repair recorded times after the clock was set back: times in the future become relative to now."""
     now = look.now
-    shifted = now - (look.newest - Run.queued_at) * 1e-6  # keeps their order, ahead of later runs
+    shifted = now - (look.newest - Run.queued_at) * 1e-6  # keeps their order, before later runs
     for changes in (
         update(Run).where(Run.lease_until > now + lease_seconds).values(lease_until=now + lease_seconds),
         update(Run).where(Run.run_after > now + LONGEST_PAUSE_SECONDS).values(run_after=now),

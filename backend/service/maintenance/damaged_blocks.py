@@ -1,4 +1,4 @@
-"""Damaged blocks of points, reported once in the history of their run."""
+"""Report damaged blocks of points once in the history of their run."""
 
 from collections.abc import Iterable
 
@@ -14,17 +14,17 @@ KIND = "data"
 
 
 def tell_damage(session: Session, damages: Iterable[tuple[BlockPlace, str]]) -> int:
-    """Write an event for each block whose run has none of it yet; how many were written."""
-    told = 0
+    """Add an event for each block that was not reported before; return the number of events."""
+    added = 0
     for block, reason in list(damages):
         message = damage_sentence(session, block, reason)
         event_query = select(Event.id).where(Event.run_id == block.run, Event.message == message)
         if session.get(Run, block.run) is not None and session.scalar(event_query.limit(1)) is None:
             add_event(session, KIND, message, run_id=block.run, attempt=block.attempt, level="error")
-            told += 1
-    return told
+            added += 1
+    return added
 
 
 def tell_block(session: Session, block: BlockPlace, reason: str) -> None:
-    """Write the event of one block, in the transaction that replaces it."""
+    """Add the event of one block in the transaction that replaces the block."""
     tell_damage(session, [(block, reason)])

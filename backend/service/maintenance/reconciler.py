@@ -1,8 +1,8 @@
-"""The reconciler: a background thread that keeps the recorded state and the real one in agreement.
+"""The reconciler: a background thread of the service that keeps recorded and actual state consistent.
 
-It calls workers for waiting runs, requeues runs whose worker was lost, deletes runs permanently, repairs
-recorded times after the database's clock was set back, and continues the chores. It runs in the service's
-process. A lease in SQL lets one process reconcile at a time, although two at once would do no harm.
+It notifies workers of queued runs, requeues runs whose worker was lost, deletes runs permanently, repairs
+recorded times after the database's clock was set back, and continues the chores. A lease in the database
+makes one process reconcile at a time, although two would do no harm.
 """
 
 import logging
@@ -37,9 +37,9 @@ POLL_SECONDS = 1.0
 LEASE_SECONDS = 5.0
 """Duration of the reconciler's lease, in seconds."""
 DELETION_SECONDS = 0.5
-"""Longest permanent deletion in one round, in seconds; the next round continues."""
+"""Maximum duration of permanent deletions in one round, in seconds; the next round continues."""
 DELETION_PAUSE_SECONDS = 30.0
-"""Pause after files could not be removed, in seconds."""
+"""Seconds until deletions are retried after files could not be removed."""
 MARK_SECONDS = 10.0
 """Seconds between two updates of the database's high-water mark."""
 
@@ -65,7 +65,7 @@ class Reconciler:
 
     @property
     def age_seconds(self) -> float:
-        """Seconds since the last round that succeeded, or since the start."""
+        """Seconds since the last successful round, or since the start."""
         return time.monotonic() - self._succeeded_at
 
     def start(self) -> None:
@@ -73,7 +73,7 @@ class Reconciler:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop the thread after the current round; waits at most 5 s."""
+        """Stop the thread after the current round, waiting at most 5 s."""
         self._stopping.set()
         self._thread.join(5)
 
@@ -90,7 +90,7 @@ class Reconciler:
                 logger.exception("the reconciler failed")
 
     def run_once(self) -> int:
-        """Run one round; return how many times the doorbell was to be rung."""
+        """Run one round; return how often the doorbell should be rung."""
         with reading(self._sessions) as session:
             clock = self._clock.look(session)
             rings = _count_rings(session)
@@ -108,12 +108,12 @@ class Reconciler:
             return 0
         with self._sessions.begin() as session:
             if not take_lease(session, NAME, self._owner, seconds=LEASE_SECONDS):
-                self._clock.settled(clock)  # the process that holds the lease handles the jump
+                self._clock.settled(clock)  # the process with the lease handles the jump
                 return 0
             if is_odd:
                 self._handle_clock(session, clock)
-            if taken := take_back_lost(session, lost):
-                logger.warning("took back runs whose worker was lost: %s", ", ".join(taken))
+            if taken_back := take_back_lost(session, lost):
+                logger.warning("took back runs whose worker was lost: %s", ", ".join(taken_back))
             tell_damage(session, damage.items())
         forget_damage(damage)
         self._clock.settled(clock)
@@ -127,7 +127,7 @@ class Reconciler:
         return rings
 
     def _handle_clock(self, session: Session, clock: Look) -> None:
-        """Report a jump of the database's clock; repair recorded times if it was set back."""
+        """Report a jump of the database's clock, and repair recorded times if it was set back."""
         if clock.jump:
             logger.warning("%s", report_jump(session, clock.jump))
         if clock.went_back:
@@ -145,24 +145,24 @@ class Reconciler:
 
 
 def take_lease(session: Session, name: str, owner: str, *, seconds: float) -> bool:
-    """Acquire or renew the lease on a job; return whether the owner now holds it.
+    """Acquire or renew the lease on a job; return whether the owner holds it.
 
-    A lease that lasts longer than any lease granted now was written before the clock was set back. It counts
-    as expired.
+    A lease that lasts longer than any current lease could was written before the clock was set back, and
+    counts as expired.
     """
     is_over = or_(Singleton.until < db_now(), Singleton.until > db_now() + max(seconds, LEASE_SECONDS))
-    free = update(Singleton).where(Singleton.name == name, or_(Singleton.owner == owner, is_over))
-    mine = free.values(owner=owner, until=db_now() + seconds).returning(Singleton.name)
-    if session.scalar(mine) is not None:
+    available = update(Singleton).where(Singleton.name == name, or_(Singleton.owner == owner, is_over))
+    acquire = available.values(owner=owner, until=db_now() + seconds).returning(Singleton.name)
+    if session.scalar(acquire) is not None:
         return True
     row = insert_into(session, Singleton).values(name=name, owner=owner, until=db_now() + seconds)
     return session.scalar(row.on_conflict_do_nothing().returning(Singleton.name)) is not None
 
 
 def _count_rings(session: Session) -> int:
-    """Return how many times to ring the doorbell: once for each waiting run that an idle slot can start."""
+    """Return how often to ring the doorbell: once for each queued run that an idle slot can start."""
     waiting = session.scalar(_WAITING) or 0
     if not waiting:
         return 0
-    idle = sum(1 for slot in live_slots(session) if slot.run_id is None)
-    return min(waiting, idle)
+    idle_slots = sum(1 for slot in live_slots(session) if slot.run_id is None)
+    return min(waiting, idle_slots)

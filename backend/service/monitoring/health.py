@@ -22,13 +22,13 @@ router = Router(tags=["health"])
 
 @router.get("/healthz", response_model=dict[str, str])
 async def healthz() -> Json:
-    """The process answers."""
+    """Return 200 if the process responds."""
     return Json({"status": "ok"})
 
 
 @router.get("/readyz", response_model=dict[str, str])
 async def readyz(request: Request) -> Response:
-    """200 only when database, broker and at least one worker are ready; else 503 with what is missing."""
+    """Return 200 if database, broker and a worker are ready; otherwise 503 with what is missing."""
     missing = await to_thread.run_sync(
         _missing_parts, get_lab(request), request.app.state.status, limiter=LOOKERS
     )
@@ -38,9 +38,11 @@ async def readyz(request: Request) -> Response:
 
 
 def _missing_parts(lab: Lab, status: Status) -> list[str]:
-    states = status.look()
-    missing = [states[name]["detail"] for name in ("database", "broker") if states[name]["state"] != "ok"]
-    if states["database"]["state"] == "ok":
+    components = status.look()
+    missing = [
+        components[name]["detail"] for name in ("database", "broker") if components[name]["state"] != "ok"
+    ]
+    if components["database"]["state"] == "ok":
         with reading(lab.sessions) as session:
             missing += [] if live_slots(session) else ["no worker is running"]
     return missing
@@ -48,7 +50,7 @@ def _missing_parts(lab: Lab, status: Status) -> list[str]:
 
 @router.get("/metrics", response_class=Response)
 async def metrics(request: Request) -> Response:
-    """Prometheus: queue, runs, leases, recording, workers, request times, and what this process uses."""
+    """Return Prometheus metrics: queue, runs, leases, recording, workers, request times, and this process."""
     content = await to_thread.run_sync(_scrape, request, limiter=LOOKERS)
     return Response(content, media_type=CONTENT_TYPE_PLAIN_0_0_4)
 

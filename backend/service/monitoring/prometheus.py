@@ -1,6 +1,7 @@
-"""Prometheus metrics of `/metrics`. Labels have few values: hosts of workers, but no run, user or path.
+"""The Prometheus metrics at `/metrics`. Labels have few values: hosts of workers, but no runs, users or
+paths.
 
-What lies in SQL is left out while the database is away; `grpolab_database_up` says that it is.
+Metrics from the database are left out while it is unavailable, which `grpolab_database_up` shows.
 """
 
 import platform
@@ -27,7 +28,7 @@ STEP_TIME = "time/step_seconds"
 
 
 class Gauge(NamedTuple):
-    """One gauge and its labels."""
+    """A gauge and its labels."""
 
     meaning: str
     labels: tuple[str, ...] = ()
@@ -78,10 +79,10 @@ OF_MACHINES = {
     "gpu_celsius": "grpolab_worker_gpu_temperature_celsius",
     "gpu_watts": "grpolab_worker_gpu_power_watts",
 }
-"""Gauges by the reading of a worker that they show."""
+"""Gauges by the name of the worker's reading that they show."""
 
 Sample = tuple[str, tuple[str, ...], float]
-"""Name, values of the labels, value."""
+"""Name, label values and value of a sample."""
 
 
 class Gauges:
@@ -96,7 +97,7 @@ class Gauges:
         self._build = build
 
     def collect(self) -> Iterator[Metric]:
-        """Called by prometheus_client."""
+        """Yield the metrics; called by prometheus_client."""
         families = {
             name: GaugeMetricFamily(name, gauge.meaning, labels=gauge.labels)
             for name, gauge in GAUGES.items()
@@ -109,8 +110,8 @@ class Gauges:
         yield "grpolab_build_info", (*self._build, platform.python_version()), 1
         for component in ("database", "broker"):
             yield f"grpolab_{component}_up", (), float(self._found[component]["state"] == "ok")
-        if (free := free_bytes(self._lab.settings.state)) is not None:
-            yield "grpolab_state_free_bytes", (), free
+        if (free_disk_bytes := free_bytes(self._lab.settings.state)) is not None:
+            yield "grpolab_state_free_bytes", (), free_disk_bytes
         yield "grpolab_runs_to_be_stored", (), len(self._found["waiting"])
         for name, value in self._facts.items():
             yield name, (), value
@@ -119,23 +120,23 @@ class Gauges:
                 with reading(self._lab.sessions) as session:
                     yield from list(database_samples(session, self._lab.settings.lease_seconds))
             except SQLAlchemyError:
-                return  # it went away just now
+                return  # it has just become unavailable
 
 
 def database_samples(session: Session, lease_seconds: float) -> Iterator[Sample]:
-    """Yield the values that come from the database."""
-    counted: Any = session.execute(
+    """Yield the values that are read from the database."""
+    counts: Any = session.execute(
         select(Run.status, func.count()).where(Run.deleted_at.is_(None)).group_by(Run.status)
     )
-    for status, count in (dict.fromkeys(STATUSES, 0) | dict(tuple(row) for row in counted)).items():
+    for status, count in (dict.fromkeys(STATUSES, 0) | dict(tuple(row) for row in counts)).items():
         yield "grpolab_runs", (status,), count
     yield from _diagnosis_samples(session)
     waiting: Any = select(func.count(), db_now() - func.min(Run.queued_at)).where(
         claimable_condition(), Run.wish == ""
     )
-    depth, waited = session.execute(waiting).one()
+    depth, oldest_wait = session.execute(waiting).one()
     yield "grpolab_queue_depth", (), depth
-    yield "grpolab_queue_oldest_age_seconds", (), max(waited or 0.0, 0.0)
+    yield "grpolab_queue_oldest_age_seconds", (), max(oldest_wait or 0.0, 0.0)
     running = select(Run.summary, db_now() - Run.lease_until, db_now() - Run.progress_at)
     rows = session.execute(running.where(Run.status == "running", Run.writer.is_(None))).all()
     oldest = max((overdue + lease_seconds for _, overdue, _ in rows), default=0.0)
@@ -153,7 +154,7 @@ def database_samples(session: Session, lease_seconds: float) -> Iterator[Sample]
 
 
 def _machine_samples(slots: Sequence[Worker]) -> Iterator[Sample]:
-    """Yield the newest reading of each machine and of each slot's GPU."""
+    """Yield the newest readings of each machine and of each slot's GPU."""
     newest: dict[tuple[str, tuple[str, ...]], float] = {}
     for slot in sorted(slots, key=lambda slot: slot.seen_at):
         for reading_name, gauge in OF_MACHINES.items():
@@ -168,15 +169,15 @@ def _machine_samples(slots: Sequence[Worker]) -> Iterator[Sample]:
 def _diagnosis_samples(session: Session) -> Iterator[Sample]:
     """Yield the metrics of verdicts, their events, and the webhook that reports them."""
     judged = select(Run.verdict, func.count()).where(Run.deleted_at.is_(None), Run.verdict.is_not(None))
-    counted: Any = session.execute(judged.group_by(Run.verdict)).all()
-    for verdict, count in (dict.fromkeys(get_args(Verdict), 0) | dict(tuple(row) for row in counted)).items():
+    counts: Any = session.execute(judged.group_by(Run.verdict)).all()
+    for verdict, count in (dict.fromkeys(get_args(Verdict), 0) | dict(tuple(row) for row in counts)).items():
         yield "grpolab_runs_by_verdict", (verdict,), count
-    told = select(Event.level, func.count()).where(Event.kind == "diagnosis").group_by(Event.level)
-    events: Any = session.execute(told).all()
+    event_counts = select(Event.level, func.count()).where(Event.kind == "diagnosis").group_by(Event.level)
+    events: Any = session.execute(event_counts).all()
     for level, count in (dict.fromkeys(LEVELS, 0) | dict(tuple(row) for row in events)).items():
         yield "grpolab_diagnosis_events", (level,), count
     webhook = session.scalar(select(Webhook))
-    behind = select(func.count()).where(Event.kind.in_(KINDS))
+    undelivered = select(func.count()).where(Event.kind.in_(KINDS))
     yield "grpolab_webhook_failures", (), webhook.failures if webhook else 0
-    waiting = session.scalar(behind.where(Event.id > webhook.event_id)) if webhook else 0
+    waiting = session.scalar(undelivered.where(Event.id > webhook.event_id)) if webhook else 0
     yield "grpolab_webhook_waiting_events", (), waiting or 0

@@ -1,6 +1,6 @@
-"""Status of the service's parts: database, broker, disk, and the runs that wait for them.
+"""The status of the service's components: database, broker, disk, and the runs that wait for them.
 
-Answers without the database, so that a page can say what is wrong while it is away.
+It does not need the database, so that a page can explain what is wrong while it is unavailable.
 """
 
 import threading
@@ -31,41 +31,41 @@ from backend.storage.faults import Fault, database_fault, free_bytes
 router = Router(prefix="/api/v1", tags=["health"])
 
 LOOK_SECONDS = 2.0
-"""Seconds between two checks of the parts, however many pages request the status."""
+"""Seconds between two checks of the components, regardless of the number of requests."""
 
 PROBE_SECONDS = 3.0
-"""Seconds after which a database that has not answered a probe counts as away."""
+"""Seconds after which a database that does not respond to a probe counts as unavailable."""
 
 LOW_BYTES = 500_000_000
-"""Free disk space below which the page shows a warning, in bytes."""
+"""Free disk space in bytes below which the page shows a warning."""
 
 
 @dataclass(slots=True)
 class Component:
-    """A part of the service, its state, and the time of its last change."""
+    """A component of the service, its state, and the time of its last change."""
 
     state: str = "ok"
     detail: str = ""
     since: float = field(default_factory=time.time)
 
     def become(self, fault: Fault | None) -> None:
-        """Record the fault that was found, or that there is none."""
+        """Record the current fault, or None if there is none."""
         state = fault.kind if fault else "ok"
         if state != self.state:
             self.state, self.since = state, time.time()
         self.detail = fault.sentence if fault else ""
 
     def as_json(self) -> dict[str, Any]:
-        """Return the part as the HTTP interface shows it."""
+        """Return the component as the HTTP API shows it."""
         return {"state": self.state, "detail": self.detail, "since": iso_time(self.since)}
 
 
 class Status:
-    """Checks the parts on request, at most every two seconds."""
+    """Checks the components on request, at most every two seconds."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        # Of its own, and impatient: it must tell when every other connection is stuck.
+        # A separate connection with a short timeout, because all other connections may be stuck.
         url = settings.effective_database_url
         self._engine = open_engine(url, pool_size=1, answer_seconds=PROBE_SECONDS)
         self._owner = uuid.uuid4().hex
@@ -81,16 +81,16 @@ class Status:
         """Message about a database that is older than its state directory; empty if it is not."""
 
     def look(self) -> dict[str, Any]:
-        """Return the state of every part, cached from the latest check by any caller."""
+        """Return the state of all components, cached from the latest check by any caller."""
         with self._looking:
             if time.monotonic() - self._looked_at > LOOK_SECONDS:
-                checks: dict[str, Callable[[], Fault | None]] = {
+                check_by_name: dict[str, Callable[[], Fault | None]] = {
                     "database": self._database,
                     "broker": lambda: broker_fault(self._settings),
                     "disk": lambda: disk_warning(self._settings.state),
                     "history": lambda: Fault("older", self.older) if self.older else None,
                 }
-                for name, check in checks.items():
+                for name, check in check_by_name.items():
                     self._parts[name].become(check())
                 self._looked_at = time.monotonic()
         document: dict[str, Any] = {name: state.as_json() for name, state in self._parts.items()}
@@ -112,14 +112,14 @@ class Status:
 
 
 def broker_fault(settings: Settings) -> Fault | None:
-    """Return the fault that keeps doorbells from being heard; None if there is none."""
+    """Return the fault that prevents the delivery of doorbells, or None."""
     url = choose_broker(settings).url
     if url.startswith(("filesystem:", "memory:")):
         return None
     options = {"socket_timeout": 1, "socket_connect_timeout": 1}
     try:
-        connecting = Connection(url, connect_timeout=1, transport_options=options)  # type: ignore[no-untyped-call]
-        with connecting as connection:
+        broker_connection = Connection(url, connect_timeout=1, transport_options=options)  # type: ignore[no-untyped-call]
+        with broker_connection as connection:
             connection.ensure_connection(max_retries=1, interval_start=0, timeout=1)
     except (OperationalError, OSError):
         seconds = settings.poll_seconds
@@ -128,18 +128,18 @@ def broker_fault(settings: Settings) -> Fault | None:
 
 
 def disk_warning(path: Path) -> Fault | None:
-    """Return a warning before the disk is full."""
-    free = free_bytes(path)
-    if free is None or free >= LOW_BYTES:
+    """Return a warning if the disk is nearly full, otherwise None."""
+    free_disk_bytes = free_bytes(path)
+    if free_disk_bytes is None or free_disk_bytes >= LOW_BYTES:
         return None
-    return Fault("full", f"the disk of {path} is nearly full: {size_text(free)} free")
+    return Fault("full", f"the disk of {path} is nearly full: {size_text(free_disk_bytes)} free")
 
 
 LOOKERS = CapacityLimiter(2)
-"""Separate threads for checks, because all other threads may be waiting for the database."""
+"""Limiter with separate threads for checks, because all other threads may be waiting for the database."""
 
 
 @router.get("/status", response_model=dict[str, Any])
 async def status(request: Request) -> Json:
-    """State of database, broker, disk and history, and this machine's runs whose steps wait to be stored."""
+    """Return the state of database, broker, disk and history, and the runs whose steps are not stored yet."""
     return Json(await to_thread.run_sync(request.app.state.status.look, limiter=LOOKERS))

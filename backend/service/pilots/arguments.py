@@ -1,10 +1,10 @@
-"""Command-line arguments of `pilots`."""
+"""Command-line arguments of the command `pilots`."""
 
 import argparse
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `pilots`, common ones and those of a single cluster."""
+    """Add the arguments of `pilots`: common ones, and those for a specific cluster."""
     parser.add_argument("cluster", choices=("slurm", "kubernetes", "skypilot"))
     parser.add_argument("--most", type=int, default=8, metavar="N", help="pilots at a time (8)")
     parser.add_argument("--every", type=float, default=15, metavar="SECONDS", help="time between looks (15)")

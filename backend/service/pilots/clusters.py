@@ -1,4 +1,4 @@
-"""Clusters that start pilots: each counts those that exist and submits more, by its own command line."""
+"""Clusters that start pilots; each class counts and submits pilots with the cluster's command-line tool."""
 
 import json
 import subprocess
@@ -10,17 +10,19 @@ from backend.service.pilots.jobs import NAME
 from backend.service.pilots.need import Pilots
 
 SECONDS = 60
-"""A command line of a cluster may take so long."""
+"""Timeout of a command in seconds."""
 
 
 class Cluster(Protocol):
-    """Something that starts pilots."""
+    """A cluster that starts pilots."""
 
     def count(self) -> Pilots:
-        """Return the pilots that wait and run there; raises Unavailable."""
+        """Return the numbers of waiting and running pilots; raise Unavailable if the cluster does not
+        respond.
+        """
 
     def submit(self) -> str:
-        """Start one more; its name there. Raises Unavailable."""
+        """Start another pilot and return its name on the cluster; raise Unavailable if that fails."""
 
 
 class Slurm:
@@ -30,14 +32,14 @@ class Slurm:
         self._script = script
 
     def count(self) -> Pilots:
-        """Return the jobs of this user by their name."""
+        """Count the jobs of this user by their name."""
         listing = run_command(["squeue", "--me", "--noheader", f"--name={NAME}", "--format=%t"])
         states = listing.split()
         waiting = sum(state in ("PD", "CF", "RQ", "RF", "RH", "SE") for state in states)
         return Pilots(waiting, len(states) - waiting)
 
     def submit(self) -> str:
-        """Submit with `sbatch`, which reads the script from its input."""
+        """Submit the job with `sbatch`, which reads the script from standard input."""
         return run_command(["sbatch", "--parsable"], self._script).strip()
 
 
@@ -48,18 +50,18 @@ class Kubernetes:
         self._job = json.dumps(job)
 
     def count(self) -> Pilots:
-        """Return the jobs with the label that have not finished."""
+        """Count the unfinished jobs by their label."""
         listing = run_command(["kubectl", "get", "jobs", f"--selector=app={NAME}", "--output=json"])
         try:
             states = [item.get("status", {}) for item in json.loads(listing)["items"]]
         except (ValueError, KeyError, TypeError, AttributeError):
             raise Unavailable(f"kubectl answered no list of jobs: {listing[:100]!r}") from None
         running = sum(bool(state.get("active")) and bool(state.get("ready")) for state in states)
-        done = sum(bool(state.get("succeeded") or state.get("failed")) for state in states)
-        return Pilots(len(states) - running - done, running)
+        finished = sum(bool(state.get("succeeded") or state.get("failed")) for state in states)
+        return Pilots(len(states) - running - finished, running)
 
     def submit(self) -> str:
-        """Create with `kubectl`."""
+        """Create the job with `kubectl`."""
         return run_command(["kubectl", "create", "--filename=-", "--output=name"], self._job).strip()
 
 
@@ -70,28 +72,30 @@ class SkyPilot:
         self._path = path
 
     def count(self) -> Pilots:
-        """Return the unfinished jobs by their name."""
+        """Count the unfinished jobs by their name."""
         listing = run_command(["sky", "jobs", "queue", "--skip-finished"])
         states = [line for line in listing.splitlines() if NAME in line]
         running = sum("RUNNING" in line for line in states)
         return Pilots(len(states) - running, running)
 
     def submit(self) -> str:
-        """Launch with `sky jobs launch`, without waiting for the job."""
+        """Launch the job with `sky jobs launch`, without waiting for it."""
         return run_command(["sky", "jobs", "launch", "--yes", "--detach-run", self._path]).strip()[-200:]
 
 
 def run_command(command: Sequence[str], text: str = "") -> str:
-    """Return the output of a command. Raises Unavailable with the command's message if it fails or hangs."""
+    """Return the output of a command; raise Unavailable with its message if it fails or times out."""
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             command, input=text, capture_output=True, text=True, timeout=SECONDS, check=False
         )
     except FileNotFoundError:
         raise Unavailable(f"{command[0]} is not installed on this machine") from None
     except subprocess.TimeoutExpired:
         raise Unavailable(f"{command[0]} did not answer within {SECONDS} s") from None
-    if done.returncode:
-        words = (done.stderr or done.stdout).strip().splitlines()
-        raise Unavailable(f"{command[0]} failed: {words[-1][:300] if words else done.returncode}")
-    return done.stdout
+    if process.returncode:
+        output_lines = (process.stderr or process.stdout).strip().splitlines()
+        raise Unavailable(
+            f"{command[0]} failed: {output_lines[-1][:300] if output_lines else process.returncode}"
+        )
+    return process.stdout

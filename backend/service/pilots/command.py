@@ -1,4 +1,4 @@
-"""The command `pilots`: keeps as many pilot workers at a cluster as the queue needs."""
+"""The command `pilots`, which keeps as many pilot workers on a cluster as the queue needs."""
 
 import json
 import os
@@ -27,14 +27,14 @@ def keep_pilots(
 ) -> Iterator[str]:
     """Poll the queue regularly and submit missing pilots; yield lines for the terminal.
 
-    A cluster or database that is away is named once, and asked again at the next look. SIGTERM and Ctrl-C end
-    the command; the pilots stay.
+    If the cluster or the database is unavailable, this is reported once, and polling continues. SIGTERM and
+    Ctrl-C end the command, but not the pilots.
     """
     stopping = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.set())
     sessions = open_sessions(open_engine(settings.effective_database_url))
-    trouble = ""
+    last_error = ""
     with _cluster(settings, devices=devices, nodes=nodes, **options) as cluster:
         while not stopping.is_set():
             try:
@@ -44,14 +44,14 @@ def keep_pilots(
                 for _ in range(need.pilots):
                     waiting = f"{need.runs} runs waited for {sum(pilots)} pilots"
                     yield f"started pilot {cluster.submit()}: {waiting}"
-                trouble = ""
+                last_error = ""
             except (GrpoLabError, SQLAlchemyError) as error:
-                words = error.detail if isinstance(error, GrpoLabError) else str(error).splitlines()[0]
+                message = error.detail if isinstance(error, GrpoLabError) else str(error).splitlines()[0]
                 if once:
                     raise
-                if words != trouble:
-                    yield f"trying again every {every:g} s: {words}"
-                trouble = words
+                if message != last_error:
+                    yield f"trying again every {every:g} s: {message}"
+                last_error = message
             if once:
                 return
             stopping.wait(every)
@@ -77,7 +77,7 @@ def _cluster(
 def job_text(
     settings: Settings, *, cluster: str, runs: int, idle: int, devices: int, nodes: int, **options: Any
 ) -> str:
-    """Return the job as it will be sent to the cluster, for review."""
+    """Return the job that will be sent to the cluster, for review."""
     limits = {"runs": runs, "idle_seconds": idle, "devices": devices, "nodes": nodes}
     match cluster:
         case "slurm":

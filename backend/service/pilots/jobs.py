@@ -1,4 +1,4 @@
-"""Jobs that run a pilot worker, in the languages of Slurm, Kubernetes and SkyPilot. Pure."""
+"""Create the jobs that run pilot workers on Slurm, Kubernetes and SkyPilot. All functions are pure."""
 
 import json
 import shlex
@@ -14,11 +14,11 @@ NAME = "grpolab-pilot"
 """Name of every job, by which pilots are counted."""
 
 GRACE_SECONDS = 120
-"""Seconds before its end at which a job is told to save; a large model's checkpoint takes a while."""
+"""Seconds before its end at which a job is asked to save; the checkpoint of a large model takes time."""
 
 
 def worker_command(python: str, *, runs: int, idle_seconds: int, devices: int, nodes: int = 1) -> list[str]:
-    """Return the command of a pilot, on each of its nodes."""
+    """Return the command that starts a pilot on each of its nodes."""
     limits = ["--runs", str(runs), "--idle", str(idle_seconds), "--devices", str(devices)]
     limits += ["--nodes", str(nodes)] if nodes > 1 else []
     return [python, "-m", "backend.service", "worker", *limits]
@@ -27,13 +27,15 @@ def worker_command(python: str, *, runs: int, idle_seconds: int, devices: int, n
 def slurm_script(
     command: Sequence[str], directory: Path, options: Sequence[str], output: str, *, nodes: int = 1
 ) -> str:
-    """Return a batch script for `sbatch`: the worker takes the shell's place, so that signals reach it.
+    """Return a batch script for `sbatch`, in which the worker replaces the shell, so that it receives
+    signals.
 
-    Slurm sends SIGTERM some time before the job's limit, and on `scancel`; the worker then saves its runs and
-    gives them back. On several nodes srun starts a worker on each, and these get the signal. Raises Conflict
-    for a control character in a path or an option, which would begin a line of its own.
+    Slurm sends SIGTERM some time before the job's time limit, and on `scancel`; the worker then saves its
+    runs and returns them to the queue. With several nodes, srun starts a worker on each of them, and all
+    receive the signal. Raise Conflict for a control character in a path or option, which could start a new
+    line.
     """
-    several = [f"#SBATCH --nodes={nodes}", "#SBATCH --ntasks-per-node=1"] if nodes > 1 else []
+    node_options = [f"#SBATCH --nodes={nodes}", "#SBATCH --ntasks-per-node=1"] if nodes > 1 else []
     start = f"exec {shlex.join(command)}"
     if nodes > 1:
         srun = ["srun", "--kill-on-bad-exit=0", "--wait=0", *command]
@@ -42,14 +44,14 @@ def slurm_script(
         "#!/bin/sh",
         f"#SBATCH --job-name={NAME}",
         f"#SBATCH --signal={'' if nodes > 1 else 'B:'}TERM@{GRACE_SECONDS}",
-        *several,
+        *node_options,
         "#SBATCH --open-mode=append",
-        f"#SBATCH --output={shlex.quote(output)}",  # a # would begin a comment
+        f"#SBATCH --output={shlex.quote(output)}",  # an unquoted # would begin a comment
         *(f"#SBATCH {option}" for option in options),
         f"cd {shlex.quote(str(directory))} || exit 1",
     ]
-    if bad := next((line for line in (*lines, *command) if has_control(line)), ""):
-        raise Conflict(f"{bad!r:.200} has a line break or another control character: remove it")
+    if invalid := next((line for line in (*lines, *command) if has_control(line)), ""):
+        raise Conflict(f"{invalid!r:.200} has a line break or another control character: remove it")
     return "\n".join([*lines, start]) + "\n"
 
 
@@ -65,9 +67,10 @@ def kubernetes_job(
 ) -> dict[str, Any]:
     """Return a Job of batch/v1, which Kueue admits if a queue is named.
 
-    The service's settings (DATABASE_URL, BROKER_URL) come from a Secret, its state from a shared volume;
-    without `state_claim` a pod has a directory of its own, and checkpoints go to the artifact store. On
-    several nodes it is an indexed Job: a pod's index is its node's rank, and the job's name is the group's.
+    The service's settings (DATABASE_URL, BROKER_URL) come from a Secret, and its state from a shared volume.
+    Without `state_claim` each pod has a separate directory, and checkpoints are stored in the artifact store.
+    With several nodes it is an indexed Job: the index of a pod is the rank of its node, and the name of the
+    job is the group.
     """
     labels = {"app": NAME} | ({"kueue.x-k8s.io/queue-name": queue} if queue else {})
     resources = {"limits": {"nvidia.com/gpu": gpus}} if gpus else {}
@@ -105,7 +108,7 @@ def kubernetes_job(
 
 
 def _pod_variables() -> list[dict[str, Any]]:
-    """Variables with the name of the pod's job and its address; Kubernetes adds its index by itself."""
+    """Return variables with the job name and the address of the pod; Kubernetes adds its index."""
     fields = {
         "WORKER_GROUP": "metadata.labels['batch.kubernetes.io/job-name']",
         "NODE_ADDRESS": "status.podIP",
@@ -131,9 +134,7 @@ def skypilot_task(
     environment: Mapping[str, str],
     nodes: int = 1,
 ) -> str:
-    """Return a task for `sky jobs launch`, as YAML (JSON is YAML); SkyPilot asks for no value of a secret
-    twice.
-    """
+    """Return a task for `sky jobs launch` as JSON, which is valid YAML, with secrets instead of values."""
     task = {
         "name": NAME,
         "workdir": directory,
@@ -147,5 +148,5 @@ def skypilot_task(
 
 
 def this_python() -> str:
-    """Return the interpreter of this installation, which a shared file system shows to every node."""
+    """Return the interpreter of this installation, which nodes access through a shared file system."""
     return sys.executable

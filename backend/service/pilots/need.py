@@ -1,4 +1,4 @@
-"""Number of pilot workers to start: what waits, less what is there or on its way."""
+"""Compute the number of pilot workers to start, from the queued runs and the existing pilots."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -15,69 +15,71 @@ from backend.storage.models import Run, Worker
 
 
 class Pilots(NamedTuple):
-    """Pilots as the cluster knows them."""
+    """Numbers of pilots on the cluster."""
 
     waiting: int
-    """Submitted, and not started yet."""
+    """Number of submitted pilots that have not started."""
     running: int
 
 
 class Need(NamedTuple):
-    """Findings of one poll of the queue."""
+    """The result of one poll of the queue."""
 
     runs: int
-    """Runs that wait for a worker and fit on a pilot."""
+    """Number of queued runs that fit on a pilot."""
     free_slots: int
-    """Slots of workers of any kind that have no run."""
+    """Number of slots, of any workers, without a run."""
     pilots: int
-    """Pilots to start now."""
+    """Number of pilots to start now."""
 
 
 def compute_need(session: Session, pilots: Pilots, *, most: int, devices: int = 1, nodes: int = 1) -> Need:
-    """Pilots of so many devices to add to the existing `pilots`; at most `most` at a time.
+    """Return how many pilots with `devices` devices to add to the existing ones, up to a total of `most`.
 
-    A pilot takes one run at a time. One that has just started counts as on its way until its slot is seen.
-    Runs that need more devices than a pilot has, or another number of `nodes`, are left out: it could never
-    take them.
+    A pilot trains one run at a time. A pilot that has just started counts as waiting until its slot is
+    registered. Runs that need more devices than a pilot has, or another number of `nodes`, are not counted,
+    because a pilot could never train them.
     """
     fits = (claimable_condition(), Run.wish == "", Run.devices <= devices, Run.nodes == nodes)
     runs = session.scalars(select(Run.devices).where(*fits)).all()
-    free = [slot for slot in live_slots(session) if slot.run_id is None and slot.nodes == nodes]
-    left = (
-        count_runs_without_slot(runs, free)
+    free_slots = [slot for slot in live_slots(session) if slot.run_id is None and slot.nodes == nodes]
+    runs_without_slot = (
+        count_runs_without_slot(runs, free_slots)
         if nodes == 1
-        else count_runs_without_group(session, runs, free, nodes)
+        else count_runs_without_group(session, runs, free_slots, nodes)
     )
-    needed = min(left - pilots.waiting, most - pilots.waiting - pilots.running)
-    return Need(len(runs), len(free), max(0, needed))
+    needed = min(runs_without_slot - pilots.waiting, most - pilots.waiting - pilots.running)
+    return Need(len(runs), len(free_slots), max(0, needed))
 
 
 def count_runs_without_group(
     session: Session, runs: Sequence[int], free: Sequence[Worker], nodes: int
 ) -> int:
-    """Number of the runs for which no complete group of so many nodes is free."""
-    idle = {slot.id.rpartition("-")[0] for slot in free}
+    """Return the number of runs for which no complete group of this number of nodes is free."""
+    idle_workers = {slot.id.rpartition("-")[0] for slot in free}
     groups = [seats for seats in complete_groups(session) if len(seats) == nodes]
-    room = sorted(max_devices(seats) for seats in groups if seats[0].worker_id in idle)
-    left = 0
+    free_device_counts = sorted(max_devices(seats) for seats in groups if seats[0].worker_id in idle_workers)
+    unplaced = 0
     for devices in sorted(runs, reverse=True):
-        if room and room[-1] >= devices:
-            room.pop()
+        if free_device_counts and free_device_counts[-1] >= devices:
+            free_device_counts.pop()
         else:
-            left += 1
-    return left
+            unplaced += 1
+    return unplaced
 
 
 def count_runs_without_slot(runs: Sequence[int], free: Sequence[Worker]) -> int:
-    """Number of the runs, given by the devices that they need, that no worker has free slots for."""
+    """Return the number of runs, given by their numbers of devices, for which no worker has free slots."""
     slots = Counter((slot.host, slot.pid, slot.device == CPU) for slot in free)
-    left = 0
+    unplaced = 0
     for devices in sorted(runs, reverse=True):
-        held = {pool: 1 if pool[2] else devices for pool in slots if not pool[2] or devices <= CPU_RANKS}
-        fitting = [pool for pool in held if slots[pool] >= held[pool]]
-        if fitting:
-            worker = max(fitting, key=lambda pool: slots[pool])
-            slots[worker] -= held[worker]
+        slots_by_pool = {
+            pool: 1 if pool[2] else devices for pool in slots if not pool[2] or devices <= CPU_RANKS
+        }
+        fitting_pools = [pool for pool in slots_by_pool if slots[pool] >= slots_by_pool[pool]]
+        if fitting_pools:
+            worker = max(fitting_pools, key=lambda pool: slots[pool])
+            slots[worker] -= slots_by_pool[worker]
         else:
-            left += 1
-    return left
+            unplaced += 1
+    return unplaced

@@ -1,4 +1,4 @@
-"""Launches the demo experiment through the service's own HTTP interface, once per installation."""
+"""Launch the demo experiment through the service's HTTP API, once per installation."""
 
 import hashlib
 import json
@@ -15,28 +15,29 @@ from backend.http.auth.tokens import read_or_create_token
 DEMO = ("demo_healthy", "demo_collapse")
 
 MAX_BYTES = 16_000_000
-"""Maximum size of the service's answer, in bytes."""
+"""Maximum size of a response of the service, in bytes."""
 
 
 def launch_demo(settings: Settings, url: str) -> str:
-    """Launch the demo and tell of its runs; a repeated request finds the same experiment. `url` is the
-    service's.
+    """Launch the demo at the service with this URL, and return a description of its runs.
+
+    A repeated launch returns the runs of the first one.
     """
     variants = [
         {"name": name, **RECIPES[name].config.model_dump(mode="json", exclude={"seed"})} for name in DEMO
     ]
     body = {"name": "demo", "base": {}, "variants": variants, "seeds": [0]}
-    # Another version's demo is another request.
+    # The demo of another version is a different request.
     key = "demo-" + hashlib.sha256(json.dumps(body).encode()).hexdigest()[:16]
     api = url + "/api/v1"
     answer = _request(settings, f"{api}/experiments", body, {"Idempotency-Key": key})
-    # The answer to a repeated launch is that to the first: what has become of the runs is asked apart.
-    runs_now = [_request(settings, f"{api}/runs/{run['id']}") for run in answer["runs"]]
-    if not runs_now:
+    # A repeated launch returns the first response, so the current states are requested separately.
+    current_runs = [_request(settings, f"{api}/runs/{run['id']}") for run in answer["runs"]]
+    if not current_runs:
         return "already launched; its runs were deleted since"
-    runs = ", ".join(f"{run['name']} ({run['status']})" for run in runs_now)
-    is_new = all(run["status"] == "queued" for run in runs_now)
-    return f"{len(runs_now)} runs: {runs}" if is_new else f"already launched: {runs}"
+    runs = ", ".join(f"{run['name']} ({run['status']})" for run in current_runs)
+    is_new = all(run["status"] == "queued" for run in current_runs)
+    return f"{len(current_runs)} runs: {runs}" if is_new else f"already launched: {runs}"
 
 
 def _request(

@@ -1,4 +1,4 @@
-"""Freezing of the garbage collector after imports: what a process imports stays until its end."""
+"""Exclude imported objects from garbage collection, because a process keeps them until its end."""
 
 import gc
 from collections.abc import Iterator
@@ -7,10 +7,10 @@ from contextlib import contextmanager
 
 @contextmanager
 def freeze_gc() -> Iterator[None]:
-    """Keep objects made in this context from the garbage collector, even when the process ends.
+    """Exclude objects created in this context from garbage collection, even at the end of the process.
 
-    Importing torch and transformers makes hundreds of thousands of objects. Searching them again and again is
-    a fifth of the time of the import, a part of every later search, and more than a second of the end.
+    Importing torch and transformers creates hundreds of thousands of objects. Checking them repeatedly takes
+    a fifth of the time of the import, a part of every later collection, and more than a second at exit.
     """
     gc.disable()
     try:

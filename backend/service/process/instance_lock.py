@@ -1,4 +1,4 @@
-"""The instance lock: one running installation per state directory; the kernel releases it."""
+"""The instance lock: at most one running installation per state directory; the kernel releases the lock."""
 
 import fcntl
 import json
@@ -19,7 +19,7 @@ NOTE_SECONDS = 2.0
 
 
 class Instance(NamedTuple):
-    """The running installation."""
+    """A running installation."""
 
     pid: int
     url: str
@@ -39,15 +39,15 @@ class AlreadyRunning(Exception):
 
 
 class Hold(NamedTuple):
-    """The lock is ours."""
+    """The result of acquiring the lock."""
 
     is_after_crash: bool
-    """Whether the predecessor ended without saying so: its children may still be ending."""
+    """Whether the predecessor crashed, so that its child processes may still be ending."""
 
 
 @contextmanager
 def hold_instance(settings: Settings, url: str) -> Iterator[Hold]:
-    """Be the only launcher of this state directory; raises AlreadyRunning."""
+    """Hold the lock of this state directory; raise AlreadyRunning if another process has it."""
     path = settings.run_dir / "up.lock"
     with path.open("a+") as file:
         _acquire(file, path)
@@ -58,7 +58,7 @@ def hold_instance(settings: Settings, url: str) -> Iterator[Hold]:
 
 
 def is_alive(url: str) -> bool:
-    """Return whether a service answers there at all; readiness comes with the worker."""
+    """Return whether a service responds at this URL; it may not be ready yet."""
     try:
         return fetch(url + "/healthz", max_bytes=0, seconds=2.0).status == 200
     except (OSError, HTTPException):
@@ -66,7 +66,7 @@ def is_alive(url: str) -> bool:
 
 
 def running_instance(settings: Settings) -> Instance | None:
-    """Return the running installation, if there is one; changes nothing."""
+    """Return the running installation, or None; nothing is changed."""
     path = settings.run_dir / "up.lock"
     try:
         with path.open() as file:
@@ -79,7 +79,7 @@ def running_instance(settings: Settings) -> Instance | None:
 
 
 def listening_as(settings: Settings, instance: Instance | None) -> Settings:
-    """Return the settings with the address at which the running installation listens, if there is one."""
+    """Return the settings with the address on which the running installation listens, if there is one."""
     address = urlsplit(instance.url if instance else "")
     if not address.hostname or not address.port:
         return settings
@@ -107,7 +107,7 @@ def _write(path: Path, text: str) -> None:
 
 
 def _read(path: Path) -> Instance:
-    """Return what the lock's file names; process 0 when the holder has not written it yet."""
+    """Return the instance in the lock file; its process id is 0 if the holder has not written it yet."""
     try:
         content = json.loads(path.read_text())
         return Instance(int(content["pid"]), str(content["url"]))

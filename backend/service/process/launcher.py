@@ -1,7 +1,7 @@
-"""The launcher: starts broker, service and worker as one process tree, keeps them running and ends them.
+"""The launcher: starts broker, service and worker as child processes, restarts them and stops them.
 
 launcher ── broker    embedded Valkey; killed by the kernel when the launcher dies (Linux)
-         ├─ service   `grpolab serve`; ends when its standard input, the launcher's pipe, ends
+         ├─ service   `grpolab serve`; ends when the launcher's pipe on its standard input closes
          └─ worker    `grpolab worker`; the same; its trainers are tied to it in the same way
 """
 
@@ -37,35 +37,35 @@ LOG_CHECK_SECONDS = 5.0
 """Seconds between two checks of the sizes of log files."""
 
 RESTART_PAUSES = (0.5, 1, 2, 5, 10, 30)
-"""Seconds before a program that ended by itself is started again."""
+"""Delays in seconds before a program that ended unexpectedly is restarted."""
 
 FORCED_STOP_SECONDS = 5.0
-"""After a second request to stop, programs that still run after this many seconds are killed."""
+"""Seconds after a second request to stop before running programs are killed."""
 
 RESTART_RESET_SECONDS = 60
-"""After running for this many seconds, a program that ends is restarted with the shortest pause."""
+"""Seconds of running after which a program that ends is restarted with the shortest delay again."""
 
 
 START_SECONDS = 120
-"""A program that is not ready after this many seconds has failed to start."""
+"""Seconds after which a program that is not ready has failed to start."""
 
 
 class Stopped(Exception):
-    """The user asked to stop."""
+    """The user has asked to stop."""
 
 
 @dataclass(slots=True)
 class ChildProcess:
-    """A program of the tree."""
+    """A program of the process tree."""
 
     name: str
     argv: tuple[str, ...]
     env: Mapping[str, str]
     log: Path
     grace_seconds: float
-    """Time between asking it to end and ending it."""
+    """Seconds between the request to end and killing the process."""
     is_ours: bool = True
-    """Our own programs watch their standard input; others die by the kernel's parent-death signal."""
+    """Whether the program watches its standard input; others get the kernel's parent-death signal."""
     process: subprocess.Popen[bytes] | None = None
     started_at: float = 0.0
     restart_at: float = 0.0
@@ -94,25 +94,25 @@ class ChildProcess:
 
     @property
     def is_running(self) -> bool:
-        """Whether its process lives."""
+        """Whether the process is running."""
         return self.process is not None and self.process.poll() is None
 
     def signal(self, number: signal.Signals) -> None:
-        """Send a signal to it and to everything in its session."""
+        """Send a signal to all processes of the program's session."""
         if self.process is not None and self.is_running:
             os.killpg(self.process.pid, number)
 
 
 @dataclass(slots=True)
 class Launcher:
-    """Starts the tree, keeps it running until a signal, ends it."""
+    """Starts the process tree, keeps it running until a signal arrives, and stops it."""
 
     settings: Settings
     terminal: Terminal
     children: list[ChildProcess] = field(default_factory=list)
     """Child processes in the order in which they are started."""
     signals: int = 0
-    """Number of stop requests; the second one means without saving."""
+    """Number of requests to stop; the second one means to stop without saving."""
 
     def catch_signals(self) -> None:
         """Handle Ctrl-C, SIGTERM and a closed terminal as requests to stop."""
@@ -123,7 +123,7 @@ class Launcher:
         self.signals += 1
 
     def start(self) -> None:
-        """Start the broker, then service and worker concurrently."""
+        """Start the broker, and then service and worker concurrently."""
         env = {**os.environ, "STATE_DIR": str(self.settings.state), "PYTHONUNBUFFERED": "1"}
         broker = choose_broker(self.settings)
         prepare_broker(broker, self.settings)
@@ -183,7 +183,7 @@ class Launcher:
             time.sleep(0.03)
 
     def keep_running(self) -> None:
-        """Restart programs that ended by themselves, until a signal arrives."""
+        """Restart programs that ended unexpectedly, until a signal arrives."""
         checked_at = time.monotonic()
         while not self.signals:
             is_check_due = time.monotonic() - checked_at > LOG_CHECK_SECONDS
@@ -201,35 +201,35 @@ class Launcher:
         if not child.restart_at:
             if now - child.started_at > RESTART_RESET_SECONDS:
                 child.restarts = 0
-            pause = RESTART_PAUSES[min(child.restarts, len(RESTART_PAUSES) - 1)]
+            delay = RESTART_PAUSES[min(child.restarts, len(RESTART_PAUSES) - 1)]
             code = child.process.returncode if child.process else None
             self.terminal.say(
-                f"  {child.name:<10} exited unexpectedly (code {code}); restarting in {pause} s"
+                f"  {child.name:<10} exited unexpectedly (code {code}); restarting in {delay} s"
             )
-            child.restart_at = now + pause
+            child.restart_at = now + delay
         elif now >= child.restart_at:
             child.restarts += 1
             child.restart_at = 0.0
             child.start()
 
     def stop(self) -> None:
-        """Stop the service, then the worker, which saves its runs, and the broker last."""
+        """Stop the service, then the worker, which saves its runs, and finally the broker."""
         by_name = {child.name: child for child in self.children}
         for name in ("service", "worker", "broker"):
             if (child := by_name.get(name)) and child.is_running:
                 self._end(child)
 
     def _end(self, child: ChildProcess) -> None:
-        saves = "running runs are saving a checkpoint; press Ctrl-C again to stop at once"
-        doing = f"stopping ({saves})" if child.name == "worker" else "stopping"
-        with self.terminal.step(child.name, doing) as step:
+        hint = "running runs are saving a checkpoint; press Ctrl-C again to stop at once"
+        activity = f"stopping ({hint})" if child.name == "worker" else "stopping"
+        with self.terminal.step(child.name, activity) as step:
             child.signal(signal.SIGTERM)
             deadline = time.monotonic() + child.grace_seconds
             is_hurried = False
             while child.is_running and time.monotonic() < deadline:
                 time.sleep(0.02)
                 if self.signals > 1 and not is_hurried:
-                    # Asked twice itself, the worker gives its runs back without a checkpoint.
+                    # After a second SIGTERM, the worker returns its runs to the queue without a checkpoint.
                     is_hurried = True
                     child.signal(signal.SIGTERM)
                     deadline = min(deadline, time.monotonic() + FORCED_STOP_SECONDS)
@@ -242,7 +242,7 @@ class Launcher:
 
 
 def _slots(engine: Engine, worker: ChildProcess) -> str:
-    """Return what the worker has registered, as text; "" until it has."""
+    """Return a description of the worker's registered slots; empty if there are none yet."""
     with reading(open_sessions(engine)) as session:
         slots = load_slots(session, host=platform.node(), pid=worker.pid)
         if not slots:
@@ -252,7 +252,7 @@ def _slots(engine: Engine, worker: ChildProcess) -> str:
 
 
 def run_tree(settings: Settings, *, show_demo: bool) -> int:
-    """Run `make up` or `make demo`: start and stop an installation, or say where the first one runs."""
+    """Run `make up` or `make demo`: start and stop an installation, or report the running one."""
     os.umask(0o077)
     terminal = Terminal()
     terminal.say("GRPO Lab")
@@ -277,7 +277,7 @@ def run_tree(settings: Settings, *, show_demo: bool) -> int:
 
 
 def _show_demo(terminal: Terminal, settings: Settings, url: str) -> None:
-    """Launch the demo; a service that somebody else is just starting gets a while."""
+    """Launch the demo, after waiting for a service that another process is starting."""
     from backend.service.process.demo import launch_demo
 
     with terminal.step("demo", "launching, once per state directory") as step:

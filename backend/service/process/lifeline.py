@@ -1,6 +1,6 @@
-"""Ties a child to its launcher: the child's standard input is a pipe, and its end means "stop".
+"""Tie a child process to its launcher: the child stops when the pipe on its standard input is closed.
 
-It holds even when the launcher is killed with -9, and on every system.
+This works on every system, even if the launcher is killed with SIGKILL.
 """
 
 import ctypes
@@ -10,13 +10,13 @@ import sys
 import threading
 
 VARIABLE = "GRPOLAB_LIFELINE"
-"""Set for a child whose standard input is its launcher's lifeline."""
+"""Environment variable that is set for a child whose standard input is its launcher's lifeline."""
 
 PR_SET_PDEATHSIG = 1
 
 
 def follow_launcher() -> None:
-    """Ask this process to stop, as SIGTERM does, once its launcher is gone."""
+    """Stop this process, as SIGTERM does, when its launcher has ended."""
     if os.environ.pop(VARIABLE, ""):
         threading.Thread(target=_wait_for_end, name="lifeline", daemon=True).start()
 
@@ -28,8 +28,6 @@ def _wait_for_end() -> None:
 
 
 def die_with_parent() -> None:
-    """Called in a child just before exec: let the kernel end it with its parent (Linux; for foreign
-    programs).
-    """
+    """Make the kernel stop this child with its parent; must be called just before exec (Linux only)."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)

@@ -1,4 +1,4 @@
-"""The files under `state/logs` that the launcher's programs write to."""
+"""Limit the size of the files under `state/logs` to which the launcher's programs write."""
 
 import json
 import os
@@ -7,24 +7,26 @@ from contextlib import suppress
 from pathlib import Path
 
 LIMIT_BYTES = 10_000_000
-"""A longer log is set aside as `NAME.old.log`; the one that was set aside before is gone."""
+"""Maximum size of a log in bytes; a larger one is moved to `NAME.old.log`, replacing the previous one."""
 
 
 def limit_size(log: Path) -> None:
-    """Set a log aside that has grown too long: copied and emptied, because its program holds it open."""
+    """Move the contents of a log that is too large; it is copied and truncated, because its program has it
+    open.
+    """
     if not log.exists() or log.stat().st_size <= LIMIT_BYTES:
         return
-    # What is written between the two calls is lost; a program appends, so it continues at the beginning.
-    with suppress(OSError):  # a full disk: emptying it is what helps
+    # Lines written between the two calls are lost; the program appends, so it continues at the start.
+    with suppress(OSError):  # a full disk, for which truncating is the remedy
         shutil.copyfile(log, log.with_suffix(".old.log"))
     os.truncate(log, 0)
 
 
 def last_words(log: Path) -> str:
-    """Return the last line of a log, of a JSON line its message."""
+    """Return the last line of a log, or its message if it is JSON."""
     lines = log.read_text(errors="replace").split("\n") if log.exists() else []
-    last = next((line.strip() for line in reversed(lines) if line.strip()), "it said nothing")
+    last_line = next((line.strip() for line in reversed(lines) if line.strip()), "it said nothing")
     try:
-        return str(json.loads(last)["message"])
+        return str(json.loads(last_line)["message"])
     except (ValueError, TypeError, KeyError):
-        return last
+        return last_line

@@ -1,27 +1,30 @@
-"""Keeps the memory of a process that has many threads small: glibc keeps what large answers used."""
+"""Limit the memory of a process with many threads, because glibc keeps memory that large responses used."""
 
 import ctypes
 import threading
 import time
 
 PAUSE_SECONDS = 10.0
-"""Seconds between two returns of memory; one takes about 2 ms with heaps of 50 MB, 30 ms with 370 MB."""
+"""Seconds between two releases of memory, each of which takes about 2 ms for heaps of 50 MB, 30 ms for 370
+MB.
+"""
 
 ARENAS = 2
-"""Heaps of all threads together. By default each thread has one, and each keeps free what others need."""
+"""Number of heaps for all threads. By default each thread has one, with free memory that others cannot use.
+"""
 
 M_ARENA_MAX = -8
-"""The parameter's number in glibc's `malloc.h`."""
+"""Number of the parameter in glibc's `malloc.h`."""
 
 
 def limit_arenas() -> bool:
-    """Let threads that begin from now on share a few heaps; whether they do. Does nothing without glibc."""
+    """Let new threads share a few heaps; return whether that worked. Does nothing without glibc."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     return mallopt is not None and bool(mallopt(M_ARENA_MAX, ARENAS))
 
 
 def return_memory() -> bool:
-    """Give the system back what is free; whether there was something. Does nothing without glibc."""
+    """Return free memory to the system; return whether there was any. Does nothing without glibc."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     return trim is not None and bool(trim(0))
 

@@ -1,4 +1,4 @@
-"""Preflight checks: what must hold before anything starts; each failure is one sentence with the remedy."""
+"""Preflight checks before the start; each failure is reported as one sentence with a remedy."""
 
 import ipaddress
 import socket
@@ -30,7 +30,7 @@ class CannotStart(GrpoLabError):
 
 
 def check_state_dir(settings: Settings) -> None:
-    """Make the state directory, private to this user, and prove that it can be written."""
+    """Create the state directory, accessible only to this user, and check that it can be written."""
     try:
         make_directory(settings.state, mode=0o700)
         settings.state.chmod(0o700)
@@ -45,7 +45,7 @@ def check_state_dir(settings: Settings) -> None:
 
 
 def check_frontend() -> None:
-    """Check that the files of the pages are there: the image of a worker has none."""
+    """Check that the files of the pages exist; the image of a worker does not contain them."""
     if not (FRONTEND / "index.html").is_file():
         raise CannotStart(
             f"there are no pages in {FRONTEND}: install the package, or use a checkout or the API image"
@@ -53,13 +53,13 @@ def check_frontend() -> None:
 
 
 def check_exposure(settings: Settings) -> None:
-    """Refuse to listen to the network without a token and host names chosen on purpose."""
+    """Refuse to listen on the network without an explicitly configured token and host names."""
     if settings.grpolab_token and settings.grpolab_token == settings.grpolab_viewer_token:
         raise CannotStart(
             "GRPOLAB_VIEWER_TOKEN equals GRPOLAB_TOKEN, so every viewer would be an operator: choose another"
         )
     for name in SECRETS:
-        if "${" in getattr(settings, name):  # everybody can read that text where it was written
+        if "${" in getattr(settings, name):  # the unexpanded text is not secret
             raise CannotStart(
                 f"{name.upper()} is an unexpanded variable: set it to the token itself, or leave it empty"
             )
@@ -81,7 +81,7 @@ def check_exposure(settings: Settings) -> None:
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether an address is reached from this machine only."""
+    """Return whether an address is only reachable from this machine."""
     try:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
@@ -89,7 +89,7 @@ def is_loopback(host: str) -> bool:
 
 
 def check_port(settings: Settings, *, patience_seconds: float = 0.0) -> None:
-    """Check that the port is free; a predecessor that is just ending gets `patience_seconds`."""
+    """Check that the port is free, waiting up to `patience_seconds` for a predecessor that is ending."""
     deadline = time.monotonic() + patience_seconds
     while (error := _bind_error(settings.host, settings.port)) is not None:
         if time.monotonic() < deadline:
@@ -114,19 +114,19 @@ def _bind_error(host: str, port: int) -> OSError | None:
 
 
 def free_port() -> int:
-    """Return a port that nobody uses right now."""
+    """Return a port that is currently unused."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
 
 
 def restore_mark(settings: Settings) -> Path:
-    """Return the file that is there while a backup is being restored."""
+    """Return the path of the file that exists while a backup is being restored."""
     return settings.state / "restoring"
 
 
 def check_database(settings: Settings) -> None:
-    """Check that the database opens; the message shows its address without a password."""
+    """Check that the database can be opened; error messages contain its URL without the password."""
     if (mark := restore_mark(settings)).exists():
         raise CannotStart(
             f"a restore was interrupted: run it again (grpolab restore {mark.read_text().strip()})"
@@ -140,7 +140,7 @@ def check_database(settings: Settings) -> None:
     try:
         with engine.connect() as connection:
             connection.execute(text("SELECT 1"))
-    except TypeError:  # the driver gives bytes instead of text
+    except TypeError:  # the driver returns bytes instead of text
         raise CannotStart(
             f"the database {url.render_as_string()} has no encoding (SQL_ASCII): make one with "
             "ENCODING 'UTF8' TEMPLATE template0"

@@ -1,4 +1,4 @@
-"""The HTTP server: uvicorn, with a limit on how long a connection may stay silent."""
+"""The HTTP server: uvicorn, with a time limit for silent connections."""
 
 import asyncio
 from contextlib import suppress
@@ -24,19 +24,19 @@ TICK_SECONDS = 1.0
 """Seconds between two updates of the Date header."""
 
 GRACE_SECONDS = 3
-"""Time limit for a graceful shutdown, in seconds; open event streams would delay it for ever."""
+"""Maximum duration of a graceful shutdown in seconds, which open event streams would delay indefinitely."""
 
 
 class Protocol(H11Protocol):
-    """HTTP/1.1 that waits for the head of a request for some seconds only, however slowly it drips in."""
+    """HTTP/1.1 with a time limit for receiving the URL and headers of a request."""
 
     _waiting: asyncio.TimerHandle | None = None
     _is_refused = False
     heard_at = 0.0
-    """Moment of the loop's clock at which the client last sent or read something."""
+    """Time of the event loop at which the client last sent or read data."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Accept a connection, and begin to wait for its first request; refuse it if there are too many."""
+        """Accept a connection and wait for its first request; refuse it if there are too many."""
         super().connection_made(transport)
         self.heard_at = self.loop.time()
         if len(self.connections) > CONNECTIONS and not self._make_room():
@@ -45,7 +45,7 @@ class Protocol(H11Protocol):
             self._wait_for_head()
 
     def data_received(self, data: bytes) -> None:
-        """Handle received bytes of a head or a body."""
+        """Handle received bytes of headers or a body."""
         if self._is_refused:
             return
         self.heard_at = self.loop.time()
@@ -56,7 +56,7 @@ class Protocol(H11Protocol):
             self._stop_waiting()
 
     def resume_writing(self) -> None:
-        """Resume writing, as the client has read on."""
+        """Resume writing, because the client has read data."""
         self.heard_at = self.loop.time()
         super().resume_writing()
 
@@ -66,21 +66,21 @@ class Protocol(H11Protocol):
         super().connection_lost(exc)
 
     def shutdown(self) -> None:
-        """Handle the end of the server."""
+        """Handle the shutdown of the server."""
         if self._is_refused:
             self.transport.close()
         else:
             super().shutdown()
 
-    def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - uvicorn says little
-        """Answer bytes that cannot be read as HTTP."""
+    def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - uvicorn's message has no details
+        """Respond to bytes that are not valid HTTP."""
         detail = f"this is not an HTTP/1.1 request with a head of at most {HEAD_BYTES:,} bytes"
         self._refuse(400, "Bad request", detail)
 
     def _make_room(self) -> bool:
-        """Close the connection that has been silent longest; False if the service works for all others.
+        """Close the connection that has been silent longest; return False if no client is silent.
 
-        Silence needs no token: whoever only connects must not keep others out.
+        Connecting does not need a token, so idle connections must not keep other clients out.
         """
         connections = (
             connection
@@ -94,7 +94,7 @@ class Protocol(H11Protocol):
         return True
 
     def waits_for_client(self) -> bool:
-        """Return whether the client is to send its request or the rest of it, or to read the answer."""
+        """Return whether the client has to send its request or the rest of it, or to read the response."""
         if self.transport.is_closing() or self._is_refused:
             return False
         if self.cycle is None or self.cycle.response_complete:
@@ -115,14 +115,14 @@ class Protocol(H11Protocol):
         head = [b"HTTP/1.1 %d %s" % (status, title.encode())]
         head += [name + b": " + value for name, value in answer.raw_headers]
         self.transport.write(b"\r\n".join(head) + b"\r\n\r\n" + bytes(answer.body))
-        # Closed while more comes in, the answer would be lost on its way.
+        # If the connection were closed while data arrive, the response would be lost.
         self._is_refused = True
         self.transport.write_eof()
         self.loop.call_later(LINGER_SECONDS, self.transport.close)
 
 
 class Server(uvicorn.Server):
-    """uvicorn that wakes once a second and at a signal, instead of ten times a second: 0.3 % of a core."""
+    """uvicorn that wakes up once a second and at signals instead of ten times a second."""
 
     _signalled: asyncio.Event
     _loop: asyncio.AbstractEventLoop | None = None
@@ -130,12 +130,12 @@ class Server(uvicorn.Server):
     async def main_loop(self) -> None:
         """Serve until the server is asked to exit."""
         self._signalled, self._loop = asyncio.Event(), asyncio.get_running_loop()
-        while not await self.on_tick(0):  # 0: renew the header with the date
+        while not await self.on_tick(0):  # 0 updates the Date header
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._signalled.wait(), TICK_SECONDS)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Handle a signal that asks the server to end."""
+        """Handle a signal that asks the server to exit."""
         super().handle_exit(sig, frame)
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._signalled.set)
@@ -150,7 +150,7 @@ def server_config(app: Any, settings: Settings, **options: Any) -> uvicorn.Confi
         http=Protocol,
         ws="none",
         h11_max_incomplete_event_size=HEAD_BYTES,
-        access_log=False,  # backend/http/access_log.py writes one without query strings
+        access_log=False,  # backend/http/access_log.py logs requests without query strings
         server_header=False,
         proxy_headers=bool(settings.trusted_proxies),
         forwarded_allow_ips=settings.trusted_proxies,
@@ -159,7 +159,7 @@ def server_config(app: Any, settings: Settings, **options: Any) -> uvicorn.Confi
 
 
 def run_server(settings: Settings) -> int:
-    """Serve until a signal; return the exit code, 1 if the server could not start."""
+    """Serve until a signal arrives; return the exit code, which is 1 if the server could not start."""
     limit_arenas()
     server = Server(server_config(partial(_make_app, settings), settings, factory=True, log_config=None))
     keep_returning_memory()

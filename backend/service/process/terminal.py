@@ -1,4 +1,4 @@
-"""Terminal output of the command line while it works."""
+"""Terminal output of the command line."""
 
 import getpass
 import os
@@ -17,14 +17,14 @@ from backend.base.settings import Settings
 
 @dataclass(slots=True)
 class Step:
-    """One line of progress; `result` replaces what it was doing."""
+    """A line of progress; `result` replaces the description of the activity."""
 
     result: str = "done"
 
 
 @dataclass(frozen=True, slots=True)
 class Terminal:
-    """Progress on one line per step: rewritten on a terminal, two lines in a file."""
+    """Prints progress as one line per step: rewritten on a terminal, two lines in a file."""
 
     out: TextIO = field(default_factory=lambda: sys.stdout)
 
@@ -33,14 +33,14 @@ class Terminal:
         self._write(text + "\n")
 
     def _write(self, text: str) -> None:
-        # The terminal may be gone (SSH cut); ending in order matters more than saying so.
+        # The terminal may be disconnected; an orderly shutdown is more important than output.
         with suppress(OSError):
             self.out.write(text)
             self.out.flush()
 
     @contextmanager
     def step(self, name: str, doing: str) -> Iterator[Step]:
-        """Show `doing` while the body runs, then its result and how long it took."""
+        """Show `doing` while the body runs, and then its result and duration."""
         started = time.monotonic()
         is_screen = self.out.isatty()
         self._write(f"  {name:<10} {doing} ..." + ("" if is_screen else "\n"))
@@ -56,14 +56,14 @@ class Terminal:
 
 
 def has_screen() -> bool:
-    """Return whether a browser opened here would be seen by the user."""
+    """Return whether the user could see a browser that is opened on this machine."""
     if os.environ.get("SSH_CONNECTION") or not sys.stdout.isatty():
         return False
     return sys.platform == "darwin" or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
 
 
 def tunnel_hint(settings: Settings) -> str:
-    """Return a hint how to reach this machine's loopback address from another computer; empty on a
+    """Return a command with which another computer reaches this machine's loopback address; empty on a
     desktop.
     """
     if has_screen():
@@ -75,22 +75,20 @@ def tunnel_hint(settings: Settings) -> str:
 
 
 def link_command(settings: Settings) -> str:
-    """Return the command that prints a link of this installation, with the settings that are not the
-    defaults.
-    """
-    settings_used = {"PORT": settings.port, "STATE_DIR": settings.state_dir}
-    usual = Settings.model_fields
-    differing = [
+    """Return the command that prints a login link of this installation, with its non-default settings."""
+    values = {"PORT": settings.port, "STATE_DIR": settings.state_dir}
+    default_fields = Settings.model_fields
+    assignments = [
         f"{name}={shlex.quote(str(value))}"
-        for name, value in settings_used.items()
-        if value != usual[name.lower()].default
+        for name, value in values.items()
+        if value != default_fields[name.lower()].default
     ]
     is_installed = FILES_ROOT != CODE_ROOT
-    return " ".join([*differing, "grpolab link"] if is_installed else ["make link", *differing])
+    return " ".join([*assignments, "grpolab link"] if is_installed else ["make link", *assignments])
 
 
 def show_link(terminal: Terminal, settings: Settings, link: str, *, opens_browser: bool = True) -> None:
-    """Print the one-time link and open it if there is a screen, else print how to reach it."""
+    """Print the one-time link, and open it in a browser or print how to reach it."""
     terminal.say()
     terminal.say(f"  Open  {link}")
     terminal.say(f"        (works once, for ten minutes; `{link_command(settings)}` prints a new one)")

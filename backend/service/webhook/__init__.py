@@ -1,1 +1,1 @@
-"""Webhook: events of runs, posted to an address of the operator's choice, signed and tried again."""
+"""Webhook: events of runs are posted to an address that the operator chooses, signed and with retries."""

@@ -1,4 +1,4 @@
-"""Addresses that a webhook may be sent to: of the outside, resolved once and connected to as resolved."""
+"""Resolve the address of a webhook once, and check that it is on the public internet."""
 
 import ipaddress
 import socket
@@ -12,7 +12,7 @@ from backend.base.errors import GrpoLabError
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 SECONDS = 10.0
-"""Deadline of a request, from looking the host up to the status of its answer."""
+"""Time limit of a request in seconds, from resolving the host to the status of the response."""
 
 NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 
@@ -25,48 +25,49 @@ SPECIAL = tuple(
         "2001::/23", "2620:4f:8000::/48", "3fff::/20",  # protocol assignments, AS112, documentation
     )
 )  # fmt: skip
-"""Networks of IANA's registries of special-purpose addresses that some version of `ipaddress` takes for
-global, and addresses at which clouds answer from the inside."""
+"""Networks in IANA's registries of special-purpose addresses that some versions of `ipaddress` consider
+global, and internal addresses of clouds.
+"""
 
 
 class Unreachable(GrpoLabError):
-    """A webhook cannot be delivered, for now or for good."""
+    """A webhook cannot be delivered, temporarily or permanently."""
 
 
 class Target(NamedTuple):
-    """An address of a webhook, resolved."""
+    """A resolved address of a webhook."""
 
     is_tls: bool
     host: str
     port: int
     path: str
-    """Path of the address, with its query."""
+    """Path of the URL, with its query."""
     addresses: tuple[str, ...]
     """IP addresses to connect to, in this order; the name is not resolved again."""
 
 
 def resolve(url: str, *, private: bool, seconds: float = SECONDS) -> Target:
-    """Look the host up and refuse one with any internal address, unless `private` allows them.
+    """Resolve the host, and refuse it if any of its addresses is internal, unless `private` allows them.
 
-    Raises Unreachable, also for a look-up that takes longer than `seconds`.
+    Raise Unreachable, also if resolving takes longer than `seconds`.
     """
-    parts = urlsplit(url)
-    host, is_tls = parts.hostname or "", parts.scheme == "https"
+    url_parts = urlsplit(url)
+    host, is_tls = url_parts.hostname or "", url_parts.scheme == "https"
     if not is_tls and not private:
         raise Unreachable("the webhook's address must begin with https://")
-    port = parts.port or (443 if is_tls else 80)
+    port = url_parts.port or (443 if is_tls else 80)
     addresses = _look_up(host, port, seconds)
     if not private and any(not is_outside(ipaddress.ip_address(address)) for address in addresses):
         raise Unreachable(
             f"the webhook's host {host} has an internal address ({', '.join(addresses)}); "
             "GRPOLAB_WEBHOOK_PRIVATE=true allows it"
         )
-    path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    path = (url_parts.path or "/") + (f"?{url_parts.query}" if url_parts.query else "")
     return Target(is_tls, host, port, path, tuple(addresses))
 
 
 def _look_up(host: str, port: int, seconds: float) -> list[str]:
-    """Resolve a host's addresses in a thread, which is abandoned if it takes too long."""
+    """Resolve the addresses of a host in a thread, which is abandoned if it takes too long."""
     future: Future[list[str]] = Future()
 
     def ask() -> None:
@@ -86,13 +87,13 @@ def _look_up(host: str, port: int, seconds: float) -> list[str]:
 
 
 def is_outside(address: Address) -> bool:
-    """Return whether an address is one of the public internet, also behind the ways to write IPv4 as IPv6."""
+    """Return whether an address is on the public internet, including IPv4 addresses embedded in IPv6."""
     if isinstance(address, ipaddress.IPv6Address):
-        inner = address.ipv4_mapped or address.sixtofour
+        embedded = address.ipv4_mapped or address.sixtofour
         if address in NAT64:
-            inner = ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
-        if inner is not None:
-            return is_outside(inner)
+            embedded = ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
+        if embedded is not None:
+            return is_outside(embedded)
         if address.is_site_local:
             return False
     if any(address in network for network in SPECIAL):

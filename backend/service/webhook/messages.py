@@ -1,4 +1,4 @@
-"""Bodies and signatures of webhooks: JSON as Standard Webhooks has it, and the forms of Slack and Discord."""
+"""Bodies and signatures of webhooks: Standard Webhooks in JSON, and messages for Slack and Discord."""
 
 import base64
 import hashlib
@@ -21,11 +21,11 @@ MAX_CHARACTERS = 1_900
 """Maximum number of characters of a chat message; Discord refuses more than 2,000."""
 
 SUPPRESS_EMBEDS = 4
-"""Flag of a message in Discord: no previews of links."""
+"""Message flag of Discord that disables link previews."""
 
 
 class RunNames(NamedTuple):
-    """Facts of a run by which a reader knows it."""
+    """Properties of a run that identify it to a reader."""
 
     id: str
     name: str
@@ -37,7 +37,7 @@ class RunNames(NamedTuple):
 
 
 def choose_format(url: str, requested: str) -> Format:
-    """Return the format that was asked for, else the one that the address is known for."""
+    """Return the requested format, or else the format for the host of the URL."""
     if requested in {"json", "slack", "discord"}:
         return requested  # type: ignore[return-value]
     parts = urlsplit(url)
@@ -50,17 +50,17 @@ def choose_format(url: str, requested: str) -> Format:
 
 
 def make_body(event: Event, run: RunNames | None, form: Format) -> bytes:
-    """Return the request's body. Names and messages may hold anything; no chat reads markup or mentions in
-    them.
-    """
+    """Return the body of the request; markup and mentions in names and messages are disabled."""
     if form == "json":
         return orjson.dumps(_document(event, run))
     text = redact(f"{_title(run)}{event.message}")[:MAX_CHARACTERS]
     if form == "slack":
         escaped = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
         return orjson.dumps({"text": escaped, "mrkdwn": False, "link_names": False})
-    quoted = re.sub(r"([\\`*_~|<>\[\]()#:@])", r"\\\1", text)[:MAX_CHARACTERS]
-    return orjson.dumps({"content": quoted, "allowed_mentions": {"parse": []}, "flags": SUPPRESS_EMBEDS})
+    escaped_markdown = re.sub(r"([\\`*_~|<>\[\]()#:@])", r"\\\1", text)[:MAX_CHARACTERS]
+    return orjson.dumps(
+        {"content": escaped_markdown, "allowed_mentions": {"parse": []}, "flags": SUPPRESS_EMBEDS}
+    )
 
 
 def _title(run: RunNames | None) -> str:
@@ -77,19 +77,21 @@ def _document(event: Event, run: RunNames | None) -> dict[str, Any]:
         "message": event.message,
         "details": event.data,
     }
-    shown: dict[str, Any] = redact_document(data)
-    return {"type": event_type(event), "timestamp": iso_time(event.at), "data": shown}
+    redacted: dict[str, Any] = redact_document(data)
+    return {"type": event_type(event), "timestamp": iso_time(event.at), "data": redacted}
 
 
 def event_type(event: Event) -> str:
-    """Return the word by which receivers choose, e.g. `diagnosis.verdict`, `lifecycle.finished`."""
+    """Return the type by which receivers filter, such as `diagnosis.verdict` or `lifecycle.finished`."""
     if event.kind == "diagnosis":
         return "diagnosis.warning" if "warning" in event.data else "diagnosis.verdict"
     return f"{event.kind}.{event.data['to']}" if event.data.get("to") else event.kind
 
 
 def make_headers(event_id: int, body: bytes, secret: str, now: float) -> dict[str, str]:
-    """Headers with the signature of Standard Webhooks 1.0; without a secret there is none."""
+    """Return headers with the signature of Standard Webhooks 1.0, or without a signature if there is no
+    secret.
+    """
     headers = {"Content-Type": "application/json", "User-Agent": "grpolab-webhook"}
     message_id, timestamp = f"evt_{event_id}", str(int(now))
     headers |= {"webhook-id": message_id, "webhook-timestamp": timestamp}
@@ -99,7 +101,7 @@ def make_headers(event_id: int, body: bytes, secret: str, now: float) -> dict[st
 
 
 def signature(secret: str, message_id: str, timestamp: str, body: bytes) -> str:
-    """HMAC-SHA256 of `id.timestamp.body`: `v1,<base64>`."""
+    """Return the HMAC-SHA256 of `id.timestamp.body` as `v1,<base64>`."""
     key = base64.b64decode(secret.removeprefix("whsec_"), validate=True)
-    signed = b".".join([message_id.encode(), timestamp.encode(), body])
-    return "v1," + base64.b64encode(hmac.new(key, signed, hashlib.sha256).digest()).decode()
+    content = b".".join([message_id.encode(), timestamp.encode(), body])
+    return "v1," + base64.b64encode(hmac.new(key, content, hashlib.sha256).digest()).decode()

@@ -1,4 +1,4 @@
-"""One POST to a resolved address: no redirects, no proxies, a deadline over all of it."""
+"""Send a POST request to a resolved address with a time limit, without redirects and proxies."""
 
 import http.client
 import socket
@@ -12,7 +12,7 @@ from backend.service.webhook.addresses import SECONDS, Target, Unreachable
 
 
 class _Connection(http.client.HTTPConnection):
-    """A connection to the address that was checked, which speaks to the host by its name."""
+    """A connection to the checked address that uses the name of the host for TLS and HTTP."""
 
     def __init__(self, target: Target, seconds: float) -> None:
         super().__init__(target.host, target.port, timeout=seconds)
@@ -21,7 +21,7 @@ class _Connection(http.client.HTTPConnection):
         self._is_late = False
 
     def connect(self) -> None:
-        """Connect to one of the addresses, not to the name."""
+        """Connect to one of the addresses instead of the name."""
         self.sock = self._connect_first()
         if self._target.is_tls:
             context = ssl.create_default_context()
@@ -34,8 +34,8 @@ class _Connection(http.client.HTTPConnection):
         self._check_time()
 
     def _connect_first(self) -> socket.socket:
-        *earlier, last = self._target.addresses
-        for address in earlier:
+        *fallbacks, last = self._target.addresses
+        for address in fallbacks:
             with suppress(OSError):
                 return self._connect_to(address)
         return self._connect_to(last)
@@ -44,14 +44,14 @@ class _Connection(http.client.HTTPConnection):
         return socket.create_connection((address, self._target.port), self._check_time())
 
     def _check_time(self) -> float:
-        """Seconds that are left; raises TimeoutError. A cut of before there was a socket is seen here."""
-        left = self._until - time.monotonic()
-        if self._is_late or left <= 0:
+        """Return the remaining seconds; raise TimeoutError if there are none, or after `cut`."""
+        remaining_seconds = self._until - time.monotonic()
+        if self._is_late or remaining_seconds <= 0:
             raise TimeoutError
-        return left
+        return remaining_seconds
 
     def cut(self) -> None:
-        """End whatever the connection waits for; called by another thread."""
+        """Interrupt any operation of the connection; called by another thread."""
         self._is_late = True
         if self.sock is not None:
             with suppress(OSError):
@@ -59,12 +59,12 @@ class _Connection(http.client.HTTPConnection):
 
     @property
     def is_late(self) -> bool:
-        """Whether it was cut."""
+        """Whether the connection was interrupted."""
         return self._is_late
 
 
 def post(target: Target, body: bytes, headers: Mapping[str, str], *, seconds: float = SECONDS) -> None:
-    """Send the body; raises Unreachable unless the answer is a 2xx within the deadline."""
+    """Send the body; raise Unreachable unless the response has a 2xx status within the time limit."""
     with _connection(target, seconds) as connection:
         connection.request("POST", target.path, body, dict(headers))
         status = connection.getresponse().status
@@ -75,16 +75,14 @@ def post(target: Target, body: bytes, headers: Mapping[str, str], *, seconds: fl
 
 
 def try_connection(target: Target, *, seconds: float = SECONDS) -> None:
-    """Connect, with TLS if the address requires it, and send nothing. Raises Unreachable if it fails."""
+    """Connect, with TLS if the URL requires it, without sending data; raise Unreachable if that fails."""
     with _connection(target, seconds) as connection:
         connection.connect()
 
 
 @contextmanager
 def _connection(target: Target, seconds: float) -> Iterator[_Connection]:
-    """Yield a connection that is cut after `seconds`, whatever it waits for; every fault of it is
-    Unreachable.
-    """
+    """Yield a connection that is interrupted after `seconds`; all its errors become Unreachable."""
     connection = _Connection(target, seconds)
     deadline = threading.Timer(seconds, connection.cut)
     deadline.daemon = True

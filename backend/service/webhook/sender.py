@@ -1,7 +1,7 @@
-"""The sender of webhooks: one thread that follows the events and remembers in SQL how far it has come.
+"""The sender of webhooks: a thread that follows the events and stores its position in the database.
 
-A position is moved only after an answer, so a process that dies sends its last event again and loses none. An
-endpoint that fails is tried again later; meanwhile its events wait in order, and nothing else waits for it.
+The position only moves after a response, so if the process is killed, the last event may be sent twice, but
+none is lost. If the endpoint fails, delivery is retried later, and following events wait in order.
 """
 
 import logging
@@ -36,10 +36,12 @@ LOOK_SECONDS = 1.0
 LEASE_SECONDS = 30.0
 PAGE = 100
 MAX_REASON = 500
-"""Characters of a failure that are kept."""
+"""Maximum number of characters of a stored failure reason."""
 
 BACKOFF_SECONDS = (5.0, 30.0, 120.0, 600.0, 1800.0, 3600.0, 7200.0, 14_400.0, 28_800.0, 28_800.0)
-"""Pauses between the tries of one event: about a day; then it is given up, and that is an event too."""
+"""Delays between attempts to deliver an event, about a day in total; then the event is dropped with an error
+event.
+"""
 
 
 class Sender:
@@ -58,7 +60,7 @@ class Sender:
         self._thread.start()
 
     def stop(self) -> None:
-        """End, after the request that is under way or without it: it is sent again."""
+        """Stop the thread, even during a request, which is repeated later."""
         self._stopping.set()
         if self._thread.is_alive():
             self._thread.join(1)
@@ -75,7 +77,7 @@ class Sender:
                     is_forgotten = True
             except SQLAlchemyError as error:
                 logger.warning("the webhook waits: %s", str(error).splitlines()[0])
-            except Exception:  # the thread outlives whatever one event does to it
+            except Exception:  # no event may end the thread
                 logger.exception("the webhook failed")
 
     def send_next(self) -> bool:
@@ -85,12 +87,12 @@ class Sender:
             if row is not None and not self._is_due(row):
                 return False
             events = events_after(session, row.event_id, PAGE) if row else []
-            old = _archived_runs(session, events)
+            archived_runs = _archived_runs(session, events)
             event = next(
                 (
                     candidate
                     for candidate in events
-                    if self._is_wanted(candidate) and candidate.run_id not in old
+                    if self._is_wanted(candidate) and candidate.run_id not in archived_runs
                 ),
                 None,
             )
@@ -109,42 +111,42 @@ class Sender:
             return len(events) == PAGE
         try:
             self._deliver(event, run, now)
-        except Exception as error:  # noqa: BLE001 - an event that cannot be written holds up no other one
+        except Exception as error:  # noqa: BLE001 - an event that cannot be delivered must not block others
             self._fail(event_id, event, failures, error)
             return False
         self._settle(event_id, event.id, delivered=True)
         return True
 
     def _is_due(self, row: Webhook) -> bool:
-        """Return whether the pause after a failure is over; a longer one is of a clock that went back."""
-        left = row.try_after - self._clock()
-        return not row.failures or not 0 < left <= max(BACKOFF_SECONDS)
+        """Return whether the delay after a failure is over; it also is if the clock was set back."""
+        remaining_seconds = row.try_after - self._clock()
+        return not row.failures or not 0 < remaining_seconds <= max(BACKOFF_SECONDS)
 
     def _is_wanted(self, event: Event) -> bool:
-        least = LEVELS.index(self._settings.grpolab_webhook_level)
-        return event.kind in KINDS and event.level in LEVELS[least:]
+        min_level = LEVELS.index(self._settings.grpolab_webhook_level)
+        return event.kind in KINDS and event.level in LEVELS[min_level:]
 
     def _deliver(self, event: Event, run: RunNames | None, now: float) -> None:
-        settings, until = self._settings, time.monotonic() + SECONDS
-        form = choose_format(settings.grpolab_webhook_url, settings.grpolab_webhook_format)
-        if form == "json" and not settings.grpolab_webhook_secret:
+        settings, deadline = self._settings, time.monotonic() + SECONDS
+        event_format = choose_format(settings.grpolab_webhook_url, settings.grpolab_webhook_format)
+        if event_format == "json" and not settings.grpolab_webhook_secret:
             raise Unreachable(UNSIGNED)
-        body = make_body(event, run, form)
+        body = make_body(event, run, event_format)
         headers = make_headers(event.id, body, settings.grpolab_webhook_secret, now)
         target = resolve_target(settings)
-        post(target, body, headers, seconds=until - time.monotonic())
+        post(target, body, headers, seconds=deadline - time.monotonic())
 
     def _settle(self, event_id: int, reached: int, *, delivered: bool) -> None:
         with self._sessions.begin() as session:
             row = _load_position(session)
-            if row.event_id == event_id:  # else another process was quicker
+            if row.event_id == event_id:  # otherwise another process was faster
                 row.event_id, row.failures, row.last_error = reached, 0, ""
                 row.delivered_at = self._clock() if delivered else row.delivered_at
 
     def _fail(self, event_id: int, event: Event, failures: int, error: Exception) -> None:
         is_known = isinstance(error, Unreachable)
         error_text = str(error) if is_known else f"{type(error).__name__}: {error}"
-        reason = redact(clean_text(error_text))[:MAX_REASON]  # an endpoint may answer anything
+        reason = redact(clean_text(error_text))[:MAX_REASON]  # an endpoint may return any text
         trace = None if is_known else error
         logger.warning("the webhook of event %d failed: %s", event.id, reason, exc_info=trace)
         with self._sessions.begin() as session:
@@ -160,28 +162,28 @@ class Sender:
             add_event(session, NAME, message, run_id=event.run_id, level="error", data={"event": event.id})
 
     def _forget(self) -> None:
-        """Without an address nothing waits; one that is set later begins with what happens from then on."""
+        """Delete the position, so that a webhook that is configured later starts with new events."""
         with self._sessions.begin() as session:
             session.execute(delete(Webhook))
 
 
 def resolve_target(settings: Settings) -> Target:
-    """Return the address of the webhook, resolved and checked; raises Unreachable."""
+    """Return the resolved and checked address of the webhook; raise Unreachable."""
     return resolve(settings.grpolab_webhook_url, private=settings.grpolab_webhook_private)
 
 
 def _archived_runs(session: Session, events: Sequence[Event]) -> set[str]:
-    """Ids of runs that were imported from archives: their events are history."""
+    """Return the ids of runs imported from archives, whose events are not delivered."""
     runs = {event.run_id for event in events if event.run_id}
     query = select(Run.id).where(Run.id.in_(runs), Run.origin == ARCHIVED)
     return set(session.scalars(query)) if runs else set()
 
 
 def _load_position(session: Session) -> Webhook:
-    """Return the stored position; a new one begins behind the newest event."""
+    """Return the stored position; a new one starts after the newest event."""
     newest = session.scalar(select(func.max(Event.id))) or 0
-    fresh = {"name": NAME, "event_id": newest, "failures": 0, "try_after": 0.0, "last_error": ""}
-    session.execute(insert_into(session, Webhook).values(**fresh).on_conflict_do_nothing())
+    initial_values = {"name": NAME, "event_id": newest, "failures": 0, "try_after": 0.0, "last_error": ""}
+    session.execute(insert_into(session, Webhook).values(**initial_values).on_conflict_do_nothing())
     return session.get_one(Webhook, NAME, with_for_update=True)
 
 

@@ -1,1 +1,1 @@
-"""Text that a trainer prints: its lines of metrics, and the steps at which they stand."""
+"""Read metrics from the printed output of a trainer, and find their steps."""

@@ -1,11 +1,11 @@
-"""Forms of lines with metrics: verl's, `name: value` pairs, cells of a table, and what names a step."""
+"""Forms of printed metrics: lines of verl, `name: value` pairs, table cells, and mentions of a step."""
 
 import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 LONGEST_LINE = 8_000
-"""Characters of a line of pairs or of a table; a longer one is text."""
+"""Maximum length of a line of pairs or of a table; longer lines are text."""
 NUMBER = (
     r"[-+]?(?:(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?|[-+]?(?:nan|NaN|inf|Infinity)\b"
 )
@@ -39,13 +39,13 @@ _NOISE = {
     "pid", "ip", "port", "rank", "local_rank", "seed", "eta", "epoch", "step", "global_step", "global step",
     "train step", "training step", "iter", "iteration", "update", "episode", "rollout", "batch",
 }  # fmt: skip
-"""Names in front of numbers that are no metrics."""
+"""Names before numbers that are not metrics."""
 
 VERL = re.compile(r"(?:^|[\s)])step:\s?(\d{1,10}) - (?=\S+:)")
 VERL_AGAIN = re.compile(
     r"^\s*- [\w./@-]+:[-\d.n]| - [A-Za-z_][\w./@-]*:[-\d.n]\S* - [A-Za-z_][\w./@-]*:[-\d.n]"
 )
-"""Cells in a line that goes on where verl's line was broken, at a dash or anywhere."""
+"""Pattern of cells in a continuation of a broken line of verl."""
 _NUMPY = re.compile(r"^np\.\w+\((.*)\)$|^array\((.*)\)$")
 _BULLET = re.compile(r"^[\s•*+>-]+")
 _GRID = re.compile(rf"[│|]\s*([\w./@-]{{1,200}})\s*[│|]\s*({NUMBER})\s*(?=[│|])")
@@ -54,7 +54,7 @@ _BARS = str.maketrans("│┃║", "|||")
 
 
 def may_name_step(text: str) -> bool:
-    """Whether a line has a word for a step with a number behind it; quicker than to look for the step."""
+    """Return whether a line has a word for a step followed by a number; faster than finding the step."""
     if text[:1] in "[( " and _COUNTER.match(text):
         return True
     lower = text.lower()
@@ -62,7 +62,7 @@ def may_name_step(text: str) -> bool:
 
 
 class Heading(NamedTuple):
-    """What a line says about its place in the training."""
+    """The position in the training that a line mentions."""
 
     step: int | None
     total: int | None = None
@@ -70,7 +70,7 @@ class Heading(NamedTuple):
 
 
 def heading(text: str) -> Heading:
-    """Step, number of all steps and epoch that a line names; a step of the training comes before others."""
+    """Return the step, total steps and epoch that a line mentions, preferring a step of the training."""
     steps = list(_STEP.finditer(text))
     match = next((match for match in steps if len(match[1]) > len("iteration")), steps[0] if steps else None)
     if match is not None:
@@ -88,7 +88,7 @@ def heading(text: str) -> Heading:
 
 
 def pairs(text: str) -> list[tuple[str, str]]:
-    """All `name: number` and `name=number` of a line."""
+    """Return all `name: number` and `name=number` pairs of a line."""
     cells = []
     for match in _PAIR.finditer(text):
         name = match[1] if match[2] == ":" else match[1].rsplit(" ", 1)[-1]
@@ -99,7 +99,7 @@ def pairs(text: str) -> list[tuple[str, str]]:
 
 
 def _spaced_pairs(text: str) -> list[tuple[str, str]]:
-    """The pairs of a line such as `step 12 | reward 0.5 | kl 0.1`, if there are at least two."""
+    """Return the pairs of a line such as `step 12 | reward 0.5 | kl 0.1`, if there are at least two."""
     cells = [
         (match[1], match[2].replace(",", ""))
         for segment in _BETWEEN.split(text)
@@ -111,12 +111,12 @@ def _spaced_pairs(text: str) -> list[tuple[str, str]]:
 
 
 def bar_pairs(text: str) -> list[tuple[str, str]]:
-    """The pairs behind the times of a progress bar, as in `3/9 [00:12<01:02, 3.1s/it, reward=0.5]`."""
+    """Return the pairs after the times of a progress bar: `3/9 [00:12<01:02, 3.1s/it, reward=0.5]`."""
     return pairs(text[text.rfind("[") :])
 
 
 def lone_pairs(text: str) -> list[tuple[str, str]]:
-    """The pairs of a line that holds nothing else: a bullet of a list, or cells of a grid."""
+    """Return the pairs of a line without other content: a list item, or cells of a grid."""
     if "│" in text:
         return [(match[1], match[2]) for match in _GRID.finditer(text)]
     plain = _BULLET.sub("", text)
@@ -126,7 +126,7 @@ def lone_pairs(text: str) -> list[tuple[str, str]]:
 
 
 def verl_cells(text: str) -> Iterator[tuple[str, Any]]:
-    """Cells of what verl prints behind the step."""
+    """Yield the cells that verl prints after the step."""
     for metric_text in text.rstrip(" -\r\n").split(" - "):
         name, _, value = metric_text.rpartition(":")
         if name:
@@ -135,7 +135,7 @@ def verl_cells(text: str) -> Iterator[tuple[str, Any]]:
 
 
 def table_cells(text: str) -> list[str]:
-    """Cells of a line of a table: between bars, tabs, spaces or commas; none for a line of no table."""
+    """Return the cells of a table line, separated by bars, tabs, spaces or commas, or none."""
     if len(text) > LONGEST_LINE:
         return []
     plain = text.translate(_BARS).strip("# \t\r\n")
@@ -151,11 +151,11 @@ def table_cells(text: str) -> list[str]:
 
 
 def is_rule(text: str) -> bool:
-    """Whether a line only separates the head of a table from its rows."""
+    """Return whether a line only separates the header of a table from its rows."""
     return len(text) <= LONGEST_LINE and _RULE.match(text) is not None
 
 
 def bar_counter(text: str) -> tuple[int, int] | None:
-    """(count, total) of the last progress bar in a text."""
+    """Return (count, total) of the last progress bar in a text, or None."""
     counters = _BAR.findall(text[-2_000:])
     return (int(counters[-1][0]), int(counters[-1][1])) if counters else None

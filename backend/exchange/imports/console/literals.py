@@ -1,4 +1,4 @@
-"""Objects in text, as Python or JSON writes them. They are scanned token by token; nothing is evaluated."""
+"""Parse objects in text that Python or JSON has printed, token by token, without evaluating anything."""
 
 import re
 from typing import Any
@@ -39,22 +39,22 @@ class Incomplete(ValueError):
 
 
 def read_object(text: str, at: int, *, is_last: bool) -> tuple[dict[str, Any], int]:
-    """(object, place behind it) of the object whose brace is at `at`.
+    """Return the object whose brace is at the offset `at`, and the offset after it.
 
-    Raises Incomplete where the text ends within it, ValueError where it is none. Of a call such as
-    `tensor(0.5, device='cpu')` the first argument counts. `is_last`: no other brace opens behind it.
+    Raise Incomplete if the text ends within it, and ValueError if it is not an object. For a call such as
+    `tensor(0.5, device='cpu')`, the first argument is used. `is_last` means that no other brace follows.
     """
-    whole = text[at:].rstrip() if is_last else ""
-    if whole.endswith("}") and '"' not in whole and "\\" not in whole:
-        try:  # what trainers print is nearly always plain: twenty times as fast as token by token
-            document = orjson.loads(whole.replace("'", '"'))
+    object_text = text[at:].rstrip() if is_last else ""
+    if object_text.endswith("}") and '"' not in object_text and "\\" not in object_text:
+        try:  # most objects are plain, for which this is twenty times as fast
+            document = orjson.loads(object_text.replace("'", '"'))
         except orjson.JSONDecodeError:
             pass
         else:
             return document, len(text)
     value, end = _Scanner(text, at).value(0)
     if not isinstance(value, dict):
-        raise ValueError("is no object")  # noqa: TRY004 - as for any other text that is none
+        raise ValueError("is no object")  # noqa: TRY004 - like other invalid text
     return value, end
 
 
@@ -72,8 +72,8 @@ class _Scanner:
         match = _TOKEN.match(self._text, self._at)
         self._left -= 1
         if match is None:
-            rest = self._text[self._at : self._at + 200].lstrip()
-            raise Incomplete if not rest or rest[0] in "'\"" else ValueError("is no literal")
+            remaining = self._text[self._at : self._at + 200].lstrip()
+            raise Incomplete if not remaining or remaining[0] in "'\"" else ValueError("is no literal")
         if self._left < 0:
             raise ValueError("is too large")
         self._at = match.end()
@@ -88,7 +88,7 @@ class _Scanner:
         if depth > MAX_DEPTH:
             raise ValueError("is nested too deeply")
         if kind == "text":
-            return sign[1:-1].replace("\n", "")  # where a terminal broke the line
+            return sign[1:-1].replace("\n", "")  # a terminal may have broken the line
         if kind == "number":
             return float(sign) if not sign.lstrip("+-").isdigit() else _whole(sign)
         if kind == "word":

@@ -1,4 +1,4 @@
-"""The text that a trainer prints, read line by line: objects, verl's lines, pairs and tables of metrics."""
+"""Read the printed output of a trainer line by line: objects, lines of verl, pairs and tables of metrics."""
 
 import re
 from collections import deque
@@ -34,21 +34,21 @@ from backend.exchange.imports.runs import split_table
 from backend.exchange.imports.table import BadLog, as_number, flat, number_in
 
 MIN_ROWS = 3
-"""Rows from which numbers without a known name are taken for metrics."""
+"""Minimum number of rows for unknown names to be accepted as metrics."""
 KEPT_BARS = 24
-"""Progress bars that are remembered until a line of metrics comes."""
+"""Number of progress bars that are remembered until a line with metrics."""
 MAX_OBJECT = 200_000
-"""Characters of an object over several lines."""
+"""Maximum length of an object with several lines, in characters."""
 OBJECTS, VERL_LINES, PAIRS, LISTS, TABLE = "objects", "verl", "pairs", "lists", "table"
 BARS, BARE_PAIRS = "progress bars", "pairs without steps"
 ORIGINS = dict.fromkeys((OBJECTS, VERL_LINES, PAIRS, LISTS, TABLE, BARS, BARE_PAIRS), "text") | {
     VERL_LINES: "verl"
 }
 WEIGHTS = {BARS: 0.1, BARE_PAIRS: 0.1}
-"""Weight of the values of forms that often repeat what another form says better; 1 for the others."""
+"""Weight of the values of forms that often repeat other forms; 1 for all others."""
 
 LISTED = ("step", "iter", "epoc")
-"""Beginnings of the head of a table with commas."""
+"""Prefixes of table headers with commas."""
 
 _BRACE = re.compile(r"\{\s*(?:['\"]|$)")
 _BEFORE = re.compile(
@@ -58,7 +58,7 @@ _BEFORE = re.compile(
 )
 _TOTALS = re.compile(r"(?:Total optimization steps|Num [Ee]pochs) = ([\d,]{1,12})")
 _MAY_BE_PAIRS = re.compile(r"=-?[\d.n].*=|: ?-?[\d.n].*: ?-?[\d.n]")
-"""Two numbers with names, which a line without a step must have to be a row."""
+"""Pattern of two named numbers, which a line without a step must contain to be a row."""
 _SUMMARY = "train_runtime"
 _COUNTERS = (
     "global_step", "train/global_step", "training/global_step", "trainer/global_step",
@@ -70,11 +70,11 @@ class _VerlLine(NamedTuple):
     line: int
     step: int
     text: str
-    """What stands behind the step."""
+    """Text after the step."""
 
 
 class ConsoleText:
-    """Rows of metrics of each form that a text may have; the best form is taken in the end."""
+    """Rows of metrics of each form that a text may have; the best form is used at the end."""
 
     def __init__(self, max_values: int) -> None:
         self.forms = {form: Rows(max_values) for form in ORIGINS}
@@ -82,10 +82,11 @@ class ConsoleText:
         self.total: int | None = None
         self.epochs: float | None = None
         self.lines = 0
-        """Pieces of the text that are no progress bars."""
+        """Number of lines that are not progress bars."""
         self._bars: deque[str] = deque(maxlen=KEPT_BARS)
         self._bar: tuple[int, str, int] | None = None
-        """(line, text, count) of the newest progress bar with metrics: of one count the last is a row."""
+        """(line, text, count) of the newest progress bar with metrics; the last one per count becomes a row.
+        """
         self._heading = Heading(None)
         self._heading_line = 0
         self._list: list[tuple[str, str]] = []
@@ -94,12 +95,12 @@ class ConsoleText:
         self._open_size = self._braces = 0
         self._header: list[str] = []
         self._verl: _VerlLine | None = None
-        """verl's line just before, which the next one may continue."""
+        """Line of verl directly before this one, which may continue it."""
         self._newest: dict[str, Any] = {}
-        """The last object of metrics."""
+        """The last object with metrics."""
 
     def read(self, lines: Iterator[tuple[int, str]]) -> None:
-        """Take all lines."""
+        """Read all lines."""
         for line, text in lines:
             if "%|" in text and "{" not in text:
                 self._bars.append(text)
@@ -129,7 +130,7 @@ class ConsoleText:
         self._bar = None
 
     def _take(self, line: int, text: str) -> str:
-        """The form of a piece of the text; empty for one of none."""
+        """Return the form of a line; empty if it has no metrics."""
         writer, plain = without_writer(text)
         if self._open:
             self._continue_object(line, plain, writer)
@@ -144,38 +145,38 @@ class ConsoleText:
     # ------------------------------------------------------------ objects
 
     def _continue_object(self, line: int, text: str, writer: str) -> None:
-        """An object over several lines is read once, when as many braces are closed as were opened."""
+        """Continue an object, which is parsed when all its braces are closed."""
         self._open.append(text)
         self._open_size += len(text)
         self._braces += text.count("{") - text.count("}")
         if self._braces > 0 and self._open_size <= MAX_OBJECT:
             return
-        whole, self._open = "\n".join(self._open), []
+        object_text, self._open = "\n".join(self._open), []
         if self._braces <= 0:
-            self._take_objects(line, whole, whole.index("{"), writer)
+            self._take_objects(line, object_text, object_text.index("{"), writer)
             self._open = []
 
     def _take_objects(self, line: int, text: str, at: int, writer: str) -> bool:
-        """Whether the text has objects of numbers: several may stand on one line."""
-        taken, before, last = False, 0, text.rfind("{")
+        """Return whether the text contains objects with numbers, of which a line may have several."""
+        has_object, end_of_previous, last_brace = False, 0, text.rfind("{")
         while at >= 0:
             try:
-                document, end = read_object(text, at, is_last=at == last)
+                document, end = read_object(text, at, is_last=at == last_brace)
             except Incomplete:
-                self._open = [text[max(before, at - 300) :]]
+                self._open = [text[max(end_of_previous, at - 300) :]]
                 self._open_size = len(self._open[0])
                 self._braces = text.count("{", at) - text.count("}", at)
                 return True
             except ValueError:
                 end = at + 1
             else:
-                taken = self._add_object(line, document, text[before:at], writer) or taken
-                before = end
+                has_object = self._add_object(line, document, text[end_of_previous:at], writer) or has_object
+                end_of_previous = end
             match = _BRACE.search(text, end)
             at = match.start() if match else -1
-        if taken and "%|" in text[before:]:
-            self._bars.append(text[before:])
-        return taken
+        if has_object and "%|" in text[end_of_previous:]:
+            self._bars.append(text[end_of_previous:])
+        return has_object
 
     def _add_object(self, line: int, document: dict[str, Any], before: str, writer: str) -> bool:
         if "%|" in before:
@@ -184,19 +185,19 @@ class ConsoleText:
             self._add_summary(document)
             return True
         if document == self._newest and "epoch" in document:
-            return True  # another process printed it, too
+            return True  # another process printed the same object
         self._newest = document
         cells = [
             (name, number) for name, value in flat(document) if (number := number_in(name, value)) is not None
         ]
         if not cells or (len(cells) < 2 and not is_known(cells[0][0])):
             return False
-        named = dict(cells)
-        step, counter = _own_step(named, before)
+        value_by_name = dict(cells)
+        step, counter = _own_step(value_by_name, before)
         heading_step = self._heading.step if self._heading.step is not None else NO_STEP
         if step == NO_STEP and line - self._heading_line <= 2:
             step = heading_step
-        epoch = as_number(named.get("epoch"))
+        epoch = as_number(value_by_name.get("epoch"))
         clue = Clue(
             step,
             heading_step,
@@ -204,7 +205,7 @@ class ConsoleText:
             bars=self._counters(),
             counter=counter,
             writer=writer,
-            is_eval=_is_eval(named),
+            is_eval=_is_eval(value_by_name),
         )
         self.forms[OBJECTS].add(line, cells, clue)
         return True
@@ -254,7 +255,7 @@ class ConsoleText:
                 return self._take_heading(line, text, named, writer)
         cells = lone_pairs(text) if self._heading.step is not None or _MAY_BE_PAIRS.search(text) else []
         if cells and {name for name, _ in cells} & {name for name, _ in self._list}:
-            self._end_list()  # a second row needs a heading of its own
+            self._end_list()  # a second row needs its own heading
             self._heading = Heading(None)
         if cells and self._heading.step is not None:
             self._list += cells
@@ -289,7 +290,7 @@ class ConsoleText:
         return LISTS
 
     def _end_list(self) -> None:
-        """The pairs that stood one a line below a heading are a row."""
+        """Add the pairs in the lines below a heading as a row."""
         if self._list and self._heading.step is not None:
             self.forms[LISTS].add(self._heading_line, self._list, Clue(self._heading.step))
         self._list = []
@@ -306,9 +307,9 @@ class ConsoleText:
         return self.take_cells(line, table_cells(text))
 
     def take_cells(self, line: int, cells: list[str]) -> bool:
-        """Whether the cells are the head of a table of metrics or one of its rows."""
+        """Return whether the cells are the header of a table of metrics or one of its rows."""
         if len(cells) == len(self._header) + 1 and all(as_number(cell) is not None for cell in cells):
-            cells = cells[1:]  # behind the numbers of the rows, as pandas prints them
+            cells = cells[1:]  # without the row number that pandas prints
         if (
             self._header
             and len(cells) == len(self._header)
@@ -332,7 +333,7 @@ def _is_eval(names: Iterable[str]) -> bool:
 
 
 def _own_step(named: dict[str, Any], before: str) -> tuple[int, str]:
-    """(step, what it counts) that an object names, or the text before it."""
+    """Return the step in an object or in the text before it, and what it counts."""
     if match := _BEFORE.search(before[-300:]):
         return int(match[2]), match[1].lower()
     for name in _COUNTERS:
@@ -346,19 +347,19 @@ def _is_header(cells: list[str]) -> bool:
     if len(cells) < 2 or any(as_number(cell) is not None or len(cell) > 200 for cell in cells):
         return False
     names = [plain_name(cell) for cell in cells]
-    counts = names[0] in STEP_NAMES or names[0] in {"epoch", ""}
-    return sum(map(is_known, cells)) + counts >= 2 and len(set(names)) == len(names)
+    is_step_column = names[0] in STEP_NAMES or names[0] in {"epoch", ""}
+    return sum(map(is_known, cells)) + is_step_column >= 2 and len(set(names)) == len(names)
 
 
 def read_console(file: LogFile) -> list[Log]:
-    """A log for each training of the text. Raises BadLog for a text without metrics."""
+    """Return a log for each training in the text; raise BadLog if there are no metrics."""
     text = ConsoleText(file.max_values)
     text.read(pieces(file.content))
     return logs_of_text(text)
 
 
 def logs_of_text(text: ConsoleText) -> list[Log]:
-    """A log for each training of a text that has been read. Raises BadLog."""
+    """Return a log for each training in a text that was read; raise BadLog if there are no metrics."""
     form, rows = max(
         text.forms.items(),
         key=lambda item: (
@@ -380,19 +381,25 @@ def _trainings(text: ConsoleText, form: str, rows: Rows) -> list[Log]:
     count = int(training_of_row.max()) + 1
     logs = []
     for number, table in enumerate(split_table(rows.table, training_of_row, count, set())):
-        of_training = Rows(len(table) + 1)
-        of_training.table = table
-        of_training.clues = [
-            clue for clue, of in zip(rows.clues, training_of_row, strict=True) if of == number
+        training_rows = Rows(len(table) + 1)
+        training_rows.table = table
+        training_rows.clues = [
+            clue
+            for clue, training_number in zip(rows.clues, training_of_row, strict=True)
+            if training_number == number
         ]
-        steps, note = steps_of_rows(of_training, text.total, text.epochs)
+        steps, note = steps_of_rows(training_rows, text.total, text.epochs)
         with_steps(table, steps, "step")
         facts = Facts(name=f"training {number + 1}" if count > 1 else "", config=dict(text.facts.config))
         facts.notes += [note] if note else []
         logs.append(Log(table, facts, origin=_origin(form, table.columns), step="step"))
-    if (others := text.lines - rows.lines) > 0:
-        words = "1 other line of output was" if others == 1 else f"{others:,} other lines of output were"
-        logs[0].facts.notes.append(f"{words} passed over.")
+    if (other_lines := text.lines - rows.lines) > 0:
+        subject = (
+            "1 other line of output was"
+            if other_lines == 1
+            else f"{other_lines:,} other lines of output were"
+        )
+        logs[0].facts.notes.append(f"{subject} passed over.")
     logs[0].table.bad = rows.table.bad
     return logs
 
@@ -403,7 +410,7 @@ def _origin(form: str, columns: Any) -> str:
 
 
 def _training_numbers(rows: Rows) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """Number of the training that each row belongs to, from 0; -1 for a row of none."""
+    """Return the index of the training that each row belongs to, from 0; -1 for a row without one."""
     numbers = np.zeros(len(rows), np.int64)
     for end in rows.ends:
         if 0 < end < len(rows) and any(not clue.is_eval for clue in rows.clues[end:]):

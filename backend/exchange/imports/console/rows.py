@@ -1,4 +1,4 @@
-"""Rows of metrics that a trainer has printed, each with all that tells its step."""
+"""Rows of metrics in printed output, with all information about their steps."""
 
 import math
 from array import array
@@ -14,21 +14,21 @@ NO_STEP = -1
 
 
 class Clue(NamedTuple):
-    """What is known about the step of a row."""
+    """Information about the step of a row."""
 
     step: int = NO_STEP
-    """Step that the row itself names."""
+    """Step in the row itself."""
     heading: int = NO_STEP
-    """Step of the last line that only named one."""
+    """Step in the last line that contained only a step."""
     total: int = 0
-    """Number of the steps, of an epoch or of all, if the row names it."""
+    """Total number of steps, of an epoch or of the training, if it is in the row."""
     epoch: float = math.nan
     bars: tuple[tuple[int, int], ...] = ()
-    """(count, total) of the progress bars before the row, the newest of each total first."""
+    """(count, total) of the progress bars before the row, newest first for each total."""
     counter: str = ""
-    """What the step counts, where a log counts two things: `rollout` and `step`."""
+    """Name of the count, if a log has two: `rollout` and `step`."""
     writer: str = ""
-    """Process that wrote the row."""
+    """Process that printed the row."""
     is_eval: bool = False
 
 
@@ -39,29 +39,33 @@ class Rows:
         self.table = Table(limit)
         self.clues: list[Clue] = []
         self.lines = 0
-        """Lines of the text that the rows take."""
+        """Number of lines of the text that the rows use."""
         self.ends: list[int] = []
-        """Numbers of rows before which a training had ended."""
+        """Indexes of rows before which a training ended."""
 
     def __len__(self) -> int:
         return len(self.clues)
 
     def add(self, line: int, cells: Iterable[tuple[str, Any]], clue: Clue) -> None:
-        """One more."""
+        """Add a row."""
         self.table.add(line, cells)
         self.clues.append(clue)
 
     def end_training(self) -> None:
-        """The rows that follow are of another training."""
+        """Mark the end of a training, so that following rows belong to another."""
         self.ends.append(len(self))
 
     @property
     def known_values(self) -> int:
-        """Values of metrics with known names: these rows are likely the metrics of the training."""
+        """Number of values of metrics with known names, which indicate that these rows are metrics of the
+        training.
+        """
         return sum(len(column.values) for name, column in self.table.columns.items() if is_known(name))
 
     def strays(self) -> Ints:
-        """Numbers of rows that are no metrics: a printed config, an object in a completion."""
+        """Return the indexes of rows that are not metrics, such as a printed config or an object in a
+        completion.
+        """
         is_metric, is_shared = np.zeros(len(self), bool), np.zeros(len(self), bool)
         for name, column in self.table.columns.items():
             rows, _ = column.numbers()
@@ -75,7 +79,7 @@ class Rows:
 
 
 def with_steps(table: Table, steps: Sequence[int] | Ints, name: str) -> None:
-    """Enter the steps of the rows as a column of its own."""
+    """Set the steps of the rows as a column of the table."""
     steps = np.asarray(steps, np.int64)
     rows = np.flatnonzero(steps >= 0)
     table.columns.pop(name, None)

@@ -1,4 +1,4 @@
-"""Steps of printed rows: those that the log names, else those of its progress bar, epochs or lines."""
+"""Determine the steps of printed rows, from the log or else from progress bars, epochs or line order."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -10,21 +10,21 @@ from backend.exchange.imports.console.rows import NO_STEP, Clue, Rows
 from backend.exchange.imports.table import Ints
 
 COVERED = 0.9
-"""Share of the rows of training that must have a counter for it to count their steps."""
+"""Minimum share of the training rows that need a counter for it to be used as their step."""
 
 ROUNDED = 0.35
-"""How far an epoch may be from a multiple of the distance of two lines; else it is rounded too coarsely."""
+"""Maximum deviation of an epoch from a multiple of the distance between lines, which detects rounding."""
 
 
 class Steps(NamedTuple):
-    """The step of each row, and a sentence on where it comes from; none where the rows name their steps."""
+    """The step of each row, and a sentence about their source; empty if the rows contain them."""
 
     steps: Ints
     note: str
 
 
 def steps_of_rows(rows: Rows, total: int | None, epochs: float | None) -> Steps:
-    """Steps of the rows of one training, of `total` steps in `epochs` if the log says so."""
+    """Return the steps of one training's rows, given its numbers of steps and epochs if known."""
     clues = rows.clues
     training = [number for number, clue in enumerate(clues) if not clue.is_eval]
     if 2 * sum(clues[number].step != NO_STEP for number in training) >= len(training):
@@ -40,16 +40,22 @@ def steps_of_rows(rows: Rows, total: int | None, epochs: float | None) -> Steps:
 def _counters(
     clues: list[Clue], training: list[int], total: int | None, epochs: float | None
 ) -> list[tuple[Ints | None, str]]:
-    """What may count the rows of training, the surest first."""
-    chosen = [clues[number] for number in training]
-    bars = _by_bar(chosen)
-    epoch, of_epoch = _by_epoch(chosen, total, epochs)
+    """Return possible counters of the training rows, most reliable first."""
+    training_clues = [clues[number] for number in training]
+    bar_counts = _by_bar(training_clues)
+    epoch, epoch_note = _by_epoch(training_clues, total, epochs)
     return [
-        (_rising([clue.heading for clue in chosen]), "The steps are those of the lines above the metrics."),
-        (bars, "The log names no steps: they are those of the progress bar before each line of metrics."),
-        (epoch, of_epoch),
         (
-            _by_order(chosen),
+            _rising([clue.heading for clue in training_clues]),
+            "The steps are those of the lines above the metrics.",
+        ),
+        (
+            bar_counts,
+            "The log names no steps: they are those of the progress bar before each line of metrics.",
+        ),
+        (epoch, epoch_note),
+        (
+            _by_order(training_clues),
             "The log names no steps: its lines of metrics are counted in their order, from 1.",
         ),
     ]
@@ -65,7 +71,7 @@ def _named(clues: Sequence[Clue]) -> Ints:
 
 
 def _updates_of_a_rollout(clues: Sequence[Clue]) -> int:
-    """How many updates, which a log counts on their own, belong to one rollout."""
+    """Return the number of updates per rollout, if the log counts both."""
     counts = {
         counter: 1 + max((clue.step for clue in clues if clue.counter == counter), default=-1)
         for counter in ("rollout", "step")
@@ -74,20 +80,20 @@ def _updates_of_a_rollout(clues: Sequence[Clue]) -> int:
 
 
 def _over_epochs(clues: Sequence[Clue], steps: Ints) -> Ints:
-    """Steps that begin anew with each epoch, counted on."""
+    """Return continuous steps if they restart with each epoch."""
     epochs = np.array([clue.epoch for clue in clues])
     if len(steps) < 2 or not np.isfinite(epochs).all() or (np.floor(epochs) != epochs).any():
         return steps
     is_next = np.diff(epochs) > 0
-    falls = np.diff(steps) < 0
-    if not is_next.any() or not falls[is_next].all():
+    is_decrease = np.diff(steps) < 0
+    if not is_next.any() or not is_decrease[is_next].all():
         return steps
     length = max((clue.total for clue in clues), default=0) or int(steps.max())
     return np.asarray(steps + (epochs - epochs.min()).astype(np.int64) * length, np.int64)
 
 
 def _eval_with_training(clues: Sequence[Clue], steps: Ints) -> Ints:
-    """An evaluation without a step of its own belongs to the last row of training."""
+    """Assign evaluations without a step to the step of the last training row."""
     last = next((int(step) for step in steps if step != NO_STEP), 0)
     for number, clue in enumerate(clues):
         if steps[number] == NO_STEP and clue.is_eval:
@@ -98,7 +104,7 @@ def _eval_with_training(clues: Sequence[Clue], steps: Ints) -> Ints:
 
 
 def _rising(counts: Sequence[int]) -> Ints | None:
-    """The counts, if each row has one and they rise but for a few resumes."""
+    """Return the counts if all rows have one and they increase, apart from a few resumes; otherwise None."""
     steps = np.array(counts, np.int64)
     if not len(steps) or (steps == NO_STEP).any():
         return None
@@ -107,11 +113,15 @@ def _rising(counts: Sequence[int]) -> Ints | None:
 
 
 def _by_bar(clues: Sequence[Clue]) -> Ints | None:
-    """Counts of the bar that rises with the rows, where several bars were printed."""
+    """Return the counts of the progress bar that increases with the rows, or None."""
     totals = Counter(total for clue in clues for _, total in clue.bars)
     for total, _ in totals.most_common(8):
         counts = np.array(
-            [next((count for count, of in clue.bars if of == total), NO_STEP) for clue in clues], np.int64
+            [
+                next((count for count, bar_total in clue.bars if bar_total == total), NO_STEP)
+                for clue in clues
+            ],
+            np.int64,
         )
         present = np.flatnonzero(counts != NO_STEP)
         if len(present) >= COVERED * len(clues) and len(present):
@@ -133,22 +143,22 @@ def _by_epoch(clues: Sequence[Clue], total: int | None, epochs: float | None) ->
         )
     distances = np.diff(np.unique(values))
     for unit in (float(np.median(distances)), float(distances.min())) if len(distances) > 1 else ():
-        parts = np.round(values / unit)
-        off = float(np.abs(values / unit - parts).max())
-        if off < ROUNDED and (steps := _rising(parts.astype(np.int64).tolist())) is not None:
+        multiples = np.round(values / unit)
+        max_deviation = float(np.abs(values / unit - multiples).max())
+        if max_deviation < ROUNDED and (steps := _rising(multiples.astype(np.int64).tolist())) is not None:
             units = "" if unit == 1 else f", in units of {unit:.4g} of one epoch"
             return steps, f"The log names no steps: they are its epochs{units}."
     return None, ""
 
 
 def _by_order(clues: Sequence[Clue]) -> Ints:
-    """Numbers of the rows from 1, for each writer where several processes print the same rows."""
+    """Return the numbers of the rows from 1, per writer if several processes print the same rows."""
     counts = Counter(clue.writer for clue in clues)
-    several = len(counts) > 1 and min(counts.values()) >= COVERED * max(counts.values())
-    seen: Counter[str] = Counter()
+    has_several_writers = len(counts) > 1 and min(counts.values()) >= COVERED * max(counts.values())
+    row_counts: Counter[str] = Counter()
     steps = []
     for clue in clues:
-        writer = clue.writer if several else ""
-        seen[writer] += 1
-        steps.append(seen[writer])
+        writer = clue.writer if has_several_writers else ""
+        row_counts[writer] += 1
+        steps.append(row_counts[writer])
     return np.array(steps, np.int64)

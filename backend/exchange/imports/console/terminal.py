@@ -1,4 +1,4 @@
-"""Text as a terminal shows it: pieces between line breaks and carriage returns, without colours."""
+"""Split text like a terminal: into pieces between line breaks and carriage returns, without colors."""
 
 import codecs
 import re
@@ -7,7 +7,7 @@ from typing import IO
 
 BLOCK_BYTES = 1 << 20
 LONGEST = 4_000_000
-"""Characters of a piece without any break; a longer one is cut."""
+"""Maximum length of a piece without a break in characters; longer ones are cut."""
 
 _CONTROL = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[()][0-9A-B])")
 _WRITER = re.compile(
@@ -16,23 +16,23 @@ _WRITER = re.compile(
 
 
 def pieces(file: IO[bytes]) -> Iterator[tuple[int, str]]:
-    """(line from 1, text) of each piece that is not blank; bytes that are not UTF-8 are replaced."""
+    """Yield (line number, text) of each non-blank piece; invalid UTF-8 is replaced."""
     file.seek(0)
     decoder = codecs.getincrementaldecoder("utf-8-sig")(errors="replace")
-    number, rest = 1, ""
+    number, remainder = 1, ""
     while block := file.read(BLOCK_BYTES):
-        *lines, rest = (rest + decoder.decode(block)).split("\n")
+        *lines, remainder = (remainder + decoder.decode(block)).split("\n")
         for line in lines:
             yield from _pieces_of(number, line)
             number += 1
-        if len(rest) > BLOCK_BYTES:
-            done, rest = _cut(rest)
-            yield from _pieces_of(number, done)
-    yield from _pieces_of(number, rest + decoder.decode(b"", final=True))
+        if len(remainder) > BLOCK_BYTES:
+            complete, remainder = _cut(remainder)
+            yield from _pieces_of(number, complete)
+    yield from _pieces_of(number, remainder + decoder.decode(b"", final=True))
 
 
 def pieces_of_text(text: str) -> Iterator[tuple[int, str]]:
-    """The pieces of a text in memory."""
+    """Yield the pieces of a text in memory."""
     for number, line in enumerate(text.split("\n"), 1):
         yield from _pieces_of(number, line)
 
@@ -46,7 +46,7 @@ def _pieces_of(number: int, line: str) -> Iterator[tuple[int, str]]:
 
 
 def _cut(line: str) -> tuple[str, str]:
-    """(what of an endless line can be read now, its rest): cut at a carriage return or before an object."""
+    """Split a very long line at a carriage return or before an object, and return both parts."""
     at = line.rfind("\r") + 1 or line.rfind("{")
     if at > 0:
         return line[:at], line[at:]
@@ -54,7 +54,7 @@ def _cut(line: str) -> tuple[str, str]:
 
 
 def without_writer(text: str) -> tuple[str, str]:
-    """(process that wrote a piece as Ray or torchrun names it, the text behind that name)."""
+    """Return the process that wrote a line, in the notation of Ray or torchrun, and the text after it."""
     if text.lstrip()[:1] not in "([":
         return "", text
     match = _WRITER.match(text)

@@ -1,1 +1,1 @@
-"""Archives of whole runs, made by another installation."""
+"""Import the archives of whole runs from another installation."""

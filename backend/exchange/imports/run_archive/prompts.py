@@ -1,4 +1,4 @@
-"""Tallies, prompts and labels of an archive: what it says beside its completions, checked in every cell."""
+"""Tallies, prompts and labels of an archive; every cell is checked."""
 
 import math
 import sys
@@ -33,20 +33,20 @@ from backend.rollouts.packing import pack_text
 MAX_TALLIES = 3_000_000
 MAX_PROMPTS = 1_000_000
 MAX_LINES = 500_000
-"""Labels of all completions."""
+"""Maximum number of labels of all completions."""
 MAX_OF_CELL = {"tokens": 2**53, "completions": FULL}
 ROWS_AT_ONCE = 5_000
 
 
 class Tallies(NamedTuple):
-    """Tallies of groups that are not stored, column by column: millions fit into memory so."""
+    """Tallies of groups that are not stored, by column, so that millions of them fit into memory."""
 
     texts: dict[str, list[str]]
     numbers: dict[str, Floats]
-    """NaN in `reward`: there is none."""
+    """`reward` is NaN if there is none."""
 
     def rows(self, run_id: str) -> Iterator[list[dict[str, Any]]]:
-        """Rows for the database, some at a time."""
+        """Yield the rows for the database in batches."""
         for start in range(0, len(self.texts["kind"]), ROWS_AT_ONCE):
             chunk = slice(start, start + ROWS_AT_ONCE)
             columns: dict[str, list[Any]] = {name: values[chunk] for name, values in self.texts.items()}
@@ -67,7 +67,7 @@ class Tallies(NamedTuple):
 
 
 def read_tallies(file: LogFile, attempts: AbstractSet[int]) -> Tallies:
-    """All tallies; raises BadLog. `attempts` are those of the run."""
+    """Return all tallies; raise BadLog. `attempts` are the attempts of the run."""
     whole_columns = (*TALLY_PLACE, *TALLY_COUNTS)
     texts: dict[str, list[str]] = {name: [] for name in TALLY_TEXTS}
     numbers: dict[str, list[Floats]] = {name: [np.empty(0)] for name in (*whole_columns, "reward")}
@@ -95,13 +95,13 @@ def read_tallies(file: LogFile, attempts: AbstractSet[int]) -> Tallies:
 def _check_whole(cells: Cells, name: str) -> None:
     values = cells.numbers[name]
     limit = MAX_OF_CELL.get(name, 2**31 - 1)
-    is_right = (values >= 0) & (values <= limit) & (values == np.floor(values))
-    if not (cells.is_there[name].all() and is_right.all()):
+    is_valid = (values >= 0) & (values <= limit) & (values == np.floor(values))
+    if not (cells.is_there[name].all() and is_valid.all()):
         raise BadLog(f"is damaged: {TALLIES} has a row without a whole number up to {limit:,} as {name}")
 
 
 def _interned(content: bytes | None) -> str:
-    """A text that is kept once, however many rows have it."""
+    """Return a text without secrets; equal texts share one object."""
     try:
         return sys.intern(redact(clean_text(utf8(content))))
     except ValueError:
@@ -109,7 +109,7 @@ def _interned(content: bytes | None) -> str:
 
 
 def read_prompts(file: LogFile, run_id: str) -> list[dict[str, Any]]:
-    """Return the prompts as rows for the database; raises BadLog."""
+    """Return the prompts as rows for the database; raise BadLog."""
     texts = (*PROMPT_TEXTS, *PROMPT_EXACT, *map(exact_name, PROMPT_EXACT))
     prompts: list[dict[str, Any]] = []
     size = 0
@@ -130,12 +130,12 @@ def read_prompts(file: LogFile, run_id: str) -> list[dict[str, Any]]:
 
 
 def read_labels(file: IO[bytes], completions: int) -> list[ArchivedLabel]:
-    """Return the labels, which name rows of the completions; raises BadLog."""
+    """Return the labels, which refer to rows of the completions; raise BadLog."""
     labels: list[ArchivedLabel] = []
-    of_row: dict[int, set[str]] = {}
+    labels_by_row: dict[int, set[str]] = {}
     for number, line in text_lines(file):
         label = _label(line, number)
-        labels_of_row = of_row.setdefault(label.rollout, set())
+        labels_of_row = labels_by_row.setdefault(label.rollout, set())
         if label.rollout >= completions:
             reason = f"names row {label.rollout} of {ROLLOUTS}, which has {completions}"
             raise BadLog(f"is damaged: line {number} of {LABELS} {reason}")
@@ -157,8 +157,8 @@ def _label(line: str, number: int) -> ArchivedLabel:
         if not unstorable(content):
             return ArchivedLabel.model_validate(content)
     except ValidationError as error:
-        first = error.errors()[0]
-        reason = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"[:200]
+        first_error = error.errors()[0]
+        reason = f"{'.'.join(map(str, first_error['loc']))}: {first_error['msg']}"[:200]
     except ValueError as error:
         reason = str(error)[:200]
     raise BadLog(f"is damaged: line {number} of {LABELS} is not a label ({reason})")
@@ -167,7 +167,7 @@ def _label(line: str, number: int) -> ArchivedLabel:
 def label_rows(
     labels: Sequence[ArchivedLabel], ids: Sequence[tuple[str, str]], run_id: str
 ) -> list[dict[str, Any]]:
-    """Labels as rows for the database; `ids` are those of the completions and their groups, row by row."""
+    """Return the labels as rows for the database; `ids` are the ids of each completion and its group."""
     return [
         {
             **redact_document(label.model_dump(exclude={"rollout"})),

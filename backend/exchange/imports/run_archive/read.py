@@ -1,7 +1,7 @@
-"""Archives of runs that another installation made: read in the sandbox and checked in every part.
+"""Archives of runs from another installation: read in the sandbox and check every part.
 
-Every file must have the size and the digest that the manifest says and a name that an archive knows. Nothing
-is stored before all of it has been read.
+Every file must have a known name, and the size and digest in the manifest. Nothing is stored before
+everything has been read.
 """
 
 import hashlib
@@ -64,14 +64,14 @@ Document = TypeVar("Document", bound=BaseModel)
 
 
 class FileExtent(NamedTuple):
-    """Content of a file of the archive."""
+    """Position and size of a file of the archive."""
 
     offset: int
     size: int
 
 
 class ArchivedEvent(NamedTuple):
-    """An event as the archive holds it."""
+    """An event as stored in the archive."""
 
     at: float
     kind: str
@@ -83,7 +83,7 @@ class ArchivedEvent(NamedTuple):
 
 
 class RolloutExtras(NamedTuple):
-    """Counts, prompts and labels of an archive, beside its completions."""
+    """Tallies, prompts and labels of an archive."""
 
     tallies: Tallies
     prompts: list[dict[str, Any]]
@@ -92,7 +92,7 @@ class RolloutExtras(NamedTuple):
 
 
 class ReadArchive(NamedTuple):
-    """All that an archive holds, checked; only checkpoints are still in the file."""
+    """Checked content of an archive; only the checkpoints are still in the file."""
 
     run: ArchivedRun
     series: dict[str, Curve]
@@ -102,11 +102,11 @@ class ReadArchive(NamedTuple):
     checkpoints: dict[str, dict[str, FileExtent]]
     """Positions of the files of each checkpoint, whose digests are verified."""
     missing: list[str]
-    """Data that could not be read when the archive was made."""
+    """Descriptions of data that could not be read when the archive was created."""
 
 
 def is_run_archive(file: IO[bytes]) -> bool:
-    """Return whether a file begins as an archive of this service."""
+    """Return whether a file begins like an archive of this service."""
     file.seek(0)
     head = file.read(262)
     file.seek(0)
@@ -114,7 +114,7 @@ def is_run_archive(file: IO[bytes]) -> bool:
 
 
 def read_run_archive(file: IO[bytes], run_id: str) -> ReadArchive:
-    """Read and check everything for a run that gets this id; raises BadLog."""
+    """Read and check everything for a run with this id; raise BadLog."""
     with ImportSandbox(ARCHIVE_SECONDS) as sandbox, ExitStack() as opened:
         places = _places(LogFile(file, sandbox))
         manifest = _manifest(file, places)
@@ -144,18 +144,18 @@ def read_run_archive(file: IO[bytes], run_id: str) -> ReadArchive:
 
 
 def _places(file: LogFile) -> dict[str, FileExtent]:
-    answer = file.ask("tar")
+    reply = file.ask("tar")
     try:
-        members = [Member(str(n), int(o), int(p), int(s), bool(d)) for n, o, p, s, d in answer["files"]]
-        other_entries = int(answer["others"])
+        members = [Member(str(n), int(o), int(p), int(s), bool(d)) for n, o, p, s, d in reply["files"]]
+        other_entries = int(reply["others"])
     except (KeyError, TypeError, ValueError):
         raise no_sense() from None
     names = [member.name for member in members]
     if other_entries:
         raise BadLog(f"holds {other_entries} entries that no archive of a run has, such as links")
     if len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise BadLog(f"holds {excerpt(twice)} twice")
+        duplicate = next(name for name in names if names.count(name) > 1)
+        raise BadLog(f"holds {excerpt(duplicate)} twice")
     if any(min(member.offset, member.size) < 0 for member in members):
         raise no_sense()
     return {member.name: FileExtent(member.offset, member.size) for member in members}
@@ -169,15 +169,15 @@ def _content(file: IO[bytes], extent: FileExtent, limit: int, name: str) -> byte
 
 
 def _parsed(model: type[Document], content: Any, name: str) -> Document:
-    """A document without secrets."""
+    """Return a document without secrets."""
     if not isinstance(content, dict) or is_too_deep(content):
         raise BadLog(f"is damaged: {name} is not such a document")
     try:
         return model.model_validate(redact_document(content))
     except ValidationError as error:
-        first = error.errors()[0]
+        first_error = error.errors()[0]
         raise BadLog(
-            f"is damaged: {name}, {'.'.join(map(str, first['loc']))}: {first['msg']}"[:300]
+            f"is damaged: {name}, {'.'.join(map(str, first_error['loc']))}: {first_error['msg']}"[:300]
         ) from None
 
 
@@ -192,14 +192,14 @@ def _manifest(file: IO[bytes], places: dict[str, FileExtent]) -> Manifest:
     if MANIFEST not in places:
         raise BadLog(f"has no {MANIFEST}")
     content = _json(file, places[MANIFEST], MANIFEST)
-    if isinstance(content, dict) and (format_ := content.get("format")) != FORMAT:
-        reason = f"is an archive of format {format_!r:.20}, this version reads {FORMAT}"
+    if isinstance(content, dict) and (archive_format := content.get("format")) != FORMAT:
+        reason = f"is an archive of format {archive_format!r:.20}, this version reads {FORMAT}"
         raise BadLog(f"{reason}: import it with the version that made it, or a newer one")
     return _parsed(Manifest, content, MANIFEST)
 
 
 def _check_files(file: IO[bytes], places: dict[str, FileExtent], manifest: Manifest) -> None:
-    """Every file is there, named as an archive names it, and what was saved; and no other one."""
+    """Check that the files are exactly those of the manifest, with valid names and the same content."""
     for name in manifest.files:
         if name not in TABLES and not CHECKPOINT_FILE.fullmatch(name):
             raise BadLog(f"names a file that no archive of a run has: {excerpt(name)}")
@@ -213,19 +213,19 @@ def _check_files(file: IO[bytes], places: dict[str, FileExtent], manifest: Manif
 
 
 def _described(file: IO[bytes], extent: FileExtent) -> ArchivedFile:
-    digest, count = hashlib.sha256(), 0
+    digest, byte_count = hashlib.sha256(), 0
     for block in blocks_of(file, extent):
         digest.update(block)
-        count += len(block)
-    return ArchivedFile(bytes=count, sha256=digest.hexdigest())
+        byte_count += len(block)
+    return ArchivedFile(bytes=byte_count, sha256=digest.hexdigest())
 
 
 def blocks_of(file: IO[bytes], extent: FileExtent) -> Iterator[bytes]:
-    """Content of a file of the archive."""
+    """Yield the content of a file of the archive."""
     file.seek(extent.offset)
-    left = extent.size
-    while left and (block := file.read(min(CHUNK, left))):
-        left -= len(block)
+    remaining = extent.size
+    while remaining and (block := file.read(min(CHUNK, remaining))):
+        remaining -= len(block)
         yield block
 
 
@@ -254,15 +254,15 @@ def _run(file: IO[bytes], extent: FileExtent) -> ArchivedRun:
         try:
             config = RunConfig.model_validate(run.config)
         except ValidationError as error:
-            first = error.errors()[0]
-            reason = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"[:200]
+            first_error = error.errors()[0]
+            reason = f"{'.'.join(map(str, first_error['loc']))}: {first_error['msg']}"[:200]
             raise BadLog(f"has a config that this version does not know ({reason})") from None
-        run.config = config.model_dump(mode="json")  # complete, as every run of this service has it
+        run.config = config.model_dump(mode="json")  # complete, like the config of every run of this service
     return run
 
 
 def _series(file: LogFile) -> dict[str, Curve]:
-    """Steps and values of each metric."""
+    """Return steps and values of each metric."""
     pieces_by_metric: dict[str, list[Curve]] = {}
     for cells in read_cells(file, ("step", "value"), ("metric",), limit=MAX_VALUES):
         steps, values = cells.numbers["step"], cells.numbers["value"]
@@ -297,9 +297,9 @@ def _metric(name: bytes) -> str:
 
 
 def attempt_at(attempts: list[ArchivedAttempt], steps: Ints) -> Ints:
-    """Return the attempt whose value of each step counts: the newest one that continued from before it.
+    """Return the attempt whose value counts at each step: the newest one that continued from an earlier step.
 
-    What a fork has inherited lies before all of them and goes to the first.
+    The inherited steps of a fork are before all attempts and belong to the first one.
     """
     numbers = np.full(len(steps), attempts[0].number, np.int64)
     for attempt in attempts[1:]:
@@ -309,24 +309,24 @@ def attempt_at(attempts: list[ArchivedAttempt], steps: Ints) -> Ints:
 
 
 def _event(line: str) -> ArchivedEvent | None:
-    """An event, or None for anything else."""
+    """Return an event, or None for anything else."""
     try:
         row = parse(line)
         event = ArchivedEvent(**row)
     except (TypeError, ValueError):
         return None
-    places = (event.attempt, event.step)
-    is_right = (
+    numbers = (event.attempt, event.step)
+    is_valid = (
         type(event.at) in (int, float)
         and 0 <= event.at < 1e11
         and all(isinstance(text, str) for text in (event.kind, event.level, event.message))
         and 0 < len(event.kind) <= 32
         and event.level in {"info", "warning", "error"}
-        and all(number is None or (type(number) is int and -1 <= number < 2**31) for number in places)
+        and all(number is None or (type(number) is int and -1 <= number < 2**31) for number in numbers)
         and isinstance(event.data, dict)
         and unstorable(row) is None
     )
-    return event if is_right else None
+    return event if is_valid else None
 
 
 def _events(file: IO[bytes]) -> list[ArchivedEvent]:
@@ -342,7 +342,7 @@ def _events(file: IO[bytes]) -> list[ArchivedEvent]:
 
 
 def _check_configs(file: IO[bytes], files: dict[str, FileExtent], checkpoint: str) -> None:
-    """Refuse a checkpoint whose configs no library should be given."""
+    """Refuse a checkpoint with configs that must not be passed to a library."""
     for name in {*CONFIG_FILES, ADAPTER_CONFIG} & files.keys():
         extent = files[name]
         content = b"" if extent.size > MAX_CONFIG_BYTES else _content(file, extent, MAX_CONFIG_BYTES, name)
@@ -353,7 +353,7 @@ def _check_configs(file: IO[bytes], files: dict[str, FileExtent], checkpoint: st
 def _checkpoints(
     file: IO[bytes], places: dict[str, FileExtent], manifest: Manifest, run: ArchivedRun
 ) -> dict[str, dict[str, FileExtent]]:
-    """Files of each checkpoint; its own manifest must be the one of its row and describe the others."""
+    """Return the files of each checkpoint; its manifest must match its row and describe the other files."""
     files_by_checkpoint: dict[str, dict[str, FileExtent]] = {
         checkpoint.name: {} for checkpoint in run.checkpoints
     }
@@ -372,12 +372,12 @@ def _checkpoints(
             )
         _check_configs(file, files, checkpoint.name)
         own_manifest = _json(file, files["manifest.json"], "manifest.json")
-        named = own_manifest.get("files") if isinstance(own_manifest, dict) else None
+        named_files = own_manifest.get("files") if isinstance(own_manifest, dict) else None
         prefix = f"{CHECKPOINTS}/{checkpoint.name}/"
-        described = {
+        described_files = {
             name: manifest.files[prefix + name].model_dump() for name in files if name != "manifest.json"
         }
-        if named != described:
+        if named_files != described_files:
             raise BadLog(f"is damaged: checkpoint {checkpoint.name} has other files than its manifest names")
     if files_by_checkpoint and run.origin:
         raise BadLog("has checkpoints of another trainer's run, which has none")

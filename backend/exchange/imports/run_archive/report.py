@@ -11,11 +11,11 @@ FINAL = ("finished", "stopped", "failed")
 """Statuses that an imported run keeps; any other status becomes stopped."""
 
 MAX_NAMED = 20
-"""Missing things that are named."""
+"""Maximum number of missing things that are listed."""
 
 
 def archive_answer(archive: ReadArchive, names: Names, run_id: str | None) -> ImportAnswer:
-    """Answer of an import: names, the run that was made, and what the archive holds."""
+    """Return the answer to an import: names, the created run, and the content of the archive."""
     run = archive.run
     completions = sum(len(packed.rollouts) for packed in archive.rollouts)
     steps = [
@@ -69,17 +69,15 @@ def _notes(archive: ReadArchive, completions: int) -> list[str]:
     notes = [
         f"{completions:,} completions with their tokens and {len(archive.events):,} events are restored."
     ]
-    if count_of := len(archive.checkpoints):
-        notes.append(
-            f"{count_of} checkpoint{'s are' if count_of > 1 else ' is'} restored; the run can be forked."
-        )
+    if count := len(archive.checkpoints):
+        notes.append(f"{count} checkpoint{'s are' if count > 1 else ' is'} restored; the run can be forked.")
     elif not run.origin:
         notes.append("The archive has no checkpoints: the run cannot be forked or evaluated.")
-    if labels := len(archive.extras.labels):
-        notes.append(f"{labels:,} label{'s are' if labels > 1 else ' is'} restored.")
+    if label_count := len(archive.extras.labels):
+        notes.append(f"{label_count:,} label{'s are' if label_count > 1 else ' is'} restored.")
     notes += [f"Missing in the archive: {clean_text(sentence)}" for sentence in archive.missing[:MAX_NAMED]]
-    if (unnamed := len(archive.missing) - MAX_NAMED) > 0:
-        notes.append(f"{unnamed:,} more things are missing in the archive; its {MANIFEST} names them.")
+    if (unlisted_count := len(archive.missing) - MAX_NAMED) > 0:
+        notes.append(f"{unlisted_count:,} more things are missing in the archive; its {MANIFEST} names them.")
     if run.fork_step is not None:
         notes.append(
             f"The run is a fork: its metrics up to step {run.fork_step} are those of the run it left."

@@ -1,4 +1,4 @@
-"""Rollouts of an archive: completions with their prompts, and the tokens that were recorded of them."""
+"""Rollouts of an archive: completions with their prompts and recorded tokens."""
 
 import re
 from collections.abc import Iterator
@@ -28,21 +28,21 @@ MAX_TOKENS = 200_000_000
 MAX_ARRAYS = 64
 MAX_OF_GROUP = 4_096
 MAX_TEXT_BYTES = 1_000_000_000
-"""Maximum bytes of all completions with their prompts; a few kB of Parquet can unpack to any size."""
+"""Maximum bytes of all completions with their prompts; a small Parquet file can unpack to any size."""
 MAX_GROUP_BYTES = 500_000_000
-"""Memory that the completions of one prompt take before they are packed."""
+"""Maximum memory that the completions of one prompt use before they are packed."""
 TOKEN_BYTES = 64
-"""Memory of a token with its id and text, about; each value that it has takes 4 more."""
+"""Approximate memory of a token with its id and text; each of its values uses 4 bytes more."""
 
 JSON_TEXTS = ("rewards", "flags", "turns")
-"""Columns of JSON. It may write a secret with escapes: it is parsed before secrets are replaced."""
+"""Columns of JSON. Secrets can contain escapes, so the text is parsed before secrets are replaced."""
 
 KIND = re.compile(r"train|eval(/[a-z0-9][a-z0-9_-]{0,31})?")
 REASON = re.compile(FINISH_REASON)
 
 
 Position = tuple[int, int, int]
-"""step, attempt, place within the group."""
+"""Step, attempt, and position within the group."""
 
 
 class _Packer:
@@ -61,13 +61,15 @@ class _Packer:
         """One for each step of an attempt."""
 
     def add(self, at: Position, group: GroupRecord, completion: CompletionRecord) -> None:
-        """Enter a completion; those of a group follow one another, from place 0 on. Raises ValueError."""
+        """Add a completion; raise ValueError. The completions of a group must be consecutive, from position
+        0.
+        """
         step, attempt, position = at
         if attempt not in self._attempts:
             raise ValueError(f"is of attempt {attempt}, which the run does not have")
         if position == 0:
             group_key = (step, attempt, group.kind, group.prompt_index)
-            if group_key in self._groups:  # one of the two would be stored
+            if group_key in self._groups:  # only one of the two would be stored
                 raise ValueError(f"repeats prompt {group.prompt_index} of step {step} ({group.kind})")
             self._groups.add(group_key)
             self.finish()
@@ -92,7 +94,7 @@ class _Packer:
             raise ValueError(f"belongs to a group of more than {MAX_GROUP_BYTES:,} bytes")
 
     def finish(self) -> None:
-        """Pack the last group; raises ValueError for what the database cannot hold."""
+        """Pack the last group; raise ValueError for values that the database cannot store."""
         if self._group is not None:
             group = replace(self._group, completions=self._completions)
             packed_group = pack_groups(self._run_id, *self._place, [group])
@@ -103,20 +105,20 @@ class _Packer:
 def read_rollouts(
     run_id: str, rollouts: LogFile, tokens: LogFile, attempts: AbstractSet[int]
 ) -> list[PackedGroups]:
-    """All rollouts as rows for the database; raises BadLog. `attempts` are those of the run."""
-    packer, own_tokens = _Packer(run_id, attempts), _Tokens(tokens)
+    """Return all rollouts as rows for the database; raise BadLog. `attempts` are the attempts of the run."""
+    packer, recorded_tokens = _Packer(run_id, attempts), _Tokens(tokens)
     row, texts = 0, [*TEXTS, *EXACT, *map(exact_name, EXACT)]
     for cells in read_cells(rollouts, (*NUMBERS, *VALUES), texts, limit=MAX_COMPLETIONS):
         for cell_row in range(cells.rows):
             try:
-                group, completion, at = _completion(cells, cell_row, own_tokens.of(row))
+                group, completion, at = _completion(cells, cell_row, recorded_tokens.of(row))
                 packer.add(at, group, completion)
             except BadLog:
                 raise
             except (TypeError, ValueError, KeyError, OverflowError) as error:
                 raise BadLog(f"is damaged: row {row} of {ROLLOUTS} {error}"[:300]) from None
             row += 1
-    own_tokens.end(row)
+    recorded_tokens.end(row)
     packer.finish()
     return packer.packed
 
@@ -128,7 +130,7 @@ def _completion(
     text = {name: utf8(cells.texts[name][cell_row]) for name in TEXTS}
     text |= {name: exact_text(cells, name, cell_row) for name in EXACT}
     documents = {name: parse(text.pop(name)) for name in JSON_TEXTS}
-    written = text["text"]
+    original_text = text["text"]
     text, documents = redact_document([text, documents])
     left_out = text["left_out"]
     if left_out not in ("", *REASONS):
@@ -142,11 +144,11 @@ def _completion(
         raise ValueError("has rewards or flags that cannot be stored")
     if tokens is not None and len(tokens.ids) != numbers["tokens"]:
         raise ValueError(f"has {numbers['tokens']} tokens, and {len(tokens.ids)} in {TOKENS}")
-    if text["text"] != written:  # its tokens would spell the secret, and turns begin at other characters
+    if text["text"] != original_text:  # tokens and turns would not match
         tokens, turns = None, []
-    same = ("kind", "prompt_id", "problem", "domain", "prompt", "answer")
+    group_texts = ("kind", "prompt_id", "problem", "domain", "prompt", "answer")
     group = GroupRecord(
-        **{name: text[name] for name in same},
+        **{name: text[name] for name in group_texts},
         prompt_index=numbers["prompt_index"],
         completions=[],
         left_out=left_out,
@@ -168,7 +170,7 @@ def _completion(
 
 
 def whole_number(cells: Cells, name: str, cell_row: int, *, limit: int = 2**31 - 1) -> int:
-    """A number of the table from 0 to `limit`; raises ValueError."""
+    """Return a whole number from 0 to `limit`; raise ValueError."""
     value = cells.numbers[name][cell_row]
     if not cells.is_there[name][cell_row] or not 0 <= value <= limit or value != int(value):
         raise ValueError(f"has no whole number as {name}")
@@ -180,20 +182,20 @@ def _value(cells: Cells, name: str, cell_row: int) -> float | None:
 
 
 def utf8(content: bytes | None) -> str:
-    """Text of a cell; raises ValueError for none, and for bytes that are no UTF-8."""
+    """Return the text of a cell; raise ValueError if it is missing or not UTF-8."""
     if content is None:
         raise ValueError("lacks a text")
     return content.decode()
 
 
 def exact_text(cells: Cells, name: str, cell_row: int) -> str:
-    """Text of a cell with what UTF-8 cannot hold; raises ValueError."""
+    """Return the text of a cell including characters that UTF-8 cannot encode; raise ValueError."""
     exact = cells.texts[exact_name(name)][cell_row]
     return utf8(cells.texts[name][cell_row]) if exact is None else exact.decode("utf-8", "surrogatepass")
 
 
 class _Tokens:
-    """Tokens of completions in their order; a completion without rows in the table has none recorded."""
+    """Tokens of the completions in order; a completion without rows in the table has no recorded tokens."""
 
     def __init__(self, file: LogFile) -> None:
         self._file = file
@@ -204,7 +206,7 @@ class _Tokens:
         self._next = next(self._pieces, None)
 
     def of(self, row: int) -> Tokens | None:
-        """The tokens of the completion in a row of the rollouts, which are asked for one after another."""
+        """Return the tokens of the completion in a row of the rollouts; rows must be requested in order."""
         pieces, count = [], 0
         while self._next is not None and self._next[0] == row:
             pieces.append(self._next[1])
@@ -220,12 +222,12 @@ class _Tokens:
             raise BadLog(f"is damaged: {TOKENS} has tokens of row {self._next[0]}, and there are {rows}")
 
     def _read(self) -> Iterator[tuple[int, Tokens]]:
-        """(row of the completion, some of its tokens)."""
+        """Yield (row of the completion, some of its tokens)."""
         numbers = ("rollout", "id", *(VALUE + name for name in self._names))
         for cells in read_cells(self._file, numbers, ("token", "token_exact"), limit=MAX_TOKENS):
             rows, ids = cells.numbers["rollout"], cells.numbers["id"]
-            is_right = cells.is_there["rollout"].all() and cells.is_there["id"].all()
-            if not is_right or not (np.abs(rows) < 2**31).all() or not (np.abs(ids) < 2**31).all():
+            is_valid = cells.is_there["rollout"].all() and cells.is_there["id"].all()
+            if not is_valid or not (np.abs(rows) < 2**31).all() or not (np.abs(ids) < 2**31).all():
                 raise BadLog(f"is damaged: {TOKENS} has a token without an id")
             strings = _token_strings(cells)
             starts = np.flatnonzero(np.append(True, rows[1:] != rows[:-1]))

@@ -1,4 +1,4 @@
-"""Import of a run's archive: the run, its history and its checkpoints as they were, in one transaction."""
+"""Import of a run's archive: restore the run, its history and its checkpoints in one transaction."""
 
 import shutil
 import threading
@@ -48,24 +48,24 @@ from backend.storage.faults import free_bytes
 from backend.storage.models import NOT_BEGUN, Attempt, Checkpoint, Event, Experiment, RolloutLabel, Run
 
 RESERVE_BYTES = 100_000_000
-"""Left free on the disk of the checkpoints."""
+"""Bytes that stay free on the disk of the checkpoints."""
 
 _one_at_a_time = threading.Lock()
-"""Logs are read meanwhile: an archive may take longer."""
+"""Imports one archive at a time; logs can be imported meanwhile, since an archive may take longer."""
 
 
 def import_any(
     sessions: Sessions, settings: Settings, file: IO[bytes], request: ImportRequest, *, key: str = ""
 ) -> ImportAnswer:
-    """Make a run of an archive of this service, or the runs of another trainer's log.
+    """Create a run from an archive of this service, or runs from the log of another trainer.
 
-    Raises InvalidRequest for a file that cannot be imported; nothing is stored then.
+    Raises InvalidRequest for a file that cannot be imported; then nothing is stored.
     """
     if request.format or not is_run_archive(file):
         return import_log(sessions, file, request, key=key)
-    if wrong := [name for name in _OF_LOGS if getattr(request, name) not in ("", None, (), [], {})]:
+    if inapplicable := [name for name in _OF_LOGS if getattr(request, name) not in ("", None, (), [], {})]:
         reason = "is of no use for an archive of this service, which says it itself"
-        raise InvalidRequest([FieldError(name, reason) for name in wrong])
+        raise InvalidRequest([FieldError(name, reason) for name in inapplicable])
     run_id = new_id()
     try:
         with _one_at_a_time:
@@ -82,15 +82,15 @@ def import_any(
         [request.file, request.name, request.experiment, request.variant, _content(archive)]
     )
     with reading(sessions) as session:
-        made_id = find_previous(session, key, digest) if key else None
-    made_id = made_id or _enter(sessions, settings, file, archive, names, run_id, key, digest)
-    with reading(sessions) as session:  # another request with this key may have given it another name
-        names = names._replace(run=session.scalar(select(Run.name).where(Run.id == made_id)) or names.run)
-    return archive_answer(archive, names, made_id)
+        created_id = find_previous(session, key, digest) if key else None
+    created_id = created_id or _enter(sessions, settings, file, archive, names, run_id, key, digest)
+    with reading(sessions) as session:  # an earlier request with this key may have used another name
+        names = names._replace(run=session.scalar(select(Run.name).where(Run.id == created_id)) or names.run)
+    return archive_answer(archive, names, created_id)
 
 
 _OF_LOGS = ("into", "step", "mapping", "runs", "seed")
-"""Wishes that make no sense for an archive."""
+"""Parameters that do not apply to an archive."""
 
 
 def _content(archive: ReadArchive) -> Any:
@@ -101,13 +101,13 @@ def _content(archive: ReadArchive) -> Any:
 
 
 def _names(session: Session, run: ArchivedRun, request: ImportRequest) -> Names:
-    """Return the names from the user or the archive, numbered if the experiment has a run of that name."""
+    """Return the names from the user or the archive; add a number if that name is taken."""
     experiment = request.experiment or clean_text(run.experiment) or request.file
     query = select(Run.name).join(Experiment, Experiment.id == Run.experiment_id)
-    taken = set(session.scalars(query.where(Experiment.name == experiment)))
+    taken_names = set(session.scalars(query.where(Experiment.name == experiment)))
     wanted_name = clean_text(run.name) or request.file
-    numbered = (f"{wanted_name} {number}" if number > 1 else wanted_name for number in count(1))
-    name = request.name or next(candidate for candidate in numbered if candidate not in taken)
+    candidates = (f"{wanted_name} {number}" if number > 1 else wanted_name for number in count(1))
+    name = request.name or next(candidate for candidate in candidates if candidate not in taken_names)
     return Names(name, experiment, request.variant or clean_text(run.variant), run.seed, request.file)
 
 
@@ -121,7 +121,7 @@ def _enter(
     key: str,
     digest: str,
 ) -> str:
-    """Files first, then the rows, as a trainer does; after an error nothing of either stays."""
+    """Write the files first and then the rows, as a trainer does; remove everything after an error."""
     artifacts = settings.artifact_dir(run_id)
     try:
         _write_checkpoints(file, archive, artifacts)
@@ -129,15 +129,15 @@ def _enter(
             for name in archive.checkpoints:
                 store.upload(artifacts / name)
         with sessions.begin() as session:
-            made_id = _store(session, archive, names, run_id, key, digest)
+            created_id = _store(session, archive, names, run_id, key, digest)
     except BaseException:
         _take_back(settings, run_id)
         raise
-    if made_id is None:  # somebody with the same key was quicker by a moment
+    if created_id is None:  # a concurrent request with the same key was faster
         _take_back(settings, run_id)
         with reading(sessions) as session:
             return find_previous(session, key, digest) or ""
-    return made_id
+    return created_id
 
 
 def _take_back(settings: Settings, run_id: str) -> None:
@@ -148,21 +148,21 @@ def _take_back(settings: Settings, run_id: str) -> None:
 
 
 def _write_checkpoints(file: IO[bytes], archive: ReadArchive, artifacts: Path) -> None:
-    needed = sum(extent.size for files in archive.checkpoints.values() for extent in files.values())
-    if not needed:
+    needed_bytes = sum(extent.size for files in archive.checkpoints.values() for extent in files.values())
+    if not needed_bytes:
         return
     make_directory(artifacts)
     free = free_bytes(artifacts)
-    if free is not None and free < needed + RESERVE_BYTES:
+    if free is not None and free < needed_bytes + RESERVE_BYTES:
         raise Unavailable(
-            f"the checkpoints need {size_text(needed)}, and {size_text(free)} are free on {artifacts}"
+            f"the checkpoints need {size_text(needed_bytes)}, and {size_text(free)} are free on {artifacts}"
         )
     for name, files in archive.checkpoints.items():
         draft = artifacts / f".{name}.draft"
         for path, extent in files.items():
             _write(file, extent, draft / path)
-        for path_of_draft in draft.rglob("*"):
-            sync(path_of_draft)
+        for draft_path in draft.rglob("*"):
+            sync(draft_path)
         publish(draft, artifacts / name)
 
 
@@ -176,7 +176,7 @@ def _write(file: IO[bytes], extent: FileExtent, target: Path) -> None:
 def _store(
     session: Session, archive: ReadArchive, names: Names, run_id: str, key: str, digest: str
 ) -> str | None:
-    """Enter everything; the run's id, or None if there is a run with this idempotency key."""
+    """Insert everything and return the run's id; None if there is a run with this idempotency key."""
     run = archive.run
     experiment = experiment_of(session, names)
     row = {
@@ -203,8 +203,8 @@ def _store(
         **_verdict(archive, names),
     }
     statement = insert_into(session, Run).values(**row).on_conflict_do_nothing()
-    made_id: str | None = session.scalar(statement.returning(Run.id))
-    if made_id is None:
+    created_id: str | None = session.scalar(statement.returning(Run.id))
+    if created_id is None:
         return None
     _store_history(session, archive, run_id)
     _store_rollouts(session, archive, run_id)
@@ -217,11 +217,11 @@ def _store(
     for sentence in archive.missing:
         missing = f"missing in the archive: {clean_text(sentence)}"
         add_event(session, "data", missing, run_id=run_id, level="warning")
-    return made_id
+    return created_id
 
 
 def _store_rollouts(session: Session, archive: ReadArchive, run_id: str) -> None:
-    """Prompts before the groups, whose own ones then stay away, and labels behind their completions."""
+    """Insert prompts before groups, so that these do not insert their own, and labels after completions."""
     extras = archive.extras
     write_groups(session, PackedGroups(prompts=extras.prompts))
     for rows in extras.tallies.rows(run_id):
@@ -240,14 +240,14 @@ def _config(run: ArchivedRun, experiment: str, names: Names) -> dict[str, Any]:
 
 
 def _status(run: ArchivedRun) -> dict[str, Any]:
-    """Return the archived status; a run that had not ended continues only in its own installation."""
+    """Return the archived status; a run that had not ended is stopped here."""
     if run.status in FINAL:
         return {"status": run.status, "reason": clean_text(run.reason)}
     return {"status": "stopped", "reason": f"was {run.status} when it was archived"}
 
 
 def _verdict(archive: ReadArchive, names: Names) -> dict[str, Any]:
-    """Return the columns of its diagnosis, made anew: the archive's own word proves nothing."""
+    """Return the columns of the diagnosis, computed again because the archived one is not trusted."""
     run = archive.run
     if not run.last_step or not run.steps:
         return columns_of(None, run.last_step)
@@ -260,8 +260,8 @@ def _verdict(archive: ReadArchive, names: Names) -> dict[str, Any]:
 def _store_history(session: Session, archive: ReadArchive, run_id: str) -> None:
     for attempt in archive.run.attempts:
         from_step = NOT_BEGUN if attempt.from_step is None else attempt.from_step
-        same = attempt.model_dump(exclude={"from_step"})
-        session.add(Attempt(run_id=run_id, worker_id="", from_step=from_step, **same))
+        same_fields = attempt.model_dump(exclude={"from_step"})
+        session.add(Attempt(run_id=run_id, worker_id="", from_step=from_step, **same_fields))
     session.flush()
     parts: dict[int, dict[str, Any]] = {}
     for name, (steps, values) in archive.series.items():

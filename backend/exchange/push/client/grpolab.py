@@ -1,4 +1,4 @@
-"""Client of GRPO Lab in one file: any trainer's metrics and completions become a run of the service, live.
+"""Client of GRPO Lab in one file: stream the metrics and completions of any trainer to a run of the service.
 
     import grpolab
 
@@ -7,9 +7,10 @@
     run.log_completions([{"prompt": "1+1=", "completion": "2", "reward": 1.0}], step=1)
     run.finish()
 
-Needs Python 3.10 and nothing else. `log` appends a line to a file below ./grpolab and returns; a thread sends
-the file. What the service has not confirmed stays there, so neither its absence nor the death of this process
-loses anything. The next run with the same `id` sends it, or `python grpolab.py send ./grpolab`.
+It only requires Python 3.10. `log` appends a line to a file below ./grpolab and returns; a thread sends the
+file. Records stay in the file until the service confirms them, so nothing is lost if the service is
+unavailable or this process is killed. The next run with the same `id` sends them, or
+`python grpolab.py send ./grpolab`.
 """
 
 from __future__ import annotations
@@ -46,21 +47,19 @@ if TYPE_CHECKING:
 
 VERSION = "0.1.0"
 BATCH_BYTES = 1_000_000
-"""About as much of the file travels in one request; a longer record travels alone."""
+"""Approximate number of bytes of the file in one request; a longer record is sent alone."""
 FILE_BYTES = 64_000_000
-"""After a longer file comes a new one, and it is removed once all of it is stored."""
+"""When a file is longer, a new one is started; each file is removed after all of it is stored."""
 HEAD_BYTES = 16_000_000
 CONFIG_BYTES = 400_000
-"""The service keeps no config of more, and might refuse it for its number of values, and the run with it."""
+"""The service does not keep larger configs, and might refuse the run because of their number of values."""
 HELD_BYTES = 32_000_000
-"""Most that waits in memory while the disk refuses it; what comes then is dropped, and counted."""
+"""Maximum bytes that wait in memory while the disk is full; further records are dropped and counted."""
 BATCH_VALUES = 100_000
-"""The number of values that the service stores at once."""
+"""Number of values that the service stores at once."""
 BATCH_SECONDS = 1.0
 SIGN_SECONDS = 10.0
-"""Seconds between signs of life of a run that logs nothing; also the maximum age of the answer of
-`should_stop`.
-"""
+"""Interval of heartbeats while nothing is logged, and thus the maximum age of the answer of `should_stop`."""
 LONGEST_PAUSE = 30.0
 ANSWER_SECONDS = 30.0
 SILENT_SECONDS = 2.0
@@ -83,13 +82,12 @@ def init(
     directory: str | os.PathLike[str] = "grpolab",
     **about: Any,
 ) -> Run:
-    """Return a run that can be logged to at once, whether the service answers or not.
+    """Return a run that can be logged to immediately, even if the service does not answer.
 
-    `url` and `token` (a writer's) default to GRPOLAB_URL and GRPOLAB_TOKEN. A script that starts again with
-    the same `id` continues its run. `about` may hold experiment, variant, seed, steps and origin ("trl",
-    "verl"); names are cut to 200 characters, and a seed, steps or a config that the service cannot store are
-    left out.
-    Raises ValueError for an address or an id that cannot be one.
+    `url` and `token` (of a writer) default to GRPOLAB_URL and GRPOLAB_TOKEN. If a script starts again with
+    the same `id`, it continues its run. `about` may contain experiment, variant, seed, steps and origin
+    ("trl", "verl"); names are cut to 200 characters, and a seed, steps or config that the service cannot
+    store is left out. Raises ValueError for an invalid address or id.
     """
     address = url or _own_address()
     key = id or uuid.uuid4().hex
@@ -108,14 +106,14 @@ def init(
 
 
 class Run:
-    """A run that this process feeds. Its methods may be called from any thread, and after a fork."""
+    """A run to which this process logs. Its methods can be called from any thread, and after a fork."""
 
     def __init__(self, url: str, token: str, key: str, head: dict[str, Any], directory: Path) -> None:
         self.url, self.id = url, key
         self._service = _Service(url, token)
         self._head, self._directory = head, directory / key
         self._process = uuid.uuid4().hex[:16]
-        """Beginning of the names of its sessions, which its forks share: the run ends with this process."""
+        """Prefix of the names of its sessions, shared by its forks: the run ends with this process."""
         self._step = 0
         self._prompts: tuple[int, int] = (-1, 0)
         self._begin()
@@ -138,7 +136,7 @@ class Run:
         self._thread.start()
 
     def log(self, metrics: Mapping[str, Any], step: int | None = None) -> None:
-        """Numbers of one step, under any names; what is no number is left out. Without `step`: the next."""
+        """Log the numbers of a step; other values are left out. `step` defaults to the next one."""
         values = {str(name)[:512]: _spelled(number) for name, value in metrics.items()
                   if (number := _number(value)) is not None and str(name).strip()}  # fmt: skip
         self._write(step, [{"kind": "metrics", "values": values}] if values else [])
@@ -146,9 +144,10 @@ class Run:
     def log_completions(
         self, completions: Sequence[Mapping[str, Any]], step: int | None = None, *, split: str = "train"
     ) -> None:
-        """Log completions: each with `prompt` and `completion`, neighbours of one prompt as a group.
+        """Log completions with `prompt` and `completion`; consecutive ones with the same prompt form a group.
 
-        May have `reward`, `rewards` (by name), `advantage`, `answer`, `tokens`, `finish_reason`, `correct`.
+        Optional keys: `reward`, `rewards` (by name), `advantage`, `answer`, `tokens`, `finish_reason`,
+        `correct`.
         """
         groups: list[dict[str, Any]] = []
         for completion in completions:
@@ -161,15 +160,15 @@ class Run:
 
     @property
     def is_finished(self) -> bool:
-        """Whether `finish` was called: nothing more can be logged."""
+        """Return whether `finish` was called; then nothing more can be logged."""
         return self._is_finished
 
     def should_stop(self) -> bool:
-        """Return whether somebody has pressed Stop on the run's page, or moved the run to the trash."""
+        """Return whether a user has pressed Stop on the run's page, or moved the run to the trash."""
         return self._service.should_stop
 
     def finish(self, status: str = "finished", reason: str = "", *, seconds: float = 30.0) -> bool:
-        """End the run as `finished`, `failed` or `stopped`; whether the service knows it within so long."""
+        """End the run with this status; return whether the service confirms it within `seconds`."""
         if status not in ("finished", "failed", "stopped"):
             raise ValueError("status: expected finished, failed or stopped")
         if not self._is_finished:
@@ -186,8 +185,8 @@ class Run:
             _say(f"waiting up to {seconds:g} s until {self.url} has stored everything")
             self._thread.join(seconds - SILENT_SECONDS)
         if is_open := self._thread.is_alive():
-            again = f"{Path(__file__).name} send --url {self.url} {self._directory.parent}"
-            _say(f"{self.url} has not confirmed everything: once it answers, run `python {again}`")
+            command = f"{Path(__file__).name} send --url {self.url} {self._directory.parent}"
+            _say(f"{self.url} has not confirmed everything: once it answers, run `python {command}`")
         return not is_open and not self._service.is_refused
 
     def __enter__(self) -> Run:  # noqa: PYI034 - Python 3.10 has no Self
@@ -199,14 +198,14 @@ class Run:
     def _at_exit(self) -> None:
         if os.getpid() == self._owner:
             self.finish(*_ending(getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)))
-        elif os.getpid() == self._pid:  # a fork that has logged: the run goes on without it
+        elif os.getpid() == self._pid:  # a fork that has logged: the run continues without it
             self._close(10.0)
 
     def _write(self, step: int | None, records: list[dict[str, Any]]) -> None:
         if self._is_finished:
             raise ValueError("the run is finished: nothing more can be logged")
         if os.getpid() != self._pid:
-            self._begin()  # a fork: a file and a thread of its own
+            self._begin()  # a fork needs its own file and thread
         with self._lock:
             if records and records[0]["kind"] != "finish":
                 step = self._step + 1 if step is None else int(step)
@@ -217,8 +216,8 @@ class Run:
                 if record["kind"] != "finish":
                     record["step"] = step
                 if record["kind"] == "completions":
-                    at, index = self._prompts
-                    self._prompts = (self._step, record.setdefault("index", index if at == step else 0) + 1)
+                    last, index = self._prompts
+                    self._prompts = (self._step, record.setdefault("index", index if last == step else 0) + 1)
                 self._spools[-1].append(record)
             newest = self._spools[-1]
             if newest.end > FILE_BYTES and not newest.held:
@@ -245,7 +244,7 @@ class Run:
                 self._spools.pop(0).close(remove=True)
 
     def _send(self, spool: _Spool) -> None:
-        """Until all of it is stored, and nothing more can be written to it."""
+        """Send the file until all of it is stored and nothing more can be written to it."""
         pause = 0.0
         while True:
             self._wake.clear()
@@ -257,7 +256,7 @@ class Run:
             if not has_more and self._is_over(spool, is_closing=is_closing):
                 return
             if not has_more and self._wake.wait(SIGN_SECONDS):
-                self._closing.wait(BATCH_SECONDS)  # more may come that can travel along
+                self._closing.wait(BATCH_SECONDS)  # more records may come that can be sent together
             elif pause and is_closing:
                 time.sleep(1.0)
             elif pause:
@@ -270,7 +269,7 @@ class Run:
 
 
 class _Later(Exception):
-    """The service cannot be reached, or wants to be asked later."""
+    """The service cannot be reached, or the request must be repeated later."""
 
     def __init__(self, seconds: float = 0.0) -> None:
         super().__init__()
@@ -278,11 +277,11 @@ class _Later(Exception):
 
 
 class _Unwanted(Exception):
-    """Somebody has moved the run to the trash."""
+    """A user has moved the run to the trash."""
 
 
 class _Service:
-    """The HTTP interface, and the answer to whether the run should stop."""
+    """The HTTP API, and its answer whether the run should stop."""
 
     def __init__(self, url: str, token: str, *, shows_run: bool = True) -> None:
         self._url, self._token = url, token
@@ -291,9 +290,7 @@ class _Service:
         self.should_stop = self.is_refused = False
 
     def send(self, spool: _Spool) -> bool:
-        """Send one batch of a file, or a mere sign of life; return whether more is there. Raises _Later and
-        _Unwanted.
-        """
+        """Send a batch of a file, or a heartbeat; return whether there is more. Raise _Later or _Unwanted."""
         lines = spool.next_lines()
         try:
             answer = self._post(spool, lines)
@@ -340,43 +337,43 @@ class _Service:
             self._tell(f"{detail}; nothing more is sent, and what is logged stays in its file")
             raise _Unwanted
         if error.code in (404, 409) and (spool.sent or spool.is_known):
-            return spool.rewind()  # the service lost what it had confirmed: a restored backup, a deleted run
-        is_of_run = path.split(".")[0] == "run" or lines == [b"null"]  # no record is to blame
+            return spool.rewind()  # the service lost confirmed records, e.g. after restoring a backup
+        is_of_run = path.split(".")[0] == "run" or lines == [b"null"]  # not caused by a record
         if error.code in (400, 413, 422) and len(lines) > 1 and not is_of_run:
             return spool.send_singly(len(lines))
         if error.code in (400, 413, 422) and lines and not is_of_run:
             self._tell(f"a record is refused and left out: {detail}")
             return spool.leave_out_next()
         self._tell(f"{self._url} refuses the run ({error.code}): {detail}; everything is kept and sent later")
-        wait = error.headers.get("Retry-After", "")
-        raise _Later(min(float(wait), LONGEST_PAUSE) if wait.isdigit() else 0.0)
+        retry_after = error.headers.get("Retry-After", "")
+        raise _Later(min(float(retry_after), LONGEST_PAUSE) if retry_after.isdigit() else 0.0)
 
     def _show(self, run: Any) -> None:
-        """Print the address of the run's page, once."""
+        """Print the address of the run's page once."""
         if not self._is_shown and isinstance(run, str) and _ID.fullmatch(run):
             _say(f"the run is at {self._url}/run/{run}")
         self._is_shown = True
 
     def _tell(self, sentence: str) -> None:
-        """Once, however often it is true."""
+        """Print a message unless it equals the previous one."""
         if sentence != self._told:
             _say(sentence or f"{self._url} answers again")
         self._told = sentence
 
 
 class _Spool:
-    """The records of one session: a file that only grows. Its first line says whose they are."""
+    """The records of one session, in an append-only file whose first line describes the run."""
 
     def __init__(self, path: Path, writing: int, head: dict[str, Any], start: int) -> None:
         self.path, self.head, self.session = path, head, path.stem
         self.start, self.end = start, os.fstat(writing).st_size
         self.sent, self.is_known = 0, False
         self.held: list[bytes] = []
-        """Lines that the disk did not take."""
+        """Lines that could not be written to the disk."""
         self._dropped, self._singly, self._offset = 0, 0, start
         self._lengths: list[int] = []
         self._left_out: set[int] = set()
-        # Plain descriptors: what a fork closes, no object of the child closes once more.
+        # These are file descriptors, so that objects of a forked process do not close them a second time.
         self._writing, self._reading = writing, os.open(path, os.O_RDONLY)
         _open_spools.add(self)
 
@@ -393,9 +390,7 @@ class _Spool:
 
     @classmethod
     def adopt(cls, path: Path) -> _Spool | None:
-        """Adopt a spool that a dead process left; return None if the process lives, or the file is not one of
-        ours.
-        """
+        """Adopt the spool of a dead process; return None if it is alive or the file is not a spool."""
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
             writing = os.open(path, os.O_RDWR)
             try:
@@ -408,7 +403,7 @@ class _Spool:
                     and head["run"]
                     and _checked(head["url"])
                 ):
-                    head["run"] = _storable(head["run"])  # an older client did not cut it
+                    head["run"] = _storable(head["run"])  # an older client did not limit its size
                     return cls(path, os.dup(writing), head, len(line))
             finally:
                 os.close(writing)
@@ -433,7 +428,7 @@ class _Spool:
                     _say("the disk is full, and so is the memory for records: from here on some are lost")
 
     def next_lines(self) -> list[bytes]:
-        """Return the records that are to be sent next; "null" for one that the service refuses."""
+        """Return the records to send next; "null" replaces a record that the service refuses."""
         size, block = BATCH_BYTES, b""
         while self._offset + len(block) < self.end and b"\n" not in block:
             os.lseek(self._reading, self._offset, os.SEEK_SET)
@@ -442,7 +437,7 @@ class _Spool:
         lines = block[: block.rfind(b"\n") + 1].splitlines()[: 1 if self._singly else None]
         values = 0
         for n, line in enumerate(lines):
-            values += line.count(b'": ')  # at least as many as it has
+            values += line.count(b'": ')  # at least its number of values
             if n and values > BATCH_VALUES:
                 lines = lines[:n]
                 break
@@ -450,30 +445,30 @@ class _Spool:
         return [b"null" if self.sent + n in self._left_out else line for n, line in enumerate(lines, 1)]
 
     def confirm(self, lines: list[bytes]) -> None:
-        """Confirm that the service has stored these lines."""
+        """Note that the service has stored these lines."""
         self.is_known = True
         self.sent += len(lines)
         self._offset += sum(self._lengths[: len(lines)])
         self._singly = max(0, self._singly - len(lines))
 
     def has_more(self) -> bool:
-        """Return whether a whole line waits; the last one may have been cut off by a kill."""
+        """Return whether a complete line waits; the last line may be incomplete if the process was killed."""
         return bool(self.next_lines())
 
     def rewind(self) -> None:
-        """Send all of it again: what the service has, it passes over."""
+        """Send everything again; the service skips records that it has."""
         self.sent, self._offset, self.is_known, self._singly = 0, self.start, False, 0
 
     def send_singly(self, count: int) -> None:
-        """Send so many records one by one: one of them is refused, and only single requests tell which."""
+        """Send this many records one by one to find the one that is refused."""
         self._singly = count
 
     def leave_out_next(self) -> None:
-        """Leave out the next record, which is never taken: its number alone is sent."""
+        """Leave out the next record, which is always refused: null is sent instead."""
         self._left_out.add(self.sent + 1)
 
     def close(self, *, remove: bool) -> None:
-        """Let go of the file, and remove it where everything is stored."""
+        """Close the file, and remove it if everything is stored."""
         if self not in _open_spools:
             return
         _open_spools.discard(self)
@@ -482,10 +477,10 @@ class _Spool:
         if remove:
             with contextlib.suppress(OSError):
                 self.path.unlink()
-                self.path.parent.rmdir()  # unless other files lie there
+                self.path.parent.rmdir()  # fails if it contains other files
 
     def forget(self) -> None:
-        """Leave the file to the parent, in a forked process."""
+        """Leave the file to the parent process after a fork."""
         os.close(self._writing)
         os.close(self._reading)
 
@@ -504,7 +499,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def _by_age(paths: Iterable[Path]) -> list[Path]:
-    """Return the oldest first; another process may remove one at any time."""
+    """Return the oldest first; another process may remove a path at any time."""
     paths_by_age = []
     for path in paths:
         with contextlib.suppress(OSError):
@@ -513,7 +508,7 @@ def _by_age(paths: Iterable[Path]) -> list[Path]:
 
 
 def _take(descriptor: int) -> bool:
-    """Return whether the file is now this process's; it stays so until it is closed."""
+    """Return whether this process could lock the file; the lock lasts until the file is closed."""
     if fcntl is not None:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -529,7 +524,7 @@ class GRPOLabCallback:
     """A callback of TRL and transformers: `trainer.add_callback(GRPOLabCallback(trainer=trainer))`.
 
     With `trainer`, TRL's completions of every `completions`-th step are pushed too. The Stop button of the
-    run's page ends the training after its step. All else is passed to `init`.
+    run's page ends the training after the current step. All other arguments are passed to `init`.
     """
 
     def __init__(
@@ -542,7 +537,7 @@ class GRPOLabCallback:
         self._status = ""
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("on_"):  # the events that mean nothing here
+        if name.startswith("on_"):  # unused events
             return lambda *_args, **_kwargs: None
         raise AttributeError(name)
 
@@ -556,7 +551,7 @@ class GRPOLabCallback:
         self._continue()
 
     def _continue(self) -> None:
-        """Open the run again, for a second training or an evaluation after it."""
+        """Open the run again for a second training or an evaluation after the first."""
         if self.run and self.run.is_finished:
             self._about["id"] = self.run.id
             self.run = init(*self._args, **self._about)
@@ -564,7 +559,7 @@ class GRPOLabCallback:
     def on_log(
         self, args: Any, state: Any, control: Any, logs: Mapping[str, Any] | None = None, **_: Any
     ) -> None:
-        if self.run and logs and "train_runtime" not in logs:  # that one sums up the training
+        if self.run and logs and "train_runtime" not in logs:  # these logs summarise the training
             self._continue()
             self.run.log(logs, step=state.global_step)
 
@@ -585,40 +580,40 @@ class GRPOLabCallback:
             self.run.finish(self._status)
 
     def _push_completions(self, step: int) -> None:
-        logs = getattr(self._trainer, "_logs", None) or {}  # where TRL's own table of completions comes from
+        logs = getattr(self._trainer, "_logs", None) or {}  # source of TRL's own table of completions
         texts = list(logs.get("completion", ()))
         if not texts or texts == self._pushed:
             return
         self._pushed = texts
         terms = {name: list(values) for name, values in logs.get("rewards", {}).items()}
-        advantages, extra = list(logs.get("advantages", ())), logs.get("extra", {})
+        advantages, extra_columns = list(logs.get("advantages", ())), logs.get("extra", {})
         weights = getattr(self._trainer, "reward_weights", None)
         weights = [float(weight) for weight in weights] if weights is not None else [1.0] * len(terms)
         completions = []
-        for n, (prompt, text) in enumerate(zip(logs["prompt"], texts)):
-            rewards = {name: values[n] for name, values in terms.items() if n < len(values)}
+        for index, (prompt, text) in enumerate(zip(logs["prompt"], texts)):
+            rewards = {name: values[index] for name, values in terms.items() if index < len(values)}
             weighted = [
                 w * r for w, r in zip(weights, rewards.values()) if r is not None and not math.isnan(r)
             ]
             completions.append({
                 "prompt": prompt, "completion": text, "rewards": rewards,
                 "reward": math.fsum(weighted) if weighted else None,
-                "advantage": advantages[n] if n < len(advantages) else None,
-                "answer": list(extra["answer"])[n] if "answer" in extra else "",
+                "advantage": advantages[index] if index < len(advantages) else None,
+                "answer": list(extra_columns["answer"])[index] if "answer" in extra_columns else "",
             })  # fmt: skip
         assert self.run is not None
         self.run.log_completions(completions, step=step)
 
 
 def _on_all_processes(wish: bool, args: Any) -> bool:
-    """Return the wish of process 0, which alone knows it: all of them must stop at the same step."""
+    """Return the value of process 0 on all processes, because all must stop at the same step."""
     if getattr(args, "world_size", 1) == 1:
         return wish
     import torch
 
-    told = torch.tensor(int(wish), device=args.device)
-    torch.distributed.broadcast(told, 0)
-    return bool(told.item())
+    stop_tensor = torch.tensor(int(wish), device=args.device)
+    torch.distributed.broadcast(stop_tensor, 0)
+    return bool(stop_tensor.item())
 
 
 class VerlLogger:
@@ -634,7 +629,7 @@ class VerlLogger:
         self.run.log(data, step=step)
 
     def log_samples(self, samples: Sequence[Sequence[Any]], step: int) -> None:
-        """Validation samples as verl gives them: input, output, score."""
+        """Log validation samples in the format of verl: input, output, score."""
         self.run.log_completions(
             [{"prompt": sample[0], "completion": sample[1], "reward": sample[2]} for sample in samples],
             step=step,
@@ -646,7 +641,7 @@ class VerlLogger:
 
 
 def add_to_verl(**init_kwargs: Any) -> None:
-    """Let every `Tracking` of verl push to GRPO Lab too. Call it in the process that trains."""
+    """Make every `Tracking` of verl push to GRPO Lab too. Call it in the process that trains."""
     from verl.utils import tracking
 
     begin, log_samples = tracking.Tracking.__init__, tracking.ValidationGenerationsLogger.log
@@ -679,7 +674,7 @@ def _number(value: Any) -> float | None:
 
 
 def _spelled(value: float) -> float | str:
-    """JSON has no word for these."""
+    """Return the number, or a string if it is not finite, because JSON cannot represent such numbers."""
     return value if math.isfinite(value) else "NaN" if math.isnan(value) else f"{'-' * (value < 0)}Infinity"
 
 
@@ -716,7 +711,7 @@ def _text(value: Any) -> str:
 
 
 def _storable(head: dict[str, Any]) -> dict[str, Any]:
-    """Return what describes a run, as the service takes it: one that it refuses would never arrive."""
+    """Return the description of a run within the limits of the service, which would refuse any other."""
     storable = dict(head)
     for field in _NAMES:
         if len(text := _clean(str(head.get(field, "")))) > NAME_CHARACTERS:
@@ -746,7 +741,7 @@ def _whole_number(value: Any, minimum: int, maximum: int) -> int | None:
 
 
 def _plain(value: Any, depth: int = 0) -> Any:
-    """Return the same as JSON, whatever it is."""
+    """Return the value as JSON data, whatever its type."""
     if value is None or isinstance(value, bool | int | str):
         return _clean(value) if isinstance(value, str) else value
     if isinstance(value, float):
@@ -759,12 +754,12 @@ def _plain(value: Any, depth: int = 0) -> Any:
 
 
 def _clean(text: str) -> str:
-    """Without NUL and half surrogate pairs, which no name or config of the service holds."""
+    """Return the text without NUL and half surrogate pairs, which the service refuses."""
     return text.replace("\0", "").encode("utf-8", "replace").decode()
 
 
 def _without_secrets(value: Any, name: str = "") -> Any:
-    """Return the config without what is called like a secret: it is written to a file."""
+    """Return the config without values whose names look like secrets, because it is written to a file."""
     if isinstance(value, dict):
         return {key: _without_secrets(child, str(key)) for key, child in value.items()}
     if isinstance(value, list | tuple):
@@ -777,7 +772,7 @@ def _own_address() -> str:
 
 
 def _checked(url: str) -> str:
-    """Return the address without a slash at its end; raises ValueError."""
+    """Return the address without a slash at its end; raise ValueError."""
     parts = urllib.parse.urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
         raise ValueError(f"url: expected an address such as http://127.0.0.1:8400, got {url!r:.100}")
@@ -787,7 +782,7 @@ def _checked(url: str) -> str:
 
 
 def _ending(error: BaseException | None) -> tuple[str, str]:
-    """Status and reason of a run that ended with this error."""
+    """Return status and reason of a run that ended with this error."""
     if error is None:
         return "finished", ""
     if isinstance(error, KeyboardInterrupt):
@@ -796,18 +791,22 @@ def _ending(error: BaseException | None) -> tuple[str, str]:
 
 
 def _problem_of(error: urllib.error.HTTPError) -> tuple[str, str]:
-    """(place in the request, the service's sentence), or nothing and the status in words."""
+    """Return (place in the request, message of the service), or an empty place and the HTTP reason."""
     try:
         problem = json.loads(error.read(100_000))
-        first = (problem.get("errors") or [{}])[0]
-        at = f"{first['path']}: {first['message']}" if first.get("message") else problem["detail"]
-        return str(first.get("path", "")), _clean(str(at))[:500]
+        first_error = (problem.get("errors") or [{}])[0]
+        message = (
+            f"{first_error['path']}: {first_error['message']}"
+            if first_error.get("message")
+            else problem["detail"]
+        )
+        return str(first_error.get("path", "")), _clean(str(message))[:500]
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return "", str(error.reason)
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """The token goes to no other address."""
+    """Refuses redirects, so that the token is not sent to another address."""
 
     def redirect_request(self, *_args: Any, **_kwargs: Any) -> None:
         return None
@@ -825,9 +824,9 @@ def _say(sentence: str) -> None:
 
 
 def send_left(directory: Path, token: str, url: str, *, others: bool = False) -> Iterator[tuple[Path, str]]:
-    """Send the files of processes that are gone to `url`; each with what is the matter, or nothing.
+    """Send the files of dead processes to `url`; yield each path with the reason for a failure, or "".
 
-    The token goes nowhere else: files that name another address stay, unless `others` are wanted too.
+    The token is not sent anywhere else: files for another address are kept, unless `others` is set.
     """
     for path in _by_age(directory.rglob("*.jsonl")):
         spool = _Spool.adopt(path)
@@ -847,20 +846,20 @@ def send_left(directory: Path, token: str, url: str, *, others: bool = False) ->
 
 
 def main() -> int:
-    """Return the command `python grpolab.py send DIRECTORY`."""
+    """Run the command `python grpolab.py send DIRECTORY`."""
     parser = argparse.ArgumentParser(prog="grpolab.py", description="Send what earlier runs could not send.")
     parser.add_argument("command", choices=["send"])
     parser.add_argument("directory", type=Path)
     parser.add_argument("--url", help="send all files there; default: those of GRPOLAB_URL")
     arguments = parser.parse_args()
-    is_good = arguments.directory.is_dir()
-    if not is_good:
+    has_succeeded = arguments.directory.is_dir()
+    if not has_succeeded:
         _say(f"there is no directory {arguments.directory}")
     url, token = _checked(arguments.url or _own_address()), os.environ.get("GRPOLAB_TOKEN", "")
     for path, reason in send_left(arguments.directory, token, url, others=bool(arguments.url)):
         print(f"{path} {reason or 'is sent'}")
-        is_good = is_good and not reason
-    return 0 if is_good else 1
+        has_succeeded = has_succeeded and not reason
+    return 0 if has_succeeded else 1
 
 
 if __name__ == "__main__":
