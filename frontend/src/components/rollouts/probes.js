@@ -1,4 +1,4 @@
-/** The prompts of an evaluation at all its steps: solved or not, first solved, first lost, and a diff of two cells. */
+/** The prompts of an evaluation at all its steps: solved, first solved, first lost, and a diff of two cells. */
 import { html, useState } from '../../dom.js';
 import { get } from '../../data/api.js';
 import { useGet, useLoad } from '../../data/resource.js';
