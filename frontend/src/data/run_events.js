@@ -1,4 +1,4 @@
-/** Events of a run, newest first; older ones when asked for. */
+/** The events of a run, newest first. Older events are loaded on request. */
 import { useEffect, useRef, useState } from '../dom.js';
 import { get } from './api.js';
 import { useLive } from './live.js';
@@ -16,7 +16,7 @@ const EMPTY = { events: new Map(), older: null, error: null, loaded: false, load
 const page = (run, cursor) => get(`/runs/${run}/events`, { order: 'desc', limit: PAGE, cursor });
 
 /**
- * All that is newer than what is held: page by page until a known event is met.
+ * Returns all events that are newer than the loaded ones, page by page until a known event.
  * @param {string} run @param {History['events']} events
  */
 async function newest(run, events) {
@@ -39,14 +39,14 @@ const added = (events, items) => new Map([...events, ...items.map((item) => /** 
  * @param {string} run
  * @returns {{data: Api.RunEvent[] | undefined, error: Error | null, loadedAt: number, reload: () => void, loadMore:
  *   (() => void) | null}}
- *   `more` loads the next older ones; null when there are none
+ *   `more` loads the next older events, or is null if there are none
  */
 export function useHistory(run) {
   const [state, setState] = useState(EMPTY);
   const now = useRef(state);
   const busy = useRef(false);
   const waiting = useRef(/** @type {(() => Promise<void>) | null} */ (null));
-  const put = (/** @type {Partial<History>} */ change) => {
+  const update = (/** @type {Partial<History>} */ change) => {
     now.current = { ...now.current, ...change };
     setState(now.current);
   };
@@ -59,7 +59,7 @@ export function useHistory(run) {
     try {
       await act();
     } catch (error) {
-      put({ error: /** @type {Error} */ (error) });
+      update({ error: /** @type {Error} */ (error) });
     }
     busy.current = false;
     const next = waiting.current;
@@ -70,7 +70,7 @@ export function useHistory(run) {
     guarded(async () => {
       const { events, older, loaded } = now.current;
       const { items, next } = await newest(run, events);
-      put({
+      update({
         events: added(events, items),
         older: loaded ? older : next,
         error: null,
@@ -81,7 +81,7 @@ export function useHistory(run) {
   const loadOlder = () =>
     guarded(async () => {
       const { items, next } = await page(run, now.current.older);
-      put({ events: added(now.current.events, items), older: next, error: null });
+      update({ events: added(now.current.events, items), older: next, error: null });
     });
   useEffect(() => {
     reload();
