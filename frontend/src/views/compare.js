@@ -1,4 +1,4 @@
-/** An experiment, or other runs: curves, who is better and how sure that is, what was set differently, signal. */
+/** Compare an experiment or other runs: curves, results with their uncertainty, differing settings, and signal. */
 import { html, useEffect, useMemo, useState } from '../dom.js';
 import { navigate, useQuery } from '../app/router.js';
 import { useGet, useLoad } from '../data/resource.js';
@@ -55,7 +55,7 @@ const SPEC = {
 };
 
 /**
- * Tabs; `kind`: of the only experiments that have it.
+ * Tabs; `kind`: the kind of experiments with this tab.
  * @type {{value: 'curves' | 'results' | 'settings' | 'signal' | 'search' | 'trial', label: string, title: string,
  *   kind?: string}[]}
  */
@@ -73,7 +73,7 @@ const CONTROL_ARM = 'no change';
 
 /** @typedef {import('../lib/url.js').Values<typeof SPEC>} CompareView */
 /** @typedef {import('../lib/runs/groups.js').Group} Group */
-/** @param {{experiment_id?: string}} props without an experiment the address names the runs, or a query does */
+/** @param {{experiment_id?: string}} props without an experiment, the address contains the runs or a query */
 export function View({ experiment_id: experiment = '' }) {
   const [view, change] = useQuery(SPEC);
   const choice = { experiment, runs: view.runs, query: view.query };
@@ -129,7 +129,7 @@ export function View({ experiment_id: experiment = '' }) {
 }
 
 /**
- * Tabs of an experiment or of other runs. A search and a trial have one more.
+ * Returns the tabs of an experiment or of other runs. A search and a trial have an extra tab.
  * @param {string} experiment @param {string} asked
  */
 function useTabs(experiment, asked) {
@@ -141,8 +141,8 @@ function useTabs(experiment, asked) {
 
 /**
  * @param {{runs: Api.RunItem[], experiment: string, view: CompareView,
- *   change: (changes: object, options?: object) => void, onRuns: () => void}} props `experiment`: id of the one whose
- *   runs they are; empty for other runs; `onRuns`: there are further runs
+ *   change: (changes: object, options?: object) => void, onRuns: () => void}} props `experiment`: id of the
+ *   runs' experiment, or empty for other runs; `onRuns`: called if there are new runs
  */
 function Comparison({ runs, experiment, view: asked, change, onRuns }) {
   const { tabs, at, createdAt } = useTabs(experiment, asked.tab);
@@ -325,7 +325,7 @@ const emptyTitle = (available, q) => {
 const MAX_EVALUATED = 50;
 
 /**
- * Suites of the runs side by side, where some were evaluated on any.
+ * The suites of the runs side by side, if any run was evaluated on suites.
  * @param {{runs: Api.RunItem[], available: string[]}} props
  */
 const Suites = ({ runs, available }) =>
@@ -345,7 +345,7 @@ const Suites = ({ runs, available }) =>
   </section>`;
 
 /**
- * Says that not all runs are in the curves.
+ * A note that not all runs are in the curves.
  * @param {{runs: number, groups: Group[], drawn: string[]}} props `drawn`: ids of runs
  */
 function Cut({ runs, groups, drawn }) {
