@@ -1,7 +1,7 @@
 /**
  * View state as a query string. A spec maps each parameter to its codec:
  *
- * const SPEC = { x: choice(['step', 'wall', 'tokens']), runs: list(), smoothing: number(0, { max: 0.999 }) };
+ *     const SPEC = { x: choice(['step', 'wall', 'tokens']), runs: list(), smoothing: number(0, { max: 0.999 }) };
  *
  * A value equal to its default is not written, so that addresses stay short. An invalid value (in an old or mistyped
  * link) becomes the default.

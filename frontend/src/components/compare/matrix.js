@@ -1,4 +1,4 @@
-/** The ablation matrix: variants x metrics with intervals, differences to a baseline, and what may be claimed. */
+/** The ablation matrix: variants by metrics, with intervals, differences from a baseline, and verdicts. */
 import { html, useState } from '../../dom.js';
 import { currentAddress, navigate } from '../../app/router.js';
 import { mayChange, say, sayError } from '../../app/state.js';

@@ -237,7 +237,7 @@ function Size({ paper, set }) {
 }
 
 /**
- * The page of a figure, drawn anew a moment after a choice.
+ * Returns the page of a figure, which is redrawn a moment after a change.
  * @param {string[]} metrics @param {Paper} paper @param {Page} page
  * @returns {{drawn: {page: SVGSVGElement, panels: Loaded[]} | null, error: Error | null}}
  */
