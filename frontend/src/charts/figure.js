@@ -121,7 +121,7 @@ export function isolatedSizes(y) {
 }
 
 /**
- * Outline of a band as closed pieces; it stops where there is no spread (one seed left) or, on a log axis, no
+ * Returns the outline of a band in closed pieces, without points that have no spread (one seed) or, on a log axis, no
  * logarithm.
  * @param {Series} series @param {boolean} logY @returns {{x: (number|null)[], y: (number|null)[]}}
  */

@@ -49,8 +49,8 @@ function zoomRange({ zoom, logX }, { size }, lines) {
   if (!zoom || (logX && zoom[1] <= 0)) return null;
   const [from, to] = zoom;
   if (!logX) return [from / size, to / size];
-  const least = Math.min(...lines.map(({ series }) => series.x.find((x) => x > 0) ?? Infinity));
-  const start = from > 0 ? from : least < to ? least : to / 10;
+  const smallest = Math.min(...lines.map(({ series }) => series.x.find((x) => x > 0) ?? Infinity));
+  const start = from > 0 ? from : smallest < to ? smallest : to / 10;
   return [Math.log10(start / size), Math.log10(to / size)];
 }
 

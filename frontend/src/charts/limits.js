@@ -85,13 +85,13 @@ export function logLabels(all, { range }, usual) {
 
 /** Returns the smallest and the largest positive value. @param {Line[]} lines @returns {[number, number]} */
 function positiveEnds(lines) {
-  let [least, largest] = [Infinity, 0];
+  let [smallest, largest] = [Infinity, 0];
   for (const { series } of lines)
     for (const value of series.values) {
-      if (value > 0 && value < least) least = value;
+      if (value > 0 && value < smallest) smallest = value;
       if (value > largest) largest = value;
     }
-  return [least, largest];
+  return [smallest, largest];
 }
 
 /** Returns the y axis for Plotly's layout. @param {Limits} limits @param {boolean} logY */
@@ -118,15 +118,14 @@ const possible = new WeakMap();
  * can extend below 0. A curve with impossible values, such as percentages under the name of a fraction, keeps its band.
  * @template {import('./figure.js').Series} S @param {S} series @param {[number, number]} range @returns {S}
  */
-export function withPossibleBand(series, [least, most]) {
+export function withPossibleBand(series, [min, max]) {
   const { low, high, values } = series;
-  if (!low || !high || !(Number.isFinite(least) || Number.isFinite(most))) return series;
-  if (values.some((value) => value < least || value > most)) return series;
-  const inside = (/** @type {number | null} */ value) =>
-    value === null ? null : Math.min(most, Math.max(least, value));
+  if (!low || !high || !(Number.isFinite(min) || Number.isFinite(max))) return series;
+  if (values.some((value) => value < min || value > max)) return series;
+  const inside = (/** @type {number | null} */ value) => (value === null ? null : Math.min(max, Math.max(min, value)));
   const made = possible.get(series) ?? new Map();
   possible.set(series, made);
-  const key = `${least} ${most}`;
+  const key = `${min} ${max}`;
   if (!made.has(key)) made.set(key, { ...series, low: low.map(inside), high: high.map(inside) });
   return made.get(key);
 }

@@ -63,9 +63,9 @@ export function useLoad(key, load, { subject = key } = {}) {
 export function useGet(path, params, { live = [], concerns = () => true, every = 1000 } = {}) {
   const key = path === null ? null : address(path, params);
   const resource = useLoad(key, (signal) => get(/** @type {Path} */ (path), params, signal), { subject: path ?? '' });
-  const again = useThrottled(resource.reload, every);
+  const reloadSoon = useThrottled(resource.reload, every);
   useLive(live, (type, data) => {
-    if (key !== null && (type === 'resync' || concerns(data))) again();
+    if (key !== null && (type === 'resync' || concerns(data))) reloadSoon();
   });
   return resource;
 }

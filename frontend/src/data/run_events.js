@@ -45,14 +45,14 @@ export function useHistory(run) {
   const [state, setState] = useState(EMPTY);
   const now = useRef(state);
   const busy = useRef(false);
-  const waiting = useRef(/** @type {(() => Promise<void>) | null} */ (null));
+  const nextTask = useRef(/** @type {(() => Promise<void>) | null} */ (null));
   const update = (/** @type {Partial<History>} */ change) => {
     now.current = { ...now.current, ...change };
     setState(now.current);
   };
   const guarded = async (/** @type {() => Promise<void>} */ act) => {
     if (busy.current) {
-      waiting.current = act;
+      nextTask.current = act;
       return;
     }
     busy.current = true;
@@ -62,8 +62,8 @@ export function useHistory(run) {
       update({ error: /** @type {Error} */ (error) });
     }
     busy.current = false;
-    const next = waiting.current;
-    waiting.current = null;
+    const next = nextTask.current;
+    nextTask.current = null;
     if (next) guarded(next);
   };
   const reload = () =>
@@ -86,9 +86,9 @@ export function useHistory(run) {
   useEffect(() => {
     reload();
   }, [run]);
-  const again = useThrottled(reload, 1000);
+  const reloadSoon = useThrottled(reload, 1000);
   useLive(['event', 'run'], (type, data) => {
-    if (type === 'resync' || [data.run, data.id].includes(run)) again();
+    if (type === 'resync' || [data.run, data.id].includes(run)) reloadSoon();
   });
   const { events, older, error, loaded, loadedAt } = state;
   const data = loaded ? [...events.values()].sort((a, b) => Number(b.id) - Number(a.id)) : undefined;

@@ -86,10 +86,10 @@ export function useRuns(parameters) {
     } finally {
       isFetching.current = false;
     }
-    if (isStale) again.current(); // the list was reloaded meanwhile: the next page must still be loaded
+    if (isStale) newestLoadMore.current(); // the list was reloaded meanwhile: the next page must still be loaded
   }, [key]);
-  const again = useRef(loadMore);
-  again.current = loadMore;
+  const newestLoadMore = useRef(loadMore);
+  newestLoadMore.current = loadMore;
 
   const reload = useCallback(() => setRound((n) => n + 1), []);
   /** Changed runs that are not shown yet, because thousands may change at once. */

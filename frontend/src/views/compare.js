@@ -130,13 +130,13 @@ export function View({ experiment_id: experiment = '' }) {
 
 /**
  * Returns the tabs of an experiment or of other runs. A search and a trial have an extra tab.
- * @param {string} experiment @param {string} asked
+ * @param {string} experiment @param {string} chosenTab
  */
-function useTabs(experiment, asked) {
+function useTabs(experiment, chosenTab) {
   const { data, error } = useGet(experiment ? `/experiments/${encodeURIComponent(experiment)}` : null);
   const isUnknown = experiment && !data && !error;
-  const tabs = TABS.filter(({ value, kind }) => !kind || kind === data?.kind || (isUnknown && value === asked));
-  return { tabs, at: tabs.find(({ value }) => value === asked)?.value ?? 'curves', createdAt: data?.created_at };
+  const tabs = TABS.filter(({ value, kind }) => !kind || kind === data?.kind || (isUnknown && value === chosenTab));
+  return { tabs, at: tabs.find(({ value }) => value === chosenTab)?.value ?? 'curves', createdAt: data?.created_at };
 }
 
 /**
@@ -144,15 +144,15 @@ function useTabs(experiment, asked) {
  *   change: (changes: object, options?: object) => void, onRuns: () => void}} props `experiment`: id of the
  *   runs' experiment, or empty for other runs; `onRuns`: called if there are new runs
  */
-function Comparison({ runs, experiment, view: asked, change, onRuns }) {
-  const { tabs, at, createdAt } = useTabs(experiment, asked.tab);
+function Comparison({ runs, experiment, view: query, change, onRuns }) {
+  const { tabs, at, createdAt } = useTabs(experiment, query.tab);
   useTitle(titleOf(runs) + (at === 'curves' ? '' : `: ${tabs.find(({ value }) => value === at)?.label}`));
   const ids = useMemo(() => runs.map(({ id }) => id), [runs.map(({ id }) => id).join()]);
-  const isGrouped = asked.by !== 'run';
-  const by = isGrouped ? keysOf(asked.by).join() : 'variant';
+  const isGrouped = query.by !== 'run';
+  const by = isGrouped ? keysOf(query.by).join() : 'variant';
   const groups = useMemo(() => groupsOf(runs, by), [runs, by]);
   const control = groups.some(({ name }) => name === CONTROL_ARM) ? CONTROL_ARM : '';
-  const view = { ...asked, baseline: asked.baseline || control };
+  const view = { ...query, baseline: query.baseline || control };
   const drawn = useMemo(() => fairShare(groups, MAX_RUNS), [groups]);
   const looks = isGrouped ? groupLooks(groups) : relatedLooks(drawnGroups(groups, drawn));
   const names = useMemo(() => namesOf(groups), [runs.map(runTitle).join('|'), groups]);

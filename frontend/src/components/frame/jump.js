@@ -127,9 +127,9 @@ function follow(target) {
  */
 function useSections(typed) {
   const text = typed.trim();
-  const asked = useDebounced(text);
-  const named = useLoad(asked, (signal) => loadNamed(asked, signal), { subject: 'named' });
-  const help = useGet(asked ? '/help' : null, { query: asked, limit: LIMIT });
+  const query = useDebounced(text);
+  const named = useLoad(query, (signal) => loadNamed(query, signal), { subject: 'named' });
+  const help = useGet(query ? '/help' : null, { query, limit: LIMIT });
   const schema = useLoad(text ? 'settings' : null, () => loadSettings());
   const panels = panelsOfPage.value;
   const settings = useMemo(() => (schema.data && text ? settingPlaces(schema.data, text) : []), [schema.data, text]);
@@ -152,13 +152,13 @@ function useSections(typed) {
   };
 }
 
-/** Loads the runs and experiments that match a text. @param {string} asked @param {AbortSignal} signal */
-async function loadNamed(asked, signal) {
+/** Loads the runs and experiments that match a text. @param {string} text @param {AbortSignal} signal */
+async function loadNamed(text, signal) {
   const [runs, experiments] = await Promise.all([
-    get('/runs', { query: runQuery(asked) || undefined, limit: LIMIT }, signal),
-    get('/experiments', { query: asked || undefined, limit: LIMIT }, signal),
+    get('/runs', { query: runQuery(text) || undefined, limit: LIMIT }, signal),
+    get('/experiments', { query: text || undefined, limit: LIMIT }, signal),
   ]);
-  return { asked, runs: runs.items, experiments: experiments.items };
+  return { asked: text, runs: runs.items, experiments: experiments.items };
 }
 
 /** Returns the last value that did not change for a moment. @param {string} value */

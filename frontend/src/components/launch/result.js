@@ -227,9 +227,9 @@ const COSTS = [
 ];
 
 /** Returns the source of a run's estimated time. @param {Record<string, number | null>} estimates */
-function sourceOf({ like_runs: alike, scaled_runs: scaled }) {
-  if (alike)
-    return `${alike > 1 ? `from the fastest to the slowest of ${alike} similar runs` : 'as one similar run'}, ± 25 %`;
+function sourceOf({ like_runs: similarRuns, scaled_runs: scaled }) {
+  if (similarRuns)
+    return `${similarRuns > 1 ? `from the fastest to the slowest of ${similarRuns} similar runs` : 'as one similar run'}, ± 25 %`;
   return scaled
     ? `estimated from ${plural(scaled, 'run')} of this policy with other settings`
     : "estimated from the policy's size; no similar run has finished here yet";

@@ -61,7 +61,7 @@ export function Upload({ maxBytes, onDone }) {
       setState(problem.name === 'AbortError' ? IDLE : { ...IDLE, name: begun.name ?? state.name, error: problem });
     }
   };
-  const look = (/** @type {File | undefined} */ file) => {
+  const choose = (/** @type {File | undefined} */ file) => {
     if (!file) return;
     if (input.current) input.current.value = '';
     const { name } = file;
@@ -101,7 +101,7 @@ export function Upload({ maxBytes, onDone }) {
       class="visually-hidden"
       tabindex="-1"
       aria-label="File to upload"
-      onChange=${(event) => look(event.target.files[0])}
+      onChange=${(event) => choose(event.target.files[0])}
     />
     ${
       isIdle

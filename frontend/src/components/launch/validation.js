@@ -84,11 +84,11 @@ export function useVerdicts(base, variants, seed, fork) {
         });
       });
     const timer = setTimeout(askAll, PAUSE_MS);
-    const again = setInterval(askAll, AGAIN_MS);
+    const interval = setInterval(askAll, AGAIN_MS);
     document.addEventListener('visibilitychange', askAll);
     return () => {
       clearTimeout(timer);
-      clearInterval(again);
+      clearInterval(interval);
       document.removeEventListener('visibilitychange', askAll);
       abort.abort();
     };

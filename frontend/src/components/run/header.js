@@ -173,12 +173,12 @@ function Advance({ run }) {
     return html`<span class="quiet" title="Evaluates a policy without training it">
       ${run.is_check ? 'check' : 'evaluation'}
     </span>`;
-  const left = secondsLeft(run);
+  const seconds = secondsLeft(run);
   return html`<span class="run-advance">
     <${Progress} done=${run.last_step} all=${run.steps} />
     <span class="quiet">
       step ${formatCount(run.last_step)} of ${formatCount(run.steps)}
-      ${left !== null && ` · ${formatDuration(left)} left`}
+      ${seconds !== null && ` · ${formatDuration(seconds)} left`}
     </span>
   </span>`;
 }

@@ -153,14 +153,14 @@ function useLog(run, live) {
     }
     busy.current = false;
   };
-  const again = useThrottled(read, 1500);
+  const readSoon = useThrottled(read, 1500);
   useEffect(() => {
     read();
   }, [run]);
   useEffect(() => {
     if (!live) return undefined;
     const timer = setInterval(() => {
-      if (!document.hidden) again();
+      if (!document.hidden) readSoon();
     }, 2000);
     return () => clearInterval(timer);
   }, [live]);

@@ -47,7 +47,7 @@ export function Grid({
     minWidth: `${columns.reduce((sum, { width }) => sum + leastPx(width), 0)}px`,
   };
 
-  const look = () => {
+  const updateVisible = () => {
     if (!scroller.current) return;
     const { scrollTop, clientHeight } = scroller.current;
     const from = Math.max(0, Math.floor(scrollTop / ROW_PX) - SPARE_ROWS);
@@ -55,9 +55,9 @@ export function Grid({
     setSlice((old) => (old.from === from && old.to === to ? old : { from, to }));
     if (to >= rows.length) onEnd?.();
   };
-  useLayoutEffect(look, [rows.length]);
+  useLayoutEffect(updateVisible, [rows.length]);
   useEffect(() => {
-    const sizes = new ResizeObserver(look);
+    const sizes = new ResizeObserver(updateVisible);
     if (scroller.current) sizes.observe(scroller.current);
     return () => sizes.disconnect();
   }, []);
@@ -71,7 +71,7 @@ export function Grid({
   return html`<div
     class="grid"
     ref=${scroller}
-    onScroll=${look}
+    onScroll=${updateVisible}
     onMouseLeave=${() => onHover?.(null)}
     role="table"
     aria-label=${label}

@@ -185,8 +185,8 @@ export function bandOf(band, groups) {
 /** Returns the number of seeds in the bands of some groups: `3`, or `2–5`. @param {Group[]} groups */
 export function seedsText(groups) {
   const counts = groups.map(({ runs }) => runs.length);
-  const [least, limit] = [Math.min(...counts), Math.max(...counts)];
-  return least === limit ? `${limit}` : `${least}–${limit}`;
+  const [smallest, largest] = [Math.min(...counts), Math.max(...counts)];
+  return smallest === largest ? `${largest}` : `${smallest}–${largest}`;
 }
 
 /** Returns the group with a name or with a run. @param {string} nameOrRun @param {Group[]} groups */

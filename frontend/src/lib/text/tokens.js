@@ -101,8 +101,8 @@ export const isSigned = (by) => !['logprob', 'entropy', 'kl'].includes(by);
 export function levelOf(by, value) {
   if (value === '-Infinity') return by === 'logprob' ? LEVELS : null;
   if (typeof value !== 'number' || Number.isNaN(value)) return null;
-  const least = isSigned(by) ? -1 : 0;
-  return Math.round(Math.min(1, Math.max(least, COLOURINGS[by].level(value))) * LEVELS) || 0;
+  const lowest = isSigned(by) ? -1 : 0;
+  return Math.round(Math.min(1, Math.max(lowest, COLOURINGS[by].level(value))) * LEVELS) || 0;
 }
 
 /** Returns the CSS class of a colour level. @param {number | null} level */
