@@ -16,12 +16,13 @@
  *   ...}<//>`
  *   to get skeleton, error, old-data and empty states. Writing: `post`, `patch`, `remove` in data/api.js; failures are
  *   `ApiError` with `.errors[{path, message}]` for the fields of a form, or `sayError(error)` for a message.
- * - Live: `useLive(['points'], (type, data) => ...)`; `type` is `resync` after a gap, when all data must be loaded again.
+ * - Live: `useLive(['points'], (type, data) => ...)`; `type` is `resync` after a gap, when all data must be loaded
+ *   again.
  * - Curves: `<${Panel} metric request view looks onPoint />` of components/curves/panel.js. Only charts/draw.js uses
- *   Plotly. A click on a point: `onPoint=${openRollouts}` of components/curves/panel.js goes to the rollouts of that run and
- *   step. `useJumpToPanels(metrics, open)` of app/state.js lets the quick jump (Ctrl-K) open a panel.
- * - Roles: actions that change something are in `<${ForOperator}>` of components/shared/role.js, or check `mayChange` of
- *   app/state.js.
+ *   Plotly. A click on a point: `onPoint=${openRollouts}` of components/curves/panel.js goes to the rollouts of that
+ *   run and step. `useJumpToPanels(metrics, open)` of app/state.js lets the quick jump (Ctrl-K) open a panel.
+ * - Roles: actions that change something are in `<${ForOperator}>` of components/shared/role.js, or check `mayChange`
+ *   of app/state.js.
  * - Keys: `useKeys({ n: { label: 'next group', run } })`; they appear in the help (`?`) automatically.
  * - Shared components: components/shared/; numbers and times: lib/text/format.js;
  *   colours of runs: `relatedLooks(groups)` in app/state.js. Title of the page: `useTitle('Runs')` of app/title.js.

@@ -4,7 +4,8 @@ import { address } from '../lib/url.js';
 const ROOT = '/api/v1';
 
 /**
- * @typedef {{path: string, message: string, position?: number}} FieldProblem `position`: in code points, if the value is a text
+ * @typedef {{path: string, message: string, position?: number}} FieldProblem `position`: in code points, if the value
+ *   is a text
  */
 
 /** A failed call, described by the server's problem document (RFC 9457). */

@@ -15,8 +15,8 @@ import { lookup } from './lookup.js';
  *   Recorded one point; a value that is not finite is written as in the API
  * @typedef {{key: string, name: string, look: import('./colours.js').Look, role: 'main' | 'seed', run: string | null,
  *   recorded: Recorded | null, smoothed: Recorded | null, of: number | null, isOlder: boolean, delta: number | null,
- *   isBaseline: boolean}} Row `recorded`: null if the line has no value at or before x; `of`: the number of runs that a mean
- *   has; `isOlder`: the value was recorded before x
+ *   isBaseline: boolean}} Row `recorded`: null if the line has no value at or before x; `of`: the number of runs that
+ *   a mean has; `isOlder`: the value was recorded before x
  * @typedef {{x: number, rows: Row[], baseline: string | null, isBaselineMissing: boolean, isSmoothed: boolean}} Reading
  */
 

@@ -15,7 +15,8 @@ const MAX_LINES = 1000;
 const titleOf = (/** @type {string} */ key) => fieldOf(key).title;
 
 /**
- * @typedef {{plot: string, axes: string[] | null}} RelationsView `axes`: keys, of which a scatter plot uses the first two
+ * @typedef {{plot: string, axes: string[] | null}} RelationsView `axes`: keys, of which a scatter plot uses the first
+ *   two
  * @param {{runs: Api.RunItem[], view: RelationsView, change: (changes: object) => void,
  *   lookOf: (run: Api.RunItem) => import('../../lib/colours.js').Look | undefined}} props
  */

@@ -16,8 +16,8 @@ const PLOT = { width: 640, height: 120, edge: 8 };
 const HOUR = 3600;
 
 /**
- * @param {{experiment: string, runs: number, onRuns: () => void}} props `runs`: number of runs on the page; `onRuns` is called
- *   when the search has queued more
+ * @param {{experiment: string, runs: number, onRuns: () => void}} props `runs`: number of runs on the page; `onRuns`
+ *   is called when the search has queued more
  */
 export function Search({ experiment, runs, onRuns }) {
   const { data, error, reload } = useGet(

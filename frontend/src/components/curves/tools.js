@@ -25,8 +25,8 @@ const LOG = [
 /**
  * The settings of one panel (log y, smoothing and y range), with notes on its data.
  * @param {{metric: string, tune: import('./tuning.js').Tunings | undefined, seen: () => [number, number] | null,
- *   notes: {text: string}[], change: (changes: {tune: import('./tuning.js').Tunings}) => void}} props `seen`: returns the current
- *   range of y now
+ *   notes: {text: string}[], change: (changes: {tune: import('./tuning.js').Tunings}) => void}} props `seen`: returns
+ *   the current range of y
  */
 export function SettingsMenu({ metric, tune, seen, notes, change }) {
   const tuning = tuningOf(tune, metric);

@@ -14,7 +14,8 @@ import { siblingLabel } from './siblings.js';
 
 /**
  * @typedef {import('../../lib/columns.js').Column} Column
- * @typedef {{group: Api.GroupItem, order: string, by: import('./card.js').Colour, full: boolean}} Look `group`: the group in view
+ * @typedef {{group: Api.GroupItem, order: string, by: import('./card.js').Colour, full: boolean}} Look `group`: the
+ *   group in view
  */
 
 /** Number of completions of a column unless all are requested. */

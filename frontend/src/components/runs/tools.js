@@ -57,8 +57,8 @@ const SHELVES = [
  * @typedef {import('../../views/runs.js').RunsView} RunsView
  * @param {{view: RunsView, change: Function, runs: Api.RunItem[], filter: Record<string, string | undefined>,
  *   search: {current: HTMLInputElement | null}, statuses: string[], usual: string[],
- *   error: import('../../data/api.js').ApiError | null}} props `filter`: parameters of the list; `usual`: default columns;
- *   `error`: that of the list
+ *   error: import('../../data/api.js').ApiError | null}} props `filter`: parameters of the list; `usual`: default
+ *   columns; `error`: that of the list
  */
 export function RunFilters({ view, change, runs, filter, search, statuses, usual, error }) {
   const experiment = runs.find((run) => run.experiment === view.experiment)?.experiment_name;

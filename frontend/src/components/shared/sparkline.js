@@ -7,7 +7,8 @@ const HEIGHT = 40;
 
 /**
  * @param {{series: import('../../charts/figure.js').Series | undefined, band?: Api.Steps | null,
- *   at?: number | null, label?: string}} props without a series, the space stays empty; without a label, it is decorative
+ *   at?: number | null, label?: string}} props without a series, the space stays empty; without a label, it is
+ *   decorative
  */
 export function Sparkline({ series, band, at, label }) {
   const steps = series?.steps ?? [];

@@ -12,8 +12,8 @@ import { ForOperator } from './role.js';
 
 /**
  * The menu of all views, which can also save the page's own view.
- * @param {{view: View, open?: (item: Api.ViewItem) => void, children?: any}} props `view`: the view to save; `open`: shows
- *   a view of the same kind without leaving the page; `children`: more fields of the dialog after the name
+ * @param {{view: View, open?: (item: Api.ViewItem) => void, children?: any}} props `view`: the view to save; `open`:
+ *   shows a view of the same kind without leaving the page; `children`: more fields of the dialog after the name
  */
 export function ViewsMenu({ view, open, children }) {
   const [saving, setSaving] = useState(false);

@@ -21,8 +21,8 @@ export const useTrials = ({ run, experiment }) =>
 
 /**
  * @param {{trials: ReturnType<typeof useTrials>, isAlone?: boolean, config?: Record<string, any> | null}} props
- *   `isAlone`: on the page of an experiment; `config`: that of the run, if it is known, so that changes are shown with the replaced
- *   values
+ *   `isAlone`: on the page of an experiment; `config`: that of the run, if it is known, so that changes are shown with
+ *   the replaced values
  */
 export function Trials({ trials, isAlone = false, config }) {
   if (trials.error && !trials.data)

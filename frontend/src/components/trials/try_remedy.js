@@ -19,8 +19,8 @@ const MAX_ARMS = 4;
 const NOTHING = /** @type {Draft} */ ({ arms: null, seeds: '', steps: '' });
 
 /**
- * @param {{run: Api.RunItem, cause?: string, isSearch?: boolean, look?: string}} props without a `cause`, the diagnosis has
- *   none; `isSearch`: the remedies of all causes are tried separately; `look`: classes of the button
+ * @param {{run: Api.RunItem, cause?: string, isSearch?: boolean, look?: string}} props without a `cause`, the
+ *   diagnosis has none; `isSearch`: the remedies of all causes are tried separately; `look`: classes of the button
  */
 export function TryRemedy({ run, cause = '', isSearch = false, look = 'button button-small' }) {
   const title = isSearch ? 'Find a remedy' : cause ? 'Try the remedy' : 'Try a change';

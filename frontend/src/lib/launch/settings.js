@@ -5,7 +5,8 @@ import { fieldAt, fieldsOf } from './schema.js';
 /** @typedef {import('./schema.js').Node} Node */
 /** @typedef {import('./schema.js').Field} Field */
 /**
- * @typedef {Record<string, {path: string, values: string[]}>} Switches fields that have an effect only with these values
+ * @typedef {Record<string, {path: string, values: string[]}>} Switches fields that have an effect only with these
+ *   values
  */
 
 /** Words for the fields that are changed most often, in the order of the form. @type {[string, string][]} */

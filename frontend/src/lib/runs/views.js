@@ -17,8 +17,8 @@ export function addressOfView(view) {
 /**
  * Returns the saved part of a comparison's address: all settings, and the query or the chosen runs.
  * @param {string} search @param {string[]} names of the page's parameters
- * @param {{query: string, experiment: string, runs: string[]}} choice `runs`: the compared runs, because an address that
- *   chose them by a query does not list them
+ * @param {{query: string, experiment: string, runs: string[]}} choice `runs`: the compared runs, because an address
+ *   that chose them by a query does not list them
  */
 export function viewOfComparison(search, names, { query, experiment, runs }) {
   const parameters = Object.fromEntries([...new URLSearchParams(search)].filter(([name]) => names.includes(name)));
