@@ -1,4 +1,4 @@
-"""A client of the service, in this process."""
+"""A client of a service in the same process."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -32,12 +32,12 @@ def log_in(client: TestClient, role: Role = Role.OPERATOR) -> str:
 
 
 def put_in_place_of(client: TestClient, path: str, endpoint: Callable[[], Any]) -> None:
-    """Another endpoint, under an address that the gate knows."""
+    """Replace the endpoint of a path whose permissions are known."""
     cast("FastAPI", client.app).router.routes.insert(0, APIRoute(path, endpoint))
 
 
 def empty(pool: Pool) -> None:
-    """Close all connections, once no thread holds one: it would come back and stay open."""
+    """Close all connections when no thread uses one, because a returned connection would stay open."""
     deadline = time.monotonic() + 30
     while cast("QueuePool", pool).checkedout() and time.monotonic() < deadline:
         time.sleep(0.01)
@@ -48,7 +48,7 @@ def empty(pool: Pool) -> None:
 def serving(
     settings: Settings, url: str, *, token: str = TOKEN, broker_url: str = "memory://"
 ) -> Iterator[TestClient]:
-    """Yield a client of a service on the database `url`; with an empty `token` it is nobody."""
+    """Yield a client of a service on the database `url`. With an empty `token`, it is not logged in."""
     app = create_app(settings.model_copy(update={"database_url": url, "broker_url": broker_url}))
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     client = TestClient(app, base_url=HOST, follow_redirects=False, raise_server_exceptions=False)

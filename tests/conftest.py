@@ -1,18 +1,18 @@
-"""Fixtures that every test may use.
+"""Fixtures for every test.
 
-settings      Settings with a state directory of this test's own (short, so that unix sockets fit)
-sqlite_url    a migrated SQLite database of this test's own
-postgres_url  the same on a real Postgres: one cluster per session, one database per process, emptied
+settings      Settings with a private state directory (short, so that unix sockets fit)
+sqlite_url    a private migrated SQLite database
+postgres_url  the same on a real Postgres: a cluster per session, a database per process, emptied
 database      Database(url, engine, sessions), once on SQLite and once on Postgres (see `both_databases`)
 session       a Session on `database`
-valkey_url    broker URL of a real Redis-compatible server of this test's own
-s3            address of an empty bucket at an S3 server, for ARTIFACTS_URL
-warm          socket of this process's parent of forked trainers, see tests/faults/warm.py
+valkey_url    broker URL of a private Redis-compatible server
+s3            address of an empty bucket on an S3 server, for ARTIFACTS_URL
+warm          socket of the process that forks trainers, see tests/faults/warm.py
 chromium      path of a Chromium
 
-and those of tests/trained_runs.py: runs that train in the test's own process.
+tests/trained_runs.py adds fixtures for runs that train in the test process.
 
-What a machine cannot provide is skipped with one loud line at the end; with CI=true it fails.
+If a machine lacks a requirement, its tests are skipped with a notice at the end, or fail with CI=true.
 """
 
 import json
@@ -43,13 +43,13 @@ from backend.storage.models import Base
 from tests import servers
 from tests.faults.processes import warm_parent
 
-# Two test processes share two cores; torch reads this when it is first imported.
+# Two test processes share two cores. Torch reads this when it is first imported.
 os.environ.update(OMP_NUM_THREADS="1", TOKENIZERS_PARALLELISM="false", HF_HUB_OFFLINE="1")
-# The developer's own installation must not reach into the tests.
+# The developer's own installation must not affect the tests.
 for _name in Settings.model_fields:
     os.environ.pop(_name.upper(), None)
 
-# Times decide no test: a busy machine generates slowly.
+# Durations must not fail a test, because generation is slow on a busy machine.
 UNTIMED = hypothesis_settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 hypothesis_settings.register_profile("gate", UNTIMED, max_examples=20)
 hypothesis_settings.register_profile("nightly", UNTIMED, max_examples=100)
@@ -57,7 +57,7 @@ hypothesis_settings.register_profile("nightly", UNTIMED, max_examples=100)
 pytest_plugins = ["tests.trained_runs"]
 
 SHARED = "GRPOLAB_TEST_SHARED"
-"""Environment variable: directory that the processes of one test session share."""
+"""Environment variable with the directory that all processes of a test session share."""
 
 Found = TypeVar("Found")
 
@@ -73,7 +73,7 @@ class Database(NamedTuple):
 
 
 def require(find: Callable[[], Found]) -> Found:
-    """Return what `find` returns, or skip with a loud line in the summary; fail in CI."""
+    """Return the result of `find`, or skip with a notice in the summary, or fail in CI."""
     try:
         return find()
     except servers.Missing as missing:
@@ -85,7 +85,9 @@ def require(find: Callable[[], Found]) -> Found:
 def pytest_configure(config: pytest.Config) -> None:
     hypothesis_settings.load_profile("gate" if "not nightly" in config.option.markexpr else "nightly")
     if not hasattr(config, "workerinput"):
-        signal.signal(signal.SIGTERM, signal.default_int_handler)  # a time limit leaves no server behind
+        signal.signal(
+            signal.SIGTERM, signal.default_int_handler
+        )  # a time limit must not leave servers running
         shared = Path(tempfile.mkdtemp(prefix="grpolab-tests-"))
         shared.chmod(0o711)  # Postgres may run as nobody
         os.environ[SHARED] = str(shared)
@@ -93,7 +95,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run a test with a database on Postgres at night, and in the gate where `both_databases` says so."""
+    """Run tests on Postgres only nightly, except those marked `both_databases`."""
     for item in items:
         params = getattr(getattr(item, "callspec", None), "params", {})
         if params.get("database") == "postgres" and not item.get_closest_marker("both_databases"):
@@ -102,7 +104,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, Any, Any]:
-    """Keep all that the tests import for good."""
+    """Exclude all imported objects from garbage collection."""
     with freeze_gc():
         return (yield)
 
@@ -131,13 +133,13 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
 
 @pytest.fixture(scope="session")
 def shared() -> Path:
-    """Directory that all processes of this session share."""
+    """Return the directory that all processes of this session share."""
     return Path(os.environ[SHARED])
 
 
 @pytest.fixture
 def state_dir() -> Iterator[Path]:
-    """A private directory with a short path: a unix socket's path has at most 107 bytes."""
+    """Yield a private directory with a short path, because a unix socket's path has at most 107 bytes."""
     directory = Path(tempfile.mkdtemp(prefix="gl-"))
     yield directory
     shutil.rmtree(directory, ignore_errors=True)
@@ -171,7 +173,7 @@ def sqlite_url(shared: Path, tmp_path: Path) -> str:
 
 @pytest.fixture(scope="session")
 def postgres(shared: Path) -> str:
-    """URL of the session's Postgres."""
+    """Return the URL of the session's Postgres."""
     note = shared / "postgres.json"
     with FileLock(shared / "postgres.lock"):
         if not note.exists():
@@ -182,7 +184,7 @@ def postgres(shared: Path) -> str:
 
 @pytest.fixture(scope="session")
 def postgres_database(postgres: str) -> Iterator[str]:
-    """A migrated database of this test process: making one per test would take most of the tests' time."""
+    """Yield a migrated database of this test process, because a database per test would be too slow."""
     name = f"t_{uuid4().hex}"
     url = _make_database(postgres, name)
     yield url
@@ -284,7 +286,7 @@ def _disconnect_all(url: str) -> None:
 
 
 def _empty(url: str) -> None:
-    """Rows only: TRUNCATE would rewrite every table's files. Foreign keys are not checked meanwhile."""
+    """Delete all rows without checks of foreign keys. TRUNCATE would rewrite every table's files."""
     tables = [rollout_words.TABLE, *Base.metadata.tables]
     deletes = [f"DELETE FROM {name}" for name in tables]  # noqa: S608
     _on_postgres(url, "; ".join(["SET session_replication_role = replica", *deletes]))

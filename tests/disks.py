@@ -1,4 +1,4 @@
-"""Disks that are small, full or read-only: a tmpfs of the test's own, where the machine lets us mount."""
+"""Small, full or read-only disks: a private tmpfs, if the machine allows mounting."""
 
 import shutil
 import subprocess
@@ -12,7 +12,7 @@ from tests.conftest import require
 
 @contextmanager
 def small_disk(path: Path, *, megabytes: int) -> Iterator[Path]:
-    """Mount a file system of that size at `path`; skip loudly where mounting is not allowed."""
+    """Mount a file system of this size at `path`, or skip the test if mounting is not allowed."""
     path.mkdir(parents=True, exist_ok=True)
     require(lambda: _mount(path, megabytes))
     try:
@@ -31,7 +31,7 @@ def _mount(path: Path, megabytes: int) -> None:
 
 @contextmanager
 def remounted_read_only(path: Path) -> Iterator[Callable[[], None]]:
-    """Keep a mounted file system from taking changes until the yielded function is called."""
+    """Make a mounted file system read-only until the yielded function is called."""
 
     def mount(mode: str) -> None:
         subprocess.run(["mount", "-o", f"remount,{mode}", str(path)], check=True)
@@ -44,7 +44,7 @@ def remounted_read_only(path: Path) -> Iterator[Callable[[], None]]:
 
 
 def fill(path: Path, *, leave: int) -> Path:
-    """Fill the disk of `path` but for `leave` bytes; removing the file that is returned makes room again."""
+    """Fill the disk of `path` except `leave` bytes, and return the file to delete to free the space."""
     filler = path / "filler"
     with filler.open("wb") as file:
         while (room := shutil.disk_usage(path).free - leave) > 0:

@@ -1,4 +1,4 @@
-"""Runs, groups and metrics as tests want them: valid in every field, unlike only where a test says so."""
+"""Valid runs, groups and metrics with default values, which tests can change."""
 
 import json
 import math
@@ -22,7 +22,7 @@ from backend.storage.models import NOT_BEGUN, Attempt, Checkpoint, Experiment, R
 
 
 def make_experiment(session: Session, **fields: Any) -> Experiment:
-    """Make an experiment of one variant and one seed."""
+    """Create an experiment with one variant and one seed."""
     request = {"name": "sweep", "base": {}, "variants": [{"name": "grpo"}], "seeds": [0]}
     experiment = Experiment(**{"name": "sweep", "request": request, "request_hash": "0" * 64} | fields)
     session.add(experiment)
@@ -31,7 +31,7 @@ def make_experiment(session: Session, **fields: Any) -> Experiment:
 
 
 def make_run(session: Session, **fields: Any) -> Run:
-    """Make a queued run of the default config; `config` is what differs from it."""
+    """Create a queued run with the default config, changed by `config`."""
     seed = fields.get("seed", 0)
     config = resolve(fields.pop("config", {}), None, seed)
     defaults = {
@@ -51,7 +51,7 @@ def make_run(session: Session, **fields: Any) -> Run:
 
 
 def make_attempt(session: Session, run: Run, number: int, *, from_step: int = NOT_BEGUN) -> Attempt:
-    """Make an attempt of a run that continued behind `from_step`."""
+    """Create an attempt of a run that continued after `from_step`."""
     attempt = Attempt(run_id=run.id, number=number, worker_id="w", host="h", from_step=from_step)
     session.add(attempt)
     session.flush()
@@ -61,7 +61,7 @@ def make_attempt(session: Session, run: Run, number: int, *, from_step: int = NO
 def make_checkpoint(
     session: Session, run: Run, state_dir: Path, *, step: int, attempt: int = 1, content: bytes = b"weights"
 ) -> Checkpoint:
-    """Make a checkpoint with one file, in the state directory and in SQL."""
+    """Create a checkpoint with one file, in the state directory and in SQL."""
     name = f"s{step:06d}-a{attempt}"
     directory = state_dir / "runs" / run.id / name
     directory.mkdir(parents=True)
@@ -80,15 +80,13 @@ def make_checkpoint(
 def write_metric(
     session: Session, run: Run, name: str, values: Mapping[int, float], *, attempt: int = 1
 ) -> None:
-    """Values of one metric by step; the run has changed, as with every write of a trainer."""
+    """Write the values of one metric by step and mark the run as changed, as a trainer does."""
     write_points(session, run.id, attempt, [(step, {name: value}) for step, value in values.items()])
     session.execute(update(Run).where(Run.id == run.id).values(changed_at=Run.changed_at + 1))
 
 
 def seeded_metrics(steps: int, *, seed: int = 0, spike_at: int | None = None) -> dict[int, dict[str, float]]:
-    """Return a plausible training: accuracy rises, entropy falls, and at `spike_at` the loss jumps to
-    1000.
-    """
+    """Return plausible metrics: accuracy rises, entropy falls, and the loss is 1000 at `spike_at`."""
     chance = np.random.default_rng(seed)
     metrics_by_step = {}
     for step in range(1, steps + 1):
@@ -104,7 +102,7 @@ def seeded_metrics(steps: int, *, seed: int = 0, spike_at: int | None = None) ->
 
 
 class MadeCompletion(CompletionRecord):
-    """A completion as a trainer hands it over, with tokens of one character."""
+    """A completion as a trainer records it, with tokens of one character."""
 
     __slots__ = ()
 
@@ -132,7 +130,7 @@ class MadeCompletion(CompletionRecord):
 
 
 class MadeGroup(GroupRecord):
-    """A group as a trainer hands it over."""
+    """A group as a trainer records it."""
 
     __slots__ = ()
 
@@ -161,16 +159,14 @@ class MadeGroup(GroupRecord):
 def make_group(
     session: Session, run: Run, *, step: int = 1, attempt: int = 1, tokens: bool = True, **fields: Any
 ) -> str:
-    """Make a stored group of two completions; return its id."""
+    """Store a group of two completions and return its id."""
     packed = pack_groups(run.id, step, attempt, [MadeGroup(**fields)], with_tokens=tokens)
     write_groups(session, packed)
     return str(packed.groups[0]["id"])
 
 
 def stored_completions(session: Session, *conditions: Any) -> list[Completion]:
-    """Return the completions of all groups, or of those that fulfil SQL conditions, in the order of their
-    steps.
-    """
+    """Return the completions of all groups, or of those that match SQL conditions, ordered by step."""
     query = select(RolloutGroup.id).where(*conditions)
     ids = session.scalars(
         query.order_by(RolloutGroup.step, RolloutGroup.kind, RolloutGroup.prompt_index)

@@ -1,4 +1,4 @@
-"""A server on the loopback interface that sends what it likes, byte by byte, for tests of clients."""
+"""A server on the loopback interface that sends arbitrary bytes, for tests of clients."""
 
 import socket
 import threading
@@ -9,7 +9,7 @@ END = b"\r\n\r\n"
 
 
 class HostileServer:
-    """Answers every request with the blocks that `answer` gives for its head."""
+    """Answers every request with the blocks that `answer` yields for its head."""
 
     def __init__(self, answer: Callable[[str], Iterator[bytes]]) -> None:
         self._answer = answer
@@ -17,9 +17,9 @@ class HostileServer:
         self.url = f"http://127.0.0.1:{self._listening.getsockname()[1]}"
         self.heads: list[str] = []
         self.sent = 0
-        """Bytes, of all answers together."""
+        """Number of bytes in all answers together."""
         self.cut = threading.Event()
-        """Set once a client has gone before its answer was over."""
+        """Set when a client disconnects before the end of its answer."""
 
     def run(self) -> None:
         with suppress(OSError):
@@ -60,7 +60,7 @@ class HostileServer:
 
 @contextmanager
 def hostile_server(answer: Callable[[str], Iterator[bytes]]) -> Iterator[HostileServer]:
-    """Serve while the body runs."""
+    """Yield a server that runs during the body."""
     server = HostileServer(answer)
     threading.Thread(target=server.run, daemon=True).start()
     try:
@@ -70,7 +70,7 @@ def hostile_server(answer: Callable[[str], Iterator[bytes]]) -> Iterator[Hostile
 
 
 def endless(head: bytes, block: bytes) -> Iterator[bytes]:
-    """Yield an answer whose body has no end."""
+    """Yield an answer with an endless body."""
     yield head
     while True:
         yield block

@@ -1,4 +1,4 @@
-"""Servers that a test may take away and bring back."""
+"""Servers that a test can stop and restart."""
 
 import signal
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from tests.conftest import require
 
 
 class Postgres:
-    """A cluster of the test's own."""
+    """A private cluster of a test."""
 
     def __init__(self, directory: Path) -> None:
         server = require(lambda: servers.start_postgres(directory))
@@ -22,29 +22,29 @@ class Postgres:
         self.is_running, self.is_paused = True, False
 
     def stop(self) -> None:
-        """It shuts down."""
+        """Shut down."""
         if self.is_running:
             servers.stop(self.pid)
         self.is_running = False
 
     def start(self) -> None:
-        """It is back under the same address."""
+        """Start again at the same address."""
         self.pid = servers.serve_postgres(self.directory).pid
         self.is_running = True
 
     def pause(self) -> None:
-        """Stop every process of it: connections stay open and nothing answers."""
+        """Suspend every process, so that connections stay open without answers."""
         servers.signal_all(self.pid, signal.SIGSTOP)
         self.is_paused = True
 
     def resume(self) -> None:
-        """It continues."""
+        """Continue after a pause."""
         if self.is_paused:
             servers.signal_all(self.pid, signal.SIGCONT)
         self.is_paused = False
 
     def cut(self) -> None:
-        """End every connection but our own."""
+        """End every connection except our own."""
         with psycopg.connect(self.url.replace("+psycopg", ""), autocommit=True) as connection:
             other_sessions = (
                 b"FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND datname = current_database()"
@@ -54,7 +54,7 @@ class Postgres:
 
 @contextmanager
 def postgres_to_stop(shared: Path) -> Iterator[Postgres]:
-    """Yield a migrated cluster in a new directory below this one."""
+    """Yield a migrated cluster in a new directory below `shared`."""
     server = Postgres(shared / f"pg-{uuid4().hex[:12]}")
     try:
         upgrade(server.url)

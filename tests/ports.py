@@ -1,11 +1,11 @@
-"""Ports for programs that have to be told theirs before they start."""
+"""Ports for programs whose port must be known before they start."""
 
 import atexit
 import random
 import socket
 
 PORTS = range(20_000, 32_000)
-"""Below those that the kernel gives to outgoing connections: from 32,768 on Linux, from 49,152 elsewhere."""
+"""Ports below those of outgoing connections, which start at 32,768 on Linux and at 49,152 elsewhere."""
 
 _claims: list[socket.socket] = []
 
@@ -17,11 +17,9 @@ def _release_claims() -> None:
 
 
 def free_port() -> int:
-    """Return a port of this machine that nobody has, and that no other test process is given until this one
-    ends.
-    """
+    """Return a free port, which no other test process gets before this process ends."""
     for port in random.sample(PORTS, len(PORTS)):
-        # Ports of UDP have the same numbers and nothing else to do with those of TCP.
+        # UDP ports have the same numbers but are independent of TCP ports.
         claim = socket.socket(type=socket.SOCK_DGRAM)
         try:
             with socket.socket() as probe:

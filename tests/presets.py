@@ -1,4 +1,4 @@
-"""Presets for checks that are repeated over the methods."""
+"""Presets for checks that are repeated for each method."""
 
 from backend.config.merge import resolve
 from backend.config.objective import Objective
@@ -15,4 +15,4 @@ def _one_for_each_method() -> list[str]:
 
 
 METHODS = _one_for_each_method()
-"""The first preset with each pair of surrogate and advantage; the others differ in smaller knobs."""
+"""The first preset with each pair of surrogate and advantage. The others differ only in other knobs."""

@@ -1,6 +1,6 @@
-"""The table of tasks in backend/config/reasoning_gym_tasks.py, made from the installed reasoning_gym.
+"""The table of tasks in backend/config/reasoning_gym_tasks.py, generated from the installed reasoning_gym.
 
-Run it to write that table anew: python -m tests.reasoning_gym_table
+Run it to regenerate the table: python -m tests.reasoning_gym_table
 """
 
 import ast
@@ -33,7 +33,7 @@ COMPARISONS: dict[type[ast.cmpop], str] = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: "
 
 
 def config_classes() -> dict[str, Any]:
-    """Return the config class of each task by its name; `composite` left out."""
+    """Return the config class of each task except `composite` by name."""
     library()
     from reasoning_gym.factory import DATASETS
 
@@ -41,9 +41,7 @@ def config_classes() -> dict[str, Any]:
 
 
 def parameters(config: Any) -> dict[str, str]:
-    """Return the default of each parameter that JSON can express, if it is one value, else its type in a
-    word.
-    """
+    """Return the default of each JSON parameter if it is a single value, else a word for its type."""
     word_by_name = {
         field.name: _written(field) for field in dataclasses.fields(config) if field.name not in OURS
     }
@@ -62,9 +60,7 @@ def _written(field: Any) -> str:
 
 
 def rules(config: Any) -> list[str]:
-    """Return the comparisons of parameters with each other and with numbers that the task's `validate`
-    asserts.
-    """
+    """Return the comparisons that the task's `validate` asserts, between parameters and with numbers."""
     if not hasattr(config, "validate"):
         return []
     (function,) = ast.parse(textwrap.dedent(inspect.getsource(config.validate))).body
@@ -86,7 +82,7 @@ def _comparisons(test: ast.expr, parameter_types: dict[str, str]) -> Iterator[st
 
 
 def _side(side: ast.expr, parameter_types: dict[str, str]) -> str:
-    """Return a parameter or a number; empty for anything else."""
+    """Return a parameter or a number, or an empty text for anything else."""
     text = ast.unparse(side).removeprefix("self.")
     return text if text in parameter_types or text.lstrip("-").replace(".", "", 1).isdigit() else ""
 

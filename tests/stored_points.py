@@ -1,4 +1,4 @@
-"""Every point of a run that is stored, hidden ones included, whether it is in a block or a row."""
+"""All stored points of a run, in blocks and rows, including hidden ones."""
 
 from sqlalchemy.orm import Session
 

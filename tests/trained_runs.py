@@ -1,11 +1,11 @@
-"""Runs of the tiny policy that tests train in their own process, with a real database and real checkpoints.
+"""Runs of the tiny policy that tests train in their own process, with a database and checkpoints.
 
-A plugin of tests/conftest.py: every test may use its fixtures.
+A plugin of tests/conftest.py with fixtures for every test:
 
-sessions      Sessions on a SQLite database of this test's own
-queued        puts a run into the queue
+sessions      Sessions on a private SQLite database
+queued        adds a run to the queue
 train         claims a run and trains it
-straight      the series of a run of SMALL that nothing interrupted
+straight      the series of an uninterrupted run of SMALL
 """
 
 import math
@@ -33,7 +33,7 @@ SMALL: dict[str, Any] = {
     "checkpointing": {"every": 2, "keep": 2},
 }
 STRAIGHT: dict[str, dict[int, float]] = {}
-"""The series of the first run of SMALL that nothing interrupted."""
+"""The series of the first uninterrupted run of SMALL."""
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def sessions(sqlite_url):
 
 @pytest.fixture
 def queued(sessions):
-    """Puts a run into the queue."""
+    """Return a function that adds a run to the queue."""
 
     def queue(config, *, parent=None, step=None):
         with sessions.begin() as session:
@@ -69,7 +69,7 @@ def queued(sessions):
 
 @pytest.fixture
 def train(sessions, settings):
-    """Claims a run and trains it; `stop_after` asks for a shutdown in that step."""
+    """Return a function that claims and trains a run. `stop_after` requests a shutdown in that step."""
 
     def train(run_id, config, *, stop_after=None, prepare=None):
         with sessions.begin() as session:
@@ -119,7 +119,7 @@ def _stop_after(trainer, stopping, step):
 
 
 def series(sessions, run_id):
-    """{metric: {step: value}} of the newest attempt, without what depends on the machine's speed."""
+    """Return {metric: {step: value}} of the newest attempt, without metrics of the machine's speed."""
     points_by_name = {}
     with sessions() as session:
         for point in stored_points(session, run_id):
@@ -131,7 +131,7 @@ def series(sessions, run_id):
 
 @pytest.fixture
 def straight(sessions, queued, train):
-    """The series of a run of SMALL that nothing interrupted; it is trained once for all tests."""
+    """Return the series of an uninterrupted run of SMALL, which is trained once for all tests."""
     if not STRAIGHT:
         config = resolve(SMALL)
         run_id = queued(config)

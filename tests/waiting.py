@@ -1,4 +1,4 @@
-"""Waiting for what other processes do."""
+"""Waiting for conditions in other processes."""
 
 import time
 from collections.abc import Callable
@@ -14,9 +14,7 @@ class TookTooLong(Exception):
 def wait_for(
     condition: Callable[[], Found], description: str = "a condition was not met", *, seconds: float = 180.0
 ) -> Found:
-    """Return what the condition gives once it is true. The limit is for what never happens: machines are
-    busy.
-    """
+    """Return the first true value of the condition. The limit is long, because machines may be busy."""
     deadline = time.monotonic() + seconds
     while not (outcome := condition()):
         if time.monotonic() > deadline:

@@ -1,4 +1,4 @@
-"""Retries while the database is away: wait and try again, or leave the work for later."""
+"""Retry while the database is unavailable, or leave the work for later."""
 
 import logging
 import time
@@ -15,17 +15,17 @@ from backend.storage.faults import Fault, database_fault
 logger = logging.getLogger(__name__)
 
 PAUSES_SECONDS = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
-"""Pauses between tries, in seconds; the last one is repeated."""
+"""Pauses between tries, in seconds. The last one is repeated."""
 
 Result = TypeVar("Result")
 
 
 Waiting = Callable[[Fault], None]
-"""Callback that is called after every failed try with the fault."""
+"""Callback that receives the fault after every failed try."""
 
 
 def _report_nothing(_fault: Fault) -> None:
-    """Report nothing; the fault is only logged."""
+    """Ignore the fault, which is only logged."""
 
 
 def retry_transaction(
@@ -72,7 +72,7 @@ def _retry(once: Callable[[], Result], sessions: Sessions, waiting: Waiting) -> 
 
 @contextmanager
 def left_for_later(action: str) -> Iterator[None]:
-    """Let the database fail within, because the work is repeated anyway."""
+    """Suppress and log database errors in the block, because the work is repeated anyway."""
     try:
         yield
     except SQLAlchemyError as error:

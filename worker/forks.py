@@ -5,8 +5,8 @@
     socket 5   {"environment": {...}} with the trainer's standard input, output and error and a pipe
     pipe       <process id>, and once the trainer has ended <exit code, negative for a signal>
 
-Standard input is the parent's lifeline, as for a trainer. Its forks have their own and outlive it. The parent
-starts no thread and opens no connection, so that a fork starts like a separate process.
+Standard input is the parent's lifeline, like a trainer's. Its forks have separate lifelines and outlive it.
+The parent starts no thread and opens no connection, so that a fork starts like a separate process.
 """
 
 import contextlib
@@ -23,14 +23,14 @@ MAX_BYTES = 1_000_000
 
 
 def serve_forks(descriptor: int) -> None:
-    """Fork a trainer for each request; return only in the forks. The parent ends with standard input."""
+    """Fork a trainer for each request, and return only in the forks. The parent ends with standard input."""
     requests = socket.socket(fileno=descriptor)
     woken, wake = os.pipe()
     os.set_blocking(wake, False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.set_wakeup_fd(wake)
     running: dict[int, int] = {}
-    """Pipe of each trainer, by process id."""
+    """Pipes of the trainers by process id."""
     with selectors.DefaultSelector() as selector:
         for fd in (0, woken, descriptor):
             selector.register(fd, selectors.EVENT_READ)
@@ -51,10 +51,10 @@ def serve_forks(descriptor: int) -> None:
 
 
 def _fork(requests: socket.socket, running: dict[int, int]) -> bool:
-    """Fork for the next request; return whether this process is the fork."""
+    """Fork for the next request, and return whether this process is the fork."""
     message, descriptors, _, _ = socket.recv_fds(requests, MAX_BYTES, 4)
     if not message:
-        os._exit(0)  # the worker has gone
+        os._exit(0)  # the worker has ended
     *streams, pipe = descriptors
     try:
         child = os.fork()
@@ -86,11 +86,11 @@ def _become_trainer(environment: dict[str, str], streams: Sequence[int], pipe: i
 
 def _report(running: dict[int, int]) -> None:
     """Report the exit code of each trainer that has ended."""
-    while running:  # one signal may cover several
+    while running:  # one signal may cover several trainers
         child, status = os.waitpid(-1, os.WNOHANG)
         if not child:
             return
         pipe = running.pop(child)
-        with contextlib.suppress(OSError):  # the reader is gone
+        with contextlib.suppress(OSError):  # the reader has ended
             os.write(pipe, b"%d\n" % os.waitstatus_to_exitcode(status))
         os.close(pipe)

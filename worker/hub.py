@@ -1,4 +1,4 @@
-"""Downloads from the Hugging Face hub, limited to the listed size and the free disk space."""
+"""Download from the Hugging Face hub within the listed size and the free disk space."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -16,28 +16,27 @@ from backend.catalog.policies.hub_models import cache_directory
 from backend.storage.faults import free_bytes
 
 UNLISTED_BYTES = 100_000_000
-"""Bytes by which a download may exceed the listed size, because its protocol, xet, fetches files in
-blocks."""
+"""Bytes by which a download may exceed the listed size, because the xet protocol fetches files in blocks."""
 
 MAX_ANSWER_BYTES = 64_000_000
-"""Maximum bytes of all answers about one repository together, which are held in memory."""
+"""Maximum total size of all answers about one repository, in bytes, because they are held in memory."""
 
 RESERVE_BYTES = 100_000_000
-"""Bytes left free on the disk of the cache."""
+"""Bytes that stay free on the disk of the cache."""
 
 FIRST_PATH = "grpolab_first_path"
 
 
 class TooLarge(OSError):
-    """A download that does not fit on the disk, or is larger than the hub lists; the message says which."""
+    """Raised with the reason if a download does not fit on the disk or is larger than the hub lists."""
 
 
 def fetch_files(
     name: str, *, patterns: Sequence[str], revision: str | None, repo_type: str = "model"
 ) -> Path:
-    """Return the directory of a repository's files, after downloading those that the cache lacks.
+    """Download the files of a repository that the cache lacks, and return the directory of all its files.
 
-    Raises TooLarge and the errors of `snapshot_download`. Nearly all are OSError.
+    Raise TooLarge and the errors of `snapshot_download`. Nearly all are OSError.
     """
     with _bounded_answers():
         return _fetch_files(name, patterns=patterns, revision=revision, repo_type=repo_type)
@@ -45,15 +44,17 @@ def fetch_files(
 
 @contextmanager
 def _bounded_answers() -> Iterator[None]:
-    """Bound the answers of every client that the library makes meanwhile: it replaces one that fails."""
-    read = _answer_reader()
+    """Limit the answers of every client that the library creates in the block, even if it replaces a
+    failed one.
+    """
+    read_bounded = _answer_reader()
 
     def bounded_client() -> Any:
         client = default_client_factory()
         hooks = client.event_hooks
         client.event_hooks = {
             "request": [*hooks["request"], _remember_path],
-            "response": [*hooks["response"], read],
+            "response": [*hooks["response"], read_bounded],
         }
         return client
 
@@ -76,7 +77,7 @@ def _fetch_files(name: str, *, patterns: Sequence[str], revision: str | None, re
             dry_run=True,
         )
         listed = sum(file.file_size or 0 for file in files if file.will_download)
-    except DryRunError:  # the hub is unreachable, and the cache may have all files
+    except DryRunError:  # The hub is unreachable, and the cache may have all files.
         listed = 0
     _check_room(cache, listed)
     folder = snapshot_download(
@@ -91,12 +92,16 @@ def _fetch_files(name: str, *, patterns: Sequence[str], revision: str | None, re
 
 
 def _remember_path(request: Any) -> None:
-    """Keep the path that was asked for: a redirect, whose request has the same extensions, leads anywhere."""
+    """Keep the requested path, because a redirect, whose request has the same extensions, may lead
+    anywhere.
+    """
     request.extensions.setdefault(FIRST_PATH, request.url.path)
 
 
 def _answer_reader() -> Callable[[Any], None]:
-    """Return a function that reads every answer except files, whose bytes are counted as they are written."""
+    """Return a function that reads every answer except files, whose bytes are counted when they are
+    written.
+    """
     left = MAX_ANSWER_BYTES
 
     def read(response: Any) -> None:
@@ -109,7 +114,7 @@ def _answer_reader() -> Callable[[Any], None]:
             if left < 0:
                 raise TooLarge(f"the hub answers with more than {size_text(MAX_ANSWER_BYTES)} of listings")
             blocks.append(block)
-        response._content = b"".join(blocks)  # noqa: SLF001 - what the response's own `read` keeps
+        response._content = b"".join(blocks)  # noqa: SLF001 - the same attribute as the response's `read` sets
 
     return read
 
@@ -121,8 +126,9 @@ def _check_room(cache: Path, listed: int) -> None:
 
 
 def _make_counter(listed: int) -> type[tqdm]:
-    """Return a progress bar class that counts bytes before they are written, and raises TooLarge beyond
-    the limit.
+    """Return a progress bar class that counts bytes before they are written.
+
+    It raises TooLarge if they exceed the limit.
     """
 
     class Counter(tqdm):
@@ -131,7 +137,7 @@ def _make_counter(listed: int) -> type[tqdm]:
         def update(self, n: float | None = 1) -> bool | None:
             self.taken += n or 0
             if self.taken > listed + UNLISTED_BYTES:
-                abort_xet_session()  # which calls this from threads that continue after an error
+                abort_xet_session()  # xet calls this method from threads that continue after an error
                 raise TooLarge(f"the hub sends more than the {size_text(listed)} that it lists")
             return super().update(n)
 

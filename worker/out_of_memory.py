@@ -1,4 +1,4 @@
-"""Detection of out-of-memory errors, and the memory that was in use."""
+"""Detect out-of-memory errors and describe the memory that was in use."""
 
 import resource
 import sys
@@ -18,14 +18,16 @@ SAYINGS = (
 
 
 def is_memory_error(error: BaseException) -> bool:
-    """Return whether an error means that memory ran out; libraries signal it by class or only by message."""
+    """Return whether an error means that memory ran out. Libraries signal it by its class or only in its
+    message.
+    """
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return True
     return isinstance(error, RuntimeError | OSError) and any(saying in str(error) for saying in SAYINGS)
 
 
 def memory_text(error: BaseException) -> str:
-    """Describe how much this process used of the memory that ran out, the GPU's or the machine's."""
+    """Return a sentence about the memory of the GPU or machine that this process used when it ran out."""
     if is_gpu_error(error) and (gpu := _gpu_memory()):
         return gpu_text(gpu)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
@@ -33,34 +35,34 @@ def memory_text(error: BaseException) -> str:
 
 
 def is_gpu_error(error: BaseException) -> bool:
-    """Return whether a GPU's memory ran out; torch has a separate class for that."""
+    """Return whether a GPU's memory ran out, for which torch has a separate error class."""
     is_named = any(name in str(error) for name in ("CUDA", "CUBLAS"))
     return type(error).__name__ == "OutOfMemoryError" or is_named
 
 
 class GpuMemory(NamedTuple):
-    """Bytes of a GPU's memory at one moment."""
+    """The memory of a GPU at one moment, in bytes."""
 
     held: int
-    """Bytes held by this process for its tensors."""
+    """Number of bytes that this process holds for its tensors."""
     free: int
     total: int
 
 
 def _gpu_memory() -> GpuMemory | None:
-    """Return the memory of the GPU in use; None if there is none. Uses torch only if it is imported."""
+    """Return the memory of the GPU in use, or None if there is none. Torch is used only if it is imported."""
     torch: Any = sys.modules.get("torch")
     if torch is None or not torch.cuda.is_initialized():
         return None
     try:
         free, total = torch.cuda.mem_get_info()
         return GpuMemory(torch.cuda.memory_reserved(), free, total)
-    except RuntimeError:  # a GPU that has failed answers nothing
+    except RuntimeError:  # A GPU that has failed does not answer.
         return None
 
 
 def gpu_text(memory: GpuMemory) -> str:
-    """Describe the holders of a GPU's memory."""
+    """Return a sentence about the processes that hold a GPU's memory."""
     held_elsewhere = max(0, memory.total - memory.free - memory.held)
     return (
         f"the trainer held {size_text(memory.held)} of the GPU's {size_text(memory.total)}, "
@@ -69,7 +71,7 @@ def gpu_text(memory: GpuMemory) -> str:
 
 
 def used_text(count: float) -> str:
-    """Describe the share of the machine's memory that a process used."""
+    """Return a sentence about the share of the machine's memory that a process used."""
     return f"the trainer took {size_text(count)} of the machine's {size_text(psutil.virtual_memory().total)}"
 
 

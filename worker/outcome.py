@@ -3,26 +3,26 @@
 from typing import Literal, NamedTuple
 
 REASON_CHARACTERS = 2_000
-"""Maximum length of a stored error message, in characters; the log has the whole message."""
+"""Maximum length of a stored error message, in characters. The log contains the complete message."""
 
 
 Status = Literal["finished", "stopped", "paused", "failed", "queued"]
-"""Status of an ended run. queued: the worker was asked to stop; another one continues from the checkpoint."""
+"""Status of an ended run. If it is queued, the worker was asked to stop and another one continues the run."""
 
 
 class Outcome(NamedTuple):
-    """Status that a run gets when its trainer ends by itself, and the reason."""
+    """The status that a run gets when its trainer ends by itself, and the reason."""
 
     status: Status
     reason: str = ""
-    """One sentence, or a word such as no_signal; shown next to the status."""
+    """Reason as a sentence, or as a word such as no_signal. It is shown next to the status."""
 
     wish: str = ""
-    """Request of the user, if the run ends because of it."""
+    """Request of the user, if it ended the run."""
 
 
 class NodeLost(RuntimeError):
-    """Another node of the run did not join or is gone, through no fault of the run."""
+    """Raised if another node of the run did not join or has ended, through no fault of the run."""
 
 
 EXIT_FAILED = 1

@@ -1,8 +1,8 @@
-"""The state of a run in addition to the policy's weights, in named parts that a checkpoint holds.
+"""The state of a run, except the policy's weights, in named parts that a checkpoint stores.
 
 All state that outlives a step is a part: progress, optimizer, random numbers, a moving baseline, a critic,
-... Its JSON values and tensors are stored in every checkpoint, so a resumed run continues as if it had never
-stopped.
+and so on. Its JSON values and tensors are stored in every checkpoint, so a resumed run continues as if it had
+never stopped.
 """
 
 from collections.abc import Mapping
@@ -15,15 +15,15 @@ class Stateful(Protocol):
     """One part of a run's state."""
 
     def values(self) -> dict[str, Any]:
-        """Return the part's numbers and texts, as JSON."""
+        """Return the part's numbers and texts as JSON values."""
         ...
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return the part's tensors, detached, by name."""
+        """Return the part's detached tensors by name."""
         ...
 
     def restore(self, values: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
-        """Restore the state from what `values` and `tensors` returned."""
+        """Restore the state from the results of `values` and `tensors`."""
         ...
 
 

@@ -4,9 +4,9 @@
     stdout  {"ready": true}
     stdin   {"run_id": "...", "attempt": 1, "device": "cpu", "threads": 2, "database_url": "..."}
 
-Standard input stays open as a lifeline: when it closes, the process exits at once. SIGTERM requests a
-checkpoint after the running step and an exit; SIGUSR1 prints the stacks of all threads. With `--forks` the
-process is the parent of trainer processes instead, see worker/forks.py.
+Standard input stays open as a lifeline: when it closes, the process exits immediately. SIGTERM requests a
+checkpoint after the running step and an exit, and SIGUSR1 prints the stacks of all threads. With `--forks`
+the process is the parent of trainer processes instead, see worker/forks.py.
 """
 
 import faulthandler
@@ -55,13 +55,15 @@ class Assignment(NamedTuple):
     database_url: str
     """URL of the database. It is not in the environment, which plugins of problems and rewards can read."""
     gpus: Sequence[str] = ()
-    """UUIDs of the GPUs of all ranks on this node, if the run has several."""
+    """UUIDs of the GPUs of all ranks on this node, if the run has several ranks."""
     node: dict[str, Any] | None = None
-    """This node's place among several, see NodeGroup; `rank` 0 trains, the others follow with a `config`."""
+    """This node's entry in a group of nodes, see NodeGroup. `rank` 0 trains, and others follow with a
+    `config`.
+    """
 
 
 def main() -> None:
-    """Wait for a run and train it; return an exit code for the supervisor."""
+    """Wait for a run and train it, then exit with a code for the supervisor."""
     if sys.argv[1:2] == ["--forks"]:
         _import_everything()
         _say({"ready": True})
@@ -82,7 +84,7 @@ def main() -> None:
 
 
 def _import_everything() -> None:
-    """Import torch, transformers and sandboxes in advance, which takes seconds."""
+    """Import torch, transformers and sandboxes in advance, because it takes seconds."""
     logging.disable(logging.WARNING)  # torchao warns about every kernel for other machines
     with freeze_gc():
         import_module("worker.training.trainer")
@@ -127,7 +129,7 @@ def _exit_code(assignment: Assignment, stopping: threading.Event) -> int:
         train_run(assignment, stopping)
     except Fenced:
         return EXIT_FENCED
-    except Exception as error:  # the one place that turns any failure into a reason
+    except Exception as error:  # the only place that converts any failure to a reason
         logger.exception("the run fails")
         _say({"failed": failure_report(error)})
         return EXIT_FAILED
@@ -135,7 +137,7 @@ def _exit_code(assignment: Assignment, stopping: threading.Event) -> int:
 
 
 def _follow(assignment: Assignment, node: dict[str, Any]) -> int:
-    """Follow the trainer of another node; losing that trainer is not this node's failure."""
+    """Follow the trainer of another node. The loss of that trainer is not this node's failure."""
     from worker.policy.ranks import is_lost_peer
     from worker.training.follower import follow_on_node
 
@@ -150,7 +152,7 @@ def _follow(assignment: Assignment, node: dict[str, Any]) -> int:
 
 
 def train_run(assignment: Assignment, stopping: threading.Event) -> None:
-    """Train the run and write its outcome; an error caused by the user is an outcome too."""
+    """Train the run and write its outcome. Errors caused by the user become outcomes too."""
     settings = Settings().model_copy(update={"database_url": assignment.database_url})
     learn_secrets(settings)
     sessions = open_sessions(open_engine(settings.effective_database_url, pool_size=2))
@@ -184,7 +186,7 @@ def train_run(assignment: Assignment, stopping: threading.Event) -> None:
         except GrpoLabError as error:
             outcome = Outcome("failed", error.detail)
     logger.info("%s %s", outcome.status, outcome.reason)
-    # Only now, because the recorder stops if the run is no longer its own.
+    # Write it only now, because the recorder stops if another attempt owns the run.
     retry_transaction(sessions, lambda session: _write_outcome(session, assignment, outcome))
 
 

@@ -1,4 +1,4 @@
-/** The one door to the vendored libraries: `html` templates, hooks and signals. */
+/** The single interface to the vendored libraries: `html` templates, hooks and signals. */
 import { h, options, render, Fragment, Component, createRef } from '../vendor/preact.js';
 import htm from '../vendor/htm.js';
 import { visible } from './lib/text/visible.js';
@@ -16,10 +16,10 @@ export {
 } from '../vendor/preact-hooks.js';
 export { signal, computed, effect, batch, useSignal, useComputed, useSignalEffect } from '../vendor/signals.js';
 
-/** Attributes that people read; `value` and `href` stay as they are. */
+/** Attributes that people read. `value` and `href` are not changed. */
 const READ = /** @type {const} */ (['title', 'aria-label', 'alt', 'placeholder', 'label']);
 
-/** Every text node and every label of every page passes here: names, tags, messages and logs come from outside. */
+/** Changes every text node and label of every page, because names, tags, messages and logs come from outside. */
 const before = options.vnode;
 options.vnode = (vnode) => {
   const node = /** @type {{type: any, props: any}} a text node has its text as props */ (vnode);
@@ -30,5 +30,5 @@ options.vnode = (vnode) => {
   before?.(vnode);
 };
 
-/** Tagged template that makes elements. Strings in it become text nodes, never markup. */
+/** The tagged template that creates elements. Strings in it become text nodes, never markup. */
 export const html = htm.bind(h);

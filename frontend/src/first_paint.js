@@ -1,5 +1,4 @@
-// A classic script, run before the first paint: the chosen theme must not flash.
-// The one place outside app/state.js that reads this key.
+// a classic script that runs before the first paint, so that no other theme flashes
 {
   const chosen = localStorage.getItem('grpolab.theme');
   if (chosen === 'light' || chosen === 'dark') document.documentElement.dataset.theme = chosen;

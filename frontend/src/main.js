@@ -1,12 +1,12 @@
 /**
- * The frame: which page is shown, and what stands around it.
+ * The frame, which shows a page and everything around it.
  *
  * How to write a view on this frame
  * ---------------------------------
  * - A page is an entry in the list of backend/http/pages.py, a view `src/views/<name>.js` that exports `View(props)`, and a
  *   style `styles/<name>.css`. Parameters of its path are the view's props. Views are loaded when first visited.
  * - Elements: `import { html, useState } from '../dom.js'`. Strings in templates become text nodes; there is no
- *   `innerHTML` anywhere, because what a policy wrote is hostile input. Handlers are functions (`onClick=${go}`).
+ *   `innerHTML` anywhere, because a policy's text is untrusted. Handlers are functions (`onClick=${go}`).
  * - State of the view lives in the query string: `const SPEC = { step: number(1), q: text() }` (codecs in
  *   lib/url.js), then `const [view, change] = useQuery(SPEC)`; `change({ step: 12 })` replaces the address,
  *   `change({...}, { push: true })` adds a step to the history. Ordinary `<a href>` links move without reloading.
@@ -16,15 +16,15 @@
  *   ...}<//>`
  *   to get skeleton, error, old-data and empty states. Writing: `post`, `patch`, `remove` in data/api.js; failures are
  *   `ApiError` with `.errors[{path, message}]` for the fields of a form, or `sayError(error)` for a message.
- * - Live: `useLive(['points'], (type, data) => ...)`; `type` is `resync` after a gap: fetch again.
- * - Curves: `<${Panel} metric request view looks onPoint />` of components/curves/panel.js. Only charts/draw.js knows
- *   Plotly.
- *   A click on a point: `onPoint=${openRollouts}` of components/curves/panel.js goes to the rollouts of that run and
- *   step. `useJumpToPanels(metrics, open)` of app/state.js lets the quick jump (Ctrl-K) open a panel.
- * - Roles: what changes something stands in `<${ForOperator}>` of components/shared/role.js, or asks `mayChange` of
- *   app/state.js.
- * - Keys: `useKeys({ n: { label: 'next group', run } })`; they appear in the help (`?`) by themselves.
- * - Parts: components/shared/; numbers and times: lib/text/format.js;
+ * - Live: `useLive(['points'], (type, data) => ...)`; `type` is `resync` after a gap, when all data must be loaded
+ *   again.
+ * - Curves: `<${Panel} metric request view looks onPoint />` of components/curves/panel.js. Only charts/draw.js uses
+ *   Plotly. A click on a point: `onPoint=${openRollouts}` of components/curves/panel.js goes to the rollouts of that
+ *   run and step. `useJumpToPanels(metrics, open)` of app/state.js lets the quick jump (Ctrl-K) open a panel.
+ * - Roles: actions that change something are in `<${ForOperator}>` of components/shared/role.js, or check `mayChange`
+ *   of app/state.js.
+ * - Keys: `useKeys({ n: { label: 'next group', run } })`; they appear in the help (`?`) automatically.
+ * - Shared components: components/shared/; numbers and times: lib/text/format.js;
  *   colours of runs: `relatedLooks(groups)` in app/state.js. Title of the page: `useTitle('Runs')` of app/title.js.
  */
 import { html, render, useErrorBoundary, useEffect, useState } from './dom.js';
@@ -35,7 +35,7 @@ import { Frame, startFrame } from './components/frame/frame.js';
 import { highlightWords } from './components/frame/help_words.js';
 import { Empty, Failure, Skeleton } from './components/shared/states.js';
 
-/** The view of the current path, loaded when first needed; a crash in it leaves the frame standing. */
+/** The view of the current path, which is loaded when first needed. If it crashes, the frame continues to work. */
 function Page() {
   const match = pageAt(currentAddress.value.path);
   const [views, setViews] = useState(new Map());
@@ -93,7 +93,7 @@ const App = () => html`
   </main>
 `;
 
-/** On a help page, which the service has rendered, only the frame is drawn. */
+/** Starts the application. On a help page, which the service renders, it renders only the frame. */
 function start() {
   startFrame();
   const frame = document.getElementById('frame');

@@ -1,4 +1,4 @@
-"""Disk checks before a checkpoint is written, and the message when the disk is full or broken."""
+"""Check the disk before a checkpoint is written, and report a full or broken disk."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,11 +9,11 @@ from backend.base.text import size_text
 from backend.storage.faults import disk_fault, free_bytes
 
 RESERVE_BYTES = 8_000_000
-"""Bytes left free in addition to a checkpoint, because the database and the logs may share its disk."""
+"""Bytes that stay free in addition to a checkpoint, because the database and the logs may share its disk."""
 
 
 class DiskFault(GrpoLabError):
-    """The disk cannot store a checkpoint. The run is paused until the disk is repaired."""
+    """Raised if the disk cannot store a checkpoint. The run is paused until the disk is repaired."""
 
     title = "Disk"
 
@@ -28,7 +28,7 @@ def need_room(path: Path, count: int) -> None:
 
 @contextmanager
 def translate_disk_errors(path: Path, *, needed: int = 0) -> Iterator[None]:
-    """Convert errors of the disk of `path` to DiskFault, whichever library raised them."""
+    """Convert errors of the disk of `path` to DiskFault, independently of the library that raised them."""
     try:
         yield
     except Exception as error:

@@ -1,10 +1,10 @@
-"""Export of a checkpoint: only the model, with LoRA merged into its base, in a standard format.
+"""Export the model of a checkpoint in a standard format, with LoRA merged into its base.
 
     python -m worker.checkpoints.export CHECKPOINT DIRECTORY [--dtype bfloat16] [--card README.md]
 
-CHECKPOINT is a checkpoint's directory, as it is on disk or downloaded; the base of an adapter must be where
-its base_model_name_or_path says. DIRECTORY gets safetensors (several files above 5 GB), configs, tokenizer
-and chat template; it appears when it is complete. `grpolab export` adds the model card.
+CHECKPOINT is a checkpoint's directory, on disk or downloaded. The base of an adapter must be at its
+base_model_name_or_path. DIRECTORY contains safetensors (several files above 5 GB), configs, tokenizer and
+chat template. It is created only when it is complete. `grpolab export` adds the model card.
 """
 
 import argparse
@@ -28,7 +28,7 @@ from worker.policy.adapter import add_adapter, digest_weights, load_adapter_weig
 from worker.policy.model import DTYPES
 
 SHARD = "5GB"
-"""Maximum size of a file of weights, as the hub recommends."""
+"""Maximum size of a file of weights, as recommended by the hub."""
 
 TEXT_BYTES = 50_000_000
 """Disk space reserved for tokenizer and configs, in bytes."""
@@ -55,9 +55,9 @@ def main() -> None:
 def export_checkpoint(
     checkpoint: Path, directory: Path, *, dtype: str = "", card: str = "", shard: str = SHARD
 ) -> None:
-    """Write model, tokenizer and card; leave nothing behind after an error.
+    """Write model, tokenizer and card, and leave nothing behind after an error.
 
-    Raises BadCheckpoint if the checkpoint is damaged or the base differs, FileExistsError, DiskFault, and
+    Raise BadCheckpoint if the checkpoint is damaged or the base differs, FileExistsError, DiskFault, or
     OSError if the base cannot be opened.
     """
     directory = directory.absolute()
@@ -66,7 +66,7 @@ def export_checkpoint(
     verify_checkpoint(checkpoint)
     model = _open_model(checkpoint, dtype)
     draft = directory.with_name(f".{directory.name}.draft")
-    shutil.rmtree(draft, ignore_errors=True)  # left by a killed export
+    shutil.rmtree(draft, ignore_errors=True)  # of a killed export
     needed = TEXT_BYTES + sum(weight.nbytes for weight in model.parameters())
     try:
         with translate_disk_errors(directory.parent, needed=needed):
@@ -84,19 +84,20 @@ def export_checkpoint(
 
 
 def _open_model(checkpoint: Path, dtype: str) -> PreTrainedModel:
-    """Open the checkpoint's model on the CPU, with its adapter merged, in the given precision or the
-    run's.
+    """Open the checkpoint's model on the CPU, with its adapter merged.
+
+    The precision is `dtype`, or that of the run if it is "".
     """
     config = read_config(checkpoint, ADAPTER_CONFIG)
-    closed: dict[str, Any] = {"use_safetensors": True, "trust_remote_code": False}
+    load_options: dict[str, Any] = {"use_safetensors": True, "trust_remote_code": False}
     if config is None and (checkpoint / ADAPTER_CONFIG).exists():
         raise BadCheckpoint(checkpoint, f"its {ADAPTER_CONFIG} cannot be read")
     if config is None:
         precision: Any = DTYPES[dtype] if dtype else "auto"
         return AutoModelForCausalLM.from_pretrained(
-            checkpoint, dtype=precision, local_files_only=True, **closed
+            checkpoint, dtype=precision, local_files_only=True, **load_options
         )
-    return _open_merged_model(checkpoint, config, dtype, closed)
+    return _open_merged_model(checkpoint, config, dtype, load_options)
 
 
 @torch.no_grad()
@@ -105,13 +106,13 @@ def _open_merged_model(
 ) -> PreTrainedModel:
     state = json.loads((checkpoint / "trainer/state.json").read_text())
     base, trained_dtype = config["base_model_name_or_path"], state["about"]["config"]["policy"]["dtype"]
-    # if transformers opened it with its adapter, a model would be saved under the names of an adapter
+    # If transformers opened it with its adapter, the model would be saved under the names of an adapter.
     model = AutoModelForCausalLM.from_pretrained(
         base, revision=config["revision"] or "main", dtype=DTYPES[trained_dtype], **closed
     )
     if digest_weights(dict(model.named_parameters())) != state["base_sha256"]:
         raise BadCheckpoint(checkpoint, f"{base} is not the base it was trained on")
-    model.to(DTYPES[dtype or trained_dtype])  # before the sum, so that a wider type holds all of it
+    model.to(DTYPES[dtype or trained_dtype])  # before merging, so that a wider type holds the exact sum
     add_adapter(model, parse_adapter(config), base="")
     load_adapter_weights(model, checkpoint)
     return merged_copy(model)

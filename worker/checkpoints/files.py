@@ -1,4 +1,4 @@
-"""Checkpoints: a Hugging Face directory that `from_pretrained` opens, with all that a run continues from.
+"""Checkpoints: Hugging Face directories for `from_pretrained` that also hold the state of a run.
 
     config.json model.safetensors tokenizer.json ...   the policy, or instead of the first two
     adapter_config.json adapter_model.safetensors      its adapter, which names the base
@@ -6,7 +6,7 @@
     trainer/state.json                                 step, run, JSON values of each part, versions
     manifest.json                                      size and SHA-256 of every file above
 
-A directory appears under its name only when it is complete and on disk. Nothing in it is pickled.
+A directory gets its name only when it is complete and on disk. Nothing in it is pickled.
 """
 
 import json
@@ -42,11 +42,11 @@ TEXT_BYTES = 1_000_000
 """Disk space reserved for a checkpoint's files without tensors, in bytes."""
 
 SYNCS = 8
-"""Number of files that are synced to disk at the same time."""
+"""Maximum number of files that are synced to disk at the same time."""
 
 
 class BadCheckpoint(Conflict):
-    """A checkpoint that cannot be used."""
+    """Raised for a checkpoint that cannot be used."""
 
     def __init__(self, directory: Path, reason: str) -> None:
         super().__init__(f"checkpoint {directory}: {reason}")
@@ -57,9 +57,9 @@ class LoadedState(NamedTuple):
 
     step: int
     restored: list[str]
-    """Parts of the run's state that were restored."""
+    """Names of the restored parts of the run's state."""
     fresh: list[str]
-    """Parts that start from their initial state."""
+    """Names of the parts that start from their initial state."""
     versions: dict[str, str]
     """Versions of the packages that wrote the checkpoint."""
 
@@ -67,10 +67,10 @@ class LoadedState(NamedTuple):
 def save_checkpoint(
     directory: Path, policy: Policy, parts: Parts, *, step: int, about: Mapping[str, Any] | None = None
 ) -> Path:
-    """Write the state of a run after `step` to `directory`, and replace a checkpoint of that name.
+    """Write the state of a run after `step` to `directory`, and replace any checkpoint of that name.
 
-    `about` holds the lineage as JSON values: see `worker.checkpoints.lineage`.
-    Raises DiskFault, and leaves nothing behind, if the disk is full, read-only or faulty.
+    `about` holds the lineage as JSON values, see `worker.checkpoints.lineage`.
+    Raise DiskFault, and leave nothing behind, if the disk is full, read-only or faulty.
     """
     tensors = {name: stateful.tensors() for name, stateful in parts.items()}
     needed = _estimate_size(policy, tensors)
@@ -81,7 +81,9 @@ def save_checkpoint(
             shutil.rmtree(draft, ignore_errors=True)
             make_directory(draft / "trainer")
             _write(draft, policy, parts, tensors, {"step": step, "about": dict(about or {})})
-            with ThreadPoolExecutor(SYNCS) as pool:  # a slow disk handles them together
+            with ThreadPoolExecutor(
+                SYNCS
+            ) as pool:  # Syncing several files together is faster on a slow disk.
                 deque(pool.map(sync, draft.rglob("*")))
             _publish(draft, directory)
     except BaseException:
@@ -110,14 +112,14 @@ def _write(
 
 
 def _estimate_size(policy: Policy, tensors: Mapping[str, Mapping[str, Tensor]]) -> int:
-    """Return the approximate bytes of a checkpoint: its tensors and a little text."""
+    """Return the approximate size of a checkpoint in bytes: its tensors and some text."""
     trainer_tensors = [tensor for part_tensors in tensors.values() for tensor in part_tensors.values()]
     weights = (adapter_weights(policy.model) or policy.model.state_dict()).values()
     return TEXT_BYTES + sum(tensor.nbytes for tensor in [*weights, *trainer_tensors])
 
 
 def verify_checkpoint(directory: Path) -> None:
-    """Raise BadCheckpoint unless every file is there and unchanged."""
+    """Raise BadCheckpoint unless every file exists and is unchanged."""
     manifest = directory / MANIFEST
     if not manifest.is_file():
         raise BadCheckpoint(directory, f"no complete checkpoint, {MANIFEST} is missing")
@@ -147,18 +149,22 @@ def load_checkpoint(
     if fitting is None and (unexpected := sorted(state["parts"].keys() ^ parts.keys())):
         raise BadCheckpoint(directory, f"holds other state than the run has: {', '.join(unexpected)}")
     load_weights(directory, policy)
-    taken = sorted(parts.keys() & state["parts"].keys() & (parts.keys() if fitting is None else set(fitting)))
-    for name in taken:
+    restored_names = sorted(
+        parts.keys() & state["parts"].keys() & (parts.keys() if fitting is None else set(fitting))
+    )
+    for name in restored_names:
         file = directory / f"trainer/{name}.safetensors"
         try:
             parts[name].restore(state["parts"][name], load_file(file) if file.is_file() else {})
         except (SafetensorError, LookupError, RuntimeError, TypeError, ValueError) as error:
             raise BadCheckpoint(directory, f"its {name} cannot be restored: {error!r:.200}") from error
-    return LoadedState(state["step"], taken, sorted(parts.keys() - set(taken)), state["versions"])
+    return LoadedState(
+        state["step"], restored_names, sorted(parts.keys() - set(restored_names)), state["versions"]
+    )
 
 
 def _read_state(directory: Path) -> dict[str, Any]:
-    """Read trainer/state.json, which another installation may have written; raises BadCheckpoint."""
+    """Read trainer/state.json, which another installation may have written. Raise BadCheckpoint."""
     try:
         state = json.loads((directory / "trainer/state.json").read_text())
         kinds = {"format": int, "step": int, "parts": dict, "versions": dict}
@@ -230,14 +236,14 @@ def list_checkpoints(parent: Path) -> list[Path]:
 
 
 def remove_checkpoint(directory: Path) -> None:
-    """Delete a checkpoint; its name never refers to an incomplete checkpoint."""
+    """Delete a checkpoint. Its name never refers to an incomplete checkpoint."""
     doomed = directory.with_name(f".{directory.name}.{os.getpid()}.doomed")
     directory.rename(doomed)
     shutil.rmtree(doomed)
 
 
 def remove_drafts(parent: Path, is_ours: Callable[[Path], bool] = lambda _: True) -> None:
-    """Delete the remains of interrupted saves and removals, but not what another process writes."""
+    """Delete the remains of interrupted saves and removals, unless another process is writing them."""
     for pattern in (".*.draft", ".*.doomed"):
         for leftover in parent.glob(pattern):
             if is_ours(leftover):
@@ -277,4 +283,4 @@ def _publish(draft: Path, directory: Path) -> None:
     if directory.exists():
         remove_checkpoint(directory)
     publish(draft, directory)
-    sync(directory.parent.parent)  # the run's own directory may be new
+    sync(directory.parent.parent)  # the run's directory may be new

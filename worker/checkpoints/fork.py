@@ -1,4 +1,4 @@
-"""Forks: location of the parent's checkpoint, and its parts that still fit."""
+"""Find the checkpoint that a fork starts from, and the parts of it that fit."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -14,7 +14,7 @@ from backend.storage.models import Run
 
 
 class ForkOrigin(NamedTuple):
-    """Checkpoint from which a fork continues, or whose policy an evaluation measures."""
+    """The checkpoint from which a fork continues, or whose policy an evaluation measures."""
 
     directory: Path
     sha256: str
@@ -28,9 +28,9 @@ class ForkOrigin(NamedTuple):
 
 
 def find_origin(session: Session, run_id: str, settings: Settings) -> ForkOrigin | None:
-    """Return the checkpoint that a run starts from; None if it starts from scratch.
+    """Return the checkpoint that a run starts from, or None if it starts from scratch.
 
-    Raises NotFound or Conflict if the checkpoint no longer exists.
+    Raise NotFound or Conflict if the checkpoint no longer exists.
     """
     run = session.get_one(Run, run_id)
     if run.fork_step is None:
@@ -45,13 +45,13 @@ def find_origin(session: Session, run_id: str, settings: Settings) -> ForkOrigin
 
 
 def fitting_parts(parts: Iterable[str], before: RunConfig, after: RunConfig) -> set[str]:
-    """Return the parts of a checkpoint written under one config that mean the same under another."""
+    """Return the parts of a checkpoint whose meaning is the same under both configs."""
     old, new = _part_settings(before), _part_settings(after)
     return {name for name in parts if old.get(name) == new.get(name)}
 
 
 def _part_settings(config: RunConfig) -> dict[str, Any]:
-    """Return, for each part whose meaning depends on the config, what must be equal for it to fit."""
+    """Return, for each part whose meaning depends on the config, the settings that must be equal."""
     kl = config.objective.kl
     return {
         "random": config.seed,

@@ -1,10 +1,10 @@
-"""Conversion of a GGUF file to the form of a policy: float32 safetensors, tokenizer, chat template.
+"""Convert a GGUF file to the files of a policy: float32 safetensors, tokenizer and chat template.
 
     python -m worker.checkpoints.gguf FILE DIRECTORY NAME
 
-DIRECTORY does not exist yet and may be half there after an error: `grpolab model` makes it beside the models
-of MODELS_DIR, removes it then, and gives a whole one its NAME. GGUF files hold no code. What transformers may
-make of them is bounded by what the header says (gguf_header.py) and by limits of this process.
+DIRECTORY must not exist yet and may be incomplete after an error. `grpolab model` creates it in MODELS_DIR,
+removes it after an error, and renames a complete one to NAME. GGUF files hold no code. The memory and time
+for their conversion are limited by the header (gguf_header.py) and by limits of this process.
 """
 
 import resource
@@ -33,11 +33,11 @@ TEXT_BYTES = 50_000_000
 
 VALUE_BYTES = 4
 WORKING_BYTES = 6 * 2**30
-"""Memory that this process may take beside the weights: most of it are libraries."""
+"""Memory that this process may use in addition to the weights, in bytes. Most of it is for libraries."""
 
 CPU_SECONDS = 600
 VALUES_PER_SECOND = 2_000_000
-"""Values that the slowest machine unpacks in a second."""
+"""Number of values per second that even a slow machine unpacks."""
 
 
 def main() -> None:
@@ -48,7 +48,7 @@ def main() -> None:
         header = examine_header(file, directory)
         limit_process(header)
         convert(file, directory, name)
-        print(header.licence)  # noqa: T201 - what `grpolab model` reads
+        print(header.licence)  # noqa: T201 - read by `grpolab model`
     except (GrpoLabError, BadGguf, OSError) as error:
         fault = disk_fault(error, directory)
         reason = fault.sentence if fault else getattr(error, "detail", error)
@@ -56,20 +56,20 @@ def main() -> None:
 
 
 def examine_header(file: Path, directory: Path) -> GgufHeader:
-    """Return the header of a file that can become a policy in a new directory. Raises BadGguf and OSError."""
+    """Return the header of a file that can be converted into a new directory. Raise BadGguf or OSError."""
     header = read_header(file)
     _check_header(header, directory)
     return header
 
 
 def convert(file: Path, directory: Path, name: str) -> None:
-    """Write the policy of a file that was examined. Raises BadGguf, InvalidConfig and OSError."""
+    """Write the policy of an examined file. Raise BadGguf, InvalidConfig or OSError."""
     closed: dict[str, Any] = {"trust_remote_code": False, "local_files_only": True}
     _open_model(file, closed).save_pretrained(directory)
     AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name, **closed).save_pretrained(directory)
     open_directory(directory, PolicyConfig(name=name, chat_template=True))
     for path in directory.iterdir():
-        path.chmod(0o644)  # safetensors writes its files for their owner alone
+        path.chmod(0o644)  # safetensors writes files that only their owner can read
         sync(path)
 
 
@@ -92,7 +92,9 @@ def _check_header(header: GgufHeader, directory: Path) -> None:
 
 
 def limit_process(header: GgufHeader) -> None:
-    """Bound what this process may take: a config may ask for larger layers than the file has weights for."""
+    """Limit the memory and time of this process, because a config may define larger layers than the file
+    holds.
+    """
     memory = 2 * header.values * VALUE_BYTES + WORKING_BYTES
     seconds = CPU_SECONDS + header.values // VALUES_PER_SECOND
     for kind, limit in ((resource.RLIMIT_DATA, memory), (resource.RLIMIT_CPU, seconds)):
@@ -110,11 +112,11 @@ def _open_model(file: Path, closed: dict[str, Any]) -> PreTrainedModel:
             output_loading_info=True,
             **closed,
         )
-    except Exception as error:  # the libraries may raise anything about a strange file
+    except Exception as error:  # The libraries may raise any error for an invalid file.
         raise BadGguf(f"transformers cannot read it: {shorten(str(error) or repr(error), 200)}") from error
     if missing := sorted(map(str, report["missing_keys"])):
         raise BadGguf(f"it lacks {len(missing)} weights of its architecture, e.g. {missing[0]}")
-    model.hf_quantizer = None  # transformers saves no model that has one
+    model.hf_quantizer = None  # transformers does not save a model that has one
     if hasattr(model.config, "quantization_config"):
         del model.config.quantization_config
     return model

@@ -1,8 +1,8 @@
-"""The header of a GGUF file: what it says it holds, read and bounded before anything is made of it.
+"""Read and validate the header of a GGUF file.
 
-A file is `GGUF`, a version, the numbers of tensors and of keys, the keys with their values, the tensors with
-name, shape, type and offset, and then the weights. It comes from anywhere: every count, length and size is
-compared with the bytes that there are, and with what a language model can have.
+A file consists of `GGUF`, a version, the numbers of tensors and of keys, the keys with their values, the
+tensors with name, shape, type and offset, and the weights. It is untrusted: every count, length and size is
+compared with the size of the file and with the limits of language models.
 """
 
 import math
@@ -14,13 +14,13 @@ VERSIONS = (2, 3)
 MAX_HEADER_BYTES = 256 * 2**20
 MAX_STRING_BYTES = 2**20
 MAX_ENTRIES = 2_000_000
-"""Maximum number of entries of one list: more than any vocabulary."""
+"""Maximum number of entries in a list, which is more than any vocabulary has."""
 
 MAX_KEYS = 10_000
 MAX_TENSORS = 100_000
 MAX_DIMENSIONS = 4
 MAX_SIZE = 10**8
-"""Larger numbers of a config are not sizes."""
+"""Maximum of a number in the config. Larger numbers are not sizes."""
 
 MAX_LAYERS = 1_000
 
@@ -38,33 +38,33 @@ FORMATS = {
     11: "<q",
     12: "<d",
 }
-"""Format of each type of value that has a fixed width."""
+"""Struct format of each value type with a fixed width."""
 
 BLOCKS = {
     0: (1, 4), 1: (1, 2), 2: (32, 18), 3: (32, 20), 8: (32, 34), 10: (256, 84), 11: (256, 110),
     12: (256, 144), 13: (256, 176), 14: (256, 210), 16: (256, 66), 17: (256, 74), 18: (256, 98),
     19: (256, 50), 20: (32, 18), 21: (256, 110), 22: (256, 82), 23: (256, 136), 29: (256, 56), 30: (1, 2),
 }  # fmt: skip
-"""Values of a block, and its bytes, for each type of weights that transformers unpacks."""
+"""Values per block and bytes per block, for each type of weights that transformers unpacks."""
 
 
 class BadGguf(ValueError):
-    """A file that is no GGUF of a language model, or not a whole one; the message says why."""
+    """Raised with the reason for a file that is not a complete GGUF file of a language model."""
 
 
 class GgufHeader(NamedTuple):
-    """What a file says it holds."""
+    """The contents of a file according to its header."""
 
     architecture: str
     licence: str
-    """Licence as the file names it; "" if it names none."""
+    """Licence named by the file, or "" if it names none."""
     values: int
-    """Values of all weights."""
+    """Total number of values of all weights."""
     has_chat_template: bool
 
 
 def read_header(path: Path) -> GgufHeader:
-    """Return the header of a file whose weights are all there. Raises BadGguf and OSError."""
+    """Return the header of a file with complete weights. Raise BadGguf or OSError."""
     with path.open("rb") as file:
         reader = _Reader(file, path.stat().st_size)
         if reader.take(4) != b"GGUF":
@@ -90,7 +90,7 @@ def read_header(path: Path) -> GgufHeader:
 class _Tensor(NamedTuple):
     values: int
     offset: int
-    """Bytes from the beginning of the weights."""
+    """Number of bytes from the start of the weights."""
     size: int
 
 
@@ -137,7 +137,7 @@ class _Reader:
         return self._list()
 
     def _list(self) -> list[Any]:
-        """Return the numbers of a list; lists of texts, such as vocabularies, are read and not kept."""
+        """Return the numbers of a list. Lists of texts, such as vocabularies, are read but not returned."""
         kind = self.number("<I")
         count = self.count(MAX_ENTRIES, "entries in one list", unsigned="<Q")
         if kind in FORMATS:

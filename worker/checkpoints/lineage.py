@@ -1,7 +1,7 @@
-"""Lineage of a checkpoint: the run, config and origin that wrote it, kept within the checkpoint itself.
+"""Lineage of a checkpoint: its run, config and origin, which the checkpoint itself contains.
 
 A database that lost its newest transactions does not know the newest checkpoints. Complete checkpoints of the
-same lineage can be adopted. Anything else in a run's directory proves nothing.
+same lineage can be adopted. Nothing else in a run's directory is trusted.
 """
 
 import json
@@ -17,15 +17,17 @@ from worker.checkpoints.fork import ForkOrigin
 
 
 class Lineage(NamedTuple):
-    """Run, config and origin of a checkpoint."""
+    """The run, config and origin of a checkpoint."""
 
     run_id: str
     config: RunConfig
     origin: str
-    """SHA-256 of the manifest of the checkpoint that the run started from; "" if it started from scratch."""
+    """SHA-256 of the manifest of the checkpoint that the run started from, or "" if it started from
+    scratch.
+    """
 
     def document(self, *, attempt: int, accuracy: float | None) -> dict[str, Any]:
-        """Return the lineage as each checkpoint stores it."""
+        """Return the lineage as JSON values for a checkpoint."""
         return {
             "run": self.run_id,
             "config": self.config.model_dump(mode="json"),

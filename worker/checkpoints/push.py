@@ -3,7 +3,7 @@
     python -m worker.checkpoints.push DIRECTORY OWNER/NAME [--public] [--existing] < TOKEN
 
 The token is read from standard input and passed to the hub's client only for these calls. The repository is
-private unless the user says otherwise. There is one commit, so either all files are uploaded or none.
+private by default. The upload is one commit, so either all files are uploaded or none.
 """
 
 import argparse
@@ -16,15 +16,15 @@ from huggingface_hub import HfApi, constants
 from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalTokenNotFoundError
 
 FILES = ["*.json", "*.safetensors", "*.jinja", "*.model", "*.txt", "README.md"]
-"""Patterns of an export's files; nothing else of the directory is uploaded."""
+"""Patterns of an export's files. Nothing else in the directory is uploaded."""
 
 
 class PushFailed(Exception):
-    """A push failed for a reason that the user can correct."""
+    """Raised if a push failed for a reason that the user can correct."""
 
 
 def main() -> None:
-    """Push with the command line's arguments; print the address."""
+    """Push with the command line's arguments, and print the address."""
     parser = argparse.ArgumentParser(
         prog="python -m worker.checkpoints.push", description=__doc__.split("\n")[0]
     )
@@ -37,13 +37,13 @@ def main() -> None:
     try:
         options = {"public": arguments.public, "existing": arguments.existing}
         address = push(arguments.directory, arguments.repository, token, **options)
-        print(_printable(address))  # noqa: T201 - the answer
+        print(_printable(address))  # noqa: T201 - the result of the command
     except PushFailed as error:
         sys.exit(f"push: {_printable(str(error))}")
 
 
 def push(directory: Path, repository: str, token: str, *, public: bool, existing: bool) -> str:
-    """Upload the files of an export in one commit and return the repository's address. Raises PushFailed."""
+    """Upload the files of an export in one commit and return the repository's address. Raise PushFailed."""
     os.environ["HF_HUB_DISABLE_PROGRESS_BARS"] = "1"
     api = HfApi(token=token)
     try:

@@ -1,8 +1,8 @@
-"""Checkpoints of one run: files first, then the row; the newest good one continues the run.
+"""Save and restore the checkpoints of one run, which continues from the newest valid one.
 
-Steps, files and row are written to disk in this order. After a power cut no row lacks its files, and no file
-is ahead of the run's steps. If the database has lost its log and is older than that, it does not know the
-newest checkpoints, and they are adopted.
+The steps, the files and the row are written to disk in this order. After a power cut every row has its files,
+and no checkpoint is ahead of the recorded steps. If the database has lost its newest transactions, it does
+not know the newest checkpoints, and they are adopted.
 """
 
 import logging
@@ -46,7 +46,7 @@ logger = logging.getLogger(__name__)
 Candidate = Checkpoint | UnrecordedCheckpoint
 
 ATTEMPT = re.compile(r"-a(\d+)")
-"""Pattern of the attempt number in the name of a checkpoint's directory, or of its draft."""
+"""Pattern of the attempt number in the name of a checkpoint's directory or draft."""
 
 
 MAX_FETCHED = 3
@@ -54,17 +54,17 @@ MAX_FETCHED = 3
 
 
 class RestoredCheckpoint(NamedTuple):
-    """Checkpoint that an attempt began with."""
+    """The checkpoint that an attempt began with."""
 
     directory: Path
     parts: list[str]
     """Names of the restored parts."""
     attempt: int | None = None
-    """Attempt of this run that saved the checkpoint; None if another run saved it."""
+    """Attempt of this run that saved the checkpoint, or None if another run saved it."""
 
 
 class Checkpoints:
-    """Saves, prunes and restores the checkpoints under `root`, the run's own directory."""
+    """Saves, prunes and restores the checkpoints in `root`, the directory of the run."""
 
     def __init__(
         self,
@@ -77,31 +77,32 @@ class Checkpoints:
         origin: ForkOrigin | None = None,
         artifacts: ArtifactStore | None = None,
     ) -> None:
-        """Open the store; `origin` is the checkpoint of another run from which this run starts.
+        """Open the store.
 
-        `artifacts` is the artifact store that gets a copy of every checkpoint.
+        `origin` is the checkpoint of another run from which this run starts. `artifacts` is the artifact
+        store that gets a copy of every checkpoint.
         """
         self.root, self.recorder, self.run_id, self.attempt = root, recorder, run_id, attempt
         self.config, self.origin = config, origin
         self.uploads = Uploads(artifacts, run_id, recorder)
         self.saved_step = -1
         self.restored: RestoredCheckpoint | None = None
-        """Checkpoint that was restored, if any."""
+        """The checkpoint that was restored, if any."""
         self.refused: set[str] = set()
-        """Ids of damaged checkpoints, which are forgotten as soon as there is a new one."""
+        """Ids of damaged checkpoints, which are removed after the next save."""
         self.lineage = make_lineage(run_id, config, origin)
         self.unrecorded_checkpoints: dict[str, UnrecordedCheckpoint] = {}
         """Checkpoints of this run, by name, that the database did not know when this attempt began."""
         self.inherited: set[str] = set()
-        """Names that existed when this attempt began, whatever attempt is in the name."""
+        """Names that existed when this attempt began, regardless of the attempt in the name."""
 
     def restore(self, policy: Policy, parts: Parts) -> int | None:
-        """Restore the newest complete checkpoint and return its step; None if there is none.
+        """Restore the newest complete checkpoint and return its step, or None if there is none.
 
-        A damaged checkpoint is skipped with an event. A checkpoint without a row is adopted; if steps up to
-        it are not recorded, only if nothing else is left. A fork without its own checkpoint starts from its
-        origin's. A missing or damaged checkpoint is fetched from the artifact store. Raises BadCheckpoint if
-        all are damaged, and ArtifactFault.
+        A damaged checkpoint is skipped with an event. A checkpoint without a row is adopted; one after the
+        last recorded step is adopted only if there is no other. A fork without a checkpoint starts from its
+        origin's. A missing or damaged checkpoint is fetched from the artifact store. Raise ArtifactFault, or
+        BadCheckpoint if all are damaged.
         """
         with translate_disk_errors(self.root):
             return self._restore(policy, parts)
@@ -125,7 +126,7 @@ class Checkpoints:
                 self._adopt(candidate, recorded)
             self.saved_step = loaded.step
             self.restored = RestoredCheckpoint(self.root / name, loaded.restored, candidate.attempt)
-            # The attempt that saved it may have died before tidying up, and nothing may be left to save.
+            # The attempt that saved it may have died before pruning, and this attempt may not save again.
             if self.uploads.are_wanted:
                 self.recorder.commit(
                     lambda _: None
@@ -140,9 +141,7 @@ class Checkpoints:
         return None
 
     def _never_copied(self, rows: Sequence[Checkpoint]) -> bool:
-        """Return whether the machine was lost before the first copy of a checkpoint was complete, so nothing
-        is left.
-        """
+        """Return whether the machine was lost before any checkpoint was copied completely."""
         if not self.uploads.are_wanted or any((self.root / row.path).exists() for row in rows):
             return False
         if any(row.path in self.uploads.complete for row in rows):
@@ -152,7 +151,7 @@ class Checkpoints:
         return True
 
     def _load(self, candidate: Candidate, directory: Path, policy: Policy, parts: Parts) -> LoadedState:
-        """Restore everything, from a copy if a file is damaged. Raises BadCheckpoint."""
+        """Restore everything, from a copy if a file is damaged. Raise BadCheckpoint."""
         is_fresh = self.uploads.fetch(directory)
         try:
             return load(candidate, directory, policy, parts)
@@ -170,10 +169,12 @@ class Checkpoints:
         it may also be the oldest one after the recorded steps.
         """
         newest = max((age_order(row.path) for row in rows), default=(-1, -1))
-        unknown = sorted((name for name in self.uploads.begin() if age_order(name) > newest), key=age_order)
-        complete = [name for name in reversed(unknown) if age_order(name)[0] <= recorded]
-        beyond = [] if rows else [name for name in unknown if age_order(name)[0] > recorded]
-        for name in [*complete, *beyond][:MAX_FETCHED]:
+        unrecorded_names = sorted(
+            (name for name in self.uploads.begin() if age_order(name) > newest), key=age_order
+        )
+        within_recorded = [name for name in reversed(unrecorded_names) if age_order(name)[0] <= recorded]
+        beyond_recorded = [] if rows else [name for name in unrecorded_names if age_order(name)[0] > recorded]
+        for name in [*within_recorded, *beyond_recorded][:MAX_FETCHED]:
             try:
                 is_fresh = self.uploads.fetch(self.root / name)
             except BadCheckpoint as error:
@@ -198,7 +199,7 @@ class Checkpoints:
     def _look_for_unrecorded(self, recorded_names: Collection[str]) -> None:
         """Find checkpoints of this run's lineage without a row.
 
-        Later attempts belong to lost transactions.
+        They may be of later attempts, whose transactions were lost.
         """
         unrecorded = unrecorded_checkpoints(self.root, recorded_names, self.lineage)
         if unrecorded:
@@ -233,7 +234,7 @@ class Checkpoints:
     def take_weights(self, policy: Policy) -> int:
         """Load only the weights of the run's origin into the policy, if it has one.
 
-        Returns the step of the weights; 0 without an origin.
+        Return the step of the weights, or 0 without an origin.
         """
         if self.origin is not None:
             self.uploads.fetch(self.origin.directory)
@@ -257,7 +258,7 @@ class Checkpoints:
     def _report_restore(
         self, message: str, loaded: LoadedState, name: str, refused: list[dict[str, Any]], **details: Any
     ) -> None:
-        """Record an event with the restored, the reset and the refused parts."""
+        """Record an event with the restored, reset and refused parts."""
         now = package_versions()
         differing = {
             package: [loaded.versions.get(package, ""), version]
@@ -294,7 +295,9 @@ class Checkpoints:
             self.uploads.start(self._prune())
 
     def finish(self) -> None:
-        """Wait until the artifact store has all kept checkpoints; then the previous one may be removed."""
+        """Wait until the artifact store has all kept checkpoints, then remove checkpoints that were kept
+        for it.
+        """
         if not self.uploads.are_wanted:
             return
         self.uploads.settle()
@@ -314,7 +317,7 @@ class Checkpoints:
         }
 
     def _prune(self) -> list[Path]:
-        """Remove rows by retention, then their directories; return the remaining ones, newest first.
+        """Remove rows by retention, then their directories, and return the other directories, newest first.
 
         The new checkpoint's row is committed. The newest copied checkpoint stays until the new one has a
         copy.
@@ -338,45 +341,49 @@ class Checkpoints:
         return [self.root / name for name in sorted(kept_names, key=age_order, reverse=True)]
 
     def _remove_unrecorded(self, kept_names: Collection[str]) -> None:
-        """Remove directories without a row: of a removed checkpoint, or of an unfinished save."""
+        """Remove directories without a row, left by removed checkpoints and unfinished saves."""
         directories = [
             directory
             for directory in self.root.iterdir()
             if directory.is_dir() and directory.suffix != ".fetch"  # another process may be fetching it
         ]
-        doomed = [
+        removable = [
             directory
             for directory in directories
             if directory.name not in kept_names and self._may_go(directory)
         ]
-        for directory in doomed:
+        for directory in removable:
             remove_checkpoint(directory) if (directory / MANIFEST).is_file() else shutil.rmtree(directory)
-        if doomed:
-            sync(self.root)  # or a power cut restores them, and a run that has ended tidies up no more
+        if removable:
+            sync(self.root)  # A power cut could restore them, and a run that has ended does not prune again.
         self.uploads.forget(kept_names, lambda name: self._may_go(self.root / name))
 
     def _may_go(self, directory: Path) -> bool:
-        """Return whether a directory is ours and, if it could be adopted, training has come as far again."""
+        """Return whether a directory may be removed.
+
+        It must be ours and, if it could be adopted, training must have reached its step again.
+        """
         checkpoint = self.unrecorded_checkpoints.get(directory.name)
         return self._is_ours(directory) if checkpoint is None else checkpoint.step <= self.saved_step
 
     def _is_ours(self, path: Path) -> bool:
-        """Return whether this attempt or an earlier one wrote a path; if we are fenced, a later one writes
-        here too.
+        """Return whether this attempt or an earlier one wrote a path.
+
+        If this attempt is fenced, a later one writes to the directory too.
         """
         match = ATTEMPT.search(path.name)
         return path.name in self.inherited or match is None or int(match[1]) <= self.attempt
 
 
 def sort_by_preference(candidates: Sequence[Candidate], recorded: int) -> list[Candidate]:
-    """Sort the checkpoints: first the newest within the recorded steps, then the oldest beyond them."""
+    """Sort the checkpoints: first the newest within the recorded steps, then the oldest after them."""
     newest_first = sorted(candidates, key=lambda candidate: (candidate.step, candidate.attempt), reverse=True)
     complete = [candidate for candidate in newest_first if candidate.step <= recorded]
     return complete + [candidate for candidate in reversed(newest_first) if candidate.step > recorded]
 
 
 def load(candidate: Candidate, directory: Path, policy: Policy, parts: Parts) -> LoadedState:
-    """Restore everything from a checkpoint. Raises BadCheckpoint."""
+    """Restore everything from a checkpoint. Raise BadCheckpoint."""
     if not isinstance(candidate, UnrecordedCheckpoint):
         check_manifest(directory, candidate.sha256)
     return load_checkpoint(directory, policy, parts)
@@ -394,7 +401,7 @@ def is_unchanged(candidate: Candidate, directory: Path) -> bool:
 
 
 def check_manifest(directory: Path, expected: str) -> None:
-    """Raise BadCheckpoint unless the manifest has the SHA-256 that the row holds."""
+    """Raise BadCheckpoint unless the manifest has the SHA-256 of the row."""
     manifest = directory / MANIFEST
     if not manifest.is_file():
         raise BadCheckpoint(directory, f"{MANIFEST} is missing")

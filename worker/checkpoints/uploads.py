@@ -17,7 +17,7 @@ from worker.recording.recorder import Recorder
 logger = logging.getLogger(__name__)
 
 PATIENCE_SECONDS = 120.0
-"""Seconds for which a run retries required downloads, and its last uploads."""
+"""Seconds for which a run retries required downloads and its last uploads."""
 
 PAUSE_SECONDS = 5.0
 
@@ -27,7 +27,7 @@ Result = TypeVar("Result")
 
 
 class Uploads:
-    """Copies of one run's checkpoints in the artifact store; without a store it does nothing."""
+    """The copies of one run's checkpoints in the artifact store. Without a store it does nothing."""
 
     def __init__(self, store: ArtifactStore | None, run_id: str, recorder: Recorder) -> None:
         self._store, self._run_id, self._recorder = store, run_id, recorder
@@ -39,7 +39,9 @@ class Uploads:
         self._is_away = False
 
     def begin(self) -> set[str]:
-        """Read the names of this run's complete checkpoints in the store. Raises ArtifactFault."""
+        """Read the names of this run's complete checkpoints in the store and return them. Raise
+        ArtifactFault.
+        """
         if self._store is not None:
             self._retry(lambda store: store.try_out())
             listing = self._retry(lambda store: store.listing(self._run_id))
@@ -49,23 +51,23 @@ class Uploads:
 
     @property
     def are_wanted(self) -> bool:
-        """Whether there is a store."""
+        """True if there is a store."""
         return self._store is not None
 
     @property
     def complete(self) -> set[str]:
-        """Return the names of the complete checkpoints in the store."""
+        """The names of the complete checkpoints in the store."""
         return set(self._complete)
 
     @property
     def uploading(self) -> frozenset[str]:
-        """Return the names of checkpoints being uploaded, whose directories must stay."""
+        """The names of checkpoints that are being uploaded, whose directories must stay."""
         return self._at_work
 
     def fetch(self, directory: Path, *, again: bool = False) -> bool:
-        """Download a checkpoint unless it is on this machine; return whether it was downloaded.
+        """Download a checkpoint unless it is on this machine, and return whether it was downloaded.
 
-        Raises BadCheckpoint if the copy is invalid, ArtifactFault, and OSError of this machine's disk.
+        Raise BadCheckpoint if the copy is invalid, ArtifactFault, or OSError of this machine's disk.
         """
         if self._store is None or (directory.is_dir() and not again):
             return False
@@ -78,7 +80,7 @@ class Uploads:
         return is_fetched
 
     def replace(self, name: str) -> None:
-        """Forget a copy of this name, because another checkpoint is about to be written."""
+        """Mark the copy of this name as incomplete, because another checkpoint is about to be written."""
         if name in self._complete:
             self._complete.discard(name)
             self._partial.add(name)
@@ -86,7 +88,7 @@ class Uploads:
     def start(self, directories: Sequence[Path]) -> None:
         """Upload the checkpoints that the store lacks, and remove forgotten copies.
 
-        While an upload is running, nothing is started; the next call does it.
+        While an upload is running, nothing is started until the next call.
         """
         if self._store is None:
             return
@@ -112,9 +114,9 @@ class Uploads:
             self._take_note()
 
     def finish(self, directories: Sequence[Path]) -> bool:
-        """Upload missing checkpoints with retries; return whether the store has everything now.
+        """Upload missing checkpoints with retries, and return whether the store has all of them now.
 
-        Checkpoints that stay only on this machine are reported.
+        Checkpoints that are only on this machine are reported.
         """
         if self._store is None:
             return False
@@ -139,7 +141,7 @@ class Uploads:
         return False
 
     def forget(self, kept_names: Collection[str], may_go: Callable[[str], bool]) -> None:
-        """Let the next call of `start` remove copies that have no row any more."""
+        """Mark copies without a row, so that the next call of `start` removes them."""
         names = self._complete | self._partial
         self._doomed = frozenset(name for name in names if name not in kept_names and may_go(name))
 
@@ -158,7 +160,7 @@ class Uploads:
             self._partial.discard(name)
 
     def _take_note(self) -> None:
-        """Report a fault once, until the store answers again."""
+        """Report a fault once until the store answers again."""
         running, self._running, self._at_work = self._running, None, frozenset()
         if running is None:
             return
@@ -177,7 +179,7 @@ class Uploads:
             self._recorder.event("checkpoint", "warning", message)
 
     def _retry(self, call: Callable[[ArtifactStore], Result]) -> Result:
-        """Call the store with retries for a while; a bad copy is not retried."""
+        """Call the store with retries for a while. An invalid copy is not retried."""
         store = self._store
         assert store is not None  # noqa: S101 - the callers have checked
         until = time.monotonic() + PATIENCE_SECONDS
@@ -192,15 +194,15 @@ class Uploads:
             self._sleep(PAUSE_SECONDS)
 
     def _watch(self, future: Future[Any]) -> None:
-        """Wait until an upload is done, and show signs of life to the hang detector."""
+        """Wait until an upload is done, and report to the hang detector meanwhile."""
         while wait([future], timeout=WATCH_SECONDS).not_done:
             self._recorder.show_life()
 
     def _sleep(self, seconds: float) -> None:
         until = time.monotonic() + seconds
-        while (left := until - time.monotonic()) > 0:
+        while (remaining := until - time.monotonic()) > 0:
             self._recorder.show_life()
-            time.sleep(min(left, WATCH_SECONDS))
+            time.sleep(min(remaining, WATCH_SECONDS))
 
 
 def _run_in_thread(call: Callable[[], Result]) -> Future[Result]:

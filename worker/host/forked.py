@@ -1,4 +1,4 @@
-"""A trainer forked by the warm parent, with the interface of `subprocess.Popen` for a child process."""
+"""A trainer process that the warm parent has forked, with the interface of `subprocess.Popen`."""
 
 import contextlib
 import json
@@ -12,17 +12,17 @@ from collections.abc import Mapping
 from typing import IO
 
 FORK_SECONDS = 10.0
-"""Seconds that the parent may take to fork, on a machine that swaps."""
+"""Seconds that the parent gets to fork, even on a machine that swaps."""
 
 UNKNOWN = -signal.SIGKILL
-"""Exit code of a trainer whose parent died before it, as if both had been killed."""
+"""Exit code of a trainer whose parent died before it, the same as if both had been killed."""
 
 
 class ForkedProcess:
-    """Forked process in its own session, from its fork to its end."""
+    """A forked process in a separate session, from its fork to its end."""
 
     def __init__(self, parent: socket.socket, environment: Mapping[str, str]) -> None:
-        """Ask the parent for a fork. Raises OSError if it does not fork."""
+        """Request a fork from the parent. Raise OSError if it does not fork."""
         self.returncode: int | None = None
         self._ended = threading.Event()
         self._lock = threading.Lock()
@@ -32,11 +32,11 @@ class ForkedProcess:
             stderr, self.stderr = _pipe(opened)
             status, self._status = _pipe(opened)
             request = json.dumps({"environment": dict(environment)}).encode()
-            theirs = [stdin, stdout, stderr, status]
+            child_ends = [stdin, stdout, stderr, status]
             try:
-                socket.send_fds(parent, [request], theirs)
+                socket.send_fds(parent, [request], child_ends)
             finally:
-                for fd in theirs:
+                for fd in child_ends:
                     os.close(fd)
             self.pid = self._read_pid()
             opened.pop_all()
@@ -46,11 +46,11 @@ class ForkedProcess:
         threading.Thread(target=self._await_end, name=f"end of {self.pid}", daemon=True).start()
 
     def poll(self) -> int | None:
-        """Return the exit code as `Popen` does; None while the process runs."""
+        """Return the exit code like `Popen.poll`, or None while the process runs."""
         return self.returncode
 
     def wait(self, timeout: float | None = None) -> int:
-        """Wait for the end and return the exit code. Raises subprocess.TimeoutExpired."""
+        """Wait for the end and return the exit code. Raise subprocess.TimeoutExpired."""
         if not self._ended.wait(timeout):
             raise subprocess.TimeoutExpired(["fork", str(self.pid)], timeout or 0.0)
         return UNKNOWN if self.returncode is None else self.returncode
@@ -82,7 +82,7 @@ class ForkedProcess:
 
 
 def _pipe(opened: contextlib.ExitStack, *, writes: bool = False) -> tuple[int, IO[bytes]]:
-    """Return the fork's end of a pipe, and our end, which is closed with `opened`."""
+    """Return the fork's end and our end of a pipe. Our end is closed with `opened`."""
     reading, writing = os.pipe()
     child_end, parent_end = (reading, writing) if writes else (writing, reading)
     return child_end, opened.enter_context(os.fdopen(parent_end, "wb" if writes else "rb"))

@@ -1,7 +1,7 @@
-"""The GPU lock, which allows one worker per GPU of this machine, whatever its state directory or user.
+"""The GPU lock, which allows only one worker per GPU of this machine.
 
-A lock is a file in /tmp that every user may open. The kernel holds it for the process and releases it at its
-end.
+It is independent of state directory and user: a lock is a file in /tmp that every user may open. The kernel
+releases it when the process ends.
 """
 
 import fcntl
@@ -13,13 +13,13 @@ from pathlib import Path
 logger = logging.getLogger(__name__)
 
 DIRECTORY = Path("/tmp")  # noqa: S108 - a place that all users of the machine share; never followed, never written
-"""Directory of the locks. It is not TMPDIR, which may differ between two workers."""
+"""Directory of the lock files. It is not TMPDIR, which may differ between two workers."""
 
 _held: list[int] = []  # descriptors, open until the process ends
 
 
 def lock_gpu(uuid: str) -> bool:
-    """Lock a GPU until this process ends; return False if another worker of this machine has it."""
+    """Lock a GPU until this process ends, or return False if another worker of this machine holds it."""
     path = DIRECTORY / f"grpolab-gpu-{uuid}.lock"
     try:
         descriptor = _open_lock_file(path)
@@ -37,14 +37,14 @@ def lock_gpu(uuid: str) -> bool:
 
 
 def _open_lock_file(path: Path) -> int:
-    """Open the file, and create it if needed.
+    """Open the file, or create it if needed.
 
     Another user's file is opened for reading, which is enough to lock it.
     """
     safely = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CREAT | os.O_EXCL | safely, 0o444)
-        os.fchmod(descriptor, 0o444)  # whatever the umask is
+        os.fchmod(descriptor, 0o444)  # regardless of the umask
     except FileExistsError:
         descriptor = os.open(path, os.O_RDONLY | safely)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):

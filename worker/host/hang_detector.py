@@ -1,6 +1,6 @@
-"""The hang detector compares the time since a trainer's last step with the durations of its steps.
+"""Detect hung trainers by comparing the time since the last step with the durations of earlier steps.
 
-A heartbeat is not a proof of progress: the supervisor renews the lease, not the steps.
+A heartbeat does not prove progress, because the supervisor renews the lease even if no step ends.
 """
 
 import time
@@ -12,23 +12,25 @@ from statistics import median
 
 @dataclass(frozen=True)
 class HangLimits:
-    """Limits of the time for which a trainer may be silent."""
+    """Limits of the time that a trainer may be silent."""
 
     least_seconds: float = 600.0
-    """Minimum silence, in seconds, that counts as a hang."""
+    """Minimum silence in seconds that counts as a hang."""
 
     steps: float = 20.0
-    """Minimum silence that counts as a hang, in median step durations."""
+    """Minimum silence that counts as a hang, as a multiple of the median step duration."""
 
     gaps: float = 3.0
-    """Minimum silence that counts as a hang, in longest silences so far, which may include an evaluation."""
+    """Minimum silence that counts as a hang, as a multiple of the longest silence so far (an evaluation,
+    perhaps).
+    """
 
     start_seconds: float = 3600.0
-    """Silence in seconds that is allowed before the first progress, for loading, downloads and evaluation."""
+    """Maximum silence in seconds before the first progress, for loading, downloads and evaluation."""
 
 
 class HangDetector:
-    """The supervisor's observations of one trainer's steps."""
+    """Observes the steps of one trainer."""
 
     def __init__(self, hang_limits: HangLimits, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._hang_limits = hang_limits
@@ -39,7 +41,7 @@ class HangDetector:
         self._longest = 0.0
 
     def see(self, step: int, progress_at: float) -> None:
-        """Record the run's last step and when it was stored, by the database's clock."""
+        """Record the run's last step and the time at which it was stored, by the database's clock."""
         if self._last is None:
             self._last = step, progress_at
         elif self._last != (step, progress_at):
@@ -54,17 +56,17 @@ class HangDetector:
             self._step_seconds.append(seconds / (step - before))
 
     def lose_sight(self) -> None:
-        """Restart the silence, because progress cannot be observed now."""
+        """Reset the silence, because progress cannot be observed now."""
         self._moved_at = self._clock()
 
     @property
     def silent_seconds(self) -> float:
-        """Return the seconds since the last progress."""
+        """The seconds since the last progress."""
         return self._clock() - self._moved_at
 
     @property
     def limit_seconds(self) -> float:
-        """Return the seconds of silence after which the trainer counts as hung."""
+        """The seconds of silence after which the trainer counts as hung."""
         hang_limits = self._hang_limits
         if not self._step_seconds:
             return max(hang_limits.start_seconds, hang_limits.gaps * self._longest)
@@ -73,5 +75,5 @@ class HangDetector:
 
     @property
     def is_hung(self) -> bool:
-        """Whether the trainer has been silent for too long."""
+        """True if the trainer has been silent for too long."""
         return self.silent_seconds > self.limit_seconds

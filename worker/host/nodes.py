@@ -1,4 +1,4 @@
-"""A worker's place in a group of nodes: it registers, and leads the others or follows the leader."""
+"""Register a worker in a group of nodes, and lead the other nodes or follow the leader."""
 
 import logging
 import os
@@ -46,20 +46,20 @@ from worker.outcome import EXIT_FENCED, EXIT_ORPHANED
 logger = logging.getLogger(__name__)
 
 LOOK_SECONDS = 0.5
-"""Seconds between two polls of a node for its leader's order."""
+"""Seconds between two checks of a node for its leader's order."""
 
 SHARED_SECONDS = 10.0
-"""Seconds after which a shared file system must show a file of another node."""
+"""Seconds until a shared file system must show a file of another node."""
 
 REACH_SECONDS = 10.0
-"""Seconds within which the leader's port must answer."""
+"""Seconds in which the leader's port must answer."""
 
 
 class NodeSeat:
-    """Row of this worker in its group, renewed by a thread."""
+    """The row of this worker in its group, which a thread renews."""
 
     def __init__(self, settings: Settings, sessions: Sessions, worker_id: str, slots: Sequence[Slot]) -> None:
-        """Create the seat. Raises GrpoLabError if the other nodes could not reach this one."""
+        """Create the seat. Raise GrpoLabError if the other nodes could not reach this one."""
         self.group, self.rank, self.nodes = (
             settings.worker_group,
             settings.worker_node_rank,
@@ -73,7 +73,7 @@ class NodeSeat:
         self._thread: threading.Thread | None = None
 
     def place(self, port: int) -> dict[str, Any]:
-        """Return what the trainer needs to call the other nodes, see NodeGroup."""
+        """Return the fields that the trainer needs to call the other nodes, see NodeGroup."""
         return {
             "rank": self.rank,
             "group": self.group,
@@ -97,7 +97,7 @@ class NodeSeat:
             take_seat(session, *self._place, **facts)
 
     def open(self, stopping: threading.Event) -> None:
-        """Take the place and keep it until `leave`; a worker that loses its place must end."""
+        """Take the seat and keep it until `leave`. A worker that loses its seat must end."""
         self._thread = threading.Thread(target=self._keep, args=(stopping,), name="keep seat", daemon=True)
         self._thread.start()
 
@@ -126,7 +126,7 @@ class NodeSeat:
         return True
 
     def leave(self) -> None:
-        """Release the place."""
+        """Release the seat."""
         self._is_left.set()
         if self._thread is not None:
             self._thread.join()
@@ -134,7 +134,7 @@ class NodeSeat:
             leave_seat(session, *self._place)
 
     def seats(self) -> list[Seat]:
-        """Return the nodes of the group; none while the database is away."""
+        """Return the nodes of the group, or none while the database is unavailable."""
         try:
             with reading(self._sessions) as session:
                 return load_seats(session, self.group)
@@ -143,24 +143,28 @@ class NodeSeat:
             return []
 
     def room(self) -> int:
-        """Return the devices that a run can use per node; 0 on a follower, or if a node is missing."""
+        """Return the number of devices that a run can use per node. It is 0 on a follower, or if a node is
+        missing.
+        """
         return 0 if self.rank else max_devices(self.seats())
 
     def say(self, answer: Answer) -> None:
-        """Answer the leader."""
+        """Send an answer to the leader."""
         with left_for_later("answer the leader"), self._sessions.begin() as session:
             write_word(session, *self._place, answer)
 
 
 def node_traits(slot: Slot) -> dict[str, str]:
-    """Return the device and the versions in which the nodes of a group must agree."""
+    """Return the device and the versions that must be equal on all nodes of a group."""
     packages = {name: version(name) for name in ("torch", "transformers")}
     device = CPU if slot.device == CPU else slot.device_name
     return {"device": device, "python": platform.python_version(), **packages, "grpolab": code_digest()}
 
 
 def code_digest() -> str:
-    """Return a digest of this program's Python files: the same in a checkout and an installed package."""
+    """Return a digest of this program's Python files, which is equal in a checkout and an installed
+    package.
+    """
     digest = sha256()
     files = (path for folder in ("backend", "worker") for path in (CODE_ROOT / folder).rglob("*.py"))
     for path in sorted(files):
@@ -170,7 +174,7 @@ def code_digest() -> str:
 
 
 class NodeFollower:
-    """Trains the ranks of this node on the leader's orders, one attempt after the other."""
+    """Trains the ranks of this node on the leader's orders, one attempt after another."""
 
     def __init__(
         self,
@@ -195,7 +199,7 @@ class NodeFollower:
         return order
 
     def serve(self, order: Order, slots: Sequence[Slot]) -> None:
-        """Train this node's ranks of the attempt to their end, and report why they ended before the run."""
+        """Train this node's ranks of an attempt until they end, and report a failure to the leader."""
         self._served = (order.run_id, order.attempt)
         reason = self._joining_obstacle(order)
         if self._stopping.is_set():
@@ -217,7 +221,7 @@ class NodeFollower:
         self._see_through(trainer, order, node, slots)
 
     def _joining_obstacle(self, order: Order) -> str:
-        """Return what prevents this node from joining, as the end of a sentence; "" if nothing does."""
+        """Return the reason why this node cannot join, to complete a sentence, or "" if there is none."""
         return self._shared_directory_error(order) or self._address_error(order)
 
     def _shared_directory_error(self, order: Order) -> str:
@@ -275,13 +279,18 @@ class NodeFollower:
             code = self._watch(trainer, order)
         finally:
             trainer.kill()
-        if code in (None, 0, EXIT_ORPHANED, EXIT_FENCED):  # released, or the leader is gone and reports why
+        if code in (
+            None,
+            0,
+            EXIT_ORPHANED,
+            EXIT_FENCED,
+        ):  # released, or the leader ended and reports the reason
             return
         verdict = self._supervisor.judge(trainer, code, is_oom=False)
         self._answer(order, "ended", verdict.reason, is_own_fault=verdict.is_own_fault, output=output.text)
 
     def _watch(self, trainer: TrainerProcess, order: Order) -> int | None:
-        """Return the trainer's exit code; None if the attempt is over and the trainer was ended."""
+        """Return the trainer's exit code, or None if the attempt is over and the trainer was ended."""
         look_at, kill_at = 0.0, float("inf")
         while (code := trainer.wait(0.05)) is None:
             now = time.monotonic()
@@ -297,7 +306,9 @@ class NodeFollower:
         return code
 
     def _is_over(self, order: Order) -> bool:
-        """Return whether the attempt no longer owns its run; unknown while the database is away."""
+        """Return whether the attempt no longer owns its run. It is assumed to own it if the database is
+        unavailable.
+        """
         is_trained_now = True
         with left_for_later("see whether the attempt goes on"), reading(self._sessions) as session:
             is_trained_now = is_current_attempt(session, order.run_id, order.attempt)

@@ -1,6 +1,6 @@
-"""Pilot workers, which a cluster starts while there is work, and which end by themselves.
+"""Pilot workers, which a cluster starts while there is work and which end by themselves.
 
-A pilot ends after a number of runs, after some idle seconds, or at a time of its machine's clock. Running
+A pilot ends after a number of runs, after a number of idle seconds, or at a given time. Running
 trainers then save a checkpoint and release their runs, and another pilot continues them.
 """
 
@@ -12,18 +12,18 @@ from backend.base.settings import Settings
 
 @dataclass(frozen=True, slots=True)
 class PilotLimits:
-    """Limits at which a worker ends by itself; 0: no limit."""
+    """Limits at which a worker ends by itself. 0 means no limit."""
 
     runs: int = 0
-    """Maximum number of runs to claim."""
+    """Maximum number of runs that the worker claims."""
     idle_seconds: float = 0.0
-    """Maximum seconds during which no slot has a run."""
+    """Maximum number of seconds during which no slot has a run."""
     until: float = 0.0
     """Deadline in UTC epoch seconds."""
 
     @classmethod
     def of(cls, settings: Settings) -> "PilotLimits":
-        """Return the limits of the settings."""
+        """Return the limits in the settings."""
         return cls(settings.worker_runs, settings.worker_idle_seconds, settings.worker_until)
 
 
@@ -48,7 +48,7 @@ class Pilot:
         self._claimed += 1
 
     def reason_to_end(self, *, is_busy: bool) -> str:
-        """Return the reason to end now; "" if there is none."""
+        """Return the reason to end now, or "" if there is none."""
         if is_busy:
             self._busy_at = time.monotonic()
         if self._is_late():

@@ -1,4 +1,4 @@
-"""The slot pool of one worker process, whose slots claim runs on a broker message and every few seconds."""
+"""The slots of one worker process, which claim runs after a broker message and every few seconds."""
 
 import logging
 import os
@@ -36,7 +36,7 @@ PILOT_SECONDS = 0.5
 
 
 class WorkerSlot:
-    """One slot, its supervisor, and the run it works on."""
+    """A slot, its supervisor, and its current run."""
 
     def __init__(self, worker_id: str, slot: Slot, supervisor: Supervisor) -> None:
         self.worker_id = worker_id
@@ -44,16 +44,18 @@ class WorkerSlot:
         self.supervisor = supervisor
         self.busy = threading.Lock()
         self.run_id: str | None = None
-        """Run that holds this slot; another slot of the worker may have claimed it."""
+        """Id of the run that uses this slot. Another slot of the worker may have claimed it."""
         self._gpu = GpuLoad(slot.gpu) if slot.gpu else None
 
     def gpu_load(self) -> dict[str, float]:
-        """Return the load of the slot's GPU since the last call; empty on a CPU."""
+        """Return the load of the slot's GPU since the last call, or nothing on a CPU."""
         return self._gpu.read() if self._gpu else {}
 
     @property
     def status(self) -> str:
-        """Status of the slot: `busy`, `idle` (starts a run at once) or `starting` (imports first)."""
+        """Status of the slot: `busy`, `idle` (starts a run immediately) or `starting` (has to import
+        first).
+        """
         if self.run_id:
             return "busy"
         return "idle" if self.supervisor.spare_is_ready else "starting"
@@ -106,7 +108,7 @@ class SlotPool:
         return NodeFollower(self._settings, self._sessions, self._seat, supervisor, *events)
 
     def open(self) -> None:
-        """Register, start the spares and poll for work, with or without a broker."""
+        """Register, start the spares and poll for work, whether or not there is a broker."""
         works = [self._show_life, self._follow if self._follower else self._poll]
         works += [self._end_in_time] if self._ends_by_itself else []
         if self._seat is not None:
@@ -117,12 +119,14 @@ class SlotPool:
             self._threads.append(thread)
 
     def serve(self) -> None:
-        """Take a free slot and train runs in it until none waits; return at once if no slot is free."""
+        """Take a free slot and train runs in it until none are queued. Return immediately if no slot is
+        free.
+        """
         if self._follower is not None:
             return
         free = (
             worker_slot for worker_slot in self._worker_slots if worker_slot.run_id is None
-        )  # the others are held by a multi-GPU run
+        )  # a multi-GPU run may hold the other slots
         worker_slot = next(
             (worker_slot for worker_slot in free if worker_slot.busy.acquire(blocking=False)), None
         )
@@ -130,29 +134,31 @@ class SlotPool:
             return
         try:
             while not self.stopping.is_set() and (claim := self._claim(worker_slot)) is not None:
-                self._look.set()  # if one run waits there may be more, for other slots
+                self._look.set()  # If one run is queued, there may be more for other slots.
                 self._train(worker_slot, claim)
         finally:
             worker_slot.busy.release()
 
     def _train(self, worker_slot: WorkerSlot, claim: Claim) -> None:
-        held = [worker_slot for worker_slot in self._worker_slots if worker_slot.run_id == claim.run_id]
-        held.sort(key=lambda held_slot: held_slot is not worker_slot)  # its own GPU is that of rank 0
+        held_slots = [worker_slot for worker_slot in self._worker_slots if worker_slot.run_id == claim.run_id]
+        held_slots.sort(
+            key=lambda held_slot: held_slot is not worker_slot
+        )  # the GPU of the claiming slot is that of rank 0
         try:
             worker_slot.supervisor.supervise(
-                claim, [held_slot.slot.gpu for held_slot in held if held_slot.slot.gpu]
+                claim, [held_slot.slot.gpu for held_slot in held_slots if held_slot.slot.gpu]
             )
         finally:
-            for held_slot in held:
+            for held_slot in held_slots:
                 held_slot.run_id = None
 
     def _free(self, worker_slot: WorkerSlot) -> list[WorkerSlot]:
-        """Return the slots that have no run, this one first."""
+        """Return the slots without a run, this one first."""
         free = [free_slot for free_slot in self._worker_slots if free_slot.run_id is None]
         return sorted(free, key=lambda free_slot: free_slot is not worker_slot)
 
     def _room(self, free: int) -> dict[str, int]:
-        """Return the devices that a run may use now, and those it could use if the worker were idle.
+        """Return the number of devices that a run may use now, and the number if the worker were idle.
 
         A group of nodes trains one run at a time.
         """
@@ -164,7 +170,7 @@ class SlotPool:
         return {"room": CPU_RANKS, "max_devices": CPU_RANKS}
 
     def _claim(self, worker_slot: WorkerSlot) -> Claim | None:
-        """Claim a run in SQL; a claim whose transaction failed does not count."""
+        """Claim a run in SQL and return it. A claim whose transaction failed does not count."""
         settings = self._settings
         price: dict[str, Any] = {}
         if settings.has_prices:
@@ -224,7 +230,7 @@ class SlotPool:
                     worker_slot.run_id = None
 
     def _end_in_time(self) -> None:
-        """End the process like an external signal once its limits are reached."""
+        """End the process like an external signal when its limits are reached."""
         while not self.stopping.wait(PILOT_SECONDS):
             with self._claiming:  # no slot is between its claim and its run
                 is_busy = any(worker_slot.run_id for worker_slot in self._worker_slots)
@@ -246,7 +252,7 @@ class SlotPool:
             self.stopping.wait(self._heartbeat)
 
     def _look_for_lost(self) -> None:
-        """Requeue runs of lost workers here too, because the service may be lost with them."""
+        """Find runs of lost workers, because the service that requeues them may be lost too."""
         try:
             with reading(self._sessions) as session:
                 self._lost = self._watch.look(session)
@@ -281,9 +287,9 @@ class SlotPool:
             forget_silent(session)
 
     def stop(self) -> None:
-        """Ask everything to end: running trainers save a checkpoint; on a second call, they end at once.
+        """Ask running trainers to save a checkpoint and end. On a second call, they end immediately.
 
-        Safe in a signal handler.
+        It is safe to call this in a signal handler.
         """
         if self.stopping.is_set():
             self.hurrying.set()
@@ -291,7 +297,7 @@ class SlotPool:
         self._look.set()
 
     def close(self) -> None:
-        """Wait for the running trainers, end the spares, and unregister."""
+        """Wait for the running trainers, end the spares, and unregister the slots."""
         self.stopping.set()
         self._look.set()
         for thread in self._threads:

@@ -1,8 +1,8 @@
-"""Trainers that start at once: a spare per slot, or a warm parent that forks the trainers of all slots.
+"""Start trainers without delay, as a spare per slot or from a warm parent that forks those of all slots.
 
-Importing torch and transformers takes seconds and some 300 MB. A spare has done so and waits for a run. The
-trainers of CPU slots are forks of one parent instead, which share its memory. A process that has used CUDA
-cannot be forked, and an import may use CUDA unnoticed, so GPUs have spares.
+Importing torch and transformers takes seconds and about 300 MB. A spare has imported them and waits for a
+run. The trainers of CPU slots are forks of one parent instead, which share its memory. A process that has
+used CUDA cannot be forked, and an import may use CUDA unnoticed, so GPUs have spares.
 """
 
 import logging
@@ -24,7 +24,7 @@ PAUSES_SECONDS = (1.0, 5.0, 20.0, 60.0)
 
 
 class Spare:
-    """A trainer that has imported everything and waits for its run; then the next one replaces it."""
+    """A trainer that has imported everything and waits for its run. It is replaced when it gets one."""
 
     def __init__(self, settings: Settings, slot: Slot, argv: tuple[str, ...] = TRAINER) -> None:
         self._argv = argv
@@ -37,12 +37,12 @@ class Spare:
 
     @property
     def is_ready(self) -> bool:
-        """Whether a trainer starts now without waiting for imports."""
+        """True if a trainer starts now without waiting for imports."""
         process = self._process
         return process is not None and process.ready.is_set() and process.is_running()
 
     def keep(self) -> None:
-        """Start a spare if there is none, with growing pauses while starts fail."""
+        """Start a spare if there is none, with increasing pauses while starts fail."""
         with self._lock:
             if self._is_closed or time.monotonic() < self._not_before:
                 return
@@ -57,7 +57,7 @@ class Spare:
                 logger.warning("cannot start a spare trainer: %s", error)
 
     def take(self, environment: Mapping[str, str]) -> TrainerProcess:
-        """Return the spare, or a trainer that starts now. Raises OSError."""
+        """Return the spare, or a trainer that starts now. Raise OSError."""
         with self._lock:
             spare, self._process = self._process, None
             if spare is not None and spare.ready.is_set():
@@ -80,17 +80,17 @@ class Spare:
     def _drop_dead(self) -> None:
         spare, self._process = self._process, None
         if spare is not None:
-            spare.kill()  # the spare may have ended, but its children and pipes have not
+            spare.kill()  # The spare may have ended, but its children and pipes may not.
 
     def _next_pause(self) -> float:
-        """Return how long to wait after this start if it fails."""
+        """Return the seconds to wait after this start if it fails."""
         pause = PAUSES_SECONDS[min(self._bad, len(PAUSES_SECONDS) - 1)]
         self._bad += 1
         return pause
 
 
 class WarmParent(Spare):
-    """Process whose forks are the trainers of all slots of a worker."""
+    """A process whose forks are the trainers of all slots of a worker."""
 
     _requests: socket.socket | None = None
 
@@ -100,7 +100,7 @@ class WarmParent(Spare):
         return argv == TRAINER and hasattr(os, "pidfd_open") and not any(slot.gpu for slot in slots)
 
     def take(self, environment: Mapping[str, str]) -> TrainerProcess:
-        """Return a fork, or a trainer that imports everything while there is no parent. Raises OSError."""
+        """Return a fork, or a trainer that imports everything if there is no parent. Raise OSError."""
         with self._lock:
             if self.is_ready and self._requests is not None:
                 try:

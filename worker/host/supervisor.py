@@ -1,12 +1,12 @@
-"""The supervisor of a slot, which manages one trainer process per claimed run: lease, output and end.
+"""The supervisor of a slot, which manages the trainer process of each claimed run: lease, output and end.
 
 Exit codes of a trainer:
 
     0     it has written its outcome to SQL itself
-    75    its supervisor is gone
+    75    its supervisor has ended
     76    fenced: another attempt owns the run
-    else  it failed; it said why on its output
-    -9..  a signal ended it: from outside (then the run goes back to the queue) or by its own fault
+    else  it failed and reported the reason on its output
+    -9..  a signal ended it, from outside (the run is requeued) or by its own fault
 """
 
 import contextlib
@@ -45,10 +45,10 @@ GRACE_SECONDS = 30.0
 """Seconds that a trainer gets to save a checkpoint after it was asked to stop."""
 
 COPY_GRACE_SECONDS = 100.0
-"""Seconds that a trainer gets to save and copy a checkpoint; clusters give pilots 120 seconds."""
+"""Seconds that a trainer gets to save and copy a checkpoint. Clusters give pilots 120 seconds."""
 
 START_PAUSE_SECONDS = 20.0
-"""Seconds before a run is retried for which no process could be started."""
+"""Seconds until a run for which no process could be started is retried."""
 
 LEAVE_SECONDS = 10.0
 """Seconds that a trainer gets to end after its run has ended."""
@@ -57,39 +57,41 @@ DUMP_SECONDS = 2.0
 """Seconds that a hung trainer gets to print its stacks."""
 
 HUNG = -1000
-"""Value that replaces the exit code of a trainer that was ended because it hung."""
+"""Value used instead of the exit code of a trainer that was ended because it hung."""
 
 SPARE_DELAY_SECONDS = 5.0
-"""Seconds after a run's start at which the next spare starts importing, so as not to slow its first steps."""
+"""Seconds after a run's start until the next spare starts importing, so that it does not slow the first
+steps.
+"""
 
 OUTSIDE_SIGNALS = {signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT}
-"""Signals that are sent from outside; SIGSEGV or SIGABRT are caused by the trainer itself."""
+"""Signals that come from outside. SIGSEGV or SIGABRT, in contrast, are caused by the trainer itself."""
 
 
 RETRY_SECONDS = 1.0
-"""Seconds after which a failed lease renewal is retried, because others wait for it only a short while."""
+"""Seconds until a failed lease renewal is retried. It is short because the lease runs out."""
 
 OOM_LIMIT = 2
-"""Number of failures by lack of memory after which a run fails: it is retried once."""
+"""Number of failures for lack of memory after which a run fails. It is retried once."""
 
 KILLED_PAUSE_SECONDS = 1.0
-"""Seconds before a run whose trainer was killed from outside starts again."""
+"""Seconds until a run whose trainer was killed from outside starts again."""
 
 
 class Verdict(NamedTuple):
-    """Reason why a trainer ended without writing an outcome."""
+    """The reason why a trainer ended without writing an outcome."""
 
     reason: str
     is_own_fault: bool = True
-    """Whether the failure counts against the run's retries."""
+    """True if the failure counts against the run's retries."""
     limit: int = lifecycle.FAILURE_LIMIT
-    """Number of consecutive own failures until the run fails."""
+    """Maximum number of consecutive failures of the run itself, at which it fails."""
     pause_seconds: float = KILLED_PAUSE_SECONDS
-    """Seconds before the run starts again after a failure that is not its own."""
+    """Seconds until the run starts again after a failure that it did not cause."""
 
 
 class Supervisor:
-    """Trainers of one slot: the active one and a spare that has imported everything already."""
+    """Manages the trainers of one slot: the active one and a spare that has imported everything already."""
 
     def __init__(
         self,
@@ -103,9 +105,10 @@ class Supervisor:
         hurrying: threading.Event | None = None,
         lead: dict[str, Any] | None = None,
     ) -> None:
-        """Create a supervisor; `stopping` asks a trainer to save and end; `hurrying`, later, ends it at once.
+        """Create a supervisor.
 
-        `spare` provides its trainers; `lead` is the seat of a worker that leads a group of nodes.
+        `stopping` asks a trainer to save and end. `hurrying`, set later, ends it immediately. `spare`
+        provides its trainers. `lead` is the seat of a worker that leads a group of nodes.
         """
         self._lead = lead
         self._settings = settings
@@ -118,11 +121,11 @@ class Supervisor:
 
     @property
     def spare_is_ready(self) -> bool:
-        """Whether a run given to this slot now starts without waiting for imports."""
+        """True if a run that is given to this slot now starts without waiting for imports."""
         return self._spare.is_ready
 
     def keep_spare(self) -> None:
-        """Ensure that the next trainer need not wait for imports."""
+        """Ensure that the next trainer does not have to wait for imports."""
         if not self._stopping.is_set():
             self._spare.keep()
 
@@ -131,11 +134,11 @@ class Supervisor:
         self._spare.close()
 
     def take_trainer(self) -> TrainerProcess:
-        """Return a trainer that is ready or will be soon. Raises OSError."""
+        """Return a trainer that is ready or will be ready soon. Raise OSError."""
         return self._spare.take(trainer_environment(self._settings, self._slot, os.environ))
 
     def supervise(self, claim: Claim, gpus: Sequence[str] = ()) -> None:
-        """Supervise a trainer from its assignment to its end, and set the run's next status.
+        """Supervise a trainer from its assignment until it ends, and set the run's next status.
 
         `gpus` are the GPUs of all ranks of the run.
         """
@@ -171,7 +174,7 @@ class Supervisor:
         try:
             code = self._watch(trainer, claim, log, progress)
         finally:
-            trainer.kill()  # its whole session, with all remaining processes
+            trainer.kill()  # its session, with all remaining processes
         self._flush(log)
         logger.info("trainer %s ended with %s", trainer.pid, code)
         if code == HUNG:
@@ -209,7 +212,7 @@ class Supervisor:
         return code
 
     def _leave(self, trainer: TrainerProcess, claim: Claim) -> int:
-        """Wait for a trainer to end that has lost its run or written its outcome."""
+        """Wait until a trainer ends that has lost its run or written its outcome."""
         status = None
         with left_for_later("see why the lease is over"), reading(self._sessions) as session:
             query = select(Run.status).where(Run.id == claim.run_id, Run.attempt == claim.attempt)
@@ -218,7 +221,9 @@ class Supervisor:
         return EXIT_FENCED if code is None else code
 
     def _renew(self, claim: Claim, progress: HangDetector) -> bool:
-        """Renew the lease and read the progress; return False if the database is away. Raises Fenced."""
+        """Renew the lease and read the progress. Return False if the database is unavailable. Raise
+        Fenced.
+        """
         lease, run_id = self._settings.lease_seconds, claim.run_id
         try:
             with self._sessions.begin() as session:
@@ -226,7 +231,7 @@ class Supervisor:
                 step = session.execute(select(Run.last_step, Run.progress_at).where(Run.id == run_id)).one()
         except SQLAlchemyError as error:
             logger.warning("cannot renew the lease: %s", first_line(error))
-            progress.lose_sight()  # its steps cannot be stored either
+            progress.lose_sight()  # the steps cannot be stored either
             return False
         progress.see(step.last_step, step.progress_at)
         return True
@@ -251,7 +256,7 @@ class Supervisor:
             log.flush()
 
     def judge(self, trainer: TrainerProcess, code: int, *, is_oom: bool) -> Verdict:
-        """Return the meaning of an exit code for a run that the trainer has left unfinished."""
+        """Return the verdict on an exit code for a run that the trainer has left unfinished."""
         if code < 0 and -code in OUTSIDE_SIGNALS and not (is_oom and -code == signal.SIGKILL):
             ended = f"the trainer was ended by {signal.Signals(-code).name}"
             why = ": its worker was asked to end" if self._stopping.is_set() else ""
@@ -275,8 +280,10 @@ class Supervisor:
         return Verdict(reason, limit=OOM_LIMIT if is_memory else lifecycle.FAILURE_LIMIT)
 
     def _settle(self, claim: Claim, verdict: Verdict) -> None:
-        """Set the run's next status, unless its trainer has done so; wait for a database that is away."""
-        # finished or released by the trainer, or owned by another attempt
+        """Set the run's next status unless its trainer has set it, with retries while the database is
+        unavailable.
+        """
+        # The run was finished or released by the trainer, or another attempt owns it.
         with contextlib.suppress(Fenced):
             retry_transaction(self._sessions, lambda session: self._move_on(session, claim, verdict))
 

@@ -1,4 +1,4 @@
-"""The Celery worker's process: its slots, its only task, and the signals that open and close them."""
+"""The Celery worker's process: its slots, its only task, and the signals that open and close the slots."""
 
 import warnings
 from typing import Any
@@ -32,7 +32,7 @@ def make_worker(settings: Settings, *, argv: tuple[str, ...] = TRAINER) -> Celer
         pool.serve()
 
     def open_pool(**_: Any) -> None:
-        # Before the broker is reached, and without it if need be.
+        # The pool opens before the broker is reached, so that it also works without one.
         follow_launcher()
         pool.open()
 
@@ -44,5 +44,5 @@ def make_worker(settings: Settings, *, argv: tuple[str, ...] = TRAINER) -> Celer
 
 
 def free_slots(settings: Settings) -> list[Slot]:
-    """Return this machine's slots without the GPUs that another worker holds."""
+    """Return this machine's slots, except those whose GPU another worker holds."""
     return [slot for slot in find_slots(settings) if not slot.gpu or lock_gpu(slot.gpu)]

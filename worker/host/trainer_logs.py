@@ -1,4 +1,4 @@
-"""Output of a trainer on its way to SQL: cleaned, buffered and limited."""
+"""Clean, buffer and limit the output of a trainer before it is stored in SQL."""
 
 import logging
 import re
@@ -12,31 +12,33 @@ from backend.base.text import escape_character
 logger = logging.getLogger(__name__)
 
 LIMIT_CHARACTERS = 2_000_000
-"""Maximum stored output of one attempt, in characters."""
+"""Maximum length of the stored output of one attempt, in characters."""
 
 FLUSH_SECONDS = 1.0
-"""Seconds between two writes of waiting output."""
+"""Seconds between two writes of buffered output."""
 
 FLUSH_CHARACTERS = 32_000
 
 LIMIT_NOTE = f"[output beyond {LIMIT_CHARACTERS:,} characters is not kept]\n"
 
 LAST_LINES, LAST_CHARACTERS = 40, 8_000
-"""Size of the rank output that a node reports to the leader on failure: lines and characters."""
+"""Maximum number of lines and characters of the rank output that a node reports to the leader on failure."""
 
 ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b.")
 CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
-"""Control characters, which are shown as escapes."""
+"""Control characters, which are shown as escape sequences."""
 
 
 def clean_line(line: str) -> str:
-    """Return a line without colours and secrets, with escaped controls; of a progress bar, its last state."""
+    """Return a line without colours and secrets, with escaped controls, or the last state of a progress
+    bar.
+    """
     last = ESCAPES.sub("", line.rstrip("\r")).rpartition("\r")[2]
     return redact(CONTROLS.sub(escape_character, last))
 
 
 class LogCollector:
-    """Collects lines and hands chunks to `write(number, text)`, from whichever thread calls."""
+    """Collects lines and passes chunks to `write(number, text)`, in the calling thread."""
 
     def __init__(self, write: Callable[[int, str], None], *, limit: int = LIMIT_CHARACTERS) -> None:
         self._write = write
@@ -45,7 +47,7 @@ class LogCollector:
         self._left = limit
         self._number = 0
         self._piece = 0
-        """Number of lines of the piece that is being written."""
+        """Number of lines in the chunk that is being written."""
         self._lock = threading.Lock()
         self._writing = threading.Lock()
 
@@ -63,14 +65,14 @@ class LogCollector:
 
     @property
     def is_full(self) -> bool:
-        """Whether enough output waits to be written at once."""
+        """True if enough output is buffered to be written immediately."""
         return self._size >= FLUSH_CHARACTERS
 
     def flush(self) -> None:
-        """Write waiting output; if that fails, it keeps waiting.
+        """Write the buffered output, and keep it if that fails.
 
-        The same piece is retried under its number, because it may have been stored and only the answer lost.
-        New output waits for the next call.
+        The same chunk is retried under its number, because it may have been stored although the answer was
+        lost. New output is kept for the next call.
         """
         with self._writing:
             for _ in range(2 if self._piece else 1):
@@ -88,7 +90,7 @@ class LogCollector:
 
 
 class LastLines:
-    """Output of a trainer that goes to the worker's own log; its end is kept."""
+    """Writes the output of a trainer to the worker's log and keeps its last lines."""
 
     def __init__(self) -> None:
         self._lines: deque[str] = deque(maxlen=LAST_LINES)
@@ -101,5 +103,5 @@ class LastLines:
 
     @property
     def text(self) -> str:
-        """Return the last lines; the start of a long first line may be missing."""
+        """The last lines. The start of a long first line may be missing."""
         return "\n".join(self._lines)[-LAST_CHARACTERS:]

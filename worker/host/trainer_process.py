@@ -1,8 +1,8 @@
-"""The trainer process as its supervisor sees it: start, assign, watch, end.
+"""Start, assign, watch and end a trainer process.
 
 The trainer's standard input is its lifeline: the trainer ends when the pipe closes, so a killed supervisor
-leaves no trainer behind. The trainer has its own session, so that it can be ended with all processes it
-started.
+leaves no trainer behind. The trainer has a separate session, so that it can be ended together with all
+processes that it started.
 """
 
 import codecs
@@ -67,8 +67,8 @@ INHERITED_NAMES = {
     "https_proxy",
     "no_proxy",
 }
-"""Other environment variables that a trainer inherits. The operator's token and the addresses of database
-and broker are excluded, because plugins, and whatever they start, can read the environment."""
+"""Names of other environment variables that a trainer inherits. The operator's token and the addresses of
+database and broker are excluded, because plugins and their child processes can read the environment."""
 
 SERVERS = (
     "judge_url",
@@ -88,17 +88,18 @@ SERVERS = (
     "openenv_urls",
     "openenv_keys",
 )
-"""Settings of the servers for rewards, sampling and environments. The trainer calls them itself; the sandbox
-of a plugin gets none of these settings."""
+"""Names of the settings of servers for rewards, sampling and environments. The trainer calls these servers
+itself. The sandbox of a plugin gets none of the settings.
+"""
 
 LINE_LIMIT = 32_768
-"""Maximum length of a line of output, in bytes; only the start of a longer line is kept."""
+"""Maximum length of a line of output, in bytes. Only the start of a longer line is kept."""
 
 Listener = Callable[[str], None]
 
 
 def trainer_environment(settings: Settings, slot: Slot, inherited: Mapping[str, str]) -> dict[str, str]:
-    """Return the whole environment of a trainer in this slot."""
+    """Return the complete environment of a trainer in this slot."""
     granted = (permissions.variables for permissions in settings.permissions.values())
     names = INHERITED_NAMES.union(*granted)
     beginnings = (*INHERITED, *STORAGE_VARIABLES) if settings.artifacts_url else INHERITED
@@ -130,7 +131,7 @@ def trainer_environment(settings: Settings, slot: Slot, inherited: Mapping[str, 
 def start_trainer(
     argv: tuple[str, ...], env: Mapping[str, str], *, inherited: Sequence[int] = ()
 ) -> "TrainerProcess":
-    """Start a trainer, which keeps the `inherited` file descriptors open. Raises OSError."""
+    """Start a trainer, which keeps the `inherited` file descriptors open. Raise OSError."""
     pipe = subprocess.PIPE
     process = subprocess.Popen(
         argv, stdin=pipe, stdout=pipe, stderr=pipe, env=dict(env), start_new_session=True, pass_fds=inherited
@@ -139,12 +140,12 @@ def start_trainer(
 
 
 class TrainerProcess:
-    """A trainer that imports everything, reports that it is ready, and waits for a run."""
+    """A trainer process that imports everything, reports that it is ready, and waits for a run."""
 
     def __init__(self, process: "subprocess.Popen[bytes] | ForkedProcess") -> None:
         self.ready = threading.Event()
         self.failure: dict[str, str] = {}
-        """Reason that the trainer reported for its end: {"reason", "kind"}."""
+        """Reason that the trainer reported for its end, as {"reason", "kind"}."""
         self._last_error = ""
         self._memory = 0
         self._listener: Listener | None = None
@@ -159,16 +160,16 @@ class TrainerProcess:
 
     @property
     def pid(self) -> int:
-        """Process id of the trainer."""
+        """The process id of the trainer."""
         return self._process.pid
 
     @property
     def last_error_line(self) -> str:
-        """Return the last line on standard error, without secrets; "" if there was none."""
+        """The last line on standard error, without secrets, or "" if there was none."""
         return redact(self._last_error.strip())[:REASON_CHARACTERS]
 
     def see_memory(self) -> int:
-        """Return the highest memory use that was seen, in bytes; call it now and then."""
+        """Return the highest memory use seen so far, in bytes. It has to be called regularly."""
         with contextlib.suppress(psutil.Error):
             self._memory = max(self._memory, psutil.Process(self.pid).memory_info().rss)
         return self._memory
@@ -188,9 +189,10 @@ class TrainerProcess:
         gpus: Sequence[str] = (),
         node: Mapping[str, Any] | None = None,
     ) -> None:
-        """Assign a run, before or after the trainer is ready; its output goes to `listener` from now on.
+        """Assign a run, before or after the trainer is ready, and pass its output to `listener` from now on.
 
-        `gpus` are the GPUs of its ranks on this node, its own first; `node` is its place among several nodes.
+        `gpus` are the GPUs of its ranks on this node, with its own first. `node` describes the group of
+        nodes, if any.
         """
         with self._lock:
             for line in self._waiting:
@@ -206,17 +208,17 @@ class TrainerProcess:
             "gpus": list(gpus),
             **({} if node is None else {"node": dict(node)}),
         }
-        with contextlib.suppress(OSError):  # the trainer is dead, and wait() reports it
+        with contextlib.suppress(OSError):  # The trainer is dead, and wait() reports it.
             self._stdin.write(json.dumps(order).encode() + b"\n")
             self._stdin.flush()
 
     def wait(self, seconds: float) -> int | None:
-        """Return the exit code after the end, with all output read; None while the trainer runs."""
+        """Return the exit code after the end, with all output read, or None while the trainer runs."""
         try:
             code = self._process.wait(seconds)
         except subprocess.TimeoutExpired:
             return None
-        self._end_session()  # remaining processes would hold its output open
+        self._end_session()  # Remaining processes would keep its output open.
         for reader in self._readers:
             reader.join(2)
         return code
@@ -232,7 +234,7 @@ class TrainerProcess:
             self._process.send_signal(signal.SIGUSR1)
 
     def kill(self) -> None:
-        """End the trainer and everything in its session, now."""
+        """End the trainer and all processes in its session immediately."""
         self._end_session()
         self._process.wait()
         with contextlib.suppress(OSError):
@@ -278,14 +280,14 @@ class TrainerProcess:
 
 
 def _decode_line(line: bytes, *, is_cut: bool) -> str:
-    r"""Decode a line; invalid UTF-8 becomes `\xff`, and what may be half a secret at a cut is left out."""
+    r"""Decode a line. Invalid UTF-8 becomes `\xff`, and a possible part of a secret at a cut is removed."""
     decoder = codecs.getincrementaldecoder("utf-8")("backslashreplace")
     text = decoder.decode(line, final=not is_cut).rstrip("\n")
     return redact(text).encode()[:LINE_LIMIT].decode(errors="ignore") if is_cut else text
 
 
 def _skip_line(stream: IO[bytes]) -> int:
-    """Discard the rest of the line and return the number of bytes."""
+    """Discard the remaining line and return the number of bytes."""
     dropped = 0
     while piece := stream.readline(LINE_LIMIT):
         dropped += len(piece)
@@ -295,11 +297,11 @@ def _skip_line(stream: IO[bytes]) -> int:
 
 
 def _parse_failure(line: str) -> dict[str, str]:
-    """Return what a line reports about the trainer's end; {} if it is no such report."""
+    """Return the failure that a line reports, or {} if it is not such a report."""
     if not line.startswith('{"failed":'):
         return {}
     try:
         failure = json.loads(line)["failed"]
-    except ValueError:  # a cut long line, or other output of this form
+    except ValueError:  # A long line that was cut, or other output of this form.
         return {}
     return {str(key): str(value) for key, value in failure.items()} if isinstance(failure, dict) else {}

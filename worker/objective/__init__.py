@@ -1,1 +1,3 @@
-"""The objective: pure functions from log-probabilities, rewards and masks to a loss and its diagnostics."""
+"""The reinforcement learning objective: pure functions that compute a loss and its diagnostics from
+log-probabilities, rewards and masks.
+"""

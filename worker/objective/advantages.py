@@ -1,7 +1,8 @@
-"""Advantages: how much better than expected each completion was.
+"""Compute advantages, which measure how much better each completion is than expected.
 
-Rewards are (P, G): P prompts, G completions of each. `scored` is False for completions that could not be
-scored: they get advantage 0 and have no part in any mean or standard deviation. Results are constants.
+Rewards have shape (P, G): P prompts with G completions each. `scored` is False for completions that could
+not be scored. They get advantage 0 and are excluded from every mean and standard deviation. The results
+carry no gradient.
 """
 
 from typing import NamedTuple
@@ -23,33 +24,34 @@ class Spread(NamedTuple):
     varies: Tensor
 
     def std(self, *, ddof: int) -> Tensor:
-        """Standard deviation; ddof 1 is the sample one, 0 the population's."""
+        """Return the standard deviation: the sample one if ddof is 1, the population one if it is 0."""
         return (self.squares / (self.n - ddof).clamp(min=1)).sqrt()
 
 
 def group_spread(rewards: Rewards, scored: Scored) -> Spread:
-    """Mean and variation of each prompt's group."""
+    """Return the mean and variation of each prompt's group."""
     zero = rewards.new_zeros(())
     count = scored.sum(dim=1, keepdim=True)
     mean = rewards.where(scored, zero).sum(dim=1, keepdim=True) / count.clamp(min=1)
     squares = (rewards - mean).where(scored, zero).square().sum(dim=1, keepdim=True)
-    # max == min, not std == 0: the mean of equal floats may miss them by a rounding
+    # Compare max and min instead of testing std == 0: the mean of equal floats may differ from them by a
+    # rounding error.
     highest = rewards.masked_fill(~scored, -torch.inf).amax(dim=1, keepdim=True)
     lowest = rewards.masked_fill(~scored, torch.inf).amin(dim=1, keepdim=True)
     return Spread(count, mean, squares, highest > lowest)
 
 
 def batch_spread(rewards: Rewards, scored: Scored) -> Spread:
-    """Mean and variation of all rewards of the step."""
+    """Return the mean and variation of all rewards of the step."""
     return group_spread(rewards.reshape(1, -1), scored.reshape(1, -1))
 
 
 def group_centred_rewards(rewards: Rewards, scored: Scored) -> Rewards:
-    """Reward relative to its group's mean.
+    """Return each reward minus the mean of its group.
 
         A[p, g] = r[p, g] - mean_g r[p]
 
-    A group of equal rewards, or of one, gets zeros: it carries no signal.
+    A group of equal rewards, or with a single completion, gets zeros because it carries no signal.
     Source: GRPO, arXiv:2402.03300; without scale: Dr. GRPO, arXiv:2503.20783.
     """
     group = group_spread(rewards, scored)
@@ -57,22 +59,22 @@ def group_centred_rewards(rewards: Rewards, scored: Scored) -> Rewards:
 
 
 def leave_one_out_rewards(rewards: Rewards, scored: Scored) -> Rewards:
-    """Reward relative to the mean of the others in its group.
+    """Return each reward minus the mean of the other rewards in its group.
 
         A[p, g] = r[p, g] - mean_{j != g} r[p, j] = G / (G - 1) (r[p, g] - mean_g r[p])
 
-    A group of one gets zero. Source: RLOO, arXiv:2402.14740, equation 6.
+    A group with a single completion gets zero. Source: RLOO, arXiv:2402.14740, equation 6.
     """
     count = scored.sum(dim=1, keepdim=True)
     return group_centred_rewards(rewards, scored) * count / (count - 1).clamp(min=1)
 
 
 def length_weighted_rewards(rewards: Rewards, scored: Scored, lengths: Rewards) -> Rewards:
-    """Reward relative to its group's mean by tokens.
+    """Return each reward minus the token-weighted mean of its group.
 
         A[p, g] = r[p, g] - sum_j L[p, j] r[p, j] / sum_j L[p, j]
 
-    Completions that are not scored are in neither sum; a group of equal rewards, or without tokens, gets
+    Completions that are not scored are in neither sum. A group with equal rewards or without tokens gets
     zeros. Source: OPO, arXiv:2505.23585.
     """
     zero = rewards.new_zeros(())
@@ -84,12 +86,12 @@ def length_weighted_rewards(rewards: Rewards, scored: Scored, lengths: Rewards) 
 
 
 def best_reward_lead(rewards: Rewards, scored: Scored) -> Rewards:
-    """Lead of the best reward of a group over the second best; 0 for all others.
+    """Return the lead of the best reward of a group over the second best, and 0 for all other completions.
 
         A[p, g] = max(r[p, g] - max_{j != g} r[p, j], 0)
 
-    A group of one, or with two best, gets zeros. Source: arXiv:2503.19595 (pass@k with k = G); verl's
-    grpo_passk.
+    A group with a single completion, or with a tie for the best, gets zeros. Source: arXiv:2503.19595 (pass@k
+    with k = G); verl's grpo_passk.
     """
     if rewards.shape[1] < 2:
         return torch.zeros_like(rewards)
@@ -100,7 +102,9 @@ def best_reward_lead(rewards: Rewards, scored: Scored) -> Rewards:
 
 
 def batch_centred_rewards(rewards: Rewards, scored: Scored) -> Rewards:
-    """Reward relative to the mean of the whole step. Source: REINFORCE with a baseline, Williams 1992."""
+    """Return each reward minus the mean of the whole step. Source: REINFORCE with a baseline, Williams
+    1992.
+    """
     batch = batch_spread(rewards, scored)
     return (rewards - batch.mean).where(scored & batch.varies, rewards.new_zeros(()))
 
@@ -108,7 +112,7 @@ def batch_centred_rewards(rewards: Rewards, scored: Scored) -> Rewards:
 def optimal_token_rewards(
     rewards: Rewards, scored: Scored, mask: Bool[Tensor, "P G T"], energies: Float[Tensor, "P G T"]
 ) -> Float[Tensor, "P G T"]:
-    """Reward relative to the minimum-variance baseline at each token, 0 where masked or not scored.
+    """Return each reward minus the minimum-variance baseline at each token, 0 if masked or not scored.
 
         W_it = sum over k <= t of energy_ik,  b_t = sum_i W_it r_i / sum_i W_it,  A_it = r_i - b_t
 
@@ -125,13 +129,14 @@ def optimal_token_rewards(
 
 
 def constant_centred_rewards(rewards: Rewards, scored: Scored, *, baseline: float) -> Rewards:
-    """Reward relative to a constant: a moving average of earlier steps, or 0. Source: Williams 1992."""
+    """Return each reward minus a constant: a moving average of earlier steps, or 0. Source: Williams 1992."""
     return (rewards - baseline).where(scored, rewards.new_zeros(()))
 
 
 def moving_average(previous: float, rewards: Rewards, scored: Scored, *, decay: float) -> float:
-    """Return the next step's baseline: decay * previous + (1 - decay) * mean reward; unchanged without
-    scores.
+    """Return the next step's baseline: decay * previous + (1 - decay) * mean reward.
+
+    The baseline stays unchanged if no completion was scored.
     """
     if not bool(scored.any()):
         return previous
@@ -139,24 +144,25 @@ def moving_average(previous: float, rewards: Rewards, scored: Scored, *, decay: 
 
 
 def scaled_advantages(advantages: Rewards, spread: Spread, *, ddof: int, eps: float) -> Rewards:
-    """Advantages in units of a standard deviation: the group's, or the batch's rewards' or advantages'.
+    """Return the advantages divided by a standard deviation.
 
         A / (std(r) + eps)
 
-    The advantage is 0 if all rewards are equal. Source: GRPO, arXiv:2402.03300, section 4.1.2 (group; ddof is
-    left open there, implementations use 1); Lite PPO, arXiv:2508.08221 (batch).
+    The deviation is that of a group's rewards, of the batch's rewards or of its advantages. The advantage is
+    0 if all rewards are equal. Source: GRPO, arXiv:2402.03300, section 4.1.2 (group; ddof is left open there,
+    implementations use 1); Lite PPO, arXiv:2508.08221 (batch).
     """
     deviation = spread.std(ddof=ddof) + eps
     return (advantages / deviation).where(spread.varies, advantages.new_zeros(()))
 
 
 def over_mean_reward(advantages: Rewards, spread: Spread, *, eps: float) -> Rewards:
-    """Advantages in units of the group's mean reward.
+    """Return the advantages divided by the mean reward of the group.
 
         A / (mean(r) + eps)
 
-    With rewards 0 and 1, of which K are 1: (G - K) / K for a right answer, -1 for a wrong one. 0 where the
-    mean is not positive. Source: MaxRL, arXiv:2602.02710.
+    With rewards 0 and 1, K of them 1, a right answer gets (G - K) / K and a wrong one -1. The advantage is 0
+    if the mean is not positive. Source: MaxRL, arXiv:2602.02710.
     """
     positive = spread.mean > 0
     divisor = (spread.mean + eps).where(positive, advantages.new_ones(()))
@@ -166,7 +172,7 @@ def over_mean_reward(advantages: Rewards, spread: Spread, *, eps: float) -> Rewa
 def probability_weighted_advantages(
     advantages: Float[Tensor, "B N"], old_logprobs: Float[Tensor, "B T"], *, alpha: float
 ) -> Float[Tensor, "B T"]:
-    """Advantages that shrink on improbable tokens.
+    """Return advantages that are reduced on improbable tokens.
 
         A[i, t] = A[i] (alpha exp(old[i, t]) + 1 - alpha)
 

@@ -1,4 +1,4 @@
-"""Diagnostics of one pass of the loss, under canonical metric names. None has a gradient."""
+"""Compute the diagnostics of one pass of the loss under their canonical metric names, without gradients."""
 
 from typing import NamedTuple
 
@@ -16,7 +16,7 @@ from worker.objective.token_choice import improbable_tokens
 
 
 class LossTerms(NamedTuple):
-    """Each token's part of a loss with coefficients and signs; their sums over tokens add up to the loss."""
+    """Each token's share of the loss terms, with coefficients and signs. The sum over tokens is the loss."""
 
     policy: Float[Tensor, "B T"]
     kl: Float[Tensor, "B T"] | None
@@ -24,16 +24,16 @@ class LossTerms(NamedTuple):
     nll: Float[Tensor, "B T"] | None
 
     def in_use(self) -> dict[str, Float[Tensor, "B T"]]:
-        """Return the terms that the objective has, by name."""
+        """Return the terms that the objective uses, by name."""
         return {name: term for name, term in self._asdict().items() if term is not None}
 
 
 def loss_terms(terms: LossTerms, *, share: float) -> MetricSums:
-    """loss/*: `share` is the part of the optimizer batch these terms belong to.
+    """Return loss/*, where `share` is the fraction of the optimizer batch that these terms belong to.
 
-    Shares of an optimizer batch add up to 1, also where several updates share its tokens out, so its terms
-    add up, and several batches are averaged. Sums are taken in double precision, so that the tokens' parts
-    add up to what is logged.
+    The shares of an optimizer batch add up to 1, even if several updates divide its tokens, so its terms are
+    added and several batches are averaged. Sums use double precision, so that the tokens' contributions add
+    up to the logged value.
     """
     count = torch.as_tensor(share, dtype=torch.float64, device=terms.policy.device)
     sums = {name: term.detach().sum(dtype=torch.float64) for name, term in terms.in_use().items()}
@@ -44,7 +44,7 @@ def loss_terms(terms: LossTerms, *, share: float) -> MetricSums:
 def coefficient(
     name: str, value: float | Float[Tensor, "B 1"], batch: PolicyBatch, *, share: float
 ) -> MetricSums:
-    """Return a weight that the step used, averaged over completions; `share` as in `loss_terms`."""
+    """Return a coefficient that the step used, averaged over completions. `share` is that of `loss_terms`."""
     count = torch.as_tensor(share, dtype=torch.float64, device=batch.mask.device)
     mean = torch.as_tensor(value, dtype=torch.float64, device=batch.mask.device).mean()
     return MetricSums({name: Mean(mean * count, count)})
@@ -53,7 +53,9 @@ def coefficient(
 def policy_terms(
     policy_logprobs: Float[Tensor, "B T"], entropy: Float[Tensor, "B T"] | None, mask: Bool[Tensor, "B T"]
 ) -> MetricSums:
-    """policy/*: mean probability of the sampled tokens and mean entropy in nats, over tokens."""
+    """Return policy/*: the mean probability of the sampled tokens and the mean entropy in nats, over
+    tokens.
+    """
     metrics = {"policy/token_prob_mean": _token_mean(policy_logprobs.exp(), mask)}
     if entropy is not None:
         metrics["policy/entropy"] = _token_mean(entropy, mask)
@@ -63,9 +65,9 @@ def policy_terms(
 def covariance_terms(
     policy_logprobs: Float[Tensor, "B T"], token_advantages: Float[Tensor, "B N"], mask: Bool[Tensor, "B T"]
 ) -> MetricSums:
-    """policy/covariance: of log-probability and advantage over tokens; above 0 the entropy falls.
+    """Return policy/covariance, that of log-probability and advantage over tokens.
 
-    Source: Cui et al., arXiv:2505.22617, theorem 1.
+    If it is positive, the entropy falls. Source: Cui et al., arXiv:2505.22617, theorem 1.
     """
     wide = torch.promote_types(policy_logprobs.dtype, torch.float32)
     x = policy_logprobs.to(wide).masked_fill(~mask, 0)
@@ -78,9 +80,10 @@ def gradients(
     policy_logprobs: Float[Tensor, "B T"],
     mask: Bool[Tensor, "B T"],
 ) -> dict[str, Float[Tensor, "B T"]]:
-    """Derivative of each term's sum by the tokens' log-probabilities; terms without a gradient have zeros.
+    """Return the derivative of each term's sum with respect to the tokens' log-probabilities.
 
-    A masked token has 0, though a ratio of whole completions depends on the zero that stands in its place.
+    Terms without a gradient have zeros. So have masked tokens, although a ratio of whole completions depends
+    on the zeros that replace their log-probabilities.
     """
     by_term = {}
     for name, term in terms.items():
@@ -94,21 +97,22 @@ def gradients(
 
 
 def kl_share(by_policy: Float[Tensor, "B T"], by_kl: Float[Tensor, "B T"]) -> MetricSums:
-    """optim/kl_share: the KL term's part of |d loss / d log p|, summed over tokens."""
+    """Return optim/kl_share: the KL term's fraction of |d loss / d log p|, summed over tokens."""
     size = by_kl.abs().sum()
     return MetricSums({"optim/kl_share": Mean(size, size + by_policy.abs().sum())})
 
 
 def ratio_terms(surrogate: Surrogate, mask: Bool[Tensor, "B T"]) -> MetricSums:
-    """ratio/*, clip/* and gate/mean: over the tokens that this update trains (`mask`), or over completions
-    that have any where they share one ratio.
+    """Return ratio/*, clip/* and gate/mean over the tokens in `mask`, which this update trains.
+
+    If the tokens of a completion share one ratio, the metrics are over the completions with such tokens.
     """
     metrics: dict[str, Metric] = {}
     if surrogate.ratio is not None:
-        ratio, where = surrogate.ratio, _units(surrogate.ratio, mask)
-        metrics["ratio/mean"] = _token_mean(ratio, where)
-        metrics["ratio/max"] = Highest(ratio.masked_fill(~where, -torch.inf).amax())
-        metrics["ratio/min"] = Lowest(ratio.masked_fill(~where, torch.inf).amin())
+        ratio, counted = surrogate.ratio, _units(surrogate.ratio, mask)
+        metrics["ratio/mean"] = _token_mean(ratio, counted)
+        metrics["ratio/max"] = Highest(ratio.masked_fill(~counted, -torch.inf).amax())
+        metrics["ratio/min"] = Lowest(ratio.masked_fill(~counted, torch.inf).amin())
     flags = {
         "clip/low_frac": surrogate.low,
         "clip/high_frac": surrogate.high,
@@ -124,7 +128,7 @@ def ratio_terms(surrogate: Surrogate, mask: Bool[Tensor, "B T"]) -> MetricSums:
 def off_policy_terms(
     keep_mask: Bool[Tensor, "B N"] | None, gate: RouterGate | None, mask: Bool[Tensor, "B T"]
 ) -> MetricSums:
-    """opsm/masked_frac over completions (or tokens), router/* over tokens, as far as they are in use."""
+    """Return opsm/masked_frac over completions or tokens and router/* over tokens, for the knobs in use."""
     metrics: dict[str, Metric] = {}
     if keep_mask is not None:
         metrics["opsm/masked_frac"] = _token_mean(~keep_mask, _units(keep_mask, mask))
@@ -138,8 +142,10 @@ def off_policy_terms(
 def lopti_terms(
     policy: Float[Tensor, "B T"], old: Float[Tensor, "B T"], batch: PolicyBatch, *, eta: float
 ) -> MetricSums:
-    """lopti/low_frac: share of rare tokens; lopti/high_shift: |log p - log p_old| of the others when it is
-    their turn, which the update of the rare ones has caused.
+    """Return lopti/low_frac and lopti/high_shift.
+
+    The first is the fraction of rare tokens. The second is the mean |log p - log p_old| of the other tokens
+    in their update, a shift that the update of the rare tokens caused.
     """
     rare = batch.mask & improbable_tokens(old, eta=eta)
     frequent = batch.mask & ~rare if batch.trained is None else batch.mask & batch.trained & ~rare
@@ -152,7 +158,7 @@ def lopti_terms(
 
 
 def kl_terms(x: Float[Tensor, "B T"], mask: Bool[Tensor, "B T"], *, limit: float) -> MetricSums:
-    """kl/k1, kl/k2, kl/k3 to the reference (or to the old policy): nats per token."""
+    """Return kl/k1, kl/k2 and kl/k3 to the reference (or to the old policy) in nats per token."""
     return MetricSums(
         {
             "kl/k1": _token_mean(kl_estimators.k1(x), mask),
@@ -163,7 +169,9 @@ def kl_terms(x: Float[Tensor, "B T"], mask: Bool[Tensor, "B T"], *, limit: float
 
 
 def domain_terms(x: Float[Tensor, "B T"], batch: PolicyBatch, *, limit: float) -> MetricSums:
-    """Return kl/<domain>: k3 in nats per token within each domain, if there are several."""
+    """Return kl/<domain>, the k3 estimate within each domain in nats per token, if there are several
+    domains.
+    """
     if batch.domain_index is None or len(batch.domains) < 2:
         return MetricSums()
     k3 = kl_estimators.k3(x, limit=limit)
@@ -180,10 +188,10 @@ def mismatch_terms(
     correction: Correction | None,
     mask: Bool[Tensor, "B T"],
 ) -> MetricSums:
-    """mismatch/*: how far the sampler's probabilities are from the trainer's, per token.
+    """Return mismatch/*, the difference between the sampler's and the trainer's probabilities, per token.
 
-    k1 and k3 estimate KL(sampler, trainer) in nats; chi2 is mean(rho^2) - 1; ess is the effective share of
-    the weights in use (of rho itself without a correction).
+    k1 and k3 estimate KL(sampler, trainer) in nats, chi2 is mean(rho^2) - 1, and ess is the effective share
+    of the weights in use, or of rho without a correction.
     """
     rho = log_rho.exp()
     difference = (old_logprobs.exp() - (old_logprobs - log_rho).exp()).abs()
@@ -212,8 +220,10 @@ def per_token(
     *,
     largest_k3: float,
 ) -> dict[str, Float[Tensor, "B T"]]:
-    """Return the values to store for each token: ratio, clipped (-1 below, 1 above, 2 by the cap for negative
-    advantages), kl (k3) and correction, as far as they exist.
+    """Return the values to store for each token.
+
+    They are, if they exist: ratio, clipped (-1 below, 1 above, 2 by the cap for negative advantages), kl (k3)
+    and correction.
     """
     sides = {-1: surrogate.low, 1: surrogate.high, 2: surrogate.dual}
     flags = [flag.expand_as(mask) * side for side, flag in sides.items() if flag is not None]
@@ -232,10 +242,10 @@ def per_token(
 def contributions(
     terms: LossTerms, gradients: dict[str, Float[Tensor, "B T"]]
 ) -> dict[str, Float[Tensor, "B T"]]:
-    """Return each token's part of the loss, and of every term if there are several, with its gradient.
+    """Return each token's share of the loss, and of every term if there are several, with its gradient.
 
-    `gradients` are those of the terms; `gradient` is their sum, the loss's derivative by the token's
-    log-probability, and `policy_gradient` the size of the policy term's own.
+    `gradients` are those of the terms. `gradient` is their sum, the derivative of the loss with respect to
+    the token's log-probability, and `policy_gradient` is the absolute gradient of the policy term.
     """
     parts = terms.in_use()
     named = {"loss": torch.stack(list(parts.values())).sum(dim=0)}
@@ -247,7 +257,7 @@ def contributions(
 
 
 def _last_set(flags: list[Tensor]) -> Tensor:
-    """Return the last value of each token that is not 0."""
+    """Return the last nonzero value of each token."""
     last = flags[0]
     for flag in flags[1:]:
         last = torch.where(flag != 0, flag, last)
@@ -255,8 +265,9 @@ def _last_set(flags: list[Tensor]) -> Tensor:
 
 
 def _units(values: Tensor, mask: Bool[Tensor, "B T"]) -> Bool[Tensor, "B N"]:
-    """Return where (B, T) values count: tokens; where (B, 1) values count: completions that have any
-    token.
+    """Return the mask of the units that the values belong to.
+
+    These are tokens for values of shape (B, T), and completions with any token for values of shape (B, 1).
     """
     return mask if values.shape[1] == mask.shape[1] else mask.any(dim=1, keepdim=True)
 

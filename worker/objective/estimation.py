@@ -1,4 +1,4 @@
-"""Advantages of a step from its rewards: one `match` over each knob of the baseline and its scale."""
+"""Estimate the advantages of a step from its rewards, according to the knobs for baseline and scale."""
 
 from dataclasses import replace
 from functools import partial
@@ -17,11 +17,11 @@ from worker.objective.smoothing import Visits
 
 
 class AdvantageEstimate(NamedTuple):
-    """Advantages of a step and the state that the next step starts from."""
+    """The advantages of a step and the state for the next step."""
 
     advantages: Float[Tensor, "P G"]
     visits: Visits | None = None
-    """Stored statistics of each prompt if the scale is `sas`. They belong in a checkpoint."""
+    """Stored statistics of each prompt if the scale is `sas`. They are saved in checkpoints."""
 
 
 def estimate_advantages(
@@ -35,13 +35,13 @@ def estimate_advantages(
     lengths: Float[Tensor, "P G"] | None = None,
     greedy: Float[Tensor, "P"] | None = None,
 ) -> AdvantageEstimate:
-    """Advantages of all groups of a step: baseline, then scale, then the group's sum rule.
+    """Return the advantages of all groups of a step: apply the baseline, the scale and the group's sum rule.
 
-    Give it the rewards that are left after shaping and group filters; needs whole groups in one place. Where
-    the scale is a whitening, `whiten` does the rest. Rewards that are normalised apart come as `terms`;
-    `visits` is what is remembered of the prompts (None: nothing), `average` the reward of earlier steps that
-    the `ema` baseline subtracts, `lengths` the tokens of each completion, `greedy` the reward of each
-    prompt's greedy completion (NaN if it has none: such a group has advantages of 0).
+    `rewards` are those after shaping and group filters, with every group complete. If the scale is a
+    whitening, `whiten` applies it later. Rewards that are normalised separately are given as `terms`.
+    `visits` holds the statistics of earlier visits to the prompts, if any, `average` is the reward of earlier
+    steps that the `ema` baseline subtracts, `lengths` are the token counts of the completions, and `greedy`
+    is the reward of each prompt's greedy completion. If it is NaN, the group has advantage 0.
     """
     factor = 1.0 if _is_whitening(advantage.scale) else _group_factor(advantage, rewards.shape[1])
     match advantage:
@@ -88,7 +88,9 @@ def estimate_against_tokens(
     mask: Bool[Tensor, "B T"],
     energies: Float[Tensor, "B T"],
 ) -> Float[Tensor, "B T"]:
-    """Advantages of all tokens of a step by the optimal token baseline; needs whole groups, in order."""
+    """Return the advantages of all tokens of a step for the optimal token baseline, from whole groups in
+    order.
+    """
     shape = (*rewards.shape, mask.shape[1])
     token_advantages = advantages.optimal_token_rewards(
         rewards.to(mask.device), scored.to(mask.device), mask.view(shape), energies.view(shape)
@@ -99,9 +101,9 @@ def estimate_against_tokens(
 def whiten(
     batch: PolicyBatch, advantage: knobs.Advantage, *, over: Literal["step", "minibatch"]
 ) -> PolicyBatch:
-    """Return the batch with whitened advantages, if that is the scale.
+    """Return the batch with whitened advantages if the scale is a whitening.
 
-    Call it with over="step" once the rows of a step are together, and with over="minibatch" on the rows of
+    Call it with over="step" on all rows of a step, and with over="minibatch" on the rows of
     each optimizer batch: token_whiten acts in the first call, seq_whiten in the second. A critic's advantages
     are whitened where they are estimated.
     """
@@ -157,7 +159,7 @@ def estimate_token_advantages(
     mask: Bool[Tensor, "B T"],
     critic: knobs.Critic,
 ) -> GaeEstimate:
-    """Advantages of all tokens of a step and the critic's targets, from token rewards and its values.
+    """Return the advantages of all tokens of a step and the critic's targets, from token rewards and values.
 
     Tokens of completions without a reward have to be masked.
     """
@@ -165,8 +167,8 @@ def estimate_token_advantages(
         gae.generalized_advantages, rewards, values, mask, gamma=critic.gamma, n_step=critic.n_step
     )
     token_advantages = estimate(lambda_=policy_lambda(mask, critic).to(values))
-    taught = estimate(lambda_=critic.lambda_critic)
-    returns = taught + masked.zero_masked(values, mask)
+    critic_advantages = estimate(lambda_=critic.lambda_critic)
+    returns = critic_advantages + masked.zero_masked(values, mask)
     match critic.scale:
         case knobs.NoScale():
             return GaeEstimate(token_advantages, returns)

@@ -1,7 +1,7 @@
-"""Advantages of single tokens from a critic: generalized advantage estimation (GAE).
+"""Generalized advantage estimation (GAE): advantages of tokens from a critic's values.
 
-Columns are completion tokens. The value of column t is what the critic expects before token t is written; the
-reward of column t is paid after it. Under a False mask anything may stand, even NaN.
+Columns are completion tokens. The value of column t is the critic's estimate before token t is written, and
+the reward of column t is paid after it. Values under a False mask may be garbage, even NaN.
 """
 
 from typing import NamedTuple
@@ -14,7 +14,7 @@ from worker.objective import masked
 
 
 class GaeEstimate(NamedTuple):
-    """Return the estimates of a step's tokens from critic and rewards; constants, 0 where masked."""
+    """The estimates for the tokens of a step, constant for the gradient and 0 where masked."""
 
     advantages: Float[Tensor, "B T"]
     """The advantage of each token over the critic's expectation."""
@@ -31,35 +31,36 @@ def generalized_advantages(
     lambda_: float | Float[Tensor, "B"] = 0.95,
     n_step: int = 0,
 ) -> Float[Tensor, "B T"]:
-    """Discounted sum of the critic's surprises from each token on.
+    """Return the discounted sum of the critic's temporal-difference errors from each token on.
 
         d[t] = r[t] + gamma V[t+1] - V[t],  A[t] = sum_k (gamma lambda)^k d[t+k]
 
-    t+1 is the next token that counts; after the last one V is 0. lambda 0 uses only the critic, lambda 1
-    the rewards alone (Monte Carlo); one lambda for all or one for each completion. `n_step` > 0 ends the sum
-    after that many tokens, the rest being the critic's guess; 0 never ends it. Masked tokens (a tool's
-    output) pass V and A of the next token that counts through unchanged and get 0 themselves.
+    t+1 is the next unmasked token; V is 0 after the last one. lambda 0 relies on the critic and lambda 1 only
+    on the rewards (Monte Carlo). There is one lambda for all completions or one for each. `n_step` > 0 cuts
+    the sum after that many tokens and replaces the remainder by the critic's value; 0 never cuts it. Masked
+    tokens, such as a tool's output, get 0 and pass on V and A of the next unmasked token unchanged.
     Source: Schulman et al., arXiv:1506.02438, equation 16.
     """
-    surprises, keeps = _td_errors(rewards, values, mask, gamma=gamma), mask.to(values.dtype)
+    errors, is_counted = _td_errors(rewards, values, mask, gamma=gamma), mask.to(values.dtype)
     decay = gamma * torch.as_tensor(lambda_, dtype=values.dtype, device=values.device).expand(len(values))
-    advantages = _discounted_sums(surprises, keeps, decay)
+    advantages = _discounted_sums(errors, is_counted, decay)
     if n_step > 0:
         advantages = advantages - _n_steps_later(advantages, mask, n_step) * (decay**n_step).unsqueeze(1)
     return masked.zero_masked(advantages, mask)
 
 
 def length_adaptive_lambda(lengths: Int[Tensor, "B"], *, alpha: float) -> Float[Tensor, "B"]:
-    """lambda[i] = 1 - 1 / (alpha L[i]), never below 0: long completions are credited over more tokens.
+    """Return lambda[i] = 1 - 1 / (alpha L[i]), at least 0, which spreads credit over more tokens if L is
+    large.
 
-    Source: VAPO, arXiv:2504.05118, section 4.2 (alpha 0.05). 0 for an empty completion.
+    Source: VAPO, arXiv:2504.05118, section 4.2 (alpha 0.05). It is 0 for an empty completion.
     """
     return (1 - 1 / (alpha * lengths.double()).clamp(min=1e-9)).clamp(min=0)
 
 
 def last_token_rewards(rewards: Float[Tensor, "B"], mask: Bool[Tensor, "B T"]) -> Float[Tensor, "B T"]:
-    """Return a completion's reward on its last token that counts, 0 on all others; nothing without tokens."""
-    following = mask.flip(1).cumsum(dim=1).flip(1)  # tokens from here on
+    """Return each completion's reward on its last unmasked token and 0 on all other tokens."""
+    following = mask.flip(1).cumsum(dim=1).flip(1)  # number of unmasked tokens from this column on
     return rewards.unsqueeze(1) * (mask & (following == 1))
 
 
@@ -67,19 +68,21 @@ def _td_errors(
     rewards: Float[Tensor, "B T"], values: Float[Tensor, "B T"], mask: Bool[Tensor, "B T"], *, gamma: float
 ) -> Float[Tensor, "B T"]:
     rewards, values = masked.zero_masked(rewards, mask), masked.zero_masked(values, mask)
-    surprises = torch.zeros_like(values)
-    following = values.new_zeros(len(values))  # (B,) value of the next token that counts
+    errors = torch.zeros_like(values)
+    following = values.new_zeros(len(values))  # (B,), value of the next unmasked token
     for t in reversed(range(values.shape[1])):
-        counts_here = mask[:, t]
-        surprises[:, t] = (rewards[:, t] + gamma * following - values[:, t]).where(counts_here, 0.0)
-        following = values[:, t].where(counts_here, following)
-    return surprises
+        is_counted = mask[:, t]
+        errors[:, t] = (rewards[:, t] + gamma * following - values[:, t]).where(is_counted, 0.0)
+        following = values[:, t].where(is_counted, following)
+    return errors
 
 
 def _discounted_sums(
     surprises: Float[Tensor, "B T"], keeps: Float[Tensor, "B T"], decay: Float[Tensor, "B"]
 ) -> Float[Tensor, "B T"]:
-    """sum_k decay^k d[t+k] over the tokens that count from t on; masked columns repeat the next one's sum."""
+    """Return sum_k decay^k d[t+k] over the unmasked tokens from t on. Masked columns repeat the next one's
+    sum.
+    """
     sums = torch.zeros_like(surprises)
     total = surprises.new_zeros(len(surprises))
     for t in reversed(range(surprises.shape[1])):
@@ -91,9 +94,9 @@ def _discounted_sums(
 def _n_steps_later(
     sums: Float[Tensor, "B T"], mask: Bool[Tensor, "B T"], n_step: int
 ) -> Float[Tensor, "B T"]:
-    """Return for each token the sum n unmasked tokens after it; 0 beyond the end."""
+    """Return, for each token, the sum n unmasked tokens later, or 0 beyond the end."""
     later = torch.zeros_like(sums)
     for row, counts in enumerate(mask):
-        places = counts.nonzero().flatten()
-        later[row, places[:-n_step]] = sums[row, places[n_step:]]
+        columns = counts.nonzero().flatten()
+        later[row, columns[:-n_step]] = sums[row, columns[n_step:]]
     return later

@@ -1,4 +1,4 @@
-"""Metrics that merge exactly over micro-batches and minibatches: sums and counts, never means of means."""
+"""Metrics that merge exactly over micro-batches and minibatches, because they store sums and counts."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,50 +13,50 @@ Scalar = Real[Tensor, ""]
 
 @runtime_checkable
 class Metric(Protocol):
-    """A metric that knows how to join its parts and how to become a number."""
+    """A metric that can be merged with others of its kind and converted to a number."""
 
     def __add__(self, other: Any, /) -> Any:
-        """Return the metric over both parts."""
+        """Return the metric merged with another one."""
         ...
 
     def parts(self) -> tuple[Scalar, ...]:
-        """Return the tensors that have to reach the host."""
+        """Return the tensors that are copied to the host."""
         ...
 
     def result(self, numbers: Sequence[float]) -> float | None:
-        """Return the finished number from `parts`; None over nothing."""
+        """Return the final number from the host values of `parts`, or None if the metric is empty."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Mean:
-    """A total over a count. Parts (total 1, count 4) and (9, 1) have the mean 2, not 4.6."""
+    """A total divided by a count. Merging (total 1, count 4) and (9, 1) gives the mean 2, not 4.6."""
 
     total: Scalar
     count: Scalar
 
     def __add__(self, other: "Mean") -> "Mean":
-        """Totals and counts add up."""
+        """Add the totals and the counts."""
         return Mean(self.total + other.total, self.count + other.count)
 
     def parts(self) -> tuple[Scalar, ...]:
-        """Total and count."""
+        """Return the total and the count."""
         return self.total, self.count
 
     def result(self, numbers: Sequence[float]) -> float | None:
-        """Total / count."""
+        """Return total / count, or None if the count is 0."""
         total, count = numbers
         return total / count if count else None
 
 
 @dataclass(frozen=True, slots=True)
 class Highest:
-    """Largest value seen; -inf if there is none."""
+    """The largest value, or -inf if there is none."""
 
     value: Scalar
 
     def __add__(self, other: "Highest") -> "Highest":
-        """Return the larger of both."""
+        """Return the larger of both values."""
         return Highest(torch.maximum(self.value, other.value))
 
     def parts(self) -> tuple[Scalar, ...]:
@@ -64,18 +64,18 @@ class Highest:
         return (self.value,)
 
     def result(self, numbers: Sequence[float]) -> float | None:
-        """Return the value, if any."""
+        """Return the value, or None if there is none."""
         return None if numbers[0] == -torch.inf else numbers[0]
 
 
 @dataclass(frozen=True, slots=True)
 class Lowest:
-    """Smallest value seen; +inf if there is none."""
+    """The smallest value, or +inf if there is none."""
 
     value: Scalar
 
     def __add__(self, other: "Lowest") -> "Lowest":
-        """Return the smaller of both."""
+        """Return the smaller of both values."""
         return Lowest(torch.minimum(self.value, other.value))
 
     def parts(self) -> tuple[Scalar, ...]:
@@ -83,7 +83,7 @@ class Lowest:
         return (self.value,)
 
     def result(self, numbers: Sequence[float]) -> float | None:
-        """Return the value, if any."""
+        """Return the value, or None if there is none."""
         return None if numbers[0] == torch.inf else numbers[0]
 
 
@@ -102,11 +102,11 @@ class EffectiveShare:
         )
 
     def parts(self) -> tuple[Scalar, ...]:
-        """Sum of weights, of their squares, and their number."""
+        """Return the sum of the weights, the sum of their squares, and their count."""
         return self.total, self.squares, self.count
 
     def result(self, numbers: Sequence[float]) -> float | None:
-        """(sum w)^2 / (n sum w^2); 0 when every weight is 0."""
+        """Return (sum w)^2 / (n sum w^2), or 0 if every weight is 0, or None if there are none."""
         total, squares, count = numbers
         if not count:
             return None
@@ -132,18 +132,18 @@ class Covariance:
         )
 
     def parts(self) -> tuple[Scalar, ...]:
-        """Sums of the products, of either quantity, and the number of units."""
+        """Return the sum of the products, the sums of both quantities, and the number of units."""
         return self.products, self.first, self.second, self.count
 
     def result(self, numbers: Sequence[float]) -> float | None:
-        """Mean of the products less the product of the means."""
+        """Return the mean of the products minus the product of the means, or None if there are no units."""
         products, first, second, count = numbers
         return products / count - first * second / count**2 if count else None
 
 
 @dataclass(frozen=True, slots=True)
 class MetricSums:
-    """Metrics by canonical name, still open for more parts.
+    """Metrics by canonical name that can be merged with others.
 
     Example: (first.metrics + second.metrics).values() -> {"loss/policy": -0.0728, "clip/high_frac": 0.2, ...}
     """
@@ -151,7 +151,7 @@ class MetricSums:
     metrics: Mapping[str, Metric] = field(default_factory=dict)
 
     def __add__(self, other: "MetricSums") -> "MetricSums":
-        """Return both joined; a name that only one side has is kept."""
+        """Merge the metrics of both sides; a name that only one side has is kept."""
         joined = dict(self.metrics)
         for name, metric in other.metrics.items():
             joined[name] = joined[name] + metric if name in joined else metric
@@ -159,12 +159,13 @@ class MetricSums:
 
     @classmethod
     def merged(cls, sums: Iterable["MetricSums"]) -> "MetricSums":
-        """Return all of them joined."""
+        """Merge any number of sums."""
         return sum(sums, start=cls())
 
     def to(self, device: torch.device | str) -> "MetricSums":
-        """Return the sums on a device, without gradient: parts of one metric may come from several
-        processes.
+        """Return the sums on a device, without gradients.
+
+        Use it before merging sums from several processes.
         """
         moved = {
             name: type(metric)(*(tensor.detach().to(device) for tensor in metric.parts()))
@@ -173,7 +174,7 @@ class MetricSums:
         return MetricSums(moved)
 
     def values(self) -> dict[str, float]:
-        """Return the finished numbers, in one transfer from the device; a metric over nothing is left out."""
+        """Return the final numbers by name in one transfer from the device, without empty metrics."""
         parts = [tensor.detach().double() for metric in self.metrics.values() for tensor in metric.parts()]
         numbers = torch.stack(parts).tolist() if parts else []
         finished: dict[str, float] = {}

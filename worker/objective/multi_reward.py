@@ -1,4 +1,4 @@
-"""Several rewards that are normalised apart before they are added up."""
+"""Advantages from several rewards that are normalised separately before they are added."""
 
 from typing import NamedTuple
 
@@ -10,26 +10,26 @@ from worker.objective import advantages
 
 
 class RewardTerms(NamedTuple):
-    """The K terms of a reward, apart."""
+    """The K terms of a reward, before they are added."""
 
     values: Float[Tensor, "K P G"]
-    """Each term before its weight."""
+    """Value of each term before its weight."""
     scored: Bool[Tensor, "K P G"]
-    """False if a term says nothing about a completion."""
+    """False if a term has no value for a completion."""
     weights: Float[Tensor, "K P"]
-    """Factor of each term; a prompt's domain may have its own."""
+    """Factor of each term. It may depend on the domain of the prompt."""
 
 
 def group_decoupled_advantages(
     terms: RewardTerms, scored: Bool[Tensor, "P G"], *, ddof: int, eps: float
 ) -> Float[Tensor, "P G"]:
-    """Normalize each reward by its spread within the group, then weight, sum and whiten.
+    """Normalise each reward by its spread within the group, then weight, sum and whiten.
 
         a[k] = (R[k] - mean_group R[k]) / (std_group R[k] + eps)
         s = sum_k w[k] a[k];  A = (s - mean_batch s) / (std_batch s + eps)
 
-    Rewards whose sums tie keep different advantages. With a single group in the batch the last line
-    normalises within that group. Source: GDPO, arXiv:2601.05242.
+    Completions with equal reward sums can have different advantages. With a single group in the batch, the
+    last line normalises within that group. Source: GDPO, arXiv:2601.05242.
     """
     total = torch.zeros(scored.shape, dtype=terms.values.dtype)
     for values, term_scored, weights in zip(*terms, strict=True):

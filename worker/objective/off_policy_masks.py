@@ -1,4 +1,4 @@
-"""Off-policy masks and damping: for completions that the present policy would no longer write."""
+"""Off-policy masks and gates for completions that the current policy is unlikely to write."""
 
 from typing import NamedTuple, assert_never
 
@@ -11,19 +11,21 @@ from worker.objective.batch import PolicyBatch, require
 
 
 class RouterGate(NamedTuple):
-    """gamma of every token, and what became of it."""
+    """The router gate gamma of every token."""
 
     log_gamma: Float[Tensor, "B T"]
-    """After the floor; added to the token's log-ratio, without a gradient; 0 where masked."""
+    """Logarithm of gamma after the floor, added to the token's log-ratio without a gradient; 0 where
+    masked.
+    """
     gamma: Float[Tensor, "B T"]
-    """Before the floor."""
+    """Value of gamma before the floor."""
     floored: Bool[Tensor, "B T"]
 
 
 def off_policy_keep_mask(
     drift: Float[Tensor, "B 1"], advantages: Float[Tensor, "B N"], *, delta: float
 ) -> Bool[Tensor, "B N"]:
-    """Mask of the completions (or tokens, if advantages differ between them) that still count.
+    """Return the mask of the completions, or tokens if they have advantages of their own, that are kept.
 
         M = 0 where A < 0 and mean_t(log p_source - log p) > delta, else 1
 
@@ -33,11 +35,12 @@ def off_policy_keep_mask(
 
 
 def floored_gate(router_shift: Float[Tensor, "B T"], *, gamma_min: float) -> RouterGate:
-    """sg[max(gamma, gamma_min)] with gamma = exp(router_shift), router_shift <= 0.
+    """Return sg[max(gamma, gamma_min)] with gamma = exp(router_shift), router_shift <= 0.
 
         gamma = exp(-mean over layers of mean over the old top-k experts of |log p_new - log p_old|)
 
-    Detached: with a gradient through the router training collapses. Source: RSPO, arXiv:2510.23027.
+    The gate is detached because a gradient through the router makes training collapse. Source: RSPO,
+    arXiv:2510.23027.
     """
     gamma = router_shift.detach().exp()  # detach: the gate is a weight
     return RouterGate(gamma.clamp(min=gamma_min).log(), gamma, gamma < gamma_min)
@@ -49,7 +52,7 @@ def policy_keep_mask(
     batch: PolicyBatch,
     knob: knobs.OffPolicyMask,
 ) -> Bool[Tensor, "B N"] | None:
-    """Mask of what the off-policy mask leaves in the policy term; None without a mask."""
+    """Return what the off-policy mask keeps in the policy term, or None without such a mask."""
     match knob:
         case knobs.NoOffPolicyMask():
             return None
@@ -58,16 +61,17 @@ def policy_keep_mask(
                 origin = require(batch.sampler_logprobs, "sampler log-probabilities")
             else:
                 origin = policy if batch.old_logprobs is None else batch.old_logprobs
-            moved = masked.zero_masked(origin, batch.mask) - policy
-            drift = masked.token_mean(moved.detach(), batch.mask)  # detach: the mask is a constant
+            log_ratios = masked.zero_masked(origin, batch.mask) - policy
+            drift = masked.token_mean(log_ratios.detach(), batch.mask)  # detach: the mask is a constant
             return off_policy_keep_mask(drift, advantages, delta=delta)
         case _:
             assert_never(knob)
 
 
 def router_gate(batch: PolicyBatch, knob: knobs.Router) -> RouterGate | None:
-    """Return the gate by which the router's shift scales the token ratios; None without such a knob or with a
-    dense policy.
+    """Return the gate that scales the token ratios by the router's shift.
+
+    Return None if the objective has no router knob or the policy is dense.
     """
     match knob:
         case knobs.NoRouterShift():

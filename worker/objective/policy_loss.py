@@ -1,7 +1,7 @@
-"""The loss of a run, put together from its knobs. The config is seen here
-and in the few modules that pyproject.toml names.
+"""Compute the loss of a run as its objective config defines it.
 
-Every knob is one `match` over the members of its union; the maths is in the modules that the cases call.
+Only this module and the few that pyproject.toml names read the config. Every knob is one `match` over the
+members of its union; the cases call other modules for the mathematics.
 """
 
 from typing import NamedTuple, assert_never
@@ -31,24 +31,26 @@ from worker.objective.sampler_correction import Correction
 
 
 class PolicyLoss(NamedTuple):
-    """The loss of a micro-batch; the losses of all micro-batches add up to that of the optimizer batch."""
+    """The loss of a micro-batch. The losses of all micro-batches add up to that of the optimizer batch."""
 
     loss: Float[Tensor, ""]
-    """The value to minimise; carries the gradient."""
+    """The value to minimise, with its gradient."""
     metrics: MetricSums
-    """Add them over micro-batches, minibatches and epochs; `.values()` gives the step's numbers."""
+    """Metrics to merge over micro-batches, minibatches and epochs. `.values()` returns the step's numbers."""
     per_token: dict[str, Float[Tensor, "B T"]]
-    """ratio, clipped (-1, 0, 1, 2), and where they exist kl (k3), correction; detached, 0 where masked."""
+    """Values of ratio, clipped (-1, 0, 1, 2) and, if they exist, kl (k3) and correction; detached, 0 where
+    masked.
+    """
     contributions: dict[str, Float[Tensor, "B T"]]
-    """loss, which sums up to the loss; its terms where it has several; gradient, policy_gradient. Detached, 0
-    where masked."""
+    """Token shares of the loss and its terms, gradient and policy_gradient; detached, 0 where masked."""
 
 
 def kl_reward_penalty(batch: PolicyBatch, objective: Objective) -> Float[Tensor, "B T"]:
-    """Return the KL penalty that is subtracted from each token's reward before advantages; zeros without it.
+    """Return the KL penalty that is subtracted from each token's reward, or zeros if the KL is not in the
+    reward.
 
-    Where a completion has one reward, it loses the sum. Needs old and reference log-probabilities; the
-    advantages in `batch` are not looked at.
+    If a completion has one reward, the sum is subtracted from it. The old and reference log-probabilities are
+    required; the advantages in `batch` are not used.
     """
     if not objective.kl_in_reward:
         return torch.zeros(batch.mask.shape, device=batch.mask.device)
@@ -70,13 +72,13 @@ def denominators(
     correct: Bool[Tensor, "B"] | None = None,
     accepted: Bool[Tensor, "B"] | None = None,
 ) -> Denominators:
-    """Return the weights of one optimizer batch; call it once on all B completions that share an optimizer
-    step.
+    """Return the loss weights of one optimizer batch.
 
-    `loss_share` is filters.loss_share(...) where groups were left out: it scales means over completions or
-    prompts. `token_share` is the same of their tokens: it scales a mean over sampled tokens, while one over
-    trained tokens is one over the tokens that are left. `correct` is needed for the NLL of
-    correct completions alone. Completions that are not `accepted` have no tokens, see accepted_completions().
+    Call it once on all B completions that share an optimizer step. `loss_share` is filters.loss_share(...) if
+    groups were left out, and scales means over completions or prompts. `token_share` is the same for their
+    tokens, and scales a mean over sampled tokens; a mean over trained tokens counts only the remaining
+    tokens. `correct` is needed for the NLL of correct completions. Completions that are not `accepted` count
+    as empty, see accepted_completions().
     """
     lengths = masked.lengths(mask)
     if accepted is not None:
@@ -95,16 +97,16 @@ def denominators(
             weights = aggregation.seq_mean_token_sum_norm(lengths, l_max=constant) * loss_share
         case _:
             assert_never(objective.aggregation)
-    imitated = None if correct is None else aggregation.reciprocal((lengths * correct).sum())
-    return Denominators(weights, loss_share / len(lengths), len(lengths), imitated)
+    nll_weight = None if correct is None else aggregation.reciprocal((lengths * correct).sum())
+    return Denominators(weights, loss_share / len(lengths), len(lengths), nll_weight)
 
 
 def accepted_completions(batch: PolicyBatch, objective: Objective) -> Bool[Tensor, "B"] | None:
-    """Completions that the correction does not reject; None if it rejects none.
+    """Return the mask of completions that the correction accepts, or None if it cannot reject any.
 
-    The tokens of a rejected completion are in no sum and in no divisor, as if they were masked; a mean over
-    completions or prompts still counts it. Needs the old and the sampler's log-probabilities. Source: verl's
-    rollout correction, which overwrites the response mask.
+    The tokens of a rejected completion are excluded from all sums and divisors, as if they were masked, but a
+    mean over completions or prompts still counts it. The old and the sampler's log-probabilities are
+    required. Source: verl's rollout correction, which overwrites the response mask.
     """
     if not isinstance(objective.correction, knobs.SequenceK3):
         return None
@@ -114,9 +116,9 @@ def accepted_completions(batch: PolicyBatch, objective: Objective) -> Bool[Tenso
 
 
 def has_gradient(batch: PolicyBatch, objective: Objective) -> Bool[Tensor, "B"]:
-    """Rows whose log-probabilities the loss depends on; those without need no backward pass.
+    """Return the mask of rows that need a backward pass because the loss depends on their log-probabilities.
 
-    Only the surrogate can leave a row out, and only where all advantages of its tokens are 0.
+    Only the surrogate can leave a row out, and only if all advantages of its tokens are 0.
     """
     other_terms = (objective.kl.type != "none" and not objective.kl_in_reward) or any(
         knob.type != "none" for knob in (objective.entropy, objective.nll)
@@ -136,13 +138,13 @@ def policy_loss(
     *,
     entropy: Float[Tensor, "B T"] | None = None,
 ) -> PolicyLoss:
-    """Loss, metrics and per-token values of a micro-batch.
+    """Return the loss, the metrics and the per-token values of a micro-batch.
 
         loss = -sum_i w_i sum_t mask * correction * surrogate
                + kl.coef * KL - entropy.coef * H + nll.coef * NLL
 
-    `policy_logprobs` and `entropy` come from the present weights and carry the gradient (entropy needs one
-    only when `objective.needs_entropy_gradient`). A batch with every token masked gives loss 0 with a graph.
+    `policy_logprobs` and `entropy` come from the current weights and carry the gradient (entropy needs one
+    only if `objective.needs_entropy_gradient`). A batch with every token masked gives loss 0 with a graph.
     """
     mask = batch.mask
     policy = masked.zero_masked(policy_logprobs, mask)
@@ -227,16 +229,16 @@ def _token_advantages(
 
 
 def _trainers_old(policy: Float[Tensor, "B T"], batch: PolicyBatch) -> Float[Tensor, "B T"]:
-    """Return the trainer's own log-probabilities at the step's start, whatever the ratio divides by."""
+    """Return the trainer's log-probabilities at the start of the step, whatever the ratio uses."""
     if batch.old_logprobs is None:
-        return policy.detach()  # detach: the first update has the weights that opened the step
+        return policy.detach()  # detach: the first update has the weights of the start of the step
     return masked.zero_masked(batch.old_logprobs.detach(), batch.mask)  # detach: as above
 
 
 def _log_rho(
     old: Float[Tensor, "B T"], batch: PolicyBatch, objective: Objective
 ) -> Float[Tensor, "B T"] | None:
-    """log(p_old / p_sampler); None without sampler log-probabilities."""
+    """Return log(p_old / p_sampler), or None without sampler log-probabilities."""
     if objective.correction.type == "none" and batch.sampler_logprobs is None:
         return None
     sampler = masked.zero_masked(require(batch.sampler_logprobs, "sampler log-probabilities"), batch.mask)
@@ -273,9 +275,9 @@ def _correction(
 def _log_ratio_to_anchor(
     policy: Float[Tensor, "B T"], batch: PolicyBatch, objective: Objective
 ) -> Float[Tensor, "B T"] | None:
-    """x of the KL estimators: against the reference, or the policy that opened the step (kl.to = old)."""
+    """Return x of the KL estimators, relative to the reference policy, or the old one if kl.to = old."""
     if not isinstance(objective.kl, knobs.NoKl) and objective.kl.to == "old":
-        # detach: what is pulled to is a constant
+        # detach: the anchor of the KL is a constant
         old = (
             policy.detach()
             if batch.old_logprobs is None

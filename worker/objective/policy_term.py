@@ -1,4 +1,4 @@
-"""The policy's own term of a loss: one `match` over the ratio and one over the surrogate."""
+"""Compute the policy term of a loss from the ratio and surrogate knobs."""
 
 from typing import assert_never
 
@@ -21,7 +21,7 @@ def policy_surrogate(
     objective: Objective,
     gate: RouterGate | None,
 ) -> Surrogate:
-    """Return the objective per token that the ratio and the surrogate of a run make of its advantages."""
+    """Return the per-token objective that the ratio and surrogate of a run compute from its advantages."""
     if isinstance(objective.ratio, knobs.NoRatio):
         return surrogates.log_likelihood(policy, token_advantages)
     log_ratio = ratios.token_log_ratio(policy, old)

@@ -1,6 +1,6 @@
-"""Importance ratios: how much likelier the present policy makes a completion than the policy that wrote it.
+"""Importance ratios between the current policy and the policy that sampled a completion.
 
-Every function returns log-ratios; exp is taken once, after clamping. With old = new every ratio is 1.
+Every function returns log-ratios, so that exp is taken once, after clamping. If old = new, every ratio is 1.
 """
 
 import torch
@@ -10,7 +10,9 @@ from torch import Tensor
 from worker.objective import masked
 
 LOG_RATIO_LIMIT = 20.0
-"""Nats. exp(20) is 4.9e8: far beyond any ratio that carries meaning, far below float32's end."""
+"""Largest absolute log-ratio in nats. exp(20) is 4.9e8, beyond any meaningful ratio and far below
+overflow.
+"""
 
 
 def token_log_ratio(
@@ -20,7 +22,7 @@ def token_log_ratio(
 
         log r[i, t] = clamp(policy[i, t] - old[i, t], -20, 20)
 
-    Both inputs are 0 on masked tokens, so the result is too. No gradient beyond the clamp.
+    Both inputs are 0 on masked tokens, and so is the result. There is no gradient beyond the clamp.
     Source: PPO, arXiv:1707.06347, equation 6; GRPO, arXiv:2402.03300.
     """
     return (policy_logprobs - old_logprobs).clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT)
@@ -39,7 +41,7 @@ def sequence_geometric(log_ratio: Float[Tensor, "B T"], mask: Bool[Tensor, "B T"
 def sequence_geometric_token(
     log_ratio: Float[Tensor, "B T"], mask: Bool[Tensor, "B T"]
 ) -> Float[Tensor, "B T"]:
-    """Return the sequence's geometric mean as a value on every token, with each token's own gradient.
+    """Return the sequence's geometric mean as the value of every token, with the gradient of that token.
 
         log s[i, t] = sg[mean_t log r[i, t]] + policy[i, t] - sg[policy[i, t]]
 
@@ -51,12 +53,12 @@ def sequence_geometric_token(
 
 
 def sequence_product(log_ratio: Float[Tensor, "B T"]) -> Float[Tensor, "B 1"]:
-    """Return the logarithm of the product of a completion's token ratios: the ratio of whole-sequence
-    probabilities.
+    """Return the logarithm of the product of a completion's token ratios.
 
         log p[i] = clamp(sum_t log r[i, t], -20, 20)
 
-    Its spread grows with length. Source: the book's chapter 7 (seed 001, listing 7.8).
+    The product is the ratio of sequence probabilities. Its spread grows with length. Source: the book's
+    chapter 7 (seed 001, listing 7.8).
     """
     total = log_ratio.sum(dim=1, keepdim=True)  # (B, 1)
     return torch.clamp(total, -LOG_RATIO_LIMIT, LOG_RATIO_LIMIT)

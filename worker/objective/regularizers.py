@@ -1,7 +1,7 @@
-"""The terms that a loss adds to the policy's own: KL, entropy, imitation. They see which knobs were chosen.
+"""The terms that a loss adds to the policy term, as the config selects them: KL, entropy and imitation.
 
-Each is what every token adds to the loss (B, T), by the weights of its micro-batch: the sums of all
-micro-batches are the term of the optimizer batch.
+Each term is what every token adds to the loss (B, T) with the weights of its micro-batch. Summed over all
+micro-batches, it is the term of the optimizer batch.
 """
 
 from typing import assert_never
@@ -18,12 +18,14 @@ from worker.objective.surrogates import Surrogate
 def _cast_coefficient(
     coef: float | Float[Tensor, "B 1"], values: Float[Tensor, "B N"]
 ) -> float | Float[Tensor, "B 1"]:
-    """Return the coefficient in the precision of what it weighs."""
+    """Return the coefficient in the precision of the values that it multiplies."""
     return coef if isinstance(coef, float) else coef.to(values.dtype)
 
 
 def kl_coefficient(batch: PolicyBatch, knob: knobs.Kl) -> float | Float[Tensor, "B 1"]:
-    """Return the weight of the KL at this step: one for all completions, or one for each; 0 without a KL."""
+    """Return the weight of the KL at this step: one for all completions, one for each, or 0 without a KL
+    term.
+    """
     if isinstance(knob, knobs.NoKl):
         return 0.0
     if batch.kl_coef is None and isinstance(knob.coef, float):
@@ -39,7 +41,7 @@ def kl_term(
     coef: float | Float[Tensor, "B 1"],
     knob: knobs.Kl,
 ) -> Float[Tensor, "B T"] | None:
-    """Return the KL part of the loss, coefficient included; the weights are 0 on masked tokens."""
+    """Return the KL term of the loss with its coefficient, or None. The weights are 0 on masked tokens."""
     match knob:
         case knobs.NoKl():
             return None
@@ -63,7 +65,9 @@ def kl_term(
 
 
 def entropy_coefficient(batch: PolicyBatch, knob: knobs.Entropy) -> float | Float[Tensor, "B 1"]:
-    """Return the weight of the entropy bonus at this step, for all completions or for each; 0 without it."""
+    """Return the weight of the entropy bonus at this step, for all completions or for each, or 0 without
+    one.
+    """
     match knob:
         case knobs.NoEntropyBonus():
             return 0.0
@@ -82,7 +86,7 @@ def entropy_term(
     coef: float | Float[Tensor, "B 1"],
     knob: knobs.Entropy,
 ) -> Float[Tensor, "B T"] | None:
-    """Return the entropy part of the loss, coefficient and sign included."""
+    """Return the entropy term of the loss with its coefficient and sign, or None."""
     if isinstance(knob, knobs.NoEntropyBonus):
         return None
     nats = masked.zero_masked(require(entropy, "entropy"), mask)
@@ -96,12 +100,12 @@ def nll_term(
     weight: Float[Tensor, ""] | None,
     knob: knobs.Nll,
 ) -> Float[Tensor, "B T"] | None:
-    """Return the imitation part of the loss: mean negative log-likelihood over the tokens of correct
-    completions.
+    """Return the mean negative log-likelihood over the tokens of correct completions, or None without this
+    term.
 
         coef / N sum_{i correct} sum_t -log p[i, t],  N = tokens of correct completions in the optimizer batch
 
-    0 without any correct completion. Source: VAPO, arXiv:2504.05118, section 4.3.
+    It is 0 without any correct completion. Source: VAPO, arXiv:2504.05118, section 4.3.
     """
     match knob:
         case knobs.NoNll():

@@ -1,4 +1,7 @@
-"""Router shift of a mixture of experts since the step began. L layers, E experts each, K read a token."""
+"""Router shift of a mixture of experts since the start of the step.
+
+There are L layers with E experts each, K of which process a token.
+"""
 
 from dataclasses import replace
 
@@ -15,30 +18,32 @@ def log_gamma(
     old_logprobs: Float[Tensor, "B T L K"],
     old_experts: Int[Tensor, "B T L K"],
 ) -> Float[Tensor, "B T"]:
-    """Logarithm of the router shift of each token, at most 0.
+    """Return the logarithm of the router shift of each token, which is at most 0.
 
         log gamma = -mean over layers of mean over the old top-K experts e of |log p_new(e) - log p_old(e)|
 
-    Old means the weights that opened the step. Detached: with a gradient through the router training
-    collapses. Source: RSPO, arXiv:2510.23027 version 2.
+    Old refers to the weights at the start of the step. The result is detached because a gradient through the
+    router makes training collapse. Source: RSPO, arXiv:2510.23027 version 2.
     """
-    moved = router_logprobs.detach().gather(-1, old_experts) - old_logprobs  # detach: as above
-    return -moved.abs().mean(dim=(-2, -1))
+    changes = (
+        router_logprobs.detach().gather(-1, old_experts) - old_logprobs
+    )  # detach: the gate is a constant
+    return -changes.abs().mean(dim=(-2, -1))
 
 
 def changed_frac(
     experts: Int[Tensor, "B T L K"], old_experts: Int[Tensor, "B T L K"]
 ) -> Float[Tensor, "B T"]:
-    """Share of the old experts, over all layers, that the router would no longer choose for a token."""
+    """Return the share of a token's old experts, over all layers, that the router no longer chooses."""
     still_chosen = (old_experts.unsqueeze(-1) == experts.unsqueeze(-2)).any(dim=-1)  # (B, T, L, K)
     return 1 - still_chosen.float().mean(dim=(-2, -1))
 
 
 def add_router_shift(batch: PolicyBatch, router_logprobs: Float[Tensor, "B T L E"] | None) -> PolicyBatch:
-    """Return the batch with what its routers' moves do to the ratios under the present weights.
+    """Return the batch with the router shift under the current weights.
 
-    Without old router probabilities the present weights are those that opened the step: gamma is 1. A dense
-    policy has no routers and no shift.
+    Without old router probabilities, the current weights are those at the start of the step, so gamma is 1.
+    For a dense policy, which has no routers, the batch is returned unchanged.
     """
     if router_logprobs is None:
         return batch
@@ -49,7 +54,7 @@ def add_router_shift(batch: PolicyBatch, router_logprobs: Float[Tensor, "B T L E
 
 
 def router_metrics(batch: PolicyBatch, experts: Int[Tensor, "B T L K"] | None) -> MetricSums:
-    """Return router/expert_change_frac, if old or sampled experts are known."""
+    """Return router/expert_change_frac if old or sampled experts are known."""
     if experts is None or batch.old_experts is None:
         return MetricSums({})
     changed = changed_frac(experts, batch.old_experts).masked_fill(~batch.mask, 0)

@@ -1,7 +1,7 @@
-"""Weights against the mismatch between the sampler's probabilities and the trainer's.
+"""Weights that correct the mismatch between the sampler's and the trainer's probabilities.
 
-rho = p_old / p_sampler, both for the same token; it is 1 when sampler and trainer agree. All weights are
-constants: `log_rho` is made of detached values. Dropped tokens still count in the loss's denominator.
+rho = p_old / p_sampler for the same token. It is 1 if sampler and trainer agree. All weights are constants,
+because `log_rho` is computed from detached values. Dropped tokens still count in the loss's denominator.
 """
 
 from typing import NamedTuple
@@ -15,37 +15,37 @@ from worker.objective.ratios import LOG_RATIO_LIMIT
 
 
 class Correction(NamedTuple):
-    """Weights on the loss, and where they are not rho itself."""
+    """Weights on the loss and the tokens whose weights differ from rho."""
 
     weights: Float[Tensor, "B N"]
     limited: Bool[Tensor, "B N"]
-    """A mask of the tokens whose rho was truncated or whose loss was dropped."""
+    """Mask of the tokens whose rho was truncated or whose loss was dropped."""
 
 
 def sequence_log_rho(
     log_rho: Float[Tensor, "B T"], mask: Bool[Tensor, "B T"], *, level: str
 ) -> Float[Tensor, "B 1"]:
-    """log rho of a whole completion: its token sum ("product") or its token mean ("geo")."""
+    """Return log rho of each completion: the sum over its tokens ("product") or their mean ("geo")."""
     if level == "geo":
         return masked.token_mean(log_rho, mask)
     return log_rho.sum(dim=1, keepdim=True).clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT)
 
 
 def truncated_weights(log_rho: Float[Tensor, "B N"], *, cap: float) -> Correction:
-    """w = min(rho, cap). Source: truncated importance sampling, arXiv:1606.02647; Yao et al. 2025."""
+    """Return w = min(rho, cap). Source: truncated importance sampling, arXiv:1606.02647; Yao et al. 2025."""
     rho = log_rho.exp()
     return Correction(rho.clamp(max=cap), rho > cap)
 
 
 def banded_weights(log_rho: Float[Tensor, "B N"], *, low: float, high: float) -> Correction:
-    """w = rho where low <= rho <= high, else 0. Source: IcePop, arXiv:2510.18855."""
+    """Return w = rho if low <= rho <= high, else 0. Source: IcePop, arXiv:2510.18855."""
     rho = log_rho.exp()
     dropped = (rho < low) | (rho > high)
     return Correction(rho.masked_fill(dropped, 0), dropped)
 
 
 def k3_rejection(log_rho: Float[Tensor, "B T"], mask: Bool[Tensor, "B T"], *, threshold: float) -> Correction:
-    """w = 1 for completions whose mean over tokens of k3 is at most the threshold, else 0.
+    """Return w = 1 for completions whose mean k3 over tokens is at most the threshold, else 0.
 
         k3[i, t] = rho - 1 - log rho
 
@@ -59,7 +59,7 @@ def k3_rejection(log_rho: Float[Tensor, "B T"], mask: Bool[Tensor, "B T"], *, th
 def geometric_filter(
     log_rho: Float[Tensor, "B T"], mask: Bool[Tensor, "B T"], *, low: float, high: float
 ) -> Correction:
-    """w = rho of the token, for completions whose geometric mean of rho is in the band, else 0.
+    """Return w = rho of the token for completions whose geometric mean of rho is in the band, else 0.
 
     Source: NeMo-RL and OpenRLHF (seq-mask-tis).
     """

@@ -1,11 +1,11 @@
-"""Length shaping of rewards, before groups are filtered and advantages formed. Lengths are in tokens."""
+"""Length shaping of rewards, applied before groups are filtered. Lengths are in tokens."""
 
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 
 def soft_overlong(lengths: Int[Tensor, "P G"], *, l_max: int, l_cache: int) -> Float[Tensor, "P G"]:
-    """Return a penalty that grows over the last `l_cache` tokens before the cap; added to the reward.
+    """Return a penalty to add to the reward, which grows over the last `l_cache` tokens before the cap.
 
         0 for L <= l_max - l_cache;  (l_max - l_cache - L) / l_cache in the ramp;  -1 for L > l_max
 
@@ -16,8 +16,9 @@ def soft_overlong(lengths: Int[Tensor, "P G"], *, l_max: int, l_cache: int) -> F
 
 
 def magistral_penalty(lengths: Int[Tensor, "P G"], *, l_max: int, l_cache: int) -> Float[Tensor, "P G"]:
-    """Return a tenth of the soft overlong penalty: the ramp ends at -0.1. Source: Magistral,
-    arXiv:2506.10910.
+    """Return a tenth of the soft overlong penalty, so that the ramp ends at -0.1.
+
+    Source: Magistral, arXiv:2506.10910.
     """
     return 0.1 * soft_overlong(lengths, l_max=l_max, l_cache=l_cache)
 
@@ -25,10 +26,11 @@ def magistral_penalty(lengths: Int[Tensor, "P G"], *, l_max: int, l_cache: int) 
 def scaled_truncated_rewards(
     rewards: Float[Tensor, "P G"], truncated: Bool[Tensor, "P G"], *, factor: float
 ) -> Float[Tensor, "P G"]:
-    """Rewards of truncated completions times `factor` in [0, 1] ("stop properly", arXiv:2510.15110).
+    """Multiply the rewards of truncated completions by `factor` in [0, 1].
 
         min(R, factor R)
 
-    A reward below 0 stays unchanged: brought nearer to 0 it would make truncation pay.
+    A reward below 0 stays unchanged, because a penalty closer to 0 would favour truncation.
+    Source: "stop properly", arXiv:2510.15110.
     """
     return rewards.where(~truncated, rewards.minimum(rewards * factor))

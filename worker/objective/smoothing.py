@@ -1,4 +1,4 @@
-"""Advantages that remember what a prompt's earlier visits were rewarded."""
+"""Advantages that depend on the rewards of a prompt's earlier visits."""
 
 from typing import NamedTuple
 
@@ -9,28 +9,28 @@ from torch import Tensor
 from worker.objective.advantages import group_spread
 
 NEGLIGIBLE = 1e-12
-"""A running variance at or below this is rounding: all rewards so far were equal. Units of reward squared."""
+"""Running variance, in squared units of reward, up to which all rewards so far are treated as equal."""
 
 
 class Visits(NamedTuple):
-    """The earlier visits of each of P prompts."""
+    """Statistics of the earlier visits of each of P prompts."""
 
     seen: Float[Tensor, "P 1"]
-    """Groups seen so far."""
+    """Number of groups seen so far."""
     mean: Float[Tensor, "P 1"]
-    """Mean reward over them."""
+    """Mean reward over these groups."""
     variance: Float[Tensor, "P 1"]
-    """Variance of the rewards over them, as the sample variance of the first group continues."""
+    """Running variance of the rewards, which starts with the sample variance of the first group."""
 
     @classmethod
     def none(cls, like: Float[Tensor, "P G"]) -> "Visits":
-        """Prompts that were never seen."""
-        nothing = like.new_zeros(len(like), 1)
-        return cls(nothing, nothing, nothing)
+        """Return the statistics of prompts that were never seen."""
+        zeros = like.new_zeros(len(like), 1)
+        return cls(zeros, zeros, zeros)
 
 
 class SmoothedAdvantages(NamedTuple):
-    """Advantages of a step and what is remembered after it."""
+    """Advantages of a step and the statistics after it."""
 
     advantages: Float[Tensor, "P G"]
     visits: Visits
@@ -39,14 +39,14 @@ class SmoothedAdvantages(NamedTuple):
 def smooth_standardised_advantages(
     rewards: Float[Tensor, "P G"], scored: Bool[Tensor, "P G"], past: Visits, *, ddof: int
 ) -> SmoothedAdvantages:
-    """Standardised by this group and by the prompt's whole history, blended by the number of visits.
+    """Standardise by the group and by the prompt's history, and blend both by the number of visits.
 
         A_new = (R - mean) / std,  A_tot = (R - mean') / std'            0 where the deviation is 0
         S_new = (n A_new + A_tot) / (n + 1),  S_tot = (A_new + n A_tot) / (n + 1),  n earlier visits
         A = whichever of S_new and S_tot is smaller in magnitude
 
-    A group of equal rewards keeps a signal once other visits differed. A group without scores is not a visit.
-    Source: smooth advantage standardisation, DCPO, arXiv:2509.02333.
+    A group of equal rewards keeps a signal if the rewards of other visits differed. A group without scores is
+    not a visit. Source: smooth advantage standardisation, DCPO, arXiv:2509.02333.
     """
     group = group_spread(rewards, scored)
     following = _updated_visits(past, group.mean, group.std(ddof=ddof).square(), counts=group.n > 0)
@@ -61,7 +61,7 @@ def smooth_standardised_advantages(
 def _updated_visits(
     past: Visits, mean: Float[Tensor, "P 1"], variance: Float[Tensor, "P 1"], *, counts: Bool[Tensor, "P 1"]
 ) -> Visits:
-    """Running mean and variance with one more group, of equal weight."""
+    """Return the running mean and variance with one more group of equal weight."""
     n = past.seen
     between = n / (n + 1) * (mean - past.mean).square()
     return Visits(

@@ -1,7 +1,7 @@
-"""Objectives per token (to be maximised) that bound how far a ratio may carry the policy.
+"""Per-token objectives (to be maximised) that limit the policy's change in one step.
 
-Ratios are (B, T), or (B, 1) where a completion has one; advantages likewise. With ratio 1 everywhere each of
-them has the gradient of A log p.
+Ratios and advantages have shape (B, T), or (B, 1) with one value per completion. If every ratio is 1, each
+objective has the gradient of A log p.
 """
 
 import math
@@ -16,20 +16,20 @@ from worker.objective.ratios import LOG_RATIO_LIMIT
 
 
 class Surrogate(NamedTuple):
-    """An objective with what became of its ratios."""
+    """An objective with the ratio that it uses and the tokens whose gradient it removes or scales."""
 
     objective: Float[Tensor, "B N"]
     """The value to maximise; N is T, or 1 for one value per completion."""
     ratio: Float[Tensor, "B N"] | None
-    """The ratio in use; None without one."""
+    """The ratio that is used, or None."""
     low: Bool[Tensor, "B M"] | None = None
-    """A mask of where the lower bound removed the gradient."""
+    """Mask of the tokens whose gradient the lower bound removed."""
     high: Bool[Tensor, "B M"] | None = None
-    """A mask of where the upper bound removed the gradient (or capped the weight)."""
+    """Mask of the tokens whose gradient the upper bound removed, or whose weight it capped."""
     dual: Bool[Tensor, "B M"] | None = None
-    """A mask of where the cap for negative advantages removed the gradient."""
+    """Mask of the tokens whose gradient the cap for negative advantages removed."""
     gate: Float[Tensor, "B N"] | None = None
-    """The weight a smooth gate leaves of the gradient."""
+    """Factor of a smooth gate on the gradient."""
 
 
 class Band(NamedTuple):
@@ -54,12 +54,14 @@ class GammaShape(NamedTuple):
 
 
 def log_likelihood(policy_logprobs: Float[Tensor, "B T"], advantages: Float[Tensor, "B N"]) -> Surrogate:
-    """Return the surrogate A log p: the score-function gradient. Source: REINFORCE, Williams 1992."""
+    """Return the surrogate A log p, which has the score-function gradient. Source: REINFORCE, Williams
+    1992.
+    """
     return Surrogate(advantages * policy_logprobs, None)
 
 
 def unclipped_surrogate(ratio: Float[Tensor, "B N"], advantages: Float[Tensor, "B M"]) -> Surrogate:
-    """r A, unbounded. Source: the surrogate of TRPO, arXiv:1502.05477."""
+    """Return the unbounded surrogate r A. Source: TRPO, arXiv:1502.05477."""
     return Surrogate(ratio * advantages, ratio)
 
 
@@ -75,7 +77,7 @@ def ppo_clip(
 
         min(r A, clip(r, 1 - eps_low, 1 + eps_high) A);  for A < 0 not below c A when dual_clip c > 0
 
-    No gradient where it acts. Source: PPO, arXiv:1707.06347, equation 7; eps_high > eps_low: DAPO,
+    Clipped tokens have no gradient. Source: PPO, arXiv:1707.06347, equation 7; eps_high > eps_low: DAPO,
     arXiv:2503.14476; dual clip: arXiv:1912.09729.
     """
     return bounded_surrogate(ratio, advantages, Bounds(1 - eps_low, 1 + eps_high), dual_clip=dual_clip)
@@ -84,7 +86,7 @@ def ppo_clip(
 def dynamic_bounds(
     old_logprobs: Float[Tensor, "B T"], *, eps_low: float, eps_high: float, r_max: float
 ) -> Bounds:
-    """Bounds that widen as the old probability q = exp(old) shrinks.
+    """Return bounds that widen as the old probability q = exp(old) shrinks.
 
         low = 0.5 + 0.5 sqrt(max(1 - 4 eps_low / q, 0))
         high = min(0.5 + 0.5 sqrt(1 + 4 eps_high / q), r_max)
@@ -104,11 +106,11 @@ def bounded_surrogate(
     *,
     dual_clip: float = 0.0,
 ) -> Surrogate:
-    """PPO's pessimistic minimum with any bounds.
+    """Return PPO's pessimistic minimum with the given bounds.
 
         A clamp(r, max = high) for A > 0;  A clamp(r, min = low, max = c) for A < 0
 
-    which is min(r A, clip(r, low, high) A), for A < 0 not below c A when dual_clip c > 0.
+    This is min(r A, clip(r, low, high) A), and for A < 0 not below c A if dual_clip c > 0.
     """
     positive = advantages > 0
     floor = _select(positive, -torch.inf, bounds.low, ratio)
@@ -127,11 +129,11 @@ def bounded_surrogate(
 def book_signed_surrogate(
     ratio: Float[Tensor, "B N"], advantages: Float[Tensor, "B M"], *, eps_high: float
 ) -> Surrogate:
-    """Return the book's rule: min for A >= 0 but max for A < 0, which keeps only the upper bound.
+    """Return the book's surrogate: min for A >= 0 but max for A < 0, which keeps only the upper bound.
 
         min(r A, clip(r) A) for A >= 0, max(r A, clip(r) A) for A < 0  =  A min(r, 1 + eps_high)
 
-    Source: seed 001, listing 7.8; for reproduction.
+    It exists to reproduce the book's results. Source: seed 001, listing 7.8.
     """
     high = (ratio.detach() > 1 + eps_high) & (advantages != 0)  # detach: flags carry no gradient
     return Surrogate(advantages * ratio.clamp(max=1 + eps_high), ratio, low=torch.zeros_like(high), high=high)
@@ -144,11 +146,11 @@ def weight_cap(
     *,
     cap: float,
 ) -> Surrogate:
-    """Return the capped ratio as a constant weight, so that no token loses its gradient.
+    """Return A log p weighted by the capped ratio as a constant, so that no token loses its gradient.
 
         sg[min(r, cap)] A log p
 
-    The value is not an estimate of improvement; compare only with itself.
+    The value is not an estimate of improvement, so compare it only between steps.
     Source: CISPO, arXiv:2506.13585, equation 4; ScaleRL, arXiv:2510.13786.
     """
     value = ratio.detach()  # detach: the weight is a constant, only log p carries gradient
@@ -158,7 +160,7 @@ def weight_cap(
 def ppo_token_mask(
     ratio: Float[Tensor, "B T"], advantages: Float[Tensor, "B M"], *, eps_low: float, eps_high: float
 ) -> Bool[Tensor, "B T"]:
-    """False if PPO's clip would leave no gradient.
+    """Return a mask that is False if PPO's clip would remove the gradient.
 
         M = 0 where A > 0 and r > 1 + eps_high, or A < 0 and r < 1 - eps_low
 
@@ -178,7 +180,7 @@ def divergence_mask(
     measure: str,
     cap: float,
 ) -> Surrogate:
-    """Return the capped ratio as a constant weight on the tokens that are still inside a trust region.
+    """Return A log p weighted by the capped ratio as a constant, on the tokens inside a trust region.
 
         M sg[min(r, cap)] A log p
         M = 0 where A > 0, p > q and D > high, or A < 0, p < q and D > low; else 1
@@ -202,7 +204,8 @@ def binary_kl(
 
         q log(q / p) + (1 - q) log((1 - q + 1e-8) / (1 - p + 1e-8))
 
-    Nats; 1e-8 keeps it finite where a token is certain, as in verl. Source: DPPO, arXiv:2602.04879.
+    The unit is nats. 1e-8 keeps the value finite if a token is certain, as in verl. Source: DPPO,
+    arXiv:2602.04879.
     """
     q = old_logprobs.exp()
     complement_old, complement = (
@@ -217,7 +220,7 @@ def binary_kl(
 def sapo(
     ratio: Float[Tensor, "B N"], advantages: Float[Tensor, "B M"], *, tau_pos: float, tau_neg: float
 ) -> Surrogate:
-    """Return a smooth gate in place of a clip.
+    """Return the surrogate with a smooth gate instead of a clip.
 
         f(r) A with f(r) = 4 p / tau and p = sigmoid(tau (r - 1)); gradient weight 4 p (1 - p)
 
@@ -225,12 +228,12 @@ def sapo(
     """
     tau = _select(advantages > 0, tau_pos, tau_neg, ratio)
     p = torch.sigmoid(tau * (ratio - 1))
-    weight = (4 * p * (1 - p)).detach()  # detach: reported only
+    weight = (4 * p * (1 - p)).detach()  # detach: it is only reported
     return Surrogate(p * 4 / tau * advantages, ratio, gate=weight)
 
 
 def silence_tokens(surrogate: Surrogate, chosen: Bool[Tensor, "B T"]) -> Surrogate:
-    """Return the surrogate without the chosen tokens, which count among those at the upper bound.
+    """Return the surrogate without the chosen tokens, which are counted as clipped at the upper bound.
 
     Source: Clip-Cov, arXiv:2505.22617.
     """
@@ -245,7 +248,7 @@ def penalised_surrogate(
     *,
     coef: float,
 ) -> Surrogate:
-    """r A, with a penalty on the move of the chosen tokens.
+    """Return r A with a penalty on the change of the chosen tokens.
 
         r A - coef |log r| where chosen, else r A
 
@@ -256,12 +259,12 @@ def penalised_surrogate(
 
 
 def future_log_ratio(log_ratio: Float[Tensor, "B T"], *, half_life: float) -> Float[Tensor, "B T"]:
-    """Return the log-ratios of a token and those after it, each worth half of one that is half_life tokens
-    nearer.
+    """Return the discounted sum of the log-ratios of a token and all later ones.
 
         F[i, t] = sum_{k >= t} 2^(-(k - t) / half_life) log r[i, k]
 
-    Source: FIPO, arXiv:2603.19835, as ms-swift has it.
+    The weight of a log-ratio halves every `half_life` tokens. Source: FIPO, arXiv:2603.19835, as implemented
+    in ms-swift.
     """
     decay = 2 ** (-1 / half_life)
     total = torch.zeros_like(log_ratio[:, :1])
@@ -282,17 +285,16 @@ def influence_weighted_surrogate(
     safety: float,
     dual_clip: float,
 ) -> Surrogate:
-    """Return a clipped objective with a constant weight on each token by what has become of the tokens after
-    it.
+    """Return a clipped objective with a constant weight on each token from the ratios of later tokens.
 
         f = clip(exp(F), low, high);  clip(f, 0.8, 1) where A < 0 and r > safety
 
     F is future_log_ratio, without the tokens whose ratio is above the dual clip. Source: FIPO,
-    arXiv:2603.19835, as ms-swift has it.
+    arXiv:2603.19835, as implemented in ms-swift.
     """
-    moved = log_ratio.detach()  # detach: the weight is a constant
-    ratio = moved.exp()
-    counted = moved.masked_fill(ratio > dual_clip, 0) if dual_clip else moved
+    log_ratio_value = log_ratio.detach()  # detach: the weight is a constant
+    ratio = log_ratio_value.exp()
+    counted = log_ratio_value.masked_fill(ratio > dual_clip, 0) if dual_clip else log_ratio_value
     future = future_log_ratio(counted, half_life=half_life)
     weight = future.clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT).exp().clamp(weights.low, weights.high)
     weight = weight.clamp(0.8, 1).where((advantages < 0) & (ratio > safety), weight)
@@ -307,17 +309,17 @@ def vespo(
     positive: GammaShape,
     negative: GammaShape,
 ) -> Surrogate:
-    """Return a gamma density's shape as a constant weight on a whole completion.
+    """Return A log p with a constant weight per completion that has the shape of a gamma density.
 
         sg[phi(w)] A log p with phi(w) = w^k exp(lambda (1 - w)), w >= 1e-8
 
     k and lambda are those of `positive` where A >= 0, else of `negative`; phi(1) = 1.
-    Source: VESPO, arXiv:2602.10693, and TRL's vespo loss, which has the bound of w.
+    Source: VESPO, arXiv:2602.10693, and TRL's vespo loss, which also bounds w.
     """
     log_w = ratio.detach().log().clamp(min=math.log(1e-8))  # detach: only log p carries gradient
-    upwards = advantages >= 0
-    k = _select(upwards, positive.k, negative.k, log_w)
-    rate = _select(upwards, positive.rate, negative.rate, log_w)
+    is_positive = advantages >= 0
+    k = _select(is_positive, positive.k, negative.k, log_w)
+    rate = _select(is_positive, positive.rate, negative.rate, log_w)
     phi = torch.exp(k * log_w + rate * (1 - log_w.exp()))
     return Surrogate(phi * advantages * policy_logprobs, ratio, gate=phi)
 
@@ -330,11 +332,11 @@ def geo_token(
     eps_low: float,
     eps_high: float,
 ) -> Surrogate:
-    """Return the geometric mean of token ratios that were clipped one-sidedly first.
+    """Return the surrogate with the geometric mean of one-sidedly clipped token ratios.
 
         s[i] A with log s[i] = mean_t d'[i, t],  d' = min(d, eps_high) for A > 0, max(d, -eps_low) for A < 0
 
-    No gradient through clipped tokens. Source: GMPO, arXiv:2507.20673, equation 4.
+    Clipped tokens have no gradient. Source: GMPO, arXiv:2507.20673, equation 4.
     """
     positive = advantages > 0
     floor = _select(positive, -torch.inf, -eps_low, log_ratio)
@@ -348,6 +350,6 @@ def geo_token(
 def _select(
     condition: Bool[Tensor, "B N"], yes: float | Tensor, no: float | Tensor, like: Tensor
 ) -> Float[Tensor, "B M"]:
-    """`yes` where the condition holds, else `no`, in the precision of `like`."""
+    """Return `yes` where the condition holds, else `no`, in the precision of `like`."""
     first, second = (v if isinstance(v, Tensor) else like.new_full((), v) for v in (yes, no))
     return torch.where(condition, first, second)

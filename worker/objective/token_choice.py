@@ -1,4 +1,4 @@
-"""Choice of the tokens that an update singles out: the rare, the most uncertain, or the covariant ones."""
+"""Selection of the tokens that an update treats differently: rare, most uncertain or covariant ones."""
 
 from dataclasses import replace
 from typing import assert_never
@@ -13,14 +13,14 @@ from worker.objective.batch import PolicyBatch, require
 
 
 def improbable_tokens(old_logprobs: Float[Tensor, "B T"], *, eta: float) -> Bool[Tensor, "B T"]:
-    """Tokens with exp(old) < |eta|. Source: Lopti, arXiv:2505.12929, algorithm 1."""
+    """Return the mask of tokens with exp(old) < |eta|. Source: Lopti, arXiv:2505.12929, algorithm 1."""
     return old_logprobs.exp() < abs(eta)
 
 
 def most_uncertain_tokens(
     entropy: Float[Tensor, "B T"], mask: Bool[Tensor, "B T"], *, q: float
 ) -> Bool[Tensor, "B T"]:
-    """Return the share q of all tokens with the highest entropy; equals of the last one are kept too.
+    """Return the mask of the share q of all tokens with the highest entropy, ties included.
 
         kept where H[i, t] >= the (1 - q) quantile of H over the step's tokens
 
@@ -46,15 +46,16 @@ def covariances(
     """
     count = mask.sum().clamp(min=1)
     zeroed_pair = [masked.zero_masked(values, mask) for values in (logprobs, advantages.expand_as(logprobs))]
-    moved, worth = (values - values.sum() / count for values in zeroed_pair)
-    return masked.zero_masked(moved * worth, mask)
+    logprob_deviations, advantage_deviations = (values - values.sum() / count for values in zeroed_pair)
+    return masked.zero_masked(logprob_deviations * advantage_deviations, mask)
 
 
 def most_covariant_tokens(
     covariance: Float[Tensor, "B T"], mask: Bool[Tensor, "B T"], *, share: float
 ) -> Bool[Tensor, "B T"]:
-    """Return the share of all tokens with the highest covariance, at least one. Source: KL-Cov,
-    arXiv:2505.22617.
+    """Return the mask of the share of all tokens with the highest covariance, at least one.
+
+    Source: KL-Cov, arXiv:2505.22617.
     """
     total = int(mask.sum())
     chosen = torch.zeros_like(mask)
@@ -74,9 +75,9 @@ def random_tokens_in_band(
     low: float,
     high: float,
 ) -> Bool[Tensor, "B T"]:
-    """Return the share of all tokens, at least one, drawn at random among those with low < covariance < high.
+    """Return the mask of a random share of all tokens, at least one, with low < covariance < high.
 
-    All of the band where it holds fewer. Source: Clip-Cov, arXiv:2505.22617.
+    If fewer tokens are in the band, all of them are chosen. Source: Clip-Cov, arXiv:2505.22617.
     """
     band = (mask & (covariance > low) & (covariance < high)).flatten().nonzero().squeeze(1)
     order = torch.randperm(len(band), generator=generator).to(band.device)
@@ -88,17 +89,17 @@ def random_tokens_in_band(
 def choose_covariant_tokens(
     batch: PolicyBatch, surrogate: knobs.Surrogate, generator: torch.Generator
 ) -> PolicyBatch:
-    """Return one optimizer batch with the tokens that its surrogate singles out, if it does.
+    """Return the optimizer batch with the tokens that its surrogate selects by covariance, if it does.
 
-    By the log-probabilities of the weights that opened the step (of the sampler, where they are not told
-    apart), so that a split into micro-batches does not change the choice.
+    The log-probabilities are those at the start of the step, or the sampler's if there are no old ones, so
+    that a split into micro-batches does not change the choice.
     """
     if not isinstance(surrogate, knobs.ClipCov | knobs.KlCov):
         return batch
-    opened = batch.sampler_logprobs if batch.old_logprobs is None else batch.old_logprobs
-    opened = require(opened, "old log-probabilities")
+    old_logprobs = batch.sampler_logprobs if batch.old_logprobs is None else batch.old_logprobs
+    old_logprobs = require(old_logprobs, "old log-probabilities")
     advantages = batch.advantages.unsqueeze(1) if batch.advantages.ndim == 1 else batch.advantages
-    covariance = covariances(opened, advantages.to(opened.dtype), batch.mask)
+    covariance = covariances(old_logprobs, advantages.to(old_logprobs.dtype), batch.mask)
     match surrogate:
         case knobs.KlCov(share=share):
             chosen = most_covariant_tokens(covariance, batch.mask, share=share)
@@ -112,8 +113,8 @@ def choose_covariant_tokens(
 def choose_entropic_tokens(
     batch: PolicyBatch, entropy: Float[Tensor, "B T"], knob: knobs.TokenWeight
 ) -> PolicyBatch:
-    """Return the batch of a whole step with the tokens that its entropies (of the sampler) choose, if they
-    do.
+    """Return the batch of a step with its most uncertain tokens by the sampler's entropies, if the knob
+    asks for it.
     """
     if not isinstance(knob, knobs.TopEntropy):
         return batch
@@ -121,7 +122,7 @@ def choose_entropic_tokens(
 
 
 def split_updates(batch: PolicyBatch, knob: knobs.TokenWeight) -> list[PolicyBatch]:
-    """Return the batch once for each optimizer step that it gets, with the tokens that each trains."""
+    """Return one batch for each optimizer step, marked with the tokens that it trains."""
     match knob:
         case knobs.NoTokenWeight() | knobs.AdvantageReweighting() | knobs.TopEntropy():
             return [batch]

@@ -1,4 +1,4 @@
-"""The critic's loss and how well the critic predicts."""
+"""Loss and explained variance of the critic."""
 
 from typing import NamedTuple
 
@@ -10,12 +10,12 @@ from worker.objective import masked
 
 
 class ValueLoss(NamedTuple):
-    """Losses of single tokens; 0 where masked."""
+    """The losses of tokens, which are 0 where masked."""
 
     losses: Float[Tensor, "B T"]
-    """Carries the gradient."""
+    """The losses, with their gradient."""
     clipped: Bool[Tensor, "B T"]
-    """A mask of the tokens whose clipped error was the larger one, so that they have no gradient."""
+    """Mask of the tokens whose clipped error was larger, so that they have no gradient."""
 
 
 def value_loss(
@@ -26,11 +26,11 @@ def value_loss(
     *,
     clip: float,
 ) -> ValueLoss:
-    """Half the squared error, pessimistic about how far a value may move in one step.
+    """Return half the squared error, clipped pessimistically to limit the change of a value in one step.
 
         l[t] = 1/2 max((V - ret)^2, (clip(V, V_old - eps, V_old + eps) - ret)^2)
 
-    `clip` is eps in units of reward; 0 leaves the plain squared error. The loss of an optimizer batch is the
+    `clip` is eps in units of reward; 0 disables clipping. The loss of an optimizer batch is the
     mean over its tokens. Source: PPO's reference code; Engstrom et al., arXiv:2005.12729, section 3.
     """
     values, old_values, returns = (
@@ -47,9 +47,10 @@ def value_loss(
 def explained_variance(
     values: Float[Tensor, "B T"], returns: Float[Tensor, "B T"], mask: Bool[Tensor, "B T"]
 ) -> float | None:
-    """1 - Var(ret - V) / Var(ret) over tokens: 1 is a perfect critic, 0 one that knows only the mean.
+    """Return 1 - Var(ret - V) / Var(ret) over tokens.
 
-    Below 0 it is worse than that. None if all returns are equal: there is nothing to explain.
+    It is 1 for a perfect critic, 0 for one that predicts only the mean, and negative for a worse one. Return
+    None if all returns are equal.
     """
     targets = returns[mask].double()
     if len(targets) < 2 or bool(targets.max() == targets.min()):

@@ -1,6 +1,6 @@
-"""AdamW with moments in float32, or in 8 or 4 bits per value with a scale per block, by torchao.
+"""AdamW with moments in float32, or in 8 or 4 bits with a scale per block (torchao).
 
-Paged moments are implemented by bitsandbytes, in float32 or 8 bits.
+Paged moments in float32 or 8 bits are implemented by bitsandbytes.
 
 Source: Dettmers et al., arXiv:2110.02861; Li et al., arXiv:2309.01507.
 """
@@ -20,9 +20,9 @@ PAGED_KEYS = {"state1", "state2", "absmax1", "absmax2"}
 
 
 def adamw(groups: Sequence[dict[str, Any]], config: OptimizerConfig) -> Optimizer:
-    """Create the optimizer of a config; weights with fewer than 4,096 values keep float32 moments.
+    """Create the optimizer of a config. Weights with fewer than 4,096 values keep float32 moments.
 
-    Raises InvalidConfig if moments cannot be paged.
+    Raise InvalidConfig if moments cannot be paged.
     """
     knobs: dict[str, Any] = {"lr": config.lr, "betas": config.betas, "eps": config.eps}
     if config.paged:
@@ -42,7 +42,7 @@ def _paged_optimizer(groups: Sequence[dict[str, Any]], knobs: dict[str, Any], *,
         raise InvalidConfig([FieldError("optimizer.paged", f"{reason}: expected false")])
     try:
         from bitsandbytes.optim import PagedAdamW8bit, PagedAdamW32bit
-    except Exception as error:  # a broken installation may raise anything
+    except Exception as error:  # A broken installation may raise any error.
         reason = "is on, but bitsandbytes does not load on this worker (pip install bitsandbytes)"
         raise InvalidConfig([FieldError("optimizer.paged", reason)]) from error
     optimizer: Optimizer = (PagedAdamW32bit if bits == 32 else PagedAdamW8bit)(list(groups), **knobs)
@@ -52,7 +52,7 @@ def _paged_optimizer(groups: Sequence[dict[str, Any]], knobs: dict[str, Any], *,
 def take_step(adam: Optimizer, lr: float) -> None:
     """Apply the gradients with a learning rate.
 
-    torchao compiles its update for a GPU. On a CPU a minute of compilation would save nothing.
+    torchao's update is compiled on a GPU. On a CPU, compilation would take a minute and save nothing.
     """
     on_cpu = all(weight.device.type == "cpu" for group in adam.param_groups for weight in group["params"])
     for group in adam.param_groups:
@@ -65,7 +65,7 @@ def take_step(adam: Optimizer, lr: float) -> None:
 
 
 def forget_moments(adam: Any) -> None:
-    """Reset the moments; pages are kept and cleared, because bitsandbytes never frees them."""
+    """Reset the moments. Pages are cleared but kept, because bitsandbytes never frees them."""
     if not is_paged(adam):
         adam.state.clear()
     for state in adam.state.values():
@@ -80,7 +80,7 @@ def is_paged(adam: object) -> bool:
 
 
 def to_plain_tensors(key: str, value: Any) -> dict[str, Tensor]:
-    """Return a moment or step count as plain tensors: itself, or the parts of a quantized one."""
+    """Return a moment or step count as plain tensors: itself, or the components of a quantized one."""
     if key in ("qmap1", "qmap2"):  # the 256 levels are constant
         return {}
     if isinstance(value, int):
@@ -91,18 +91,18 @@ def to_plain_tensors(key: str, value: Any) -> dict[str, Tensor]:
 
 
 def put_back(adam: Any, master: nn.Parameter, key: str, value: Tensor) -> None:
-    """Put one of the tensors of `to_plain_tensors` back into the optimizer's state."""
+    """Restore one of the tensors of `to_plain_tensors` in the optimizer's state."""
     state = adam.state[master]
     name, _, attribute = key.partition(".")
     if is_paged(adam):
         _restore_paged(adam, state, master, name, value)
     elif not attribute:
-        # a fused AdamW keeps its step count on the weights' device, torchao's on the host
+        # A fused AdamW keeps its step count on the device of the weights, and torchao keeps it on the host.
         is_on_host = name == "step" and not isinstance(adam, torch.optim.AdamW)
         state[name] = value.clone().to("cpu" if is_on_host else master.device)
     else:
         if name not in state:
-            # torchao has no public way to make an empty moment
+            # torchao has no public way to create an empty moment
             state[name] = adam._new_buffer(master, name == "exp_avg")  # noqa: SLF001
         getattr(state[name], attribute).copy_(value)
 

@@ -1,7 +1,7 @@
-"""LoRA adapters by peft: adding, removing, merging, and loading them from a checkpoint.
+"""Add, remove and merge LoRA adapters with peft, and load them from a checkpoint.
 
-peft inserts its layers into the model, so every use of the model's modules samples from, scores and trains
-the adapted policy. Source: LoRA, arXiv:2106.09685.
+peft inserts its layers into the model, so all uses of the model's modules sample from, score and train the
+adapted policy. Source: LoRA, arXiv:2106.09685.
 """
 
 import copy
@@ -27,7 +27,7 @@ NAME = "default"
 
 
 EXPERTS = "experts"
-"""Target name for the weights of all routed experts."""
+"""Target name that stands for the weights of all routed experts."""
 
 LORA_EXPERTS = "peft.tuners.lora.layer.ParamWrapper"
 
@@ -35,7 +35,7 @@ LORA_LINEAR = ("peft.tuners.lora.layer.Linear", "peft.tuners.lora.torchao.Torcha
 
 
 class BadAdapter(ValueError):
-    """Adapter weights that cannot be read, or that belong to another model."""
+    """Raised for adapter weights that cannot be read or that belong to another model."""
 
 
 def add_adapter(model: PreTrainedModel, adapter: LoraAdapter, *, base: str, revision: str = "") -> None:
@@ -51,7 +51,7 @@ def add_adapter(model: PreTrainedModel, adapter: LoraAdapter, *, base: str, revi
     experts = expert_weights(model) if EXPERTS in target_names else []
     config = LoraConfig(
         r=adapter.rank,
-        lora_alpha=adapter.alpha,  # type: ignore[arg-type] # peft divides it: any number will do
+        lora_alpha=adapter.alpha,  # type: ignore[arg-type] # peft only divides by it, so any number works
         use_rslora=adapter.rslora,
         target_modules=targets,
         target_parameters=experts,
@@ -61,7 +61,7 @@ def add_adapter(model: PreTrainedModel, adapter: LoraAdapter, *, base: str, revi
     )
     with (
         warnings.catch_warnings()
-    ):  # peft could not merge into rounded weights; `merged_copy` does not ask it to
+    ):  # peft could not merge into quantized weights, but `merged_copy` does not use its merge
         warnings.filterwarnings("ignore", "TorchaoLoraLinear was instantiated", UserWarning)
         model.add_adapter(config)
     if set(config.target_parameters or ()) != set(experts):
@@ -76,7 +76,9 @@ def add_adapter(model: PreTrainedModel, adapter: LoraAdapter, *, base: str, revi
 
 
 def target_modules(model: PreTrainedModel, targets: Sequence[str]) -> list[str]:
-    """Return the names of the linear layers to adapt: the shortest names that match no other layer."""
+    """Return the names of the linear layers to adapt, each as the shortest name that matches no other
+    layer.
+    """
     head = model.get_output_embeddings()
     reserved = reserved_layers(name for name, _ in model.named_parameters())
     linear = [
@@ -101,14 +103,14 @@ def target_modules(model: PreTrainedModel, targets: Sequence[str]) -> list[str]:
             reason = f"{target!r} names no linear layer of a {model.config.model_type}; it has {available}"
             raise InvalidConfig([FieldError("policy.adapter.targets", reason)])
         chosen.update(matches)
-    left = beside_text | {_last_part(name) for name in linear if name not in chosen}
-    return sorted({name if _last_part(name) in left else _last_part(name) for name in chosen})
+    remaining_names = beside_text | {_last_part(name) for name in linear if name not in chosen}
+    return sorted({name if _last_part(name) in remaining_names else _last_part(name) for name in chosen})
 
 
 def expert_weights(model: PreTrainedModel) -> list[str]:
-    """Return the names of the routed experts' weights, which are one tensor for all experts of a layer.
+    """Return the names of the routed experts' weights, each of which holds all experts of a layer.
 
-    Raises InvalidConfig if the model has none.
+    Raise InvalidConfig if the model has none.
     """
     names = {
         ".".join(name.split(".")[-2:])
@@ -137,17 +139,17 @@ def is_adapted(model: nn.Module) -> bool:
 
 
 def is_lora_linear(module: nn.Module) -> bool:
-    """Return whether a layer is a linear layer with a low-rank addition and nothing else."""
+    """Return whether a layer is a linear layer with a LoRA adapter and no other change."""
     return f"{type(module).__module__}.{type(module).__name__}" in LORA_LINEAR
 
 
 def is_lora_experts(module: nn.Module) -> bool:
-    """Return whether a module holds routed experts with a low-rank addition to one of their weights."""
+    """Return whether a module holds routed experts with a LoRA adapter on one of their weights."""
     return f"{type(module).__module__}.{type(module).__name__}" == LORA_EXPERTS
 
 
 def adapter_weights(model: nn.Module) -> dict[str, nn.Parameter]:
-    """Return A and B of every adapted layer, by their names in an adapter file."""
+    """Return the weights A and B of every adapted layer, by their names in an adapter file."""
     return {
         f"base_model.model.{name.replace(f'.{NAME}.', '.')}": weight
         for name, weight in model.named_parameters()
@@ -157,7 +159,7 @@ def adapter_weights(model: nn.Module) -> dict[str, nn.Parameter]:
 
 @torch.no_grad()
 def load_adapter_weights(model: PreTrainedModel, directory: Path) -> None:
-    """Load an adapter's weights from a directory; raises BadAdapter unless they fit exactly."""
+    """Load an adapter's weights from a directory, or raise BadAdapter unless they fit exactly."""
     try:
         loaded = load_file(directory / ADAPTER_WEIGHTS)
     except (OSError, SafetensorError) as error:
@@ -173,13 +175,13 @@ def load_adapter_weights(model: PreTrainedModel, directory: Path) -> None:
 
 
 def base_model(model: PreTrainedModel) -> PreTrainedModel:
-    """Return the base of an adapted model, which shares its weights."""
+    """Return the base of an adapted model. Both share their weights."""
     return _plain_model(model, lambda layer: layer.get_base_layer())
 
 
 @torch.no_grad()
 def merged_copy(model: PreTrainedModel) -> PreTrainedModel:
-    """Return a copy with each adapter added to its weight; weights without adapter are shared."""
+    """Return a copy with each adapter merged into its weight. Weights without an adapter are shared."""
     return _plain_model(model, _merge_layer)
 
 
@@ -189,20 +191,20 @@ def _merge_layer(layer: Any) -> nn.Module:
     base = layer.base_layer
     merged = nn.Linear(base.in_features, base.out_features, bias=False, device="meta")
     weight = base.weight.dequantize() if hasattr(base.weight, "qdata") else base.weight
-    sum_of_both = weight.float() + layer.get_delta_weight(NAME).float()
-    merged.weight = nn.Parameter(sum_of_both.to(weight.dtype), requires_grad=False)
+    merged_weight = weight.float() + layer.get_delta_weight(NAME).float()
+    merged.weight = nn.Parameter(merged_weight.to(weight.dtype), requires_grad=False)
     merged.bias = base.bias
     return merged
 
 
 def _merged_experts(layer: Any) -> nn.Module:
-    """Return the experts inside peft's layers, which wrap them once for each of their weights."""
+    """Return the merged experts. peft wraps them once for each of their adapted weights."""
     merged = copy.copy(layer.get_base_layer())
     merged._parameters = dict(merged._parameters)  # noqa: SLF001 - a shallow copy shares it
     while is_lora_experts(layer):
         weight = layer.get_param()
-        sum_of_both = (weight.float() + layer.get_delta_weight(NAME).float()).to(weight.dtype)
-        merged._parameters[layer.parameter_name] = nn.Parameter(sum_of_both, requires_grad=False)  # noqa: SLF001
+        merged_weight = (weight.float() + layer.get_delta_weight(NAME).float()).to(weight.dtype)
+        merged._parameters[layer.parameter_name] = nn.Parameter(merged_weight, requires_grad=False)  # noqa: SLF001
         layer = layer.base_layer
     return merged
 
@@ -214,7 +216,7 @@ def _plain_model(model: PreTrainedModel, change: Callable[[Any], nn.Module]) -> 
             if is_lora_linear(child) or is_lora_experts(child):
                 setattr(module, name, change(child))
     plain.__dict__.pop("peft_config", None)
-    plain._hf_peft_config_loaded = False  # noqa: SLF001 - transformers has no public way to say so
+    plain._hf_peft_config_loaded = False  # noqa: SLF001 - transformers has no public way to reset it
     return plain
 
 

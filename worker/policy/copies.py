@@ -1,4 +1,4 @@
-"""Copies of a model that share all unchanged weights."""
+"""Copy models so that all unchanged weights are shared."""
 
 import copy
 from collections.abc import Callable, Mapping
@@ -9,7 +9,7 @@ from transformers import PreTrainedModel
 
 
 def changed_copy(model: PreTrainedModel, change: Callable[[Tensor], Tensor]) -> PreTrainedModel:
-    """Return the model with `change(weight)` for each of its weights, without gradients.
+    """Return a copy of the model with `change(weight)` for each of its weights, without gradients.
 
     A weight that `change` returns unchanged is shared with the model. Tied weights stay tied, and buffers
     (such as the frequencies of rotary embeddings) keep their precision.
@@ -19,14 +19,14 @@ def changed_copy(model: PreTrainedModel, change: Callable[[Tensor], Tensor]) -> 
 
 
 def copy_trainable(model: PreTrainedModel) -> PreTrainedModel:
-    """Return the model with its own copies of the trainable weights; frozen weights are shared."""
+    """Return a copy of the model with copies of the trainable weights. Frozen weights are shared."""
     return copy.deepcopy(
         model, {id(weight): weight for weight in model.parameters() if not weight.requires_grad}
     )
 
 
 def replace_weights(model: PreTrainedModel, weights: Mapping[str, Tensor]) -> PreTrainedModel:
-    """Return the model with some weights replaced by name; all others are shared."""
+    """Return a copy of the model with some weights replaced by name. All others are shared."""
     named = dict(model.named_parameters())
     memo = {
         id(named[name]): nn.Parameter(weight.to(named[name].device), requires_grad=False)
@@ -38,7 +38,7 @@ def replace_weights(model: PreTrainedModel, weights: Mapping[str, Tensor]) -> Pr
 
 @torch.no_grad()
 def copied_weights(model: nn.Module) -> dict[str, Tensor]:
-    """Return copies of the trainable weights by name; tied ones once."""
+    """Return copies of the trainable weights by name. Tied weights are copied once."""
     return {
         name: weight.detach().clone() for name, weight in model.named_parameters() if weight.requires_grad
     }

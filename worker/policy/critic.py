@@ -1,4 +1,4 @@
-"""The critic: a copy of the policy's body that predicts the expected reward before each token."""
+"""The critic, a copy of the policy's body that predicts the expected reward before each token."""
 
 import copy
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -25,20 +25,20 @@ from worker.policy.token_batch import TokenBatch
 
 
 class ValueBatch(NamedTuple):
-    """Batch that the critic is trained on; all tensors are (B, T) and constant."""
+    """The batch that the critic is trained on. All tensors are (B, T) and constant."""
 
     tokens: TokenBatch
     mask: Bool[Tensor, "B T"]
-    """True on the tokens whose values count."""
+    """True for tokens whose values are trained."""
     old_values: Float[Tensor, "B T"]
-    """The critic's values when the step began."""
+    """Values of the critic at the start of the step."""
     returns: Float[Tensor, "B T"]
     """Target values."""
 
 
 @dataclass(slots=True)
 class Fitted:
-    """Result of some updates of the critic."""
+    """The result of updates of the critic."""
 
     sums: MetricSums = field(default_factory=MetricSums)
     norms: list[float] = field(default_factory=list)
@@ -46,7 +46,7 @@ class Fitted:
 
 
 class CriticModel:
-    """The critic's float32 weights with their optimizer; one part of the run's state."""
+    """The critic's float32 weights with their optimizer, as one part of the run's state."""
 
     def __init__(
         self,
@@ -55,8 +55,9 @@ class CriticModel:
         microbatches: Microbatches | None = None,
         announce: Callable[[], None] = lambda: None,
     ) -> None:
-        """Create a critic from the policy's body with a head that predicts 0; `announce`: see
-        ShardedOptimizer.
+        """Create a critic from the policy's body with a head that predicts 0.
+
+        `announce` is that of ShardedOptimizer.
         """
         self.value, self.microbatches = config.objective.value, microbatches or Microbatches(config.resources)
         self.model = with_value_head(policy)
@@ -72,7 +73,7 @@ class CriticModel:
 
     @torch.no_grad()
     def predict(self, tokens: TokenBatch) -> Float[Tensor, "B T"]:
-        """Return the reward expected before each token; 0 on padding."""
+        """Return the reward expected before each token, 0 on padding."""
         (values,) = self.microbatches.measured(
             tokens, lambda microbatch: [token_values(self.model, microbatch)]
         )
@@ -137,7 +138,7 @@ class CriticModel:
 
 
 def token_values(model: PreTrainedModel, batch: TokenBatch) -> Float[Tensor, "B T"]:
-    """Return the head's output on the state that predicts each token; 0 on padding."""
+    """Return the head's output on the state that predicts each token, 0 on padding."""
     rows, tokens = batch.mask.nonzero(as_tuple=True)  # (N,) each
     columns = batch.prompt_lengths.to(rows.device)[rows] + tokens
     states = compute_states(model, batch, rows, columns - 1)
@@ -151,7 +152,7 @@ def token_values(model: PreTrainedModel, batch: TokenBatch) -> Float[Tensor, "B 
 def with_value_head(policy: PreTrainedModel) -> PreTrainedModel:
     """Return a float32 copy of a policy whose output layer has one unit, which predicts 0.
 
-    The base of an adapted policy is shared, in its own precision; the critic trains a separate adapter.
+    The base of an adapted policy is shared in its precision, and the critic trains a separate adapter.
     """
     model = copy_trainable(policy) if is_adapted(policy) else copy.deepcopy(policy).float().requires_grad_()
     if not is_adapted(policy):
@@ -165,7 +166,7 @@ def with_value_head(policy: PreTrainedModel) -> PreTrainedModel:
 
 
 def _metrics(loss: ValueLoss, mask: Tensor, total_tokens: Tensor, *, coef: float) -> MetricSums:
-    """Return critic/* and loss/value of a part of an optimizer batch of `total_tokens`; parts add up."""
+    """Return critic/* and loss/value of a part of an optimizer batch of `total_tokens`. The parts add up."""
     tokens = mask.sum()
     share = tokens.double() / total_tokens.clamp(min=1)
     mean = loss.losses.detach().sum() / total_tokens.clamp(min=1)

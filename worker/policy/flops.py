@@ -1,4 +1,4 @@
-"""Floating-point operations that a model needs, and the peak rates of known GPUs."""
+"""Count the floating-point operations that a model needs, and look up the peak rates of known GPUs."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -21,20 +21,20 @@ PEAKS = {
     "L4": (121e12, 30.3e12),
     "RTX 4090": (165e12, 82.6e12),
 }
-"""Peak FLOP/s of dense bfloat16 and float32 matrix products, by a part of the GPU's name, from NVIDIA's data
-sheets. The first matching part counts.
+"""Peak FLOP/s of dense bfloat16 and float32 matrix products from NVIDIA's data sheets, by GPU name. The
+first key whose words the name contains is used.
 """
 
 
 def peak_flops(device: torch.device, dtype: torch.dtype) -> float | None:
-    """Return the device's peak FLOP/s at this precision; None if it is not known."""
+    """Return the device's peak FLOP/s at this precision, or None if it is unknown."""
     if device.type != "cuda":
         return None
     return find_peak_flops(torch.cuda.get_device_name(device), dtype)
 
 
 def find_peak_flops(name: str, dtype: torch.dtype) -> float | None:
-    """Return the peak FLOP/s of the GPU with this name."""
+    """Return the peak FLOP/s of the GPU with this name, or None if it is unknown."""
     words = name.split()
     for gpu, (narrow, wide) in PEAKS.items():
         if all(any(word == want or word.startswith(f"{want}-") for word in words) for want in gpu.split()):
@@ -43,27 +43,27 @@ def find_peak_flops(name: str, dtype: torch.dtype) -> float | None:
 
 
 class ModelFlops:
-    """Operations that a causal language model needs for some sequences.
+    """The number of operations that a causal language model needs for some sequences.
 
         forward     2 for each weight and token, 4 * heads * head size for each token that a token attends to
-        backward    as many for the inputs' gradients; 2 for each token and weight that trains, for its own
+        backward    the same for the inputs' gradients, and 2 for each token and trained weight for its own
 
-    The input embedding is a look-up and costs nothing. In a mixture only the experts that process a token
-    count. Recomputation is not needed and not counted. Source: PaLM, arXiv:2204.02311, appendix B.
+    The input embedding is a look-up without operations. In a mixture only the experts that process a token
+    count. Recomputation is not counted. Source: PaLM, arXiv:2204.02311, appendix B.
     """
 
     def __init__(self, model: PreTrainedModel) -> None:
         config: Any = model.config.get_text_config()
         embedding = model.get_input_embeddings().weight
         experts = getattr(config, "num_experts", None) or getattr(config, "num_local_experts", None) or 1
-        used = min(1.0, (getattr(config, "num_experts_per_tok", None) or experts) / experts)
+        active_share = min(1.0, (getattr(config, "num_experts_per_tok", None) or experts) / experts)
         self.weights = self.trained = 0.0
         head = model.get_output_embeddings()
         is_tied = head is not None and head.weight is embedding
         for name, weight in model.named_parameters():
             if weight.ndim < 2 or (weight is embedding and not is_tied) or is_outside_text_model(name):
                 continue
-            count = weight.numel() * (used if ".experts." in name else 1.0)
+            count = weight.numel() * (active_share if ".experts." in name else 1.0)
             self.weights += count
             self.trained += count if weight.requires_grad else 0.0
         width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
@@ -71,7 +71,7 @@ class ModelFlops:
         self.windows = _windows(config)
 
     def forward(self, lengths: Sequence[int], cached: Sequence[int] | int = 0) -> float:
-        """Return the operations of a forward pass over sequences (B,) whose first `cached` tokens are
+        """Return the operations of a forward pass over sequences (B,), of which `cached` tokens are
         cached.
         """
         full_lengths = np.asarray(lengths, dtype=np.float64)
@@ -94,7 +94,7 @@ class ModelFlops:
 
 
 def _windows(config: Any) -> list[float]:
-    """Return the attention window of each layer in tokens, without layers that have no attention."""
+    """Return the attention window in tokens of each layer that has attention."""
     window = getattr(config, "sliding_window", None) or float("inf")
     kinds = getattr(config, "layer_types", None) or ["full_attention"] * config.num_hidden_layers
     window_by_kind = {"full_attention": float("inf"), "attention": float("inf"), "sliding_attention": window}
@@ -102,6 +102,6 @@ def _windows(config: Any) -> list[float]:
 
 
 def _pairs(length: NDArray[np.float64], window: float) -> NDArray[np.float64]:
-    """Return the number of pairs of a token and a token that it attends to, itself included."""
+    """Return the number of pairs of a token and a token that it attends to, including itself."""
     full = np.minimum(length, window)
     return full * (full + 1) / 2 + (length - full) * (0.0 if window == float("inf") else window)

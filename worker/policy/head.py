@@ -1,6 +1,4 @@
-"""The output layer of a language model with the model's transformations of the logits: scales and soft
-caps.
-"""
+"""The output layer of a language model, including scales and soft caps of the logits."""
 
 from typing import Any, NamedTuple
 
@@ -12,17 +10,17 @@ from backend.base.errors import FieldError, InvalidConfig
 
 PROBE_TOKENS = 8
 PROBE_LOGIT = 60.0
-"""Largest logit of the second probe, beyond every soft cap that models have (30 in Gemma 2)."""
+"""Largest logit of the second probe. It exceeds the soft caps of all known models (30 in Gemma 2)."""
 
 
 class Head(NamedTuple):
-    """Computes the logits of hidden states as the model's own forward pass does."""
+    """Computes the logits of hidden states in the same way as the model's forward pass."""
 
     layer: nn.Linear
     scale: float
     """Factor of the logits (Cohere, Granite, Falcon-H1)."""
     cap: float | None
-    """Soft cap, applied as cap * tanh(logits / cap) (Gemma 2); None: no cap."""
+    """Soft cap, applied as cap * tanh(logits / cap) (Gemma 2). None if there is no cap."""
 
     def __call__(self, hidden: Tensor) -> Tensor:
         """Return the float32 logits (..., V) of hidden states (..., H) after the final norm."""
@@ -38,7 +36,7 @@ class Head(NamedTuple):
 
 
 def make_head(model: PreTrainedModel) -> Head:
-    """Return the head that the model's config describes; `check_head` verifies it against the model."""
+    """Return the head that the model's config describes. `check_head` verifies it against the model."""
     config: Any = model.config.get_text_config()
     scale = 1.0
     for name in ("logit_scale", "lm_head_multiplier"):
@@ -49,10 +47,10 @@ def make_head(model: PreTrainedModel) -> Head:
 
 @torch.no_grad()
 def check_head(model: PreTrainedModel, *, name: str) -> None:
-    """Refuse a model whose logits are not those of its head, by comparing both.
+    """Raise InvalidConfig if a model's logits differ from those of its head.
 
-    Both are compared twice: with ordinary hidden states, and with hidden states so large that a soft cap
-    would show. The logits of a probe and of newly initialized weights are too small for that.
+    Both are compared twice: with ordinary hidden states, and with hidden states large enough to reveal a soft
+    cap. The logits of a probe or of newly initialized weights are too small for that.
     """
     ids = torch.arange(PROBE_TOKENS, device=model.device)[None] % model.get_input_embeddings().weight.shape[0]
     body, head = model.get_decoder(), make_head(model)
@@ -66,11 +64,11 @@ def check_head(model: PreTrainedModel, *, name: str) -> None:
 
         hook = body.register_forward_hook(enlarge)
         try:
-            real = model(input_ids=ids, use_cache=False).logits.float().log_softmax(dim=-1)
+            model_logprobs = model(input_ids=ids, use_cache=False).logits.float().log_softmax(dim=-1)
         finally:
             hook.remove()
-        from_head = head(hidden * factor).log_softmax(dim=-1)
-        if not torch.allclose(from_head, real, rtol=0.02, atol=tolerance):
+        head_logprobs = head(hidden * factor).log_softmax(dim=-1)
+        if not torch.allclose(head_logprobs, model_logprobs, rtol=0.02, atol=tolerance):
             kind = model.config.model_type
             reason = f"{name!r} ({kind}) changes its logits in a way that is not supported"
             raise InvalidConfig([FieldError("policy.name", reason)])

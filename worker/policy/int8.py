@@ -1,9 +1,9 @@
 """Models with 8-bit arithmetic (W8A8), quantized by torchao, used if `sampling.precision` is int8.
 
-The weights of a linear layer are rounded per output channel, its inputs per token when they arrive. A GPU
-multiplies them as integers, in torchao's own layers. On a CPU without VNNI or AMX torch's integer product is
-ten times slower than its float product, so there the same integers are multiplied as floats. Up to 1,024
-inputs every sum is below 2^24 and therefore exact.
+The weights of a linear layer are rounded per output channel in advance, and its inputs per token on each
+call. A GPU multiplies them as integers in torchao's layers. On a CPU without VNNI or AMX torch's integer
+product is ten times slower than its float product, so the same integers are multiplied as floats. Up to
+1,024 inputs every sum is below 2^24 and therefore exact.
 """
 
 from typing import Any
@@ -23,7 +23,9 @@ STEPS = 127.5
 
 
 class Int8Linear(nn.Module):
-    """Linear layer of 8-bit integers, computed as floats, with the same values as torchao's layer."""
+    """A linear layer with 8-bit integers, computed as floats, that gives the same values as torchao's
+    layer.
+    """
 
     weight: Tensor
     scale: Tensor
@@ -31,7 +33,9 @@ class Int8Linear(nn.Module):
     def __init__(self, quantised: nn.Linear) -> None:
         super().__init__()
         tensor: Any = quantised.weight
-        self.register_buffer("weight", tensor.qdata.to(tensor.dtype))  # (outputs, inputs), whole numbers
+        self.register_buffer(
+            "weight", tensor.qdata.to(tensor.dtype)
+        )  # (outputs, inputs), integers stored as floats
         self.register_buffer("scale", tensor.scale.view(-1))  # (outputs,)
         self.bias = quantised.bias
 
@@ -44,9 +48,9 @@ class Int8Linear(nn.Module):
 
 
 def int8_copy(model: PreTrainedModel) -> PreTrainedModel:
-    """Return the model with 8-bit linear layers; embedding, output layer, routers and norms are shared.
+    """Return a copy with 8-bit linear layers. Embedding, output layer, routers and norms are shared.
 
-    The experts of a mixture keep float arithmetic on weights that are rounded to the same grid. Raises
+    The experts of a mixture keep float arithmetic on weights that are rounded to the same grid. Raise
     InvalidConfig if the model has no linear layers of torch.
     """
     quantised = changed_copy(model, _rounded_experts)
@@ -66,7 +70,7 @@ def int8_copy(model: PreTrainedModel) -> PreTrainedModel:
 
 
 def _quantise(model: nn.Module, head: nn.Module) -> None:
-    """Quantize every linear layer except the head with torchao, in place."""
+    """Quantise every linear layer except the head with torchao, in place."""
     quantize_(
         model,
         Int8DynamicActivationInt8WeightConfig(),
@@ -77,7 +81,7 @@ def _quantise(model: nn.Module, head: nn.Module) -> None:
 
 
 def _rounded_experts(weight: Tensor) -> Tensor:
-    """Return weights (experts, outputs, inputs) rounded to torchao's grid; others unchanged."""
+    """Return weights (experts, outputs, inputs) rounded to torchao's grid, and other weights unchanged."""
     if weight.ndim != 3:
         return weight
     stacked = nn.Linear(weight.shape[2], weight.shape[0] * weight.shape[1], bias=False, device="meta")

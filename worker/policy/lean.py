@@ -1,7 +1,7 @@
-"""The layers of the Llama family as few, large operations, for decoding and for training on a CPU.
+"""The layers of the Llama family as a few large operations, for decoding and for training on a CPU.
 
-The results equal those of `transformers` with the same weights. Here projections of the same input are
-joined, and norms and rotations are applied to queries and keys together.
+The results equal those of `transformers` with the same weights. Projections of the same input are joined, and
+norms and rotations are applied to queries and keys together.
 """
 
 from collections.abc import Sequence
@@ -20,33 +20,35 @@ FAMILY = ("llama", "qwen2", "qwen3")
 """Model types that are supported."""
 
 ROPES = ("default", "linear", "llama3", "yarn")
-"""Types of rotary embedding whose angles depend only on the position."""
+"""Types of rotary embedding with angles that depend only on the position."""
 
 MIN_PACKED = 2**19
-"""Minimum number of values of a matrix for which packing pays: 2 MiB, more than the cache of a core holds."""
+"""Minimum number of values of a matrix for which packing is faster: 2 MiB, more than a core's cache holds."""
 
 
 class Heads(NamedTuple):
-    """Queries, keys and values of some tokens, after rotation."""
+    """The rotated queries and keys, and the values, of some tokens."""
 
     queries: Tensor
     """Queries, (N, heads, D)."""
     keys: Tensor
     """Keys, (N, KV heads, D)."""
     values: Tensor
-    """Keys, (N, KV heads, D)."""
+    """Values, (N, KV heads, D)."""
 
 
 class LeanModel:
-    """View of a model's weights with copies of joined projections. Create a new one after each update.
+    """A view of a model's weights with copies of joined projections. It has to be created anew after each
+    update.
 
-    All layers are created when they are first used.
+    The layers are created on first use.
     """
 
     def __init__(self, model: PreTrainedModel, *, copies: bool | None = None, prepacks: bool = False) -> None:
-        """Create the view; `prepacks` packs large matrices once for many products without gradient.
+        """Create the view.
 
-        Otherwise each product packs them again, which takes most of its time if there are few rows.
+        `prepacks` packs large matrices once for many products without gradient. Otherwise each product packs
+        them again, which takes most of its time if there are few rows.
         """
         self.body: Any = model.model
         self.head: Any = model.lm_head
@@ -59,12 +61,12 @@ class LeanModel:
 
     @cached_property
     def layers(self) -> list["LeanLayer"]:
-        """All layers."""
+        """All decoder layers."""
         return [LeanLayer(layer, self) for layer in self.body.layers]
 
     @cached_property
     def scores(self) -> "Joined":
-        """Output layer, from normed hidden states (N, H) to logits (N, V)."""
+        """The output layer, from normed hidden states (N, H) to logits (N, V)."""
         return self.joined(self.head)
 
     def joined(self, *projections: nn.Module) -> "Joined":
@@ -113,12 +115,12 @@ class LeanLayer:
         """Return queries, keys and values of hidden states (N, H) at positions with these rotations."""
         normed = rms_norm(hidden, self.before_attention.weight, self.epsilon)
         heads = self.qkv(normed).view(len(hidden), -1, self.width)
-        turned = self.heads + self.kv_heads
-        queries_keys = heads[:, :turned]
+        rotated_heads = self.heads + self.kv_heads
+        queries_keys = heads[:, :rotated_heads]
         if self.head_weights is not None:
             queries_keys = rms_norm(queries_keys, self.head_weights, self.epsilon)
         rotated = torch.addcmul(queries_keys * cosines, queries_keys.roll(self.width // 2, dims=-1), sines)
-        return Heads(rotated[:, : self.heads], rotated[:, self.heads :], heads[:, turned:])
+        return Heads(rotated[:, : self.heads], rotated[:, self.heads :], heads[:, rotated_heads:])
 
     def finish(self, hidden: Tensor, mixed: Tensor) -> Tensor:
         """Return the layer's output (N, H) from its input (N, H) and the mixed values (N, heads * D)."""
@@ -129,9 +131,10 @@ class LeanLayer:
 
 
 class Joined:
-    """Projections of one input as one product on a CPU. On a GPU no memory is spent on joined copies.
+    """Projections of one input, which are computed as one product on a CPU.
 
-    Layers in 8 bits and layers with an adapter are not joined.
+    On a GPU they are not joined, to save the memory of a copy. Layers in 8 bits or with an adapter are not
+    joined either.
     """
 
     def __init__(self, projections: Sequence[nn.Module], *, copies: bool, prepacks: bool) -> None:
@@ -139,7 +142,7 @@ class Joined:
         self.weight: Tensor | None = None
         self.bias: Tensor | None = None
         self.packed: Tensor | None = None
-        """Weight in oneDNN's packed layout."""
+        """The weight in oneDNN's packed layout."""
         if copies and all(type(projection) is nn.Linear for projection in projections):
             biases: list[Any] = [projection.bias for projection in projections if projection.bias is not None]
             weights: list[Any] = [projection.weight for projection in projections]
@@ -167,7 +170,7 @@ class Joined:
 
 
 def suits_packing(weight: Tensor) -> bool:
-    """Return whether products with this weight (outputs, inputs) are faster once oneDNN has packed it."""
+    """Return whether products with this weight (outputs, inputs) are faster if oneDNN has packed it."""
     on_cpu = weight.device.type == "cpu" and weight.dtype == torch.float32
     return on_cpu and weight.numel() >= MIN_PACKED and torch.backends.mkldnn.is_available()
 
@@ -180,7 +183,9 @@ def _packed_linear(hidden: Tensor, packed: Tensor, bias: Tensor | None) -> Tenso
 
 
 def packed_rows(rows: int) -> int:
-    """Return the padded row count of a product with a packed matrix; oneDNN keeps up to 2 MB per count.
+    """Return the row count to which a product with a packed matrix is padded.
+
+    There are few such counts, because oneDNN keeps up to 2 MB for each.
 
     >>> [packed_rows(rows) for rows in (1, 5, 33, 64, 65, 129)]
     [4, 8, 64, 64, 128, 192]
@@ -189,7 +194,7 @@ def packed_rows(rows: int) -> int:
 
 
 def rms_norm(hidden: Tensor, weight: Tensor, epsilon: float) -> Tensor:
-    """Apply the root-mean-square norm over the last axis, with float32 statistics, rounded as in the
+    """Apply the root-mean-square norm over the last axis, with statistics and rounding of the Llama
     family.
     """
     wide = hidden.float() if hidden.dtype == torch.float64 else hidden
@@ -197,7 +202,7 @@ def rms_norm(hidden: Tensor, weight: Tensor, epsilon: float) -> Tensor:
 
 
 def is_lean(model: PreTrainedModel) -> bool:
-    """Return whether `LeanModel` computes exactly what the model's own forward computes."""
+    """Return whether `LeanModel` computes exactly the same as the model's forward pass."""
     config: Any = model.config
     linear = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj", "lm_head")
     return (

@@ -18,24 +18,26 @@ from worker.policy.token_batch import TokenBatch
 from worker.policy.tree import prefix_tree, tree_hidden
 
 CHUNK_ELEMENTS = 2**27
-"""Maximum number of float32 logits held at once (512 MiB); more are computed in chunks, and again in
-backward."""
+"""Maximum number of float32 logits held at once (512 MiB). More are computed in chunks, and again in
+backward.
+"""
 
 
 class TokenLogprobs(NamedTuple):
-    """The policy's log-probabilities and entropies of the tokens of a batch; 0 on padding."""
+    """Log-probabilities and entropies of the tokens of a batch, 0 on padding."""
 
     logprobs: Float[Tensor, "B T"]
-    """Log-probability of each completion token at the temperature, float32. It is relative to the tokens that
-    the sampler kept, if the batch has sampling masks."""
+    """Log-probability of each completion token at the temperature, float32. If the batch has sampling
+    masks, it is relative to the tokens that the sampler kept.
+    """
     entropy: Float[Tensor, "B T"]
-    """Entropy of the whole distribution at the temperature, in nats, float32, without any cut."""
+    """Entropy of the complete distribution at the temperature, in nats, float32."""
     kept_mass: Float[Tensor, "B T"]
-    """Total probability of the tokens that the sampler kept, 1 if nothing was cut; without gradient."""
+    """Total probability of the tokens that the sampler kept, 1 if it kept all, without gradient."""
 
 
 class States(NamedTuple):
-    """Hidden states that predict the tokens of a batch."""
+    """The hidden states that predict the tokens of a batch."""
 
     hidden: Tensor
     """Hidden states after the final norm, (M, H)."""
@@ -46,10 +48,10 @@ class States(NamedTuple):
 def token_logprobs(
     model: PreTrainedModel, batch: TokenBatch, *, temperature: float, entropy_gradient: bool = False
 ) -> TokenLogprobs:
-    """Return log-probabilities, with gradients, and entropies of the completions.
+    """Return the log-probabilities, with gradients, and the entropies of the completions' tokens.
 
-    Only hidden states that predict a completion token reach the output layer. `entropy_gradient` lets
-    gradients flow through the entropy too.
+    Only hidden states that predict a completion token reach the output layer. `entropy_gradient` enables
+    gradients of the entropy too.
     """
     rows, tokens = batch.mask.nonzero(as_tuple=True)  # (N,) each
     columns = batch.prompt_lengths.to(rows.device)[rows] + tokens
@@ -67,11 +69,11 @@ def token_logprobs(
 
 @torch.no_grad()
 def token_energies(model: PreTrainedModel, batch: TokenBatch, *, temperature: float) -> Tensor:
-    """Return the squared length (B, T) of each token's score with respect to the logits, 0 on padding.
+    """Return the squared norm (B, T) of each token's score with respect to the logits, 0 on padding.
 
         1 - 2 p(token) + sum over all tokens v of p(v)^2
 
-    The memory is bounded. Source: OTB, arXiv:2602.07078.
+    It needs bounded memory. Source: OTB, arXiv:2602.07078.
     """
     rows, tokens = batch.mask.nonzero(as_tuple=True)  # (N,) each
     columns = batch.prompt_lengths.to(rows.device)[rows] + tokens
@@ -81,15 +83,15 @@ def token_energies(model: PreTrainedModel, batch: TokenBatch, *, temperature: fl
     energies = []
     for first in range(0, len(targets), chunk):
         chunk_states = hidden.index_select(0, of_token[first : first + chunk])
-        chances = (head(chunk_states) / temperature).softmax(dim=-1)
-        drawn = chances.gather(1, targets[first : first + chunk].unsqueeze(1)).squeeze(1)
-        energies.append(1 - 2 * drawn + chances.square().sum(dim=-1))
+        probabilities = (head(chunk_states) / temperature).softmax(dim=-1)
+        token_probabilities = probabilities.gather(1, targets[first : first + chunk].unsqueeze(1)).squeeze(1)
+        energies.append(1 - 2 * token_probabilities + probabilities.square().sum(dim=-1))
     blank = torch.zeros(batch.mask.shape, device=rows.device)
     return blank.index_put((rows, tokens), torch.cat(energies)) if energies else blank
 
 
 class NextTokens(NamedTuple):
-    """Whole next-token distributions at the completion tokens of a batch."""
+    """The complete next-token distributions at the completion tokens of a batch."""
 
     logprobs: Tensor
     """Log-probabilities at the temperature, (M, V), float32."""
@@ -109,7 +111,9 @@ def next_tokens(model: PreTrainedModel, batch: TokenBatch, *, temperature: float
 
 
 def compute_states(model: PreTrainedModel, batch: TokenBatch, rows: Tensor, columns: Tensor) -> States:
-    """Return the states of input tokens (N,), given by row and column: packed, by prefix tree, or padded."""
+    """Return the states of input tokens (N,), given by row and column, from packing, prefix tree or padded
+    rows.
+    """
     if is_packed(model):
         hidden = packed_hidden(model, batch)[packed_places(batch, rows, columns)]
         return States(hidden, torch.arange(len(rows), device=rows.device))
@@ -117,15 +121,16 @@ def compute_states(model: PreTrainedModel, batch: TokenBatch, rows: Tensor, colu
 
 
 def compute_by_rows(model: PreTrainedModel) -> None:
-    """Disable the prefix tree from now on; copies of the model inherit this.
+    """Disable the prefix tree for a model and its future copies.
 
-    Two models whose log-probabilities are compared must round alike. Otherwise a KL of 0 has a gradient.
+    Two models whose log-probabilities are compared must round in the same way. Otherwise a KL of 0 would have
+    a gradient.
     """
     model.computes_by_rows = True
 
 
 def suits_tree(model: PreTrainedModel, batch: TokenBatch) -> bool:
-    """Return whether the prefix tree is faster: on a CPU, while plain attention has few scores."""
+    """Return whether the prefix tree is faster, which holds on a CPU while plain attention has few scores."""
     if getattr(model, "computes_by_rows", False):
         return False
     scores = len(batch) * batch.ids.shape[1] ** 2 * model.config.get_text_config().num_attention_heads
@@ -134,14 +139,14 @@ def suits_tree(model: PreTrainedModel, batch: TokenBatch) -> bool:
 
 
 def row_states(model: PreTrainedModel, batch: TokenBatch, rows: Tensor, columns: Tensor) -> States:
-    """Return states from the model's own forward pass; right padding needs no mask with causal attention."""
+    """Return states from the model's forward pass. Right padding needs no mask with causal attention."""
     with recomputed_layers(model):
         output = model.get_decoder()(input_ids=batch.ids[:, :-1], use_cache=False)
     return States(output.last_hidden_state[rows, columns], torch.arange(len(rows), device=rows.device))
 
 
 def tree_states(model: PreTrainedModel, batch: TokenBatch, rows: Tensor, columns: Tensor) -> States:
-    """Return states from the prefix tree, one for each prefix that predicts something."""
+    """Return states from the prefix tree, one for each prefix that predicts a token."""
     tree = prefix_tree(batch)
     predicting, of_token = torch.unique(tree.nodes[rows, columns], return_inverse=True)
     return States(tree_hidden(model, tree).index_select(0, predicting), of_token)
@@ -150,33 +155,33 @@ def tree_states(model: PreTrainedModel, batch: TokenBatch, rows: Tensor, columns
 class DrawnLogprobs(torch.autograd.Function):
     """Log-probabilities (N,) of targets (N,), and entropies (M,) without gradient, of logits (M, V).
 
-    `of_token` (N,) holds the distribution of each target. Separate operations compute the same values, but
-    their backward pass fills and reads three more tensors as large as the logits.
+    `of_token` (N,) holds the index of each target's distribution. Separate operations would compute the same
+    values, but their backward pass needs three additional tensors as large as the logits.
     """
 
     @staticmethod
     def forward(ctx: Any, logits: Tensor, of_token: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         """See the class."""
         logprobs = logits.log_softmax(dim=-1)
-        chances = logprobs.exp()
-        places = of_token * logits.shape[1] + targets
-        target_logprobs = logprobs.view(-1).index_select(0, places)
-        entropy = -logprobs.mul_(chances).sum(dim=-1)
-        ctx.save_for_backward(chances, of_token, places)
+        probabilities = logprobs.exp()
+        indices = of_token * logits.shape[1] + targets
+        target_logprobs = logprobs.view(-1).index_select(0, indices)
+        entropy = -logprobs.mul_(probabilities).sum(dim=-1)
+        ctx.save_for_backward(probabilities, of_token, indices)
         ctx.mark_non_differentiable(entropy)
         return target_logprobs, entropy
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor, _: Tensor) -> tuple[Tensor, None, None]:
-        """Return the gradients of the logits (M, V): targets' gradients, less probabilities times row
+        """Return the gradients of the logits (M, V): the targets' gradients minus probabilities times row
         sums.
         """
         chances, of_token, places = ctx.saved_tensors
-        of_row = gradient.new_zeros(len(chances)).index_add_(0, of_token, gradient)
-        at_logits = chances * -of_row.unsqueeze(1)
-        at_logits.view(-1).index_add_(0, places, gradient)
-        return at_logits, None, None
+        row_gradients = gradient.new_zeros(len(chances)).index_add_(0, of_token, gradient)
+        logit_gradients = chances * -row_gradients.unsqueeze(1)
+        logit_gradients.view(-1).index_add_(0, places, gradient)
+        return logit_gradients, None, None
 
 
 def score_states(
@@ -188,7 +193,7 @@ def score_states(
     entropy_gradient: bool,
     pairs: MaskPairs | None = None,
 ) -> tuple[Tensor, ...]:
-    """Return log-probabilities, entropies and kept mass (N,) of targets (N,), in bounded memory."""
+    """Return log-probabilities, entropies and kept mass (N,) of targets (N,), using bounded memory."""
 
     def score(
         hidden: Tensor, of_token: Tensor, targets: Tensor, pairs: MaskPairs | None
@@ -198,9 +203,9 @@ def score_states(
             target_logprobs, entropy = DrawnLogprobs.apply(logits, of_token, targets)
             return target_logprobs, entropy.index_select(0, of_token), torch.ones_like(target_logprobs)
         logprobs = logits.log_softmax(dim=-1)  # (M, V)
-        # without an entropy term the entropy is only a metric, so no gradient is kept
-        shown = logprobs if entropy_gradient else logprobs.detach()
-        entropy = -(shown.exp() * shown).sum(dim=-1)
+        # Without an entropy term the entropy is only a metric, so no gradient is kept.
+        entropy_logprobs = logprobs if entropy_gradient else logprobs.detach()
+        entropy = -(entropy_logprobs.exp() * entropy_logprobs).sum(dim=-1)
         places = of_token * logprobs.shape[1] + targets
         target_logprobs = logprobs.view(-1).index_select(0, places)
         entropy = entropy.index_select(0, of_token)

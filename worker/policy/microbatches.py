@@ -1,4 +1,4 @@
-"""Micro-batches of a run: as large as limits and memory allow, and halved once memory runs out."""
+"""Split batches into micro-batches as large as limits and memory allow, and halve them if memory runs out."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -18,12 +18,12 @@ Result = TypeVar("Result")
 
 
 class Microbatches:
-    """Splits batches into micro-batches; `tokens` is the current limit, 0: none."""
+    """Splits batches into micro-batches. `tokens` is the current limit, or 0 if there is none."""
 
     def __init__(self, resources: ResourcesConfig, *, is_packed: bool = False, ranks: Ranks = ALONE) -> None:
         """Create the splitter.
 
-        `is_packed`: padding does not count. `ranks` run the passes of a batch together.
+        If it `is_packed`, padding does not count. `ranks` run the passes of a batch together.
         """
         self.ranks = ranks
         self.rows, self.tokens = resources.microbatch_completions, resources.microbatch_tokens
@@ -32,7 +32,7 @@ class Microbatches:
         """Number of times that memory ran out."""
 
     def parts(self, batch: TokenBatch) -> list[Tensor]:
-        """Return the row indices of each micro-batch; empty if a rank has no rows."""
+        """Return the row indices of each micro-batch, or none if a rank has no rows."""
         if not len(batch):
             return []
         return microbatches(batch, rows=self.rows, tokens=self.tokens, is_packed=self.is_packed)
@@ -46,8 +46,8 @@ class Microbatches:
         """Run `work` on the micro-batches of a batch and return its result.
 
         If memory runs out, `undo` reverts the incomplete work and `work` starts again with micro-batches of
-        half as many tokens. Raises the error once each micro-batch holds a single completion, or if other
-        ranks wait for the passes of this one.
+        half the size. Raise the error if each micro-batch holds a single completion, or if other ranks wait
+        for the passes of this one.
         """
         while True:
             parts = self.parts(batch)
@@ -57,15 +57,15 @@ class Microbatches:
                 is_smallest = max(map(len, parts), default=0) < 2
                 if not is_memory_error(error) or is_smallest or not self.ranks.is_alone:
                     raise
-            # only here, because no traceback holds the tensors of the failed pass any more
+            # Halve here, because no traceback holds the tensors of the failed pass any more.
             if undo is not None:
                 undo()
             self._halve(batch, parts)
 
     def measured(self, tokens: TokenBatch, measure: Callable[[TokenBatch], Sequence[Tensor]]) -> list[Tensor]:
-        """Measure micro-batches and return each value of `measure` (b, t, ...) as (B, T, ...); 0 on padding.
+        """Measure micro-batches and return each value of `measure` (b, t, ...) as (B, T, ...), 0 on padding.
 
-        Each rank measures a part.
+        Each rank measures a part of the rows.
         """
         own_rows = self.ranks.own(tokens.lengths + tokens.prompt_lengths)
         own_tokens = tokens.rows(own_rows)
@@ -78,7 +78,7 @@ class Microbatches:
         return [value.to(tokens.mask.device) for value in full_tensors]
 
     def limit(self, tokens: int) -> None:
-        """Apply a limit that was found before; 0: none was."""
+        """Apply a limit that was found before, or none if it is 0."""
         self.tokens = min(self.tokens or tokens, tokens or self.tokens)
 
     def _halve(self, batch: TokenBatch, parts: list[Tensor]) -> None:
@@ -108,5 +108,5 @@ def _lay(full_tensors: list[Tensor], values: Sequence[Tensor], rows: Tensor, sha
         full_tensors += [value.new_zeros(*shape, *value.shape[2:]) for value in values]
     for all_rows, value in zip(
         full_tensors, values, strict=False
-    ):  # a rank without rows has measured nothing
+    ):  # A rank without rows has measured nothing.
         all_rows[rows.to(value.device), : value.shape[1]] = value

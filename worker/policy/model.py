@@ -1,4 +1,4 @@
-"""Loading of a policy: the built-in one, a local directory or a model of the Hugging Face hub."""
+"""Load a policy: a built-in one, a local directory or a model of the Hugging Face hub."""
 
 import logging
 import sys
@@ -41,33 +41,33 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """Causal language model in evaluation mode (no dropout) with its tokenizer."""
+    """A causal language model in evaluation mode (without dropout) with its tokenizer."""
 
     model: PreTrainedModel
     tokenizer: Any
     form: PromptForm
-    """Form in which prompts are written for the policy."""
+    """Form in which prompts are given to the policy."""
     context: int
-    """Maximum number of tokens of prompt and completion together."""
+    """Maximum total number of tokens of prompt and completion."""
     pad_id: int
     stop_ids: tuple[int, ...]
-    """Tokens that end a completion."""
+    """Ids of the tokens that end a completion."""
     token_texts: TokenTexts
     base_sha256: str = ""
-    """SHA-256 of the frozen weights under an adapter; "" if there is no adapter."""
+    """SHA-256 of the frozen weights under an adapter, or "" without an adapter."""
 
     def encode(self, prompt: Prompt | str, *, room: int) -> list[int]:
         """Return the token ids of a prompt that leaves `room` tokens of the context for the completion.
 
-        A string is treated as a prompt with that text. Raises InvalidConfig if the prompt is empty, too long,
+        A string is treated as a prompt with that text. Raise InvalidConfig if the prompt is empty, too long,
         or cannot be written in the policy's form.
         """
-        asked = Prompt("", prompt, "", "") if isinstance(prompt, str) else prompt
-        ids = self.form.ids(asked)
+        full_prompt = Prompt("", prompt, "", "") if isinstance(prompt, str) else prompt
+        ids = self.form.ids(full_prompt)
         if len(ids) + room > self.context:
             raise invalid(
                 "problems",
-                f"the prompt {shorten(asked.text)!r} has {len(ids)} tokens; "
+                f"the prompt {shorten(full_prompt.text)!r} has {len(ids)} tokens; "
                 f"expected at most {max(0, self.context - room)} "
                 f"(context {self.context} less max_new_tokens {room})",
             )
@@ -75,7 +75,7 @@ class Policy:
 
     @property
     def opens_think(self) -> bool:
-        """Whether the chat template ends a prompt with <think>, so that a completion has only the closing
+        """True if the chat template ends prompts with <think>, so that completions have only the closing
         tag.
         """
         end = self.tokenizer.decode(self.encode("?", room=0)[-16:])
@@ -83,9 +83,9 @@ class Policy:
 
 
 def load_policy(config: PolicyConfig, settings: Settings, *, device: torch.device | str = "cpu") -> Policy:
-    """Load the policy that a run config names, on a device.
+    """Load the policy that a run config names to a device.
 
-    Raises InvalidConfig with the field, the value and the expectation.
+    Raise InvalidConfig with the field, the value and the expectation.
     """
     started = time.monotonic()
     directory = policy_directory(config, settings)
@@ -100,7 +100,7 @@ def load_policy(config: PolicyConfig, settings: Settings, *, device: torch.devic
 
 
 def _add_adapter(policy: Policy, config: PolicyConfig, directory: Path, settings: Settings) -> None:
-    """Add the adapter that a config asks for, if any."""
+    """Add the adapter that the config describes, if any."""
     adapter = config.adapter
     if isinstance(adapter, NoAdapter):
         return
@@ -118,7 +118,7 @@ def _add_adapter(policy: Policy, config: PolicyConfig, directory: Path, settings
 
 
 def _read_adapter(adapter: ContinuedAdapter, policy: str, settings: Settings) -> LoraAdapter:
-    """Return the adapter config that its directory describes."""
+    """Return the config of the adapter in its directory."""
     directory = settings.models_dir.expanduser() / adapter.name
     if reason := adapter_error(directory, policy, inside=settings.models_dir):
         raise invalid("policy.adapter.name", f"{adapter.name!r}: {reason}")
@@ -126,7 +126,7 @@ def _read_adapter(adapter: ContinuedAdapter, policy: str, settings: Settings) ->
 
 
 def policy_directory(config: PolicyConfig, settings: Settings) -> Path:
-    """Return the directory of the policy's files; download a hub model first."""
+    """Return the directory of the policy's files, after downloading a hub model."""
     if config.name in BUILT_IN:
         return BUILT_IN[config.name]
     local = settings.models_dir.expanduser() / config.name
@@ -155,22 +155,28 @@ def _download(config: PolicyConfig) -> Path:
 
 
 def check_directory(directory: Path, *, name: str, inside: Path | None = None) -> None:
-    """Refuse a directory that is not a causal language model in safetensors with its tokenizer."""
+    """Raise InvalidConfig if a directory does not hold a causal language model in safetensors with its
+    tokenizer.
+    """
     if reason := directory_error(directory, inside=inside):
         raise invalid("policy.name", f"{name!r}: {reason}")
 
 
 def open_directory(directory: Path, config: PolicyConfig, *, device: torch.device | str = "cpu") -> Policy:
-    """Load the policy of a directory that `check_directory` accepts."""
-    closed: dict[str, Any] = {"trust_remote_code": False, "local_files_only": True}
+    """Load the policy in a directory that `check_directory` accepts."""
+    load_options: dict[str, Any] = {"trust_remote_code": False, "local_files_only": True}
     transformers.utils.logging.disable_progress_bar()
     process = None if directory in BUILT_IN.values() else _probe_tokenizer(directory, config.name)
     try:
-        tokenizer = AutoTokenizer.from_pretrained(directory, **closed)
+        tokenizer = AutoTokenizer.from_pretrained(directory, **load_options)
         model, report = AutoModelForCausalLM.from_pretrained(
-            directory, dtype=DTYPES[config.dtype], use_safetensors=True, output_loading_info=True, **closed
+            directory,
+            dtype=DTYPES[config.dtype],
+            use_safetensors=True,
+            output_loading_info=True,
+            **load_options,
         )
-    except Exception as error:  # the libraries may raise anything about a broken file
+    except Exception as error:  # The libraries may raise any error for a broken file.
         if is_memory_error(error):
             raise
         reason = f"{config.name!r} cannot be opened as a causal LM: {shorten(str(error))}"
@@ -186,9 +192,9 @@ def open_directory(directory: Path, config: PolicyConfig, *, device: torch.devic
 
 
 def _probe_tokenizer(directory: Path, name: str) -> TokenizerProcess:
-    """Return the process of a directory's tokenizer, after loading and trying the tokenizer there.
+    """Load and try a directory's tokenizer in a separate process, and return the process.
 
-    Raises InvalidConfig. A failure there must not happen in this process, where nothing could end it.
+    Raise InvalidConfig if that fails. In this process nothing could end a tokenizer that hangs.
     """
     process = TokenizerProcess(directory)
     try:
@@ -226,10 +232,10 @@ def as_policy(model: PreTrainedModel, tokenizer: Any, *, name: str, chat_templat
 
 
 def _train_padding_token(model: PreTrainedModel) -> None:
-    """Let the padding token's embedding receive gradients like any other.
+    """Enable gradients of the padding token's embedding.
 
-    transformers gives it no gradient, but prompts may contain the token: in many chat templates it ends every
-    message. Tokens that only pad have no part in the loss, and so add nothing.
+    transformers disables them, but prompts may contain the token: in many chat templates it ends every
+    message. Tokens of the padding itself are not part of the loss, so they add no gradient.
     """
     for module in model.modules():
         if isinstance(module, torch.nn.Embedding):
@@ -238,8 +244,8 @@ def _train_padding_token(model: PreTrainedModel) -> None:
 
 def _stop_ids(model: PreTrainedModel, tokenizer: Any) -> tuple[int, ...]:
     generation = getattr(model, "generation_config", None)
-    named = generation.eos_token_id if generation is not None else None
-    ids = named if isinstance(named, list) else [named]
+    eos_ids = generation.eos_token_id if generation is not None else None
+    ids = eos_ids if isinstance(eos_ids, list) else [eos_ids]
     return tuple(sorted({index for index in [*ids, tokenizer.eos_token_id] if index is not None}))
 
 

@@ -2,8 +2,9 @@
 
     g = grad S(theta),  x = (F + damping I)^-1 g,  step = sqrt(2 delta / (x . (F + damping I) x)) x
 
-S is the surrogate to increase, F the curvature of the mean KL between the old policy and the new one. F is
-never materialized: conjugate gradients need only its products with vectors, double backward passes. Source:
+S is the surrogate to increase, and F is the curvature of the mean KL between the old and the new policy. F is
+never materialized, because conjugate gradients need only its products with vectors, which are double backward
+passes. Source:
 Schulman et al., arXiv:1502.05477, appendix C; Spinning Up.
 """
 
@@ -24,18 +25,18 @@ Product = Callable[[Tensor], Tensor]
 
 
 class TrustStep(NamedTuple):
-    """Result of a natural-gradient step."""
+    """The result of a natural-gradient step."""
 
     grad_norm: float
-    """L2 norm of the surrogate's gradient; if it is not finite, nothing was changed."""
+    """L2 norm of the surrogate's gradient. If it is not finite, nothing was changed."""
     kl: float
-    """Mean KL of the old policy from the new policy, in nats; 0 after a failed search."""
+    """Mean KL of the old policy from the new policy, in nats, or 0 after a failed search."""
     backtracks: int
     """Number of times that the step was shortened."""
     improvement: float
     """Increase of the surrogate."""
     is_failed: bool
-    """Whether no step length stayed in the region and improved; the parameters are then unchanged."""
+    """True if no step length stayed in the region and improved, so that the parameters are unchanged."""
 
 
 def natural_step(
@@ -67,7 +68,7 @@ def natural_step(
 
 
 def conjugate_gradient(product: Product, target: Tensor, *, iterations: int, least: float = 1e-10) -> Tensor:
-    """Solve product(x) = target for x; stop once the squared residual is `least` of the first."""
+    """Solve product(x) = target for x until the squared residual is at most `least` times the initial one."""
     solution, residual = torch.zeros_like(target), target.clone()
     direction, square = residual.clone(), residual @ residual
     first = square.clone()
@@ -106,7 +107,7 @@ def fisher_product(divergence: Parts, parameters: Sequence[Tensor], *, damping: 
 
 
 def _curved_slopes(divergence: Parts, parameters: Sequence[Tensor]) -> Iterable[Tensor]:
-    """Yield the gradient of each part, itself differentiable."""
+    """Yield the gradient of each part, which is differentiable itself."""
     for term in divergence():
         yield _flat(
             torch.autograd.grad(
@@ -116,7 +117,7 @@ def _curved_slopes(divergence: Parts, parameters: Sequence[Tensor]) -> Iterable[
 
 
 def _slope(surrogate: Parts, parameters: Sequence[Tensor]) -> tuple[Tensor, float]:
-    """Return gradient and value of the surrogate."""
+    """Return the gradient and the value of the surrogate."""
     total, value = torch.zeros_like(_flat(parameters)), 0.0
     for term in surrogate():
         total += _flat(torch.autograd.grad(term, parameters, allow_unused=True, materialize_grads=True))
@@ -134,8 +135,9 @@ def _search_step(
     *,
     before: float,
 ) -> TrustStep:
-    """Apply the longest step backtrack_factor^j that stays in the region and improves; else change
-    nothing.
+    """Apply the longest step backtrack_factor^j that stays in the region and improves.
+
+    If there is none, change nothing.
     """
     start = _flat(parameters).clone()
     try:

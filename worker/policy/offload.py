@@ -1,4 +1,4 @@
-"""Models whose weights stay in host memory until a pass needs them."""
+"""Keep the weights of models in host memory until a pass needs them."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,11 +9,11 @@ from torch import nn
 
 @contextmanager
 def visiting(model: nn.Module, device: torch.device) -> Iterator[None]:
-    """Let the model compute on a device within, with copies of weights that are stored elsewhere."""
-    home = [(weight, weight.data) for weight in model.parameters()]
+    """Move the model to a device for the duration of the block, then restore its stored weights."""
+    stored_weights = [(weight, weight.data) for weight in model.parameters()]
     try:
         model.to(device)
         yield
     finally:
-        for weight, data in home:
-            weight.data = data
+        for weight, stored in stored_weights:
+            weight.data = stored

@@ -1,6 +1,6 @@
-"""AdamW on a policy: float32 master weights, clipping, learning-rate schedule, skipped bad updates.
+"""AdamW for a policy with float32 master weights, clipping, a learning-rate schedule and skipped bad updates.
 
-Moments may be stored in 8 or 4 bits, and masters and moments in the memory of the host.
+Moments may be stored in 8 or 4 bits, and master weights and moments in host memory.
 """
 
 import math
@@ -15,14 +15,13 @@ from worker.policy.adamw import adamw, forget_moments, put_back, take_step, to_p
 
 
 class Update(NamedTuple):
-    """Result of one optimizer step."""
+    """The result of one optimizer step."""
 
     grad_norm: float
-    """L2 norm of the whole gradient before clipping."""
+    """L2 norm of the complete gradient before clipping."""
     lr: float
     applied: bool
-    """Whether the update was applied; False if the gradient was not finite, with weights and moments
-    unchanged."""
+    """True if the update was applied. It is not if the gradient was not finite; then nothing changes."""
 
 
 def learning_rate(config: OptimizerConfig, *, step: int, steps: int) -> float:
@@ -76,7 +75,7 @@ class PolicyOptimizer:
         return gradient
 
     def take_gradients(self) -> None:
-        """Add the gradients of a backward pass to those of the step, in float32; call it between passes."""
+        """Add the gradients of a backward pass to those of the step, in float32. Call it between passes."""
         for name, weight in self.weights.items():
             master = self.masters[name]
             if master is weight or weight.grad is None:
@@ -86,12 +85,12 @@ class PolicyOptimizer:
             weight.grad = None
 
     def forget_gradients(self) -> None:
-        """Drop the gradients of the step so far."""
+        """Discard the gradients of the step so far."""
         for name, weight in self.weights.items():
             weight.grad = self.masters[name].grad = None
 
     def step(self, step: int) -> Update:
-        """Apply the gradients with the learning rate of training step `step`, and forget them."""
+        """Apply the gradients with the learning rate of training step `step`, then discard them."""
         self.take_gradients()
         lr = learning_rate(self.config, step=step, steps=self.steps)
         update = self._apply_update(lr)
@@ -107,7 +106,7 @@ class PolicyOptimizer:
         return Update(grad_norm, lr, applied=True)
 
     def _clip(self) -> float:
-        """Clip the gradient to the maximum norm, and return its norm before."""
+        """Clip the gradient to the maximum norm, and return its norm before clipping."""
         return float(nn.utils.clip_grad_norm_(self.masters.values(), self.config.max_grad_norm))
 
     @torch.no_grad()
@@ -118,12 +117,12 @@ class PolicyOptimizer:
 
     @staticmethod
     def _local(weight: Any) -> Tensor:
-        """Return the part of a weight that is stored here: all of it."""
+        """Return the part of a weight that this process stores, which is all of it."""
         local: Tensor = weight
         return local
 
     def reset(self) -> None:
-        """Reset the moments and step counts as in a new optimizer; the weights are kept."""
+        """Reset the moments and step counts, and keep the weights."""
         forget_moments(self.adam)
 
     def values(self) -> dict[str, Any]:
@@ -147,8 +146,7 @@ class PolicyOptimizer:
     def restore(self, values: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
         """See Stateful. Call it after the weights are restored.
 
-        Moments of another precision than configured, and paged moments if paging is off, are not restored and
-        start from 0.
+        Moments whose precision or paging differs from the config are not restored and start from 0.
         """
         forget_moments(self.adam)
         is_same = (values.get("moments", "float32"), values.get("paged", False)) == (

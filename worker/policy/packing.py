@@ -1,7 +1,7 @@
-"""Packing: the texts of a micro-batch are concatenated in a single row, without padding.
+"""Packing: concatenate the texts of a micro-batch in a single row, without padding.
 
-Positions restart with each text, by which transformers restricts attention to one text: with a block mask for
-flex attention, with cumulative lengths for flash attention. Source: Krell et al., arXiv:2107.02027.
+Positions restart with each text. From them transformers restricts attention to one text, with a block mask
+for flex attention or cumulative lengths for flash attention. Source: Krell et al., arXiv:2107.02027.
 """
 
 from collections.abc import Iterator
@@ -20,20 +20,21 @@ from worker.policy.recompute import recomputed_layers
 from worker.policy.token_batch import TokenBatch, prediction_mask, token_batch
 
 PROBE = (3, 5, 4, 4, 3)
-"""Numbers of tokens of the probe's texts, so short that a leaking state would reach most of them."""
+"""Numbers of tokens of the probe's texts, which are so short that a leaking state would reach most tokens."""
 
 TOLERANCE = {torch.float32: 1e-3, torch.bfloat16: 0.05}
-"""Tolerated deviation of the probe's hidden states by rounding, relative to their norm."""
+"""Maximum deviation of the probe's hidden states by rounding, relative to their norm."""
 
 LEAK = 1e-3
-"""Tolerated deviation if other texts precede the same one, because rounding hardly differs."""
+"""Maximum deviation if other texts precede the same text, in which case rounding hardly differs."""
 
 
 def enable_packing(model: PreTrainedModel, setting: Literal["auto", "on", "off"]) -> str:
-    """Enable packing of a micro-batch's texts if it is correct; the model's copies inherit it.
+    """Enable packing of a micro-batch's texts if the results are correct, for the model and its future
+    copies.
 
-    `auto` packs on a GPU. Returns the reason why packing is off, or "" if it is on or was not expected.
-    Raises InvalidConfig if packing is `on` and not possible.
+    `auto` packs on a GPU. Return the reason why packing is off, or "" if it is on or was not requested.
+    Raise InvalidConfig if packing is `on` and not possible.
     """
     if setting == "off" or (setting == "auto" and model.device.type != "cuda"):
         return ""
@@ -44,13 +45,13 @@ def enable_packing(model: PreTrainedModel, setting: Literal["auto", "on", "off"]
 
 
 def is_packed(model: object) -> bool:
-    """Return whether `enable_packing` was called and succeeded."""
+    """Return whether `enable_packing` has enabled packing."""
     return hasattr(model, "packed_attention")
 
 
 def packed_hidden(model: Any, batch: TokenBatch) -> Tensor:
-    """Return hidden states (N, H), after the final norm, of all tokens except each text's last, row by
-    row.
+    """Return hidden states (N, H), after the final norm, of all tokens except each text's last, in row
+    order.
     """
     input_mask = prediction_mask(batch)
 
@@ -80,11 +81,11 @@ def packed_places(batch: TokenBatch, rows: Tensor, columns: Tensor) -> Tensor:
 
 
 def _pack(model: Any) -> str:
-    """Turn packing on if the probe allows it; return the reason if not."""
+    """Enable packing if the probe succeeds, else return the reason."""
     model.packed_attention = _choose_attention(model)
     try:
         reason = _probe(model)
-    except Exception as error:  # noqa: BLE001 - a kernel raises whatever it likes about shapes, types and compilers
+    except Exception as error:  # noqa: BLE001 - a kernel may raise any error about shapes, types and compilers
         reason = f"{model.packed_attention} failed: {shorten(str(error))}"
     if reason:
         del model.packed_attention
@@ -92,7 +93,7 @@ def _pack(model: Any) -> str:
 
 
 def _choose_attention(model: Any) -> str:
-    """Return the best attention for packing: flash, flex, or the model's own with a full mask."""
+    """Return the best attention for packing: flash, flex, or the model's attention with a full mask."""
     if model.device.type == "cuda":
         if model.dtype == torch.bfloat16 and model._supports_flash_attn and is_flash_attn_2_available():  # noqa: SLF001
             return "flash_attention_2"
@@ -102,7 +103,9 @@ def _choose_attention(model: Any) -> str:
 
 
 def _probe(model: PreTrainedModel) -> str:
-    """Compare packed texts with the same texts alone and next to others; return the difference in words."""
+    """Compare packed texts with the same texts alone and next to others, and describe a difference, else
+    "".
+    """
     texts = [list(range(1, 1 + length)) for length in PROBE]
     packed = _packed_states(model, texts)
     trained = next((weight for weight in model.parameters() if weight.requires_grad), None)
@@ -113,11 +116,11 @@ def _probe(model: PreTrainedModel) -> str:
         with_neighbour = _packed_states(
             model, [text[::-1] if row % 2 else text for row, text in enumerate(texts)]
         )
-    stays = torch.tensor([not row % 2 for row, length in enumerate(PROBE) for _ in range(length - 1)])
+    is_unchanged = torch.tensor([not row % 2 for row, length in enumerate(PROBE) for _ in range(length - 1)])
     kind = model.config.model_type
     if (deviation := _deviation(packed, alone)) > TOLERANCE[model.dtype]:
         return f"a {kind} gives other states for packed texts than for each alone (by {deviation:.2g})"
-    if (deviation := _deviation(packed[stays], with_neighbour[stays])) > LEAK:
+    if (deviation := _deviation(packed[is_unchanged], with_neighbour[is_unchanged])) > LEAK:
         return f"in a {kind} the states of a text depend on the texts before it (by {deviation:.2g})"
     return ""
 
@@ -128,6 +131,6 @@ def _packed_states(model: PreTrainedModel, texts: list[list[int]]) -> Tensor:
 
 
 def _deviation(actual: Tensor, expected: Tensor) -> float:
-    """Return the mean distance of states, relative to their mean norm."""
+    """Return the mean distance of the states, relative to their mean norm."""
     actual, expected = actual.detach().float(), expected.float()  # detach: for comparison
     return float((actual - expected).norm(dim=-1).mean() / expected.norm(dim=-1).mean())

@@ -13,26 +13,30 @@ from worker.prompt import Prompt
 Messages = list[Mapping[str, Any]]
 
 PROBE = "grpolab"
-"""Word that no template contains, used to find where the template puts it."""
+"""Word that no template contains, used to find the position at which the template inserts it."""
 
 
 CALLED = "grpolabcalled"
-"""Second probe word, used in a turn of the policy."""
+"""Second probe word, used as a turn of the policy."""
 
 
 @dataclass(frozen=True, slots=True)
 class PromptForm:
-    """Turns prompts into token ids. Raises InvalidConfig if a prompt cannot be written in this form."""
+    """Converts prompts to token ids. Methods raise InvalidConfig if a prompt cannot be written in this
+    form.
+    """
 
     tokenizer: Any
     chat_template: bool = False
-    """Whether prompts are written by the chat template; otherwise they are plain text."""
+    """True if prompts are written with the chat template, False if they are plain text."""
     system_prompt: str = ""
-    """System message before a prompt that is plain text."""
+    """System message that precedes a prompt given as plain text."""
     template_kwargs: Mapping[str, Any] = field(default_factory=dict)
     """Variables of the chat template, for example enable_thinking."""
     process: TokenizerProcess | None = None
-    """Process that runs the tokenizer and its template; None: this process, for the project's own ones."""
+    """Process that runs the tokenizer and its template. None for built-in policies, which need no other
+    process.
+    """
 
     def ids(self, prompt: Prompt) -> list[int]:
         """Return the token ids of a prompt."""
@@ -41,11 +45,11 @@ class PromptForm:
         return list(self._apply_template(prompt, tokenize=True))
 
     def encode(self, text: str, **options: Any) -> list[int]:
-        """Return the token ids of a text that the policy did not write, for example of a tool."""
+        """Return the token ids of a text that the policy did not write, for example a tool's answer."""
         return self.encode_all([text], **options)[0]
 
     def encode_all(self, texts: Sequence[str], **options: Any) -> list[list[int]]:
-        """Return the token ids of several texts, with one call of the process."""
+        """Return the token ids of several texts with one call of the process."""
         if self.process is None:
             return [list(self.tokenizer.encode(text, **options)) for text in texts]
         try:
@@ -55,7 +59,7 @@ class PromptForm:
             raise invalid("policy.name", reason) from error
 
     def text(self, prompt: Prompt) -> str:
-        """Return the prompt as the policy reads it."""
+        """Return the text of a prompt that the policy reads."""
         if not prompt.text.strip():
             raise invalid("problems", f"a prompt must contain text, got {prompt.text!r}")
         if self.chat_template:
@@ -68,7 +72,7 @@ class PromptForm:
         return prompt.text
 
     def check(self, name: str) -> None:
-        """Refuse a policy whose template is missing, opens no answer or ignores a variable."""
+        """Raise InvalidConfig if the template is missing, opens no answer or ignores a variable."""
         if not self.chat_template:
             return
         if not self.tokenizer.chat_template:
@@ -90,14 +94,14 @@ class PromptForm:
     def answer_frame(self, stops: Sequence[str], *, role: str = "tool") -> tuple[str, str]:
         """Return the template's text before and after a turn of a tool or user.
 
-        It reaches from where the policy has ended its turn with one of `stops` to where its next turn begins.
-        Raises InvalidConfig if the template has no such turn.
+        The text starts after one of `stops`, which ends the policy's turn, and ends where its next turn
+        begins. Raise InvalidConfig if the template has no such turn.
         """
-        called: Messages = [{"role": "user", "content": "?"}, {"role": "assistant", "content": CALLED}]
-        rendered = str(self._render([*called, {"role": role, "content": PROBE}]))
-        behind = rendered.rpartition(CALLED)[2]
-        ended = next((stop for stop in stops if stop and behind.startswith(stop)), "")
-        before, probe, after = behind.removeprefix(ended).partition(PROBE)
+        policy_turns: Messages = [{"role": "user", "content": "?"}, {"role": "assistant", "content": CALLED}]
+        rendered = str(self._render([*policy_turns, {"role": role, "content": PROBE}]))
+        rest = rendered.rpartition(CALLED)[2]
+        stop_text = next((stop for stop in stops if stop and rest.startswith(stop)), "")
+        before, probe, after = rest.removeprefix(stop_text).partition(PROBE)
         if not probe or CALLED not in rendered:
             reason = f"needs a turn of a {role} after the policy's own, which its chat template lacks"
             expected = f"choose another form, or a template that reads the role {role}"
@@ -107,28 +111,28 @@ class PromptForm:
     def _opens_answer(self) -> bool:
         """Return whether the policy's turn is open after the prompt.
 
-        Either add_generation_prompt adds something, or the turn of the user ends where the answer begins, as
-        in Mistral's template.
+        Either add_generation_prompt adds a text, or the user's turn ends where the answer begins, as in
+        Mistral's template.
         """
-        asked: Messages = [{"role": "user", "content": "1+1=?"}]
-        closed, opened = (self._render(asked, add_generation_prompt=open_) for open_ in (False, True))
+        user_turn: Messages = [{"role": "user", "content": "1+1=?"}]
+        closed, opened = (self._render(user_turn, add_generation_prompt=open_) for open_ in (False, True))
         if closed != opened:
             return True
         answered = self._render(
-            [*asked, {"role": "assistant", "content": PROBE}], add_generation_prompt=False
+            [*user_turn, {"role": "assistant", "content": PROBE}], add_generation_prompt=False
         )
         return answered.partition(PROBE)[0].strip() == closed.strip() and PROBE in answered
 
     def _apply_template(self, prompt: Prompt, *, tokenize: bool) -> Any:
         messages = list(prompt.messages) or self._as_messages(prompt.text)
         tools = list(prompt.tools) or None
-        written = self._render(messages, tools=tools, tokenize=tokenize)
-        if tools and written == self._render(messages, tokenize=tokenize):
+        rendered = self._render(messages, tools=tools, tokenize=tokenize)
+        if tools and rendered == self._render(messages, tokenize=tokenize):
             raise invalid(
                 "policy.chat_template",
                 f"the prompt {prompt.id!r} has tools, which the policy's chat template does not show",
             )
-        return written
+        return rendered
 
     def _as_messages(self, text: str) -> Messages:
         system = [{"role": "system", "content": self.system_prompt}] if self.system_prompt else []
@@ -140,13 +144,13 @@ class PromptForm:
             if self.process is not None:
                 return self.process.apply(messages, **options)
             return self.tokenizer.apply_chat_template(messages, return_dict=False, **options)
-        except Exception as error:  # a template may raise anything about messages
+        except Exception as error:  # A template may raise any error about messages.
             reason = shorten(str(error) or type(error).__name__, 200)
             raise invalid("policy.chat_template", f"the policy's chat template refuses: {reason}") from error
 
 
 def prompt_form(tokenizer: Any, config: PolicyConfig, process: TokenizerProcess | None = None) -> PromptForm:
-    """Return the form that a config asks for; raises InvalidConfig if the tokenizer lacks it."""
+    """Return the form that a config selects. Raise InvalidConfig if the tokenizer lacks it."""
     form = PromptForm(
         tokenizer, config.chat_template, config.system_prompt, config.chat_template_kwargs, process
     )
@@ -155,10 +159,10 @@ def prompt_form(tokenizer: Any, config: PolicyConfig, process: TokenizerProcess 
 
 
 def shorten(text: str, limit: int = 60) -> str:
-    """Return a text as an error message quotes it."""
+    """Return a text in the form in which error messages quote it."""
     return text if len(text) <= limit else text[: limit - 3] + "..."
 
 
 def invalid(path: str, message: str) -> InvalidConfig:
-    """Return the error of one field."""
+    """Return an InvalidConfig error for one field."""
     return InvalidConfig([FieldError(path, message)])

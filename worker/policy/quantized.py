@@ -1,6 +1,6 @@
-"""Base weights in 8 or 4 bits under an adapter (QLoRA, arXiv:2305.14314): int8 by torchao, NF4 here.
+"""Quantised base weights under an adapter (QLoRA, arXiv:2305.14314): int8 from torchao, NF4 implemented here.
 
-torchao 0.18 has no NF4 any more. Its 4-bit integers need kernels of a GPU and have no gradient.
+torchao 0.18 no longer has NF4. Its 4-bit integers need GPU kernels and have no gradient.
 """
 
 from typing import Any, Literal
@@ -14,10 +14,10 @@ from transformers import PreTrainedModel
 from backend.catalog.policies.text_model import is_outside_text_model
 
 BLOCK = 64
-"""Values that share a scale."""
+"""Number of values that share a scale."""
 
 SCALES = 256
-"""Scales that share one of their own under double quantisation."""
+"""Number of scales that share a second-level scale under double quantisation."""
 
 NF4 = (
     *(-1.0, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453),
@@ -25,25 +25,24 @@ NF4 = (
     *(0.07958029955625534, 0.16093020141124725, 0.24611230194568634, 0.33791524171829224),
     *(0.44070982933044434, 0.5626170039176941, 0.7229568362236023, 1.0),
 )
-"""Quantiles of a normal distribution, scaled to -1..1; QLoRA, appendix E."""
+"""Quantiles of a normal distribution, scaled to -1..1. Source: QLoRA, appendix E."""
 
 
 def quantise_base(
     model: PreTrainedModel, kind: Literal["none", "int8", "nf4", "nf4_double"], device: torch.device | str
 ) -> None:
-    """Store the weights of the linear layers in fewer bits, one at a time on the way to a device.
+    """Quantise the weights of the linear layers while they are moved to a device, one at a time.
 
-    Embeddings, the output layer, norms, the fused experts of a mixture and whatever reads images stay as they
-    are.
+    Embeddings, the output layer, norms, the fused experts of a mixture and modules for images stay unchanged.
     """
     head = model.get_output_embeddings()
     if kind == "int8":
         from torchao.quantization import Int8WeightOnlyConfig, quantize_
 
-        chosen = lambda module, name: (  # noqa: E731
+        is_quantised = lambda module, name: (  # noqa: E731
             type(module) is nn.Linear and module is not head and not is_outside_text_model(name)
         )
-        quantize_(model, Int8WeightOnlyConfig(), filter_fn=chosen, device=torch.device(device))
+        quantize_(model, Int8WeightOnlyConfig(), filter_fn=is_quantised, device=torch.device(device))
     elif kind != "none":
         for path, parent in list(model.named_modules()):
             if is_outside_text_model(path):
@@ -54,13 +53,14 @@ def quantise_base(
 
 
 class NF4Linear(nn.Linear):
-    """A frozen linear layer with 4 bits per weight and a float32 scale for each block: 4.5 bits.
+    """A frozen linear layer with 4 bits per weight and a float32 scale per block, in total 4.5 bits per
+    weight.
 
-    Double quantisation keeps the scales as 8-bit distances from their mean: 4.13 bits.
+    Double quantisation stores the scales as 8-bit distances from their mean, in total 4.13 bits per weight.
     """
 
     def __init__(self, layer: nn.Linear, *, double: bool = False) -> None:
-        nn.Module.__init__(self)  # no weight of its own
+        nn.Module.__init__(self)  # this layer has no weight parameter
         self.in_features, self.out_features, self.dtype = (
             layer.in_features,
             layer.out_features,
@@ -69,7 +69,7 @@ class NF4Linear(nn.Linear):
         blocks = layer.weight.detach().float().view(-1, BLOCK)
         largest = blocks.abs().amax(dim=1).clamp_(min=torch.finfo(torch.float32).tiny)
         self.scales = (RoundedScales if double else Scales)(largest)
-        scales = self.scales()  # the codes make up for what is rounded
+        scales = self.scales()  # the codes compensate for the rounding of scales
         levels = torch.tensor(NF4, device=blocks.device)
         nearest = (
             torch.bucketize(blocks / scales[:, None], (levels[1:] + levels[:-1]) / 2)
@@ -82,7 +82,7 @@ class NF4Linear(nn.Linear):
 
     @property
     def weight(self) -> Tensor:  # type: ignore[override]
-        """The weight (outputs, inputs) that the codes stand for, computed when it is asked for."""
+        """The weight (outputs, inputs) that the codes represent, computed on each access."""
         levels = torch.tensor(NF4, device=self.codes.device)
         codes = torch.stack([self.codes >> 4, self.codes & 15], dim=1)
         values = levels[codes.int()].view(-1, BLOCK) * self.scales()[:, None]
@@ -95,21 +95,21 @@ class NF4Linear(nn.Linear):
 
 
 class Scales(nn.Module):
-    """The scales of blocks, float32."""
+    """The float32 scales of blocks."""
 
     def __init__(self, scales: Tensor) -> None:
         super().__init__()
         self.values = nn.Parameter(scales, requires_grad=False)
 
     def forward(self) -> Tensor:
-        """(blocks,) float32."""
+        """Return the scales, (blocks,) float32."""
         return self.values
 
 
 class RoundedScales(nn.Module):
-    """The scales of blocks as 8-bit integers around their mean, with a float32 step for each 256 of them.
+    """The scales of blocks as 8-bit integers around their mean, with a float32 step for every 256 scales.
 
-    QLoRA has 8-bit floats in their place, whose rounding is coarser at the same size.
+    QLoRA uses 8-bit floats instead, which round more coarsely at the same size.
     """
 
     def __init__(self, scales: Tensor) -> None:
@@ -123,13 +123,15 @@ class RoundedScales(nn.Module):
         self.steps = nn.Parameter(steps, requires_grad=False)
 
     def forward(self) -> Tensor:
-        """(blocks,) float32, none below the smallest one."""
+        """Return the scales, (blocks,) float32, none of which is below the smallest original scale."""
         steps = self.steps.repeat_interleave(SCALES)[: len(self.codes)]
         return (self.mean + self.codes * steps).clamp(min=self.least)
 
 
 class _Product(torch.autograd.Function):
-    """hidden W^T that keeps neither of both for its gradient: W is frozen, and computed again."""
+    """Computes hidden W^T without keeping W or the hidden states, because W is frozen and can be
+    recomputed.
+    """
 
     @staticmethod
     def forward(ctx: Any, hidden: Tensor, layer: NF4Linear) -> Tensor:

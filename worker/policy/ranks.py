@@ -1,8 +1,8 @@
 """The ranks of a run: processes that share its forward and backward passes, one for each device.
 
-Rank 0 is the trainer. On one node the ranks find one another through a file in a directory that only their
-user may open, and gloo uses the loopback interface, so there is no port that others could take. On several
-nodes they meet at an address of the first one.
+Rank 0 is the trainer. On one node the ranks meet through a file in a directory that only their user may open,
+and gloo uses the loopback interface, so no port is exposed. On several nodes they meet at an address of the
+first node.
 """
 
 import os
@@ -23,7 +23,7 @@ from torch.distributed.device_mesh import DeviceMesh
 from worker.objective.metric_sums import MetricSums
 
 PASS_SECONDS = 600.0
-"""Seconds after which a rank that waits for another one within a step gives the attempt up."""
+"""Seconds after which a rank that waits for another rank within a step aborts the attempt."""
 
 ORDER_SECONDS = 7 * 86_400.0
 """Seconds that a rank waits for its next order while rank 0 samples, grades and evaluates."""
@@ -31,23 +31,25 @@ ORDER_SECONDS = 7 * 86_400.0
 
 @dataclass(frozen=True, slots=True)
 class Ranks:
-    """The group of ranks as seen by one rank. A run on one device has a group of one."""
+    """The group of ranks from the view of one rank. A run on one device has a group of one."""
 
     rank: int = 0
     size: int = 1
     mesh: DeviceMesh | None = None
     orders: Any = None
-    """Process group in which rank 0 gives its orders."""
+    """Process group in which rank 0 sends its orders."""
     nodes: int = 1
-    """Number of nodes, each with the same number of ranks."""
+    """Number of nodes. Each has the same number of ranks."""
 
     @property
     def is_alone(self) -> bool:
-        """Whether there is only one rank."""
+        """True if there is only one rank."""
         return self.size == 1
 
     def own(self, tokens: Tensor) -> Tensor:
-        """Return this rank's part of rows (B,) with `tokens` tokens each: adjacent rows, about equal work."""
+        """Return this rank's part of rows (B,) with `tokens` tokens each: adjacent rows with about equal
+        work.
+        """
         if self.is_alone:
             return torch.arange(len(tokens))
         middle = tokens.cumsum(0) - tokens / 2
@@ -55,13 +57,13 @@ class Ranks:
         return (owner == self.rank).nonzero().flatten()
 
     def limit(self, number: int) -> int:
-        """Return the largest number of all ranks."""
+        """Return the largest number of any rank."""
         return number if self.is_alone else max(self.gathered(number))
 
     def gathered(self, value: Any, *, is_patient: bool = False) -> list[Any]:
-        """Return the values of all ranks, by rank, through gloo: tensors must be on the CPU.
+        """Return the values of all ranks, by rank. They are sent by gloo, so tensors must be on the CPU.
 
-        With `is_patient` the rank waits as long as for an order.
+        If it `is_patient`, the rank waits for the time limit of an order.
         """
         if self.is_alone:
             return [value]
@@ -80,7 +82,7 @@ class Ranks:
         return value
 
     def order(self, order: Any = None) -> Any:
-        """Broadcast an order from rank 0, or wait for it on another rank; return it."""
+        """Broadcast an order from rank 0, or wait for it on another rank, and return it."""
         if self.is_alone:
             return order
         box = [order]
@@ -96,7 +98,9 @@ LOOPBACK = "lo0" if sys.platform == "darwin" else "lo"
 
 
 class Meeting(NamedTuple):
-    """Place where ranks meet: a file of one node, or an address of the first of several."""
+    """The address at which ranks meet: a file on one node, or a network address of the first of several
+    nodes.
+    """
 
     file: str = ""
     address: str = ""
@@ -105,11 +109,12 @@ class Meeting(NamedTuple):
     """Prefix of all keys that the ranks store at the address."""
     nodes: int = 1
     interface: str = LOOPBACK
-    """Network interface of this node that leads to the others."""
+    """Network interface of this node that leads to the other nodes."""
 
     def store(self, rank: int, size: int, listener: socket.socket | None = None) -> Any:
-        """Return the store by which ranks find one another; at an address, rank 0 serves it by its
-        `listener`.
+        """Return the store through which ranks find each other.
+
+        At a network address, rank 0 serves the store on its `listener`.
         """
         if self.file:
             return FileStore(self.file, size)
@@ -135,7 +140,7 @@ class Meeting(NamedTuple):
 
 
 class UnlikeRanks(RuntimeError):
-    """Ranks that cannot work together."""
+    """Raised for ranks that cannot work together."""
 
 
 def join(
@@ -147,7 +152,7 @@ def join(
     seconds: float = PASS_SECONDS,
     listener: socket.socket | None = None,
 ) -> Ranks:
-    """Meet the other ranks; raises UnlikeRanks if their versions or devices differ."""
+    """Join the other ranks. Raise UnlikeRanks if their versions or devices differ."""
     os.environ.setdefault("GLOO_SOCKET_IFNAME", meeting.interface)
     kind = torch.device(device).type
     if kind == "cuda":
@@ -167,7 +172,9 @@ def join(
 
 
 def is_lost_peer(error: BaseException) -> bool:
-    """Return whether an error means that another rank is gone or silent, whose own end gives the reason."""
+    """Return whether an error means that another rank has ended or is silent. That rank reports the
+    reason.
+    """
     return isinstance(error, dist.DistError) or "gloo/transport" in str(error)
 
 
@@ -178,14 +185,14 @@ def leave() -> None:
 
 
 def rank_traits(kind: str) -> dict[str, str]:
-    """Return the versions and the device in which all ranks must agree."""
+    """Return the versions and the device that must be equal on all ranks."""
     packages = {name: version(name) for name in ("torch", "transformers")}
     name = torch.cuda.get_device_name() if kind == "cuda" else kind
     return {"python": sys.version.split()[0], **packages, "device": name}
 
 
 def check_alike(properties_by_rank: Sequence[dict[str, str]]) -> None:
-    """Raise UnlikeRanks, with the difference, unless all ranks are alike."""
+    """Raise UnlikeRanks with the difference unless all ranks have the same properties."""
     for rank, properties in enumerate(properties_by_rank):
         for name, value in properties.items():
             if value != properties_by_rank[0][name]:

@@ -1,7 +1,7 @@
-"""Activation checkpointing: a layer keeps only its input, and the backward pass computes the rest again.
+"""Activation checkpointing: a layer keeps only its input, and the backward pass recomputes everything else.
 
-transformers does the same, but only in training mode, where dropout would also be active. Here the mode of
-the model does not matter. Source: Chen et al., arXiv:1604.06174.
+transformers does the same, but only in training mode, in which dropout is active too. The mode of the model
+does not matter here. Source: Chen et al., arXiv:1604.06174.
 """
 
 from collections.abc import Callable, Iterator
@@ -16,13 +16,15 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 from backend.base.errors import FieldError, InvalidConfig
 
 recomputed = partial(checkpoint, use_reentrant=False, preserve_rng_state=False)
-"""Call of a function of tensors whose intermediate results are not kept. Nothing in a policy is random."""
+"""Call a function of tensors without keeping intermediate results. No random state is restored, as
+policies use none.
+"""
 
 
 def enable_recompute(model: nn.Module) -> None:
-    """Let the model's layers be recomputed for gradients; its copies inherit it.
+    """Enable recomputation of the model's layers for gradients, also in its future copies.
 
-    Raises InvalidConfig if transformers does not mark the model's layers.
+    Raise InvalidConfig if transformers does not mark the model's layers.
     """
     layers = [module for module in model.modules() if isinstance(module, GradientCheckpointingLayer)]
     if not layers:
@@ -36,7 +38,7 @@ def enable_recompute(model: nn.Module) -> None:
 def recomputed_layers(
     model: nn.Module, again: Callable[[], AbstractContextManager[None]] = nullcontext
 ) -> Iterator[None]:
-    """Keep only the input of each layer in forward passes within, if `enable_recompute` was called.
+    """Keep only the input of each layer in forward passes in the block, if `enable_recompute` was called.
 
     The context `again` is entered for each recomputation.
     """
@@ -51,7 +53,7 @@ def recomputed_layers(
 
 
 def layer_caller(model: nn.Module) -> Callable[..., Tensor]:
-    """Return a function that calls a layer's function: directly, or recomputed if enabled."""
+    """Return a function that calls a layer's function, directly or with recomputation if it is enabled."""
     return recomputed if _layers(model) else _call_layer
 
 
@@ -60,7 +62,7 @@ def _call_layer(layer: Callable[..., Tensor], *inputs: object) -> Tensor:
 
 
 def _layers(model: nn.Module) -> list[GradientCheckpointingLayer]:
-    """Return the layers to recompute in the next backward pass; none if no gradient is needed."""
+    """Return the layers to recompute in the next backward pass, or none if no gradient is needed."""
     if not torch.is_grad_enabled():
         return []
     marked = (module for module in model.modules() if isinstance(module, GradientCheckpointingLayer))

@@ -1,6 +1,6 @@
-"""Expert choices of a mixture's routers: recorded, and replayed as in the sampler.
+"""Record the expert choices of a mixture's routers, and replay those of the sampler.
 
-L is the number of layers with a router, E of experts in each, K of experts per token.
+L is the number of layers with a router, E that of experts per layer, and K that of experts per token.
 """
 
 from typing import Any, NamedTuple, Self
@@ -19,7 +19,7 @@ ROUTERS = ("MixtralTopKRouter", "OlmoeTopKRouter", "Qwen2MoeTopKRouter", "Qwen3M
 
 
 def routers(model: nn.Module) -> list[nn.Module]:
-    """Return the routers of a model, layer by layer; none in a dense model."""
+    """Return the routers of a model, layer by layer. A dense model has none."""
     return [module for module in model.modules() if type(module).__name__ in ROUTERS]
 
 
@@ -30,16 +30,18 @@ def expert_ids(model: PreTrainedModel) -> torch.dtype:
 
 
 class Replay(NamedTuple):
-    """Experts to which N tokens of a forward pass are routed."""
+    """The experts to which the N tokens of a forward pass are routed."""
 
     experts: Tensor
     """Expert numbers, (N, L, K)."""
     is_known: Tensor
-    """Whether a token's experts are known, (N,) bool; otherwise the router decides."""
+    """Mask (N,) bool of the tokens whose experts are known. For other tokens the router decides."""
 
 
 class RouterWatch:
-    """Records, while entered, the outputs of each router for the N tokens of the newest forward pass."""
+    """Records, inside a `with` block, the outputs of each router for the N tokens of the newest forward
+    pass.
+    """
 
     def __init__(self, model: nn.Module, replay: Replay | None = None) -> None:
         self.routers, self.replay = routers(model), replay
@@ -62,7 +64,7 @@ class RouterWatch:
         return torch.stack([logits for logits, _ in self.said], dim=1).log_softmax(dim=-1)
 
     def experts(self) -> Tensor:
-        """Return the routers' own choice, (N, L, K), even if another choice was replayed."""
+        """Return the routers' own choices, (N, L, K), even if other choices were replayed."""
         return torch.stack([experts for _, experts in self.said], dim=1)
 
     def _hook(self, layer: int) -> Any:
@@ -89,15 +91,15 @@ class Routed(NamedTuple):
 
     scored: TokenLogprobs
     logprobs: Tensor | None = None
-    """Log-probabilities of the experts, (B, T, L, E); 0 on padding."""
+    """Log-probabilities of the experts, (B, T, L, E), 0 on padding."""
     experts: Tensor | None = None
-    """Routers' own choice, (B, T, L, K); 0 on padding."""
+    """The routers' own choices, (B, T, L, K), 0 on padding."""
 
 
 def routed_logprobs(
     model: PreTrainedModel, batch: TokenBatch, *, temperature: float, entropy_gradient: bool = False
 ) -> Routed:
-    """Return `token_logprobs` with routing; the sampler's experts are replayed if known."""
+    """Return `token_logprobs` with routing. The sampler's experts are replayed if they are known."""
     with RouterWatch(model, _replay(batch, is_packed=is_packed(model))) as watch:
         scored = token_logprobs(model, batch, temperature=temperature, entropy_gradient=entropy_gradient)
     if not watch.routers:
@@ -115,7 +117,7 @@ def routed_logprobs(
 
 
 def replayed_experts(batch: TokenBatch) -> Tensor | None:
-    """Return the sampler's experts (B, T, L, K) for the states that predict the tokens; 0 on padding."""
+    """Return the sampler's experts (B, T, L, K) for the states that predict the tokens, 0 on padding."""
     if batch.routes is None:
         return None
     rows, tokens = batch.mask.nonzero(as_tuple=True)

@@ -11,7 +11,9 @@ from worker.types import SamplingMask
 
 
 class MaskPairs(NamedTuple):
-    """Kept ids of the N tokens of a batch as K pairs. Tokens without a pair kept the whole vocabulary."""
+    """The kept ids of the N tokens of a batch as K pairs. Tokens without a pair kept the complete
+    vocabulary.
+    """
 
     token: Tensor
     """Index of the token of each pair, (K,), ascending."""
@@ -23,7 +25,7 @@ class MaskPairs(NamedTuple):
         return MaskPairs(self.token.to(device), self.ids.to(device))
 
     def between(self, first: int, end: int) -> "MaskPairs":
-        """Return the pairs of tokens first..end-1, numbered from 0."""
+        """Return the pairs of tokens first..end-1, renumbered from 0."""
         low, high = torch.searchsorted(self.token, torch.tensor([first, end], device=self.token.device))
         return MaskPairs(self.token[low:high] - first, self.ids[low:high])
 
@@ -36,10 +38,11 @@ def mask_pairs(rows: Sequence[SamplingMask]) -> MaskPairs:
 
 
 def mask_log_mass(logprobs: Tensor, of_token: Tensor, pairs: MaskPairs) -> Tensor:
-    """Return the log-probability (N,) of the kept set at each token; 0 if nothing was cut off.
+    """Return the log-probability (N,) of the kept set at each token, 0 if nothing was cut off.
 
-    `logprobs` (M, V) are whole distributions, and `of_token` (N,) holds the distribution of each token. The
-    result is a logarithm of a sum of exponentials, so it is finite however small the kept probability is.
+    `logprobs` (M, V) are complete distributions, and `of_token` (N,) holds the index of each token's
+    distribution. The result is a logarithm of a sum of exponentials, so it is finite even for a tiny
+    probability.
     """
     places = of_token.index_select(0, pairs.token) * logprobs.shape[1] + pairs.ids
     values = logprobs.reshape(-1).index_select(0, places)  # (K,)

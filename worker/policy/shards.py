@@ -1,7 +1,7 @@
-"""Sharded training of a model: FSDP2 keeps a part of weights, gradients and moments on each rank.
+"""Sharded training of a model: FSDP2 stores a part of weights, gradients and moments on each rank.
 
-In addition to its shards every rank has the whole model, which samples, scores without gradient and is saved,
-as on one device. The shards compute gradients, and each update is published to the whole model. With several
+In addition to its shards every rank has the complete model, which samples, scores without gradient and is
+saved. The shards compute gradients, and each update is published to the complete model. With several
 nodes each node has all shards (hybrid sharding), and gradients are summed over the nodes.
 
 Source: Zhao et al., arXiv:2304.11277; PyTorch, `torch.distributed.fsdp.fully_shard`.
@@ -22,18 +22,19 @@ from worker.policy.optimizer import PolicyOptimizer
 from worker.policy.ranks import Ranks
 
 Forward = Callable[..., Any]
-"""Type of a forward pass: (model, batch, ...) -> tensors."""
+"""The type of a forward pass: (model, batch, ...) -> tensors."""
 
 METHOD = "sharded_forward"
-"""Method around which FSDP gathers weights, as around `forward`: from tokens to the inputs of the loss."""
+"""Name of the method for which FSDP gathers weights, which maps tokens to the inputs of the loss."""
 
 
 class ShardedModel:
-    """A sharded model together with the whole model."""
+    """A sharded model together with the complete model."""
 
     def __init__(self, whole_model: PreTrainedModel, ranks: Ranks, forward: Forward) -> None:
-        """Shard a model; `forward` computes the inputs of the loss, whose sums run over the rows of all
-        ranks.
+        """Shard a model.
+
+        `forward` computes the inputs of the loss, whose sums run over the rows of all ranks.
         """
         self.whole, self.ranks = whole_model, ranks
         self.model: Any = copy.deepcopy(whole_model)
@@ -48,12 +49,12 @@ class ShardedModel:
         register_fsdp_forward_method(self.model, METHOD)
 
     def __call__(self, *batch: Any, **knobs: Any) -> Any:
-        """Run the forward pass; every rank must call it."""
+        """Run the forward pass. Every rank must call it."""
         return self.model.sharded_forward(*batch, **knobs)
 
     @torch.no_grad()
     def publish(self) -> None:
-        """Copy the weights of the shards to the whole model; every rank must call it."""
+        """Copy the weights of the shards to the complete model. Every rank must call it."""
         shards = dict(self.model.named_parameters())
         for name, weight in self.whole.named_parameters():
             if weight.requires_grad:
@@ -61,7 +62,7 @@ class ShardedModel:
 
     @torch.no_grad()
     def take(self) -> None:
-        """Copy the whole model's weights to the shards again."""
+        """Copy the complete model's weights to the shards."""
         shards = dict(self.model.named_parameters())
         for name, weight in self.whole.named_parameters():
             if weight.requires_grad:
@@ -74,7 +75,9 @@ class ShardedOptimizer(PolicyOptimizer):
     def __init__(
         self, shards: ShardedModel, config: OptimizerConfig, *, steps: int, announce: Callable[[], None]
     ) -> None:
-        """Create the optimizer; `announce` tells other ranks to send their parts of the whole state."""
+        """Create the optimizer. `announce` is called to make the other ranks send their parts of the
+        state.
+        """
         self.shards, self.announce = shards, announce
         super().__init__(shards.model, config, steps=steps)
 
@@ -87,7 +90,7 @@ class ShardedOptimizer(PolicyOptimizer):
         return gradient
 
     def _clip(self) -> float:
-        """Clip by the norm of the gradient over all ranks, and return the norm."""
+        """Clip by the norm of the gradient over all ranks, and return the norm before clipping."""
         gradients = [master.grad for master in self.masters.values() if master.grad is not None]
         squares = [gradient.double().square().sum() for gradient in gradients]
         ranks = self.shards.ranks
@@ -109,29 +112,29 @@ class ShardedOptimizer(PolicyOptimizer):
         return local
 
     def tensors(self) -> dict[str, Tensor]:
-        """See PolicyOptimizer. Returns whole tensors, on the CPU, for any number of ranks."""
+        """See PolicyOptimizer. Return complete tensors on the CPU, which fit any number of ranks."""
         self.announce()
         return self.gather()
 
     @torch.no_grad()
     def gather(self) -> dict[str, Tensor]:
-        """Gather the whole tensors on all ranks; every rank must call it."""
+        """Gather the complete tensors on all ranks. Every rank must call it."""
         return {key: self._gather_whole(key, value).cpu() for key, value in super().tensors().items()}
 
     def _gather_whole(self, key: str, value: Tensor) -> Tensor:
         weight: Any = self.weights[key.partition("/")[2]]
         if not value.ndim:  # a step count
             return value
-        placed = DTensor.from_local(
+        sharded = DTensor.from_local(
             value, weight.device_mesh, weight.placements, shape=weight.shape, stride=weight.stride()
         )
-        return placed.full_tensor()
+        return sharded.full_tensor()
 
     @torch.no_grad()
     def restore(self, values: Any, tensors: Any) -> None:
         """See PolicyOptimizer.
 
-        The whole model's weights must be restored already, and `tensors` are whole.
+        The complete model's weights must be restored already, and `tensors` are complete.
         """
         self.shards.take()
         local_tensors = {
@@ -142,6 +145,6 @@ class ShardedOptimizer(PolicyOptimizer):
 
 
 def local_shard(tensor: Tensor, like: Any) -> Tensor:
-    """Return this rank's part of a whole tensor that is sharded like `like`; nothing is sent."""
-    placed = distribute_tensor(tensor.to(like.device), like.device_mesh, like.placements, src_data_rank=None)
-    return placed.to_local()
+    """Return this rank's part of a complete tensor that is sharded like `like`, without communication."""
+    sharded = distribute_tensor(tensor.to(like.device), like.device_mesh, like.placements, src_data_rank=None)
+    return sharded.to_local()

@@ -14,11 +14,7 @@ from worker.types import SamplingMask
 
 @dataclass(frozen=True, slots=True)
 class TokenBatch:
-    """Tokens of B completions, each after its prompt, padded on the right.
-
-    Rows may start with prompts of different lengths. Token t of row b's completion is in column
-    `prompt_lengths[b] + t` of `ids` and in column t of every (B, T) tensor of the objective.
-    """
+    """The tokens of B completions, each after its prompt, padded on the right."""
 
     ids: Tensor
     """Token ids of prompt, completion and padding, (B, S) int64."""
@@ -27,11 +23,11 @@ class TokenBatch:
     lengths: Tensor
     """Number of tokens of each completion, (B,) int64, on the CPU."""
     mask: Tensor
-    """Mask (B, T) bool: True on the completion's tokens that the policy wrote, False on observations."""
+    """Mask (B, T) bool that is True on completion tokens that the policy wrote and False on observations."""
     sampling_masks: tuple[SamplingMask, ...] = ()
-    """One sampling mask per completion, or none; log-probabilities are renormalized over the kept tokens."""
+    """One sampling mask per completion, or none. Log-probabilities are renormalized over the kept tokens."""
     routes: Tensor | None = None
-    """Experts that processed each input token in the sampler, (B, S - 1, L, K), for replay; 0 on padding."""
+    """Experts that processed each input token in the sampler, (B, S - 1, L, K), for replay, 0 on padding."""
 
     def rows(self, index: Tensor | slice) -> "TokenBatch":
         """Return some of the rows, without columns that only other rows need."""
@@ -65,7 +61,7 @@ def token_batch(
 ) -> TokenBatch:
     """Create the batch of B prompts (repeated for every completion) and their completions, as token ids.
 
-    Tokens that are not `generated` are treated as prompt tokens: they are input and count nowhere.
+    Tokens that are not `generated` are treated as prompt tokens, which are input but not trained on.
     """
     pairs = zip(prompts, completions, strict=True)
     rows = [torch.tensor([*prompt, *completion]) for prompt, completion in pairs]
@@ -92,7 +88,7 @@ def _generated_mask(mask: Tensor, generated: Sequence[NDArray[np.bool_] | None])
 
 
 def prediction_mask(batch: TokenBatch) -> Tensor:
-    """Return (B, S - 1) bool: True on tokens that predict something, all except the last of each row."""
+    """Return a mask (B, S - 1) of the tokens that predict another one: all except the last of each row."""
     columns = torch.arange(batch.ids.shape[1] - 1)
     return (columns < (batch.prompt_lengths + batch.lengths - 1)[:, None]).to(batch.ids.device)
 
@@ -109,7 +105,7 @@ def microbatches(
     """Return row indices of micro-batches of completions of similar length, to keep padding small.
 
     Each micro-batch holds at most `rows` completions and `tokens` tokens, including padding unless packed,
-    but at least one completion; 0: no limit.
+    but at least one completion. 0 means no limit.
     """
     widths = batch.lengths + batch.prompt_lengths
     order = torch.argsort(widths, stable=True)

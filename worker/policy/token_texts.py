@@ -1,23 +1,25 @@
-"""Decoding of token ids piece by piece: the joined pieces of a completion are its text."""
+"""Decode token ids piece by piece, so that the joined pieces of a completion are its text."""
 
 import json
 from typing import Any
 
 BROKEN = "\N{REPLACEMENT CHARACTER}"
 CONTEXT_FREE = {"Fuse", "ByteLevel"}
-"""Decoders of the tokenizers library with which a token's text does not depend on its context."""
+"""Decoders of the tokenizers library for which a token's text does not depend on its context."""
 
 CHARACTER_BYTES = 4
 """Maximum length of a UTF-8 character, in bytes."""
 
 LONGEST_WAIT = 16
-"""Number of tokens without the end of a character after which decoding continues: the text is broken."""
+"""Number of tokens without a complete character after which the text counts as broken and is decoded
+anyway.
+"""
 
 
 class TokenTexts:
-    """The text of every generated token.
+    """Decodes every generated token to a text.
 
-    A character that spans several tokens belongs to the last one; the earlier tokens get an empty piece.
+    A character that spans several tokens belongs to the last one. The earlier tokens get an empty piece.
     """
 
     def __init__(self, tokenizer: Any) -> None:
@@ -40,7 +42,9 @@ class TokenTexts:
         return piece
 
     def _decode_in_context(self, ids: list[int]) -> tuple[str, ...]:
-        """Decode a sliding window: the text that a token adds to the whole characters before it."""
+        """Decode in a sliding window and return the text that each token adds to the complete characters
+        before it.
+        """
         pieces = [""] * len(ids)
         start, read = 0, 0
         for end in range(1, len(ids) + 1):
@@ -57,7 +61,7 @@ class TokenTexts:
         return tuple(pieces)
 
     def _cut(self, ids: list[int], start: int, end: int, text: str) -> int:
-        """Return where incomplete tokens can be split without splitting a character that begins now."""
+        """Return the position at which incomplete tokens can be split without splitting a new character."""
         for cut in range(end - 1, end - CHARACTER_BYTES - 1, -1):
             if self._decode(ids[start:cut]) + self._decode(ids[cut:end]) == text:
                 return cut

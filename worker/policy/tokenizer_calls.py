@@ -1,4 +1,4 @@
-"""Calls of a policy's tokenizer and chat template. Runs inside the tokenizer's sandbox."""
+"""Call a policy's tokenizer and chat template. This module runs inside the tokenizer's sandbox."""
 
 import os
 import resource
@@ -16,12 +16,16 @@ DECODE_BATCH_SIZE = 1000
 """Number of vocabulary entries decoded at a time."""
 
 ONE_THREAD = {"TOKENIZERS_PARALLELISM": "false", "RAYON_NUM_THREADS": "1"}
-"""Environment that limits the tokenizer to one thread: threads reserve memory, and one text needs one."""
+"""Environment that limits the tokenizer to one thread, because threads reserve memory and one text needs
+one.
+"""
 
 
 def _import_libraries(_request: Request) -> None:
     os.environ.update(ONE_THREAD)
-    sys.modules.setdefault("torch", cast("Any", None))  # takes seconds and memory, and no tokenizer needs it
+    sys.modules.setdefault(
+        "torch", cast("Any", None)
+    )  # importing it takes seconds and memory, and tokenizers do not need it
     import transformers
 
     transformers.utils.logging.set_verbosity_error()
@@ -35,7 +39,7 @@ def _tokenizer(directory: str) -> Any:
 
 
 def _probe(request: Request) -> None:
-    """Load the tokenizer and let it decode, because the caller does so next without limits."""
+    """Load the tokenizer and decode with it, because the caller uses it next without limits."""
     tokenizer = _tokenizer(request["directory"])
     tokenizer.decode(tokenizer.encode(PROBE))
     for start in range(0, len(tokenizer), DECODE_BATCH_SIZE):
@@ -48,13 +52,14 @@ def _encode(request: Request) -> list[list[int]]:
 
 
 def _apply(request: Request) -> Any:
-    """Return the messages as the chat template writes them: text or token ids."""
+    """Return the messages in the form of the chat template, as text or token ids."""
     tokenizer = _tokenizer(request["directory"])
     return tokenizer.apply_chat_template(request["messages"], return_dict=False, **request["options"])
 
 
 def _with_time_limit(call: Callable[[Request], Any]) -> Callable[[Request], dict[str, Any]]:
-    """Return {"value": ...}, or {"refused": why}, because a template may raise anything about messages.
+    """Return a function that returns {"value": ...}, or {"refused": reason} for any error that a template
+    raises.
 
     The kernel ends this process after `cpu_seconds`, because nothing else stops a call inside C or Rust.
     """

@@ -1,7 +1,8 @@
-"""A policy's tokenizer in a process with limits, because it and its chat template come from third parties.
+"""Run a policy's tokenizer in a process with limits, because it and its chat template come from third
+parties.
 
-Jinja's sandbox keeps a template from files and attributes. It does not interrupt a power of ten inside C or a
-chain of replacements inside Rust, and a template that takes all memory ends the process.
+Jinja's sandbox denies a template access to files and attributes, but it cannot interrupt a huge power inside
+C or a chain of replacements inside Rust, and a template that uses all memory ends the process.
 """
 
 import weakref
@@ -20,29 +21,32 @@ CPU_SECONDS = 20
 """Maximum processor time of a call, in seconds."""
 
 MEMORY_GB = 3
-"""Memory limit of the process, in GB; its libraries take a tenth of that."""
+"""Memory limit of the process, in GB. Its libraries need a tenth of it."""
 
 CHARACTERS = 50_000
-"""Maximum characters of all texts of a call, unless a single text is longer; the reply then fits."""
+"""Maximum total number of characters of a call's texts, unless a single text is longer."""
 
 TRIES = 2
-"""Number of processes in which a prompt is tried, because others may have ended the first for lack of
-memory."""
+"""Number of processes in which a prompt is tried, because the first may have ended for others' lack of
+memory.
+"""
 
 CLOCK = 3
-"""Wall-clock seconds allowed per second of processor time, so that other processes do not decide."""
+"""Wall-clock seconds allowed per second of processor time, so that a busy machine does not change the
+result.
+"""
 
 
 class Refused(Exception):
-    """A tokenizer or a chat template that raises or exceeds its limits; the message says why."""
+    """Raised with the reason if a tokenizer or chat template fails or exceeds its limits."""
 
 
 class TokenizerProcess:
-    """Calls the tokenizer of a directory. Every call raises Refused; threads take turns."""
+    """Calls the tokenizer of a directory. Every call may raise Refused. Threads call it one at a time."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = str(directory)
-        # in the hub's cache, files are links
+        # Files in the hub's cache are symbolic links.
         blobs = {path.resolve().parent for path in directory.iterdir() if path.is_symlink()}
         limits = Permissions(memory_gb=MEMORY_GB)
         self._sandbox = Sandbox(CALLS, permissions=limits, further=(directory, *sorted(blobs)))
@@ -54,25 +58,25 @@ class TokenizerProcess:
         self._ask("probe")
 
     def encode(self, texts: Sequence[str], **options: Any) -> list[list[int]]:
-        """Return the token ids of each text; many short texts share one call and its limits."""
+        """Return the token ids of each text. Many short texts share one call and its limits."""
         return [ids for batch in _batches(texts) for ids in self._ask("encode", texts=batch, options=options)]
 
     def apply(self, messages: list[Mapping[str, Any]], **options: Any) -> Any:
-        """Return messages as the chat template writes them: text, or token ids with tokenize=True."""
+        """Return messages in the form of the chat template, as text, or as token ids if tokenize=True."""
         return self._ask("apply", messages=messages, options=options)
 
     def _ask(self, op: str, **request: Any) -> Any:
         common = {"directory": self._directory, "cpu_seconds": CPU_SECONDS}
         limits = f"it takes more than {CPU_SECONDS} seconds or {MEMORY_GB} GiB of memory"
         tries = 1 if op == "probe" else TRIES
-        for left in reversed(range(tries)):
+        for remaining_tries in reversed(range(tries)):
             try:
                 with self._turn:
                     answer = self._sandbox.ask(op, seconds=float(CLOCK * CPU_SECONDS), **common, **request)
             except Unusable as error:
                 raise Refused(f"the process for it cannot start: {error}") from error
             except SandboxError as error:
-                if not left:
+                if not remaining_tries:
                     raise Refused(limits) from error
             else:
                 break

@@ -1,8 +1,8 @@
-"""Training forward pass over the tree of prefixes: shared prefixes are computed once.
+"""Training forward pass over the tree of prefixes, in which shared prefixes are computed once.
 
-The G completions of a prompt share the prompt, and often their first words. A policy that is sure of most
-tokens writes some completions word for word alike. Every distinct prefix is one node. Linear layers run over
-nodes; only attention spreads them out into rows. Log-probabilities and gradients equal those of a padded
+The G completions of a prompt share the prompt, and often their first words. A policy that is certain of most
+tokens writes identical completions. Every distinct prefix is one node. Linear layers run over nodes, and only
+attention expands them into rows. Log-probabilities and gradients equal those of a padded
 batch.
 """
 
@@ -20,36 +20,37 @@ from worker.policy.token_batch import TokenBatch
 
 
 class PathBlock(NamedTuple):
-    """Paths of similar length, whose first part is computed by other paths already."""
+    """Paths of similar length whose first part is already computed by other paths."""
 
     paths: Tensor
-    """Nodes along each path, (R, S); padded with node 0."""
+    """Nodes along each path, (R, S), padded with node 0."""
     first: int
-    """First column that any of these paths is needed for."""
+    """First column for which any of these paths is needed."""
 
 
 class PrefixTree(NamedTuple):
-    """Distinct prefixes of a batch: N nodes, all of which lie on the paths of the blocks."""
+    """The N distinct prefixes of a batch as nodes, all of which are on the paths of the blocks."""
 
     tokens: Tensor
     """Last token of each prefix, (N,)."""
     positions: Tensor
     """Position of each prefix's last token, (N,)."""
     blocks: tuple[PathBlock, ...]
-    """Blocks of the longest paths; each path ends with the nodes that it is needed for."""
+    """Blocks of the longest paths. Each path ends with the nodes for which it is needed."""
     seats: Tensor
     """Position (N,) of each node in `paths[:, first:]` of all blocks, flattened and concatenated."""
     nodes: Tensor
-    """Node after each input token of the batch, (B, S); -1 on padding."""
+    """Node after each input token of the batch, (B, S), -1 on padding."""
 
 
 MIN_SAVED = 2**13
-"""Minimum number of scores per query head that another block must save; its operations cost about half as
-much."""
+"""Minimum number of scores per query head that splitting a block must save. A block's overhead costs about
+half.
+"""
 
 
 def prefix_tree(batch: TokenBatch) -> PrefixTree:
-    """Build the tree of all prefixes that predict something: every row without its last token."""
+    """Build the tree of all prefixes that predict a token, which are the rows without their last tokens."""
     ids = batch.ids[:, :-1].cpu().numpy()
     lengths = (batch.prompt_lengths + batch.lengths - 1).numpy()
     nodes = number_prefixes(ids, lengths)
@@ -57,10 +58,11 @@ def prefix_tree(batch: TokenBatch) -> PrefixTree:
     _, first_position = np.unique(nodes.ravel()[real], return_index=True)
     rows, columns = np.divmod(
         real[first_position], ids.shape[1]
-    )  # (N,) the first place of each node in the batch
+    )  # (N,), the first position of each node in the batch
     needed, opening = np.unique(rows, return_index=True)
     blocks, seats, taken = [], np.zeros(len(rows), dtype=np.int64), 0
-    # in the order of nodes, the columns of a row ascend: the first is where the row parts from earlier ones
+    # In node order, the columns of a row ascend. The first is the column at which the row leaves earlier
+    # rows.
     for members in group_alike_paths(columns[opening], lengths[needed]):
         first, width = int(columns[opening][members].min()), int(lengths[needed][members].max())
         number = np.full(len(ids), -1)
@@ -84,10 +86,10 @@ def prefix_tree(batch: TokenBatch) -> PrefixTree:
 
 
 def group_alike_paths(first: NDArray[np.int64], lengths: NDArray[np.int64]) -> list[NDArray[np.int64]]:
-    """Group R paths into blocks of path indices, so that few scores are computed in vain.
+    """Group R paths into blocks of path indices, so that few unneeded scores are computed.
 
-    The columns from `first` (R,) on are needed of each path. A block computes a rectangle: all columns
-    between the first and the last that any of its paths needs, against all columns before.
+    Each path is needed from column `first` (R,) on. A block computes a rectangle of scores: all columns
+    between the first and the last that any of its paths needs, times all earlier columns.
     """
     return _split(np.arange(len(first)), first, lengths)
 
@@ -109,15 +111,13 @@ def _split(
 
 
 def _count_scores(first: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the number of scores (R,) that a block of the first 1, 2, ... R paths computes."""
+    """Return the number of scores (R,) that blocks of the first 1, 2, ... R paths compute."""
     widest = np.maximum.accumulate(lengths)
     return np.arange(1, len(first) + 1) * (widest - np.minimum.accumulate(first)) * widest
 
 
 def number_prefixes(ids: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return a number (B, S) for the prefix up to each token, equal for equal prefixes; -1 after the
-    row's end.
-    """
+    """Number the prefix up to each token, (B, S), equally for equal prefixes, and -1 after the row's end."""
     nodes = np.full(ids.shape, -1)
     before, count = np.zeros(len(ids), dtype=np.int64), 0
     for column in range(ids.shape[1]):
@@ -142,7 +142,7 @@ def tree_hidden(model: PreTrainedModel, tree: PrefixTree) -> Tensor:
     def output(decoder_layer: Any, hidden: Tensor) -> Tensor:
         layer = LeanLayer(
             decoder_layer, lean
-        )  # here: gradients of copies that are joined earlier wait for the last layer
+        )  # create it here, because gradients of copies that are joined earlier wait for the last layer
         heads = layer.project(hidden, *rotations)
         mixed = [attend(layer, heads, *block) for block in zip(tree.blocks, masks, strict=True)]
         together = mixed[0] if len(mixed) == 1 else torch.cat(mixed)
@@ -154,10 +154,12 @@ def tree_hidden(model: PreTrainedModel, tree: PrefixTree) -> Tensor:
 
 
 def attend(layer: LeanLayer, heads: Heads, block: PathBlock, mask: Tensor) -> Tensor:
-    """Return mixed values (R * (S - first), heads * D): each node of a block attends to its prefixes."""
+    """Return the mixed values (R * (S - first), heads * D) of a block, whose nodes attend to their
+    prefixes.
+    """
     rows, length = block.paths.shape
     count = length - block.first
-    spread = [
+    expanded = [
         tensor.flatten(1)
         .index_select(0, paths.reshape(-1))
         .view(*paths.shape, layer.kv_heads, -1, layer.width)
@@ -165,7 +167,7 @@ def attend(layer: LeanLayer, heads: Heads, block: PathBlock, mask: Tensor) -> Te
             heads, (block.paths[:, block.first :], block.paths, block.paths), strict=True
         )
     ]  # (R, S - first or S, KV heads, heads per KV head or 1, D)
-    queries, keys, values = (tensor.permute(0, 2, 3, 1, 4).flatten(2, 3).flatten(0, 1) for tensor in spread)
+    queries, keys, values = (tensor.permute(0, 2, 3, 1, 4).flatten(2, 3).flatten(0, 1) for tensor in expanded)
     scores = torch.baddbmm(
         mask, queries, keys.transpose(1, 2), alpha=layer.scaling
     )  # (R * KV, heads/KV * (S - first), S)
@@ -175,9 +177,9 @@ def attend(layer: LeanLayer, heads: Heads, block: PathBlock, mask: Tensor) -> Te
 
 
 def causal_mask(length: int, first: int, *, groups: int, like: Tensor) -> Tensor:
-    """Return the causal mask added to the scores of `groups` stacked query heads, (groups * (S - first), S).
+    """Return the mask (groups * (S - first), S) that is added to the scores of `groups` stacked query heads.
 
-    The mask is -inf on later tokens; queries begin at column `first`.
+    The mask is -inf on later tokens. Queries begin at column `first`.
     """
     mask = torch.full((length, length), -torch.inf, dtype=like.dtype, device=like.device).triu_(1)
     return mask[first:].repeat(groups, 1)

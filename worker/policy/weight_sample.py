@@ -1,4 +1,4 @@
-"""Fixed sample of a model's weights, from which the size of an update is estimated."""
+"""A fixed sample of a model's weights, from which the size of an update is estimated."""
 
 import math
 
@@ -6,11 +6,11 @@ import torch
 from torch import Tensor, nn
 
 SAMPLED = 16_384
-"""Maximum number of weights in the sample; smaller models are sampled completely."""
+"""Maximum number of weights in the sample. Smaller models are sampled completely."""
 
 
 class WeightSample:
-    """Every n-th trainable weight at the time of the sample; weights may only change in place."""
+    """Every n-th trainable weight at the time of the sample. Weights may only change in place afterwards."""
 
     def __init__(self, model: nn.Module) -> None:
         weights = [weight.detach().view(-1) for weight in model.parameters() if weight.requires_grad]
@@ -20,7 +20,7 @@ class WeightSample:
         self.before = self._values()
 
     def moved(self) -> float:
-        """Return the L2 norm of the change of all weights since then, estimated from the sample."""
+        """Return the L2 norm of the change of all weights since the sample, estimated from it."""
         change = self._values() - self.before
         return float(change.norm()) * math.sqrt(self.count / max(1, len(change)))
 

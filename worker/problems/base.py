@@ -1,4 +1,4 @@
-"""The interface between a problem source and the trainer."""
+"""The interface between a source of problems and the trainer."""
 
 from typing import Literal, Protocol
 
@@ -8,7 +8,7 @@ Split = Literal["train", "eval"]
 
 
 class Problem(Protocol):
-    """Endless, deterministic supply of prompts with known answers.
+    """An endless, deterministic supply of prompts with known answers.
 
     `sample(index, split)` depends only on the problem's own parameters (including its seed), the split and
     the index, so a resumed run continues with a cursor and gets the same prompts. No prompt of the eval split

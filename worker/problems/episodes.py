@@ -1,11 +1,11 @@
-"""Episodes of an environment, which share one instruction and differ in the episode's seed."""
+"""Episodes of an environment, which share an instruction and differ in the episode's seed."""
 
 from worker.problems.base import Split
 from worker.prompt import Prompt
 
 
 class Episodes:
-    """Endless supply of different episodes. The eval split ignores the seed, as that of sums."""
+    """An endless supply of different episodes. The eval split does not depend on the seed."""
 
     name = "episodes"
 
@@ -13,7 +13,7 @@ class Episodes:
         self.seed, self.instruction, self.domain = seed, instruction, domain
 
     def sample(self, index: int, split: Split) -> Prompt:
-        """Return episode number `index` of a split; the environment's seed is derived from its id."""
+        """Return episode number `index` of a split. The environment's seed is derived from its id."""
         stream = "test" if split == "eval" else f"train/{self.seed}"
         return Prompt(
             id=f"episodes/{stream}/{index}",

@@ -1,4 +1,4 @@
-"""A JSONL file of DATASETS_DIR as a problem."""
+"""A JSONL file in DATASETS_DIR as a problem."""
 
 from pathlib import Path
 from typing import Any
@@ -10,14 +10,14 @@ from worker.problems.rows import RowProblem, row_source
 
 
 class JsonlTable:
-    """Rows of an indexed file, read from disk on request."""
+    """The rows of an indexed file, read from disk on request."""
 
     def __init__(self, index: JsonlIndex) -> None:
         self._index = index
         self.keys, self.splits = index.keys, index.splits
 
     def row(self, number: int) -> dict[str, Any]:
-        """Return one row. Raises BadDataset if the file has changed since it was indexed."""
+        """Return one row, or raise BadDataset if the file has changed since it was indexed."""
         return read_row(self._index, number)
 
 

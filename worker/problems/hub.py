@@ -1,4 +1,4 @@
-"""A dataset of the Hugging Face hub as a problem, read from Parquet files. Code of a dataset is never run."""
+"""Load datasets of the Hugging Face hub from Parquet or JSONL files. Code of a dataset is never run."""
 
 import json
 import tempfile
@@ -32,10 +32,10 @@ MAX_FILE_BYTES = 20_000_000_000
 
 
 class SpooledTable:
-    """Rows in an unnamed file on disk; only their positions are kept in memory."""
+    """Rows in an unnamed file on disk. Only their positions are kept in memory."""
 
     def __init__(self, columns: Columns) -> None:
-        self._file = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as the table is used
+        self._file = tempfile.TemporaryFile()  # noqa: SIM115 - open while the table is used
         weakref.finalize(self, self._file.close)
         self._columns = columns
         self._ends = array("Q", [0])
@@ -58,7 +58,7 @@ class SpooledTable:
 
 
 def load_hub(source: HubProblem, *, seed: int, shuffled: bool, hf_online: bool) -> RowProblem:
-    """Load the problem of a hub dataset. Raises ValueError with the reason if it is unavailable."""
+    """Load the problem of a hub dataset, or raise ValueError with the reason if it is unavailable."""
     if not hf_online:
         raise ValueError(offline_reason(source.dataset))
     train = _download(source.dataset, source.subset, source.split, source.revision)
@@ -87,8 +87,8 @@ def load_folders(
 
 
 def _patterns(subset: str, split: str) -> list[str]:
-    """Return path patterns of a split's files: in the hub's Parquet branch, and as datasets are usually
-    pushed.
+    """Return path patterns of a split's files, in the hub's Parquet branch and in the usual layouts of
+    datasets.
     """
     folders = [f"{subset}/", "data/", ""] if subset == "default" else [f"{subset}/"]
     names = [f"{split}/*", f"{split}-*", f"{split}"]

@@ -1,4 +1,4 @@
-"""A weighted mixture of problems. The only state of training is a cursor: the number of drawn prompts."""
+"""A weighted mixture of problems. The only training state is a cursor: the number of drawn prompts."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -35,8 +35,7 @@ ROUND = 1000
 """Number of prompts after which the shares of the sources are exact."""
 
 DETOUR, DETOURS = 1_000_003, 50
-"""Replacement of a training prompt that another source holds out. DETOUR is the step, DETOURS the number of
-tries."""
+"""Index step and maximum number of tries to replace a training prompt that another source holds out."""
 
 FIELDS = {
     "sums": "operands",
@@ -46,7 +45,7 @@ FIELDS = {
     "episodes": "instruction",
     "plugin": "entry_point",
 }
-"""Field at which errors about each type of source are reported."""
+"""Config field for which errors are reported, by type of source."""
 
 
 @dataclass(frozen=True)
@@ -55,22 +54,22 @@ class Ingredient:
 
     problem: Problem
     label: str
-    """Problem name of the source's prompts; unique within the mixture."""
+    """Name of the problem for the source's prompts, which is unique within the mixture."""
     weight: float
     domain: str
-    """Domain of prompts that do not name one themselves."""
+    """Domain of prompts that do not specify one."""
 
 
 class Mixture:
-    """Training prompts by cursor, and a fixed held-out set; build that set first.
+    """Provides training prompts by cursor and a fixed held-out set, which has to be built first.
 
-    Prompt i comes from the source that a smooth weighted round-robin selects, so every short stretch has
-    nearly the right shares. Its number within the source is the number of earlier selections of that source.
+    Prompt i comes from the source that a smooth weighted round-robin selects, so the shares are nearly exact
+    in every short sequence. Its number within the source is the number of earlier selections of that source.
     """
 
     def __init__(self, ingredients: Sequence[Ingredient], selections: Sequence[Selection] = ()) -> None:
         self.selections = tuple(selections)
-        """Rows that were left out, per source of rows."""
+        """Results of the row selection, one per source of rows."""
         self._ingredients = tuple(ingredients)
         weights = [ingredient.weight for ingredient in ingredients]
         self._pattern = round_robin(quotas(weights, total=ROUND if len(weights) > 1 else 1))
@@ -83,7 +82,7 @@ class Mixture:
         return [self._prompt(number) for number in range(cursor, cursor + count)]
 
     def evaluation_set(self, count: int) -> list[Prompt]:
-        """Return different held-out prompts, divided by weight; fewer if a source has no more of them."""
+        """Return different held-out prompts, divided by weight, or fewer if a source has too few."""
         shares = quotas([ingredient.weight for ingredient in self._ingredients], total=count)
         prompts = [
             prompt
@@ -95,7 +94,7 @@ class Mixture:
         return list(different.values())
 
     def hold_out(self, prompts: Iterable[Prompt]) -> None:
-        """Exclude these prompts from training, too."""
+        """Exclude these prompts from training too."""
         self._held_out.update(prompt.task for prompt in prompts)
 
     def close(self) -> None:
@@ -125,10 +124,11 @@ def build_mixture(
     data: DataConfig = ALL_ROWS,
     held_out: Sequence[str] = (),
 ) -> Mixture:
-    """Build the mixture of a run; order `sequential` gives every run the same prompts, whatever its seed.
+    """Build the mixture of a run. With the order `sequential` all runs get the same prompts, whatever their
+    seed.
 
-    `held_out` holds questions of suites, with which training rows are compared in addition to the questions
-    that the sources hold out. Raises InvalidConfig with the source that is unavailable or has no row left, or
+    `held_out` holds questions of suites. Training rows are compared with them and with the questions that the
+    sources hold out. Raise InvalidConfig for a source that is unavailable or has no row left, or
     PluginFailed.
     """
     seed = 0 if order == "sequential" else seed
@@ -157,7 +157,7 @@ def _select_rows(
     of_suites: Sequence[str],
     datasets_dir: Path,
 ) -> list[Selection]:
-    """Select the training rows of every source; a held-out question of one source counts for all."""
+    """Select the training rows of every source. A held-out question of one source applies to all sources."""
     if data.is_default:
         return []
     rows = {
@@ -165,11 +165,11 @@ def _select_rows(
         for n, ingredient in enumerate(ingredients)
         if isinstance(ingredient.problem, RowProblem)
     }
-    checks = data.contamination != "ignore" or data.near_duplicates != "ignore"
-    of_sources = (
-        [text for problem in rows.values() for text in problem.held_out_questions()] if checks else []
+    has_checks = data.contamination != "ignore" or data.near_duplicates != "ignore"
+    source_questions = (
+        [text for problem in rows.values() for text in problem.held_out_questions()] if has_checks else []
     )
-    held_out = [*of_sources, *of_suites]
+    held_out = [*source_questions, *of_suites]
     measured = _load_pass_rates(data, datasets_dir)
     selections = []
     for number, problem in rows.items():
@@ -189,17 +189,17 @@ def _load_pass_rates(data: DataConfig, datasets_dir: Path) -> PassRates | None:
 
 
 def _source_error(problems: Sequence[ProblemSource], number: int, error: Exception) -> InvalidConfig:
-    """Return the error of one source, at the field that names the source."""
+    """Return the error of one source for the field that specifies its input."""
     return InvalidConfig([source_error(problems[number], f"problems.{number}", error)])
 
 
 def source_error(source: ProblemSource, path: str, error: Exception) -> FieldError:
-    """Return the error of a source at a dotted path, at the field that names its input."""
+    """Return the error of a source at a dotted path, for the field that specifies its input."""
     return FieldError(f"{path}.{FIELDS[source.name]}", str(error))
 
 
 def unique_labels(problems: Sequence[ProblemSource]) -> list[str]:
-    """Return the sources' labels; the second source with the same label gets the suffix #2, and so on."""
+    """Return the sources' labels. The second source with the same label gets the suffix #2, and so on."""
     labels: Counter[str] = Counter()
     unique = []
     for source in problems:
@@ -231,7 +231,7 @@ def close_problem(problem: Problem) -> None:
 
 
 def quotas(weights: Sequence[float], *, total: int) -> list[int]:
-    """Divide `total` by weight, largest remainders first; everyone gets one if possible."""
+    """Divide `total` by weight, largest remainders first. Each share is at least one if possible."""
     exact = [weight / sum(weights) * total for weight in weights]
     shares = [max(floor(share), 1 if total >= len(weights) else 0) for share in exact]
     by_need = sorted(range(len(weights)), key=lambda at: exact[at] - shares[at], reverse=True)
@@ -243,12 +243,14 @@ def quotas(weights: Sequence[float], *, total: int) -> list[int]:
 
 
 def round_robin(shares: Sequence[int]) -> list[int]:
-    """Return each source as often as its share, spread evenly (nginx's smooth weighted round-robin)."""
-    credit, order = [0] * len(shares), []
+    """Return each source's index according to its share, spread evenly (nginx's smooth weighted
+    round-robin).
+    """
+    balances, order = [0] * len(shares), []
     for _ in range(sum(shares)):
-        credit = [have + share for have, share in zip(credit, shares, strict=True)]
-        chosen = credit.index(max(credit))
-        credit[chosen] -= sum(shares)
+        balances = [have + share for have, share in zip(balances, shares, strict=True)]
+        chosen = balances.index(max(balances))
+        balances[chosen] -= sum(shares)
         order.append(chosen)
     return order
 
@@ -263,7 +265,7 @@ def _counts_before(pattern: Sequence[int]) -> list[int]:
 
 
 def held_out_prompts(ingredient: Ingredient, limit: int) -> list[Prompt]:
-    """Return the first `limit` different held-out prompts; a source that repeats itself has no more."""
+    """Return the first `limit` different held-out prompts, or fewer if the source only repeats prompts."""
     by_task: dict[str, Prompt] = {}
     repeats = 0
     for index in count():
@@ -288,7 +290,7 @@ def new_problem(
     hf_online: bool,
     trains: bool = True,
 ) -> Problem:
-    """Create the problem that a source describes; a file used only for evaluation needs no training rows."""
+    """Create the problem that a source describes. A file used only for evaluation needs no training rows."""
     match source:
         case SumsProblem():
             return Sums(

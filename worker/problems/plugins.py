@@ -22,7 +22,7 @@ from worker.prompt import Prompt
 
 
 class Plugin:
-    """Problem source of a plugin, whose answers are all checked."""
+    """The problem source of a plugin. All values that the plugin returns are checked."""
 
     def __init__(self, source: PluginProblem, *, seed: int) -> None:
         self.name = source.label
@@ -33,7 +33,7 @@ class Plugin:
     def sample(self, index: int, split: Split) -> Prompt:
         """Return the plugin's prompt.
 
-        Raises PluginFailed if the plugin raises or returns no usable prompt.
+        Raise PluginFailed if the plugin fails or returns an unusable prompt.
         """
         prompt = _call_plugin(self.name, lambda: self._problem.sample(index, split))
         if not isinstance(prompt, Prompt):
@@ -62,7 +62,9 @@ class Plugin:
 
 
 def _check_parts(prompt: Prompt) -> None:
-    """Refuse messages that no template can write, and columns that cannot be sent to rewards."""
+    """Raise ValueError for messages that no template accepts, and for columns that cannot be sent to
+    rewards.
+    """
     if prompt.messages:
         read_messages(list(prompt.messages))
     read_tools(list(prompt.tools) or None)

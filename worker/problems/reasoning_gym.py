@@ -1,4 +1,4 @@
-"""Any task of the reasoning_gym library as a problem."""
+"""Use any task of the reasoning_gym library as a problem."""
 
 from hashlib import blake2b
 from typing import Any, NamedTuple
@@ -14,7 +14,7 @@ from worker.rewards.correctness import JUDGING
 from worker.rewards.reasoning_gym.entries import CHUNK
 
 EVAL_SHARE = 4
-"""Number of questions per held-out question."""
+"""Number of questions of which one is held out."""
 
 QUESTION_SECONDS = 60.0
 EVAL_SEED = 2**31
@@ -25,7 +25,7 @@ SEEDS_PER_TRY = 2**26
 
 
 class EntryPosition(NamedTuple):
-    """Position of an entry in the library's stream."""
+    """The position of an entry in the library's stream."""
 
     seed: int
     offset: int
@@ -34,7 +34,7 @@ class EntryPosition(NamedTuple):
 class ReasoningGym:
     """Questions drawn by position, in a separate process.
 
-    The split depends only on a hash of the question's text, whatever the seed. Training and evaluation also
+    The split depends only on a hash of the question's text, not on the seed. Training and evaluation also
     draw from different seeds. The eval split ignores the run's seed, so all runs get the same questions. The
     generating process has a fixed hash seed, so that tasks that iterate over sets are repeatable.
     """
@@ -51,9 +51,9 @@ class ReasoningGym:
         self._failures = 0
 
     def sample(self, index: int, split: Split) -> Prompt:
-        """Return prompt number `index` of a split. Raises ValueError if the task refuses its parameters.
+        """Return prompt number `index` of a split. Raise ValueError if the task rejects its parameters.
 
-        A task with few questions restarts its held-out ones after the last.
+        If a task has few questions, its held-out questions repeat after the last one.
         """
         position = self._train_position(index) if split == "train" else self._eval_position(index)
         return self._prompt(position, index=index)
@@ -79,7 +79,7 @@ class ReasoningGym:
         return list(self._held_out.values())[index % len(self._held_out)]
 
     def _try_next(self) -> bool:
-        """Examine one more question of the evaluation's seeds; return whether it is held out and new."""
+        """Examine one more question of the evaluation's seeds, and return whether it is held out and new."""
         position = _position(EVAL_SEED, self._tried)
         self._tried += 1
         question = self._entry(position)["question"]
@@ -114,13 +114,14 @@ class ReasoningGym:
 
 
 def is_held_out(question: str) -> bool:
-    """Return whether a question belongs to the eval split, by its text alone."""
+    """Return whether a question belongs to the eval split, which depends only on its text."""
     return question_key(question) % EVAL_SHARE == 0
 
 
 def _position(seed: int, index: int) -> EntryPosition:
-    """Return a position in chunks of consecutive seeds. Most tasks draw entry i of seed s from s + i, so no
-    entry is repeated.
+    """Return a position in chunks of consecutive seeds.
+
+    Most tasks draw entry i of seed s from s + i, so the chunks prevent repeated entries.
     """
     chunk, offset = divmod(index, CHUNK)
     return EntryPosition(seed + chunk * CHUNK, offset)

@@ -1,4 +1,4 @@
-"""Problems made of rows: a table of questions and answers, split and ordered without copies."""
+"""Problems that consist of rows: a table of questions and answers, split and ordered without copies."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -36,12 +36,12 @@ class Table(Protocol):
 
     @property
     def keys(self) -> Sequence[int]:
-        """Return a 64-bit hash of each question, [rows]."""
+        """A 64-bit hash of each question, [rows]."""
         ...
 
     @property
     def splits(self) -> Sequence[int]:
-        """Return UNMARKED, TRAIN or EVAL for each row, [rows]."""
+        """UNMARKED, TRAIN or EVAL for each row, [rows]."""
         ...
 
     def row(self, number: int) -> Mapping[str, Any]:
@@ -51,7 +51,7 @@ class Table(Protocol):
 
 @dataclass(frozen=True)
 class RowSource:
-    """Rule by which rows become prompts."""
+    """Rule that converts rows to prompts."""
 
     label: str
     columns: Columns
@@ -63,7 +63,8 @@ class RowSource:
 
 
 class RowProblem:
-    """A finite table as an endless supply. Every pass over the training rows has its own order.
+    """A finite table as an endless supply of prompts. Every pass over the training rows has a different
+    order.
 
     Held-out rows are marked in the table or chosen by a hash of the question, so all rows with the same
     question are in the same split. Evaluation uses them in the same order in every run.
@@ -81,13 +82,13 @@ class RowProblem:
         self._order = lru_cache(maxsize=2)(self._new_order)
 
     def held_out_questions(self) -> list[str]:
-        """Return the questions that are held out, without instruction."""
+        """Return the held-out questions without the instruction."""
         return list(self._questions("eval"))
 
     def hold_out_all(self) -> None:
         """Hold out every row, because the table is a test set."""
-        everything = np.arange(len(self._table.keys))
-        self._rows = {"train": everything[:0], "eval": _first_occurrences(self._table, everything)}
+        all_rows = np.arange(len(self._table.keys))
+        self._rows = {"train": all_rows[:0], "eval": _first_occurrences(self._table, all_rows)}
         self._order.cache_clear()
 
     def select(
@@ -133,7 +134,7 @@ class RowProblem:
         return selection
 
     def _rates(self, data: DataConfig, measured: PassRates | None) -> list[float | None]:
-        """Return the pass rate of each training row; None if it is not known."""
+        """Return the pass rate of each training row, or None if it is unknown."""
         if data.pass_rate_field:
             return [pass_rate(row, data) for row in self._read("train")]
         prompts = (self._prompt("train", position) for position in range(len(self._rows["train"])))
@@ -158,7 +159,7 @@ class RowProblem:
             self._keep([n for n in range(len(self._rows["train"])) if n not in near])
 
     def _keep(self, places: Sequence[int] | NDArray[np.int64]) -> int:
-        """Keep only the training rows at these positions; return how many are left out."""
+        """Keep only the training rows at these positions, and return the number of excluded rows."""
         before = self._rows["train"]
         self._rows["train"] = before[np.asarray(places, dtype=np.int64)]
         return len(before) - len(self._rows["train"])
@@ -178,7 +179,7 @@ class RowProblem:
         return _prompt(self._table.row(number), self._table.keys[number], self._source, index=0)
 
     def sample(self, index: int, split: Split) -> Prompt:
-        """Return prompt number `index` of a split; after the last row the next pass begins."""
+        """Return prompt number `index` of a split. After the last row the next pass begins."""
         rows = self._rows[split]
         round_, position = divmod(index, len(rows))
         number = int(rows[self._order(split, 0 if split == "eval" else round_)[position]])
@@ -196,7 +197,7 @@ class RowProblem:
 
 
 def row_source(source: FileProblem | HubProblem) -> RowSource:
-    """Return the rule that a source of rows describes."""
+    """Return the conversion rule of a source of rows."""
     return RowSource(
         label=source.label,
         columns=Columns(source.prompt_field, source.answer_field),
@@ -209,7 +210,7 @@ def row_source(source: FileProblem | HubProblem) -> RowSource:
 
 
 def _select_rows(table: Table, held_out: set[int], *, inside: bool) -> NDArray[np.int64]:
-    """Return the numbers of the rows whose question is, or is not, held out."""
+    """Return the numbers of the rows whose question is held out, or of the other rows."""
     return np.array(
         [row for row, key in enumerate(table.keys) if (key in held_out) is inside], dtype=np.int64
     )
@@ -224,23 +225,25 @@ def _first_occurrences(table: Table, rows: NDArray[np.int64]) -> NDArray[np.int6
 def _prompt(row: Mapping[str, Any], key: int, source: RowSource, *, index: int) -> Prompt:
     question = read_prompt(row, source.columns)
     messages = read_messages(question) if isinstance(question, list) else []
-    asked = append_line(messages, source.instruction)
-    used = {*source.columns, "id", "domain", "split", *(["tools"] if messages else [])}
+    full_messages = append_line(messages, source.instruction)
+    used_columns = {*source.columns, "id", "domain", "split", *(["tools"] if messages else [])}
     return Prompt(
         id=f"{source.label}/{row.get('id', f'{key:016x}')}",
-        text=question_text(asked) if asked else append_instruction(str(question), source.instruction),
+        text=question_text(full_messages)
+        if full_messages
+        else append_instruction(str(question), source.instruction),
         answer=stated_answer(
             str(read_answer(row, source.columns)), after=source.answer_after, form=source.answer_form
         ),
         problem=source.label,
         domain=str(row.get("domain", source.domain)),
         index=index,
-        columns={name: value for name, value in row.items() if name not in used},
-        messages=asked,
+        columns={name: value for name, value in row.items() if name not in used_columns},
+        messages=full_messages,
         tools=read_tools(row.get("tools")) if messages else (),
     )
 
 
 def append_instruction(question: str, instruction: str) -> str:
-    """Return the question, and the instruction on a separate line."""
+    """Return the question followed by the instruction on a separate line."""
     return f"{question.rstrip()}\n{instruction}" if instruction else question

@@ -1,4 +1,4 @@
-"""Selection of a dataset's training rows by duplicates, overlap with held-out questions and pass rate."""
+"""Select a dataset's training rows by duplicates, overlap with held-out questions and pass rate."""
 
 import math
 import re
@@ -15,12 +15,12 @@ LAST_NUMBER = re.compile(r"-?\d+(?:\.\d+)?\s*$")
 
 Dropped = Literal["near_duplicates", "duplicates", "contamination"]
 FIELDS: tuple[Dropped, ...] = ("near_duplicates", "duplicates", "contamination")
-"""Config fields that may be `drop`."""
+"""Names of the config fields that may have the value `drop`."""
 
 
 @dataclass
 class Selection:
-    """Result of the selection for one source."""
+    """The result of the selection for one source."""
 
     source: str
     rows: int
@@ -43,11 +43,11 @@ class Selection:
     twins: list[str] = field(default_factory=list)
     """Descriptions of the first near duplicates of both kinds."""
     dropped: list[Dropped] = field(default_factory=list)
-    """Findings that are not only counted but excluded."""
+    """Findings whose rows are excluded instead of only counted."""
 
     @property
     def sentence(self) -> str:
-        """Return the result in words; "" if there is nothing to say."""
+        """A sentence about the result, or "" if there is nothing to report."""
         near, duplicates, contamination = map(self._outcome, FIELDS)
         parts = [
             (self.duplicates, f"repeat a question ({duplicates})"),
@@ -57,16 +57,17 @@ class Selection:
             (self.out_of_range, "have a pass rate outside the limits (left out)"),
             (self.contaminated, f"overlap with held-out questions ({contamination})"),
         ]
-        told = [f"{count:,} {phrase}" for count, phrase in parts if count]
-        return f"{self.source}: of {self.rows:,} training rows {', '.join(told)}" if told else ""
+        clauses = [f"{count:,} {phrase}" for count, phrase in parts if count]
+        return f"{self.source}: of {self.rows:,} training rows {', '.join(clauses)}" if clauses else ""
 
     def _outcome(self, name: Dropped) -> str:
         return "left out" if name in self.dropped else "kept"
 
 
 def pass_rate(row: Any, data: DataConfig) -> float | None:
-    """Return the measured pass rate of a row; None if it is not known. Raises ValueError if it is not a
-    rate.
+    """Return the measured pass rate of a row, or None if it is unknown.
+
+    Raise ValueError if the value is not a rate.
     """
     value = cell(row, data.pass_rate_field)
     rate = parse_number(value)
@@ -78,7 +79,7 @@ def pass_rate(row: Any, data: DataConfig) -> float | None:
 
 
 def difficulty(row: Any, rate: float | None, data: DataConfig) -> float:
-    """Return a number that grows with the difficulty of a row; infinite if it is not known."""
+    """Return a number that grows with the difficulty of a row, or infinity if it is unknown."""
     if data.difficulty_field:
         value = parse_number(cell(row, data.difficulty_field))
         return math.inf if value is None else value
@@ -86,7 +87,7 @@ def difficulty(row: Any, rate: float | None, data: DataConfig) -> float:
 
 
 def parse_number(value: Any) -> float | None:
-    """Return a number, or the number at the end of a text; None if there is none."""
+    """Return a number, or the number at the end of a text, or None if there is none."""
     if isinstance(value, str):
         match = LAST_NUMBER.search(value[-100:])
         value = float(match[0]) if match else None
@@ -99,5 +100,5 @@ def parse_number(value: Any) -> float | None:
 
 
 def is_within_limits(rates: Sequence[float | None], data: DataConfig) -> list[bool]:
-    """Return whether each pass rate is known and inside the limits."""
+    """Return whether each pass rate is known and within the limits."""
     return [rate is not None and data.min_pass_rate <= rate <= data.max_pass_rate for rate in rates]

@@ -1,4 +1,4 @@
-"""Loading of the prompts of the suites that a run is evaluated on."""
+"""Load the prompts of the suites on which a run is evaluated."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,13 +18,13 @@ class LoadedSuite:
     suite: Suite
     prompts: Sequence[Prompt]
     questions: Sequence[str]
-    """Texts with which training rows are compared, without instruction."""
+    """Texts with which training rows are compared, without the instruction."""
 
 
 def load_suites(suites: Sequence[Suite], *, datasets_dir: Path, hf_online: bool) -> list[LoadedSuite]:
     """Load every suite with its prompts.
 
-    Raises InvalidConfig with the source that is unavailable, or PluginFailed.
+    Raise InvalidConfig for a source that is unavailable, or PluginFailed.
     """
     loaded = []
     for number, suite in enumerate(suites):

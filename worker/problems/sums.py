@@ -1,4 +1,4 @@
-"""Sums of a few small numbers, `85+60+88=?`: the built-in problem, checkable by eye."""
+"""The built-in problem: sums of a few small numbers, such as `85+60+88=?`."""
 
 from math import comb
 
@@ -7,15 +7,15 @@ from worker.problems.base import Split
 from worker.prompt import Prompt
 
 MIN_SETS = 200
-"""Minimum number of sets of operands; smaller spaces leave too few held-out sums to evaluate on."""
+"""Minimum number of sets of operands. Smaller spaces leave too few held-out sums for evaluation."""
 
 
 class Sums:
     """Sums of `operands` integers drawn uniformly from [low, high].
 
-    The split depends only on a hash of the sorted operands, whatever the seed. So a held-out sum, in any
-    order of its operands, is never trained on, in any run, nor in the warm start of the tiny policy. The eval
-    split ignores the seed, so all runs get the same questions.
+    The split depends only on a hash of the sorted operands, not on the seed. A held-out sum, with its
+    operands in any order, is therefore never trained on in any run or in the warm start of the tiny policy.
+    The eval split does not depend on the seed, so all runs get the same questions.
     """
 
     name = "sums"
@@ -27,7 +27,7 @@ class Sums:
         self.seed, self.operands, self.low, self.high, self.domain = seed, operands, low, high, domain
 
     def sample(self, index: int, split: Split) -> Prompt:
-        """Return prompt number `index` of a split; the same sum may occur again under another index."""
+        """Return prompt number `index` of a split. The same sum may occur again under another index."""
         stream = f"test/{index}" if split == "eval" else f"train/{self.seed}/{index}"
         numbers = draw_operands(
             stream, operands=self.operands, low=self.low, high=self.high, is_eval=split == "eval"

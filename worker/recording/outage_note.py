@@ -1,4 +1,4 @@
-"""The note with which a trainer shows, during a database outage, that its steps wait to be stored."""
+"""The note by which a trainer reports, during a database outage, that its steps are queued."""
 
 import time
 from collections.abc import Callable
@@ -13,18 +13,18 @@ WORTH_TELLING_SECONDS = 2.0
 
 
 class Backlog(NamedTuple):
-    """Steps that are waiting at this moment."""
+    """Number of steps that are queued at this moment."""
 
     steps: int
     is_held: bool
-    """Whether training itself is waiting."""
+    """True if training itself is blocked."""
 
 
 class Outage:
-    """One run's wait for its database: a note while it lasts, an event when it is over."""
+    """Reports one run's wait for its database, with a note while it lasts and a sentence afterwards."""
 
     def __init__(self, path: Path | None, run_id: str, backlog: Callable[[], Backlog]) -> None:
-        """Create the note; `path` is where the service reads it, None: nowhere."""
+        """Create the report. The service reads the note at `path`, if one is given."""
         self._path, self._run_id, self._backlog = path, run_id, backlog
         self._since = 0.0
         self._started = 0.0
@@ -40,7 +40,7 @@ class Outage:
             write_note(self._path, Note(self._run_id, self._since, steps, is_held, fault.sentence))
 
     def end(self) -> str:
-        """End the outage; return the line for the run's history, if any."""
+        """End the outage, and return a sentence for the run's history if it was long, else ""."""
         if not self._since:
             return ""
         seconds = time.monotonic() - self._started

@@ -1,8 +1,8 @@
-"""The recorder: hands each step to a writer thread that stores it in SQL while training continues.
+"""The recorder, which passes each step to a writer thread that stores it in SQL while training continues.
 
-Every transaction begins by proving that this attempt still owns the run. The same statement shows progress,
-renews the lease, stores the summary and reads the user's request. Writing the same step twice changes
-nothing, so a transaction of unknown outcome is simply repeated.
+Every transaction begins with a check that this attempt still owns the run. The same statement records
+progress, renews the lease, stores the summary and reads the user's request. Writing the same step twice
+changes nothing, so a transaction with unknown outcome is repeated.
 """
 
 import sys
@@ -42,11 +42,12 @@ BATCH_SECONDS = 0.2
 """Seconds between commits of fast steps, which are committed together."""
 
 SWITCH_SECONDS = 0.0005
-"""Seconds for which the writer may hold the interpreter while the training thread waits, outside a lull. With
-Python's own 5 ms training would pause for nearly as long as the writer works."""
+"""Seconds for which the writer may hold the interpreter while the training thread waits, outside a lull.
+With Python's default of 5 ms, training would pause for nearly the whole time that the writer works.
+"""
 
 BYTES_PER_TOKEN = 100
-"""Memory of a waiting token in bytes, without its id and values: a string and its position in the text."""
+"""Memory of a queued token in bytes, without its id and values: a string and its position in the text."""
 
 LIFE_SECONDS = 30.0
 """Seconds between two signs of life within a step, far below the hang detector's shortest limit."""
@@ -57,7 +58,7 @@ Record = StepRecord | EventRecord | VerdictRecord | LifeRecord
 
 
 class Recorder:
-    """Writes a run's data to SQL. Use as a context; leaving it writes waiting data."""
+    """Writes a run's data to SQL. Use it as a context manager, which writes queued data on exit."""
 
     def __init__(
         self,
@@ -69,7 +70,7 @@ class Recorder:
         lease_seconds: float = 60.0,
         note: Path | None = None,
     ) -> None:
-        """Create the recorder; `note` is the file that tells the service about waiting steps."""
+        """Create the recorder. The file `note` informs the service about queued steps."""
         self.run_id = run_id
         self.wish = ""
         """Last request of the user that was seen: "", "stop" or "pause"."""
@@ -98,14 +99,14 @@ class Recorder:
         self._queue.close()
         self._thread.join()
         self._outage.end()
-        if kind is not None and self._paid:  # part of it by an unfinished step
+        if kind is not None and self._paid:  # part of the cost may belong to an unfinished step
             with left_for_later("store what judges cost"), self._sessions.begin() as session:
                 self._guard(session, {})
         if kind is None:
             self._queue.flush()
 
     def begin(self, from_step: int) -> None:
-        """Continue after `from_step` (-1: from the start); later rows of older attempts are hidden.
+        """Continue after `from_step`, or from the start if it is -1, and hide later rows of older attempts.
 
         The summary is reset to its state at that step.
         """
@@ -113,7 +114,7 @@ class Recorder:
         self._persist(lambda session: self._begin(session, from_step))
 
     def record_step(self, record: StepRecord) -> None:
-        """Queue a step. Waits only if the database has been away for very long."""
+        """Queue a step. This blocks only if the database has been unavailable for very long."""
         self._queue.put(record, _record_bytes(record.groups))
         self._steps_put += 1
 
@@ -138,7 +139,7 @@ class Recorder:
         self._paid += amount
 
     def show_life(self) -> None:
-        """Show progress during a long evaluation, so that it does not count as a hang; cheap to call
+        """Show progress during a long evaluation, so that it does not count as a hang. It may be called
         often.
         """
         if time.monotonic() - self._shown_at >= LIFE_SECONDS:
@@ -146,17 +147,19 @@ class Recorder:
             self._queue.put(LifeRecord(), 0)
 
     def lull(self) -> AbstractContextManager[None]:
-        """Return a context for computations without the interpreter, during which the writer works."""
+        """Return a context manager for computations outside the interpreter, during which the writer
+        works.
+        """
         return self._queue.lull()
 
     def flush(self) -> None:
-        """Wait until everything queued is committed."""
+        """Wait until all queued data is committed."""
         self._queue.flush()
 
     def commit(self, write: Callable[[Session], None]) -> None:
-        """Write waiting data, then call `write` in a separate transaction that only the run's owner can make.
+        """Write queued data, then call `write` in a separate transaction if this attempt still owns the run.
 
-        `write` may be called again if the database went away, so it must be idempotent.
+        `write` may be called again after a connection loss, so it must be idempotent.
         """
         self.flush()
 
@@ -176,7 +179,7 @@ class Recorder:
         self.commit(write)
 
     def read(self, query: Callable[[Session], Result]) -> Result:
-        """Return the result of a query, however long the database takes to return."""
+        """Return the result of a query, with retries until the database is available."""
         result = retry_query(self._sessions, query, waiting=self._outage.wait)
         self._outage.end()
         return result
@@ -185,10 +188,10 @@ class Recorder:
         return Backlog(self._steps_put - self._steps_written, self._queue.is_holding)
 
     def _persist(self, transact: Callable[[Session], None]) -> None:
-        """Run a transaction, however long it takes; a long wait is recorded in the run's history."""
+        """Run a transaction with retries until it succeeds. A long wait is recorded in the run's history."""
         retry_transaction(self._sessions, transact, waiting=self._outage.wait)
-        if told := self._outage.end():
-            line = EventRecord("database", "warning", f"{told}; nothing was lost", None, {})
+        if outage_text := self._outage.end():
+            line = EventRecord("database", "warning", f"{outage_text}; nothing was lost", None, {})
             with left_for_later("note the wait"), self._sessions.begin() as session:
                 self._guard(session, {})
                 self._add_events(session, [line])
@@ -212,7 +215,7 @@ class Recorder:
                     self._look_for_wish()
 
     def _prepare(self, batch: list[Record]) -> Callable[[Session], None]:
-        """Return the transaction that stores a batch, whose content is decided once, here."""
+        """Return the transaction that stores a batch. Its content is fixed here, so it can be repeated."""
         steps = [item for item in batch if isinstance(item, StepRecord)]
         events = [item for item in batch if isinstance(item, EventRecord)]
         verdicts = [item for item in batch if isinstance(item, VerdictRecord)]
@@ -242,7 +245,7 @@ class Recorder:
         return write
 
     def _select_groups(self, record: StepRecord) -> list[GroupRecord]:
-        """Return the groups of a step that are stored."""
+        """Return the groups of a step that will be stored."""
         chosen = select_groups(
             record.groups,
             mode=self._mode,
@@ -278,11 +281,11 @@ class Recorder:
             )
 
     def _guard(self, session: Session, changes: Mapping[str, Any]) -> None:
-        """Prove ownership and renew the lease, as the first statement of a transaction. Raises Fenced."""
+        """Check ownership and renew the lease as the first statement of a transaction. Raise Fenced."""
         values = dict(changes) or {"changed_at": Run.changed_at}
         until = db_now() + self._lease_seconds
         self.wish = leases.fence(session, self.run_id, self._attempt, lease_until=until, **values)
-        if self._paid:  # the total so far: storing it twice changes nothing
+        if self._paid:  # This is the total so far, so storing it twice changes nothing.
             lifecycle.note_attempt(session, self.run_id, self._attempt, judge_cost=self._paid)
 
     def _load_summary(self, session: Session, step: int) -> Summary:
@@ -296,7 +299,7 @@ class Recorder:
         self._guard(session, _progress(max(from_step, 0), self._summary.document()))
 
     def _look_for_wish(self) -> None:
-        """Read the user's request between steps, and check that the run is still ours."""
+        """Read the user's request between steps, and check that this attempt still owns the run."""
         query = select(Run.wish).where(
             Run.id == self.run_id, Run.attempt == self._attempt, Run.status == "running"
         )
@@ -308,12 +311,12 @@ class Recorder:
 
 
 def _unstored_loss(record: StepRecord, stored: Sequence[GroupRecord]) -> dict[str, float]:
-    """Return loss/unstored: the part of the step's loss in groups that are not stored, if there are any."""
+    """Return loss/unstored, the part of the step's loss in groups that are not stored, if there are any."""
     if len(stored) == len(record.groups) or "loss/total" not in record.metrics:
         return {}
     stored_ids = {id(group) for group in stored}
-    left = [group for group in record.groups if id(group) not in stored_ids]
-    return {"loss/unstored": sum(completion.loss for group in left for completion in group.completions)}
+    unstored = [group for group in record.groups if id(group) not in stored_ids]
+    return {"loss/unstored": sum(completion.loss for group in unstored for completion in group.completions)}
 
 
 def _progress(step: int, summary: dict[str, Any]) -> dict[str, Any]:
@@ -321,7 +324,7 @@ def _progress(step: int, summary: dict[str, Any]) -> dict[str, Any]:
 
 
 def _record_bytes(groups: Sequence[GroupRecord]) -> int:
-    """Return the memory of a waiting step; its arrays are as wide as the longest completion."""
+    """Return the memory of a queued step. Its arrays have the width of the longest completion."""
     completions = [completion for group in groups for completion in group.completions]
     lengths = [len(completion.token_ids) for completion in completions]
     arrays = max((len(completion.arrays) for completion in completions), default=0)

@@ -1,4 +1,4 @@
-"""Records that the trainer hands to the recorder."""
+"""Records that the trainer passes to the recorder."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ from backend.runs.checkpoints import KeptFor
 
 @dataclass(frozen=True, slots=True)
 class EventRecord:
-    """Event that becomes a line in the run's history."""
+    """An event that becomes a line in the run's history."""
 
     kind: str
     level: str
@@ -22,7 +22,7 @@ class EventRecord:
 
 @dataclass(frozen=True, slots=True)
 class VerdictRecord:
-    """Diagnosis of a run as it is stored, with the checkpoints that it keeps."""
+    """The diagnosis of a run in its stored form, with the checkpoints that it keeps."""
 
     columns: Mapping[str, Any]
     """Columns of the run's row."""
@@ -32,7 +32,7 @@ class VerdictRecord:
 
 @dataclass(frozen=True, slots=True)
 class LifeRecord:
-    """Sign that the trainer works on something that takes longer than a step."""
+    """A sign that the trainer works on a task that takes longer than a step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,4 +44,4 @@ class StepRecord:
     metrics: Mapping[str, float]
     groups: Sequence[GroupRecord] = ()
     is_alarmed: bool = False
-    """Whether an alarm was raised, so that every group is kept."""
+    """True if an alarm was raised, so that every group is stored."""

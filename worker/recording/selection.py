@@ -1,4 +1,4 @@
-"""Selection of the groups of a step that are stored: all of a small run, informative ones of a big run."""
+"""Select the groups of a step to store: all groups of a small run, or the informative ones of a large run."""
 
 import random
 from collections import Counter
@@ -9,16 +9,16 @@ from backend.config.run import RunConfig
 from backend.config.sizes import max_bytes
 
 SMALL_RUN_BYTES = 1_000_000_000
-"""Maximum size of rollouts, in bytes, of a run that keeps all of them."""
+"""Maximum size of rollouts, in bytes, of a run that stores all of them."""
 
 PROBES = 32
-"""Number of held-out prompts, and prompts per suite, whose completions are always stored."""
+"""Number of held-out prompts, and of prompts per suite, whose completions are always stored."""
 
 Mode = Literal["all", "selected", "none"]
 
 
 class Scored(Protocol):
-    """Properties of a group that the selection uses."""
+    """The properties of a group that the selection uses."""
 
     @property
     def kind(self) -> str:
@@ -26,7 +26,7 @@ class Scored(Protocol):
 
     @property
     def reward_mean(self) -> float | None:
-        """Mean reward of the group; None if nothing could be scored."""
+        """Mean reward of the group, or None if nothing could be scored."""
 
     @property
     def longest(self) -> int:
@@ -52,8 +52,9 @@ def select_groups(
 ) -> list[int]:
     """Return the indices of the groups to store, in order.
 
-    A big run stores every group of the first, the last and of alarmed steps, and the fixed probes of each
-    evaluation. Of other steps it stores the best, worst, longest and shortest group, and a random one.
+    A large run stores all groups of the first step, the last step and steps with an alarm, and the fixed
+    probes of each evaluation. From other steps it stores the best, worst, longest and shortest group and a
+    random one.
     """
     if mode == "none":
         return []
@@ -67,7 +68,7 @@ def select_groups(
 
 
 def _probes(groups: Sequence[Scored]) -> list[int]:
-    """Return the first held-out groups, and the first of each suite."""
+    """Return the first held-out groups and the first groups of each suite."""
     seen: Counter[str] = Counter()
     probes = []
     for n, group in enumerate(groups):

@@ -12,13 +12,13 @@ logger = logging.getLogger(__name__)
 
 MAX_ITEMS = 2_000
 MAX_BYTES = 256_000_000
-"""Maximum bytes that may wait while the database is away; then training waits too."""
+"""Maximum number of queued bytes while the database is unavailable. Beyond it, training waits."""
 
 MAX_BATCH = 200
 """Maximum number of items taken at once, which is the size of a transaction."""
 
 LULL_SECONDS = 0.8
-"""Additional seconds that the writer waits for a lull."""
+"""Additional seconds for which the writer waits for a lull."""
 
 IDLE_SECONDS = 0.5
 """Seconds without items after which the writer is idle and may do other work."""
@@ -30,7 +30,7 @@ Item = TypeVar("Item")
 
 
 class WriteQueue(Generic[Item]):
-    """Ordered queue of items to be written to SQL.
+    """An ordered queue of items to be written to SQL.
 
     A failure of the writer is raised in every caller that puts or waits.
     """
@@ -48,22 +48,20 @@ class WriteQueue(Generic[Item]):
         self._failure: BaseException | None = None
 
     def put(self, item: Item, size: int) -> None:
-        """Queue an item of about `size` bytes; waits only if very much waits already."""
+        """Queue an item of about `size` bytes. This blocks only if the queue is full."""
         with self._changed:
             if self._is_full(size):
                 logger.warning("the database has not answered for long: training waits for it")
                 self._wait_until(lambda: not self._is_full(size))
             self._raise_failure()
-            # Do not wake the writer, which would take the interpreter from the training thread at once.
+            # Do not wake the writer, which would take the interpreter from the training thread immediately.
             self._waiting.append((item, size))
             self._bytes += size
             self._put += 1
 
     @contextmanager
     def lull(self) -> Iterator[None]:
-        """Mark a period in which the training thread does not need the interpreter, so that the writer
-        may work.
-        """
+        """Mark a period in which the writer may work, because training does not need the interpreter."""
         with self._changed:
             self._is_lull = self._has_lulls = True
             self._changed.notify_all()
@@ -78,7 +76,7 @@ class WriteQueue(Generic[Item]):
         return len(self._waiting) >= MAX_ITEMS or self._bytes + size > MAX_BYTES
 
     def flush(self) -> None:
-        """Wait until everything that was put is written."""
+        """Wait until all items that were put are written."""
         with self._changed:
             put_count = self._put
             self._is_urgent = True
@@ -93,11 +91,11 @@ class WriteQueue(Generic[Item]):
 
     @property
     def is_holding(self) -> bool:
-        """Whether a caller is blocked until more is written."""
+        """True if a caller is blocked until more items are written."""
         return self._held > 0
 
     def close(self) -> None:
-        """Close the queue; no more items follow."""
+        """Close the queue. No items may be added afterwards."""
         with self._changed:
             self._is_closed = True
             self._changed.notify_all()
@@ -107,9 +105,10 @@ class WriteQueue(Generic[Item]):
             raise self._failure
 
     def take(self, not_before: float) -> list[Item] | None:
-        """Return waiting items: after `not_before` in a lull or soon after it; at once if a caller flushes.
+        """Return queued items after `not_before`, in a lull or soon after it, or immediately if a caller
+        flushes.
 
-        Returns [] when idle, None at the end.
+        Return [] when idle, and None at the end.
         """
         with self._changed:
             self._await_items(not_before)
@@ -141,7 +140,7 @@ class WriteQueue(Generic[Item]):
             self._changed.notify_all()
 
     def fail(self, error: BaseException) -> None:
-        """Stop writing, and keep the reason."""
+        """Stop writing, and store the reason."""
         with self._changed:
             self._failure = error
             self._changed.notify_all()

@@ -1,18 +1,18 @@
-r"""Comparison of answers without computer algebra: normalized text, plain numbers and choices, in
-microseconds.
+r"""Compare answers without computer algebra: normalized text, plain numbers and choices.
 
-Lenient about how an answer is written ([spelling](spelling.py)) and exact about what it says:
+A comparison takes microseconds. It is lenient about the spelling of an answer ([spelling](spelling.py)) and
+exact about its content:
 
-- Case, a full stop at the end and forgotten braces do not count; names keep their spaces (`Jo hn` is not
-  `John`). Nor do percent and degree signs, currency, units and thousands separators: `\$1,250` is 1250.
-- An exact answer wants an exact answer: `0.5` is `1/2`, but no decimal is `1/3` or `\pi`. Where the expected
-  answer is a decimal, it is met by what equals it to six places.
-- A choice is its letter: `(C)`, `C.`, `\textbf{C}` and `C) Paris` are `C`. Of `(B) 12` only the 12 counts
-  where the expected answer is not a letter, and either where the expected answer has both.
-- A list may be in any order unless the question asks for one. Brackets say what an answer is: `\{5\}` is no
-  number and `(1, 2)` no set. They may be forgotten, but not be others.
-- The base of a number may be left out, because the question names it; another base is another number.
-- Digits are those of ASCII, and raised ones.
+- Case, a full stop at the end, forgotten braces, percent and degree signs, currency, units and thousands
+  separators are ignored: `\$1,250` is 1250. Spaces in names are not: `Jo hn` is not `John`.
+- An exact expected answer requires an exact answer: `0.5` is `1/2`, but no decimal is `1/3` or `\pi`. An
+  expected decimal is matched by numbers that are equal to six places.
+- A choice is its letter: `(C)`, `C.`, `\textbf{C}` and `C) Paris` are `C`. In `(B) 12` only 12 counts if the
+  expected answer is not a letter, and either counts if the expected answer has both.
+- A list may be in any order unless the question asks for an order. Brackets belong to the answer: `\{5\}` is
+  not a number and `(1, 2)` is not a set. They may be missing, but must not differ.
+- The base of a number may be omitted, because the question names it, but must not differ.
+- Only ASCII digits and superscripts are digits.
 """
 
 import re
@@ -29,8 +29,9 @@ from worker.rewards.spelling import (
 )
 
 MAX_ANSWER_CHARS = 2000
-"""Maximum length of an answer, in characters. Longer answers are wrong; a longer expected answer matches
-nothing."""
+"""Maximum length of an answer, in characters. Longer answers are wrong, and a longer expected answer
+matches nothing.
+"""
 
 _CHOICE = re.compile(r"(?P<open>\(?)(?P<letter>[A-Za-z])(?P<mark>\)?[.:]?|[.:)]\)?\s*\S.*)", re.DOTALL)
 _CHOICE_WITH_TEXT = re.compile(
@@ -44,7 +45,7 @@ _BASED = re.compile(r"([0-9a-z.]+)(?:_|base)\(?(\d{1,2})\)?")
 _DATE = re.compile(r"\d{1,4}([-/.])\d{1,2}\1\d{1,4}")
 _FOREIGN_DIGIT = re.compile(r"(?![0-9])\d")
 _UNREAD = re.compile(rf"{_FOREIGN_DIGIT.pattern}|\\boxed")
-"""Non-ASCII digits, and a box within the box. Answers with these are compared only as text."""
+"""Non-ASCII digits, and a box within the box. Answers that contain them are compared only as text."""
 _MATHEMATICAL = re.compile(r"\d|\\(?!text|mathrm|mathbf|mbox)[a-zA-Z]|[+*/^=<>|²³π]|^[a-zA-Z]$")
 _VARIABLES = re.compile(r"\s*-?\s*[a-zA-Z]{1,2}(?:\s*-\s*[a-zA-Z]{1,2})+\s*|[b-df-hj-np-tv-z]{3}|[a-z]{2}")
 _WORD = re.compile("[a-zA-Z]{2}")
@@ -73,15 +74,17 @@ _ORDER = re.compile(
 
 @lru_cache(maxsize=256)
 def asks_for_order(question: str) -> bool:
-    """Return whether a question asks for an ordered list: `in increasing order`, `from least to greatest`."""
+    """Return whether a question asks for an ordered list, as in `in increasing order` or `from least to
+    greatest`.
+    """
     return _ORDER.search(question) is not None
 
 
 def parse_number(text: str) -> Fraction | None:
-    """Return the value of a normalized whole number, decimal, fraction or power; None for anything else."""
+    """Return the value of a normalized integer, decimal, fraction or power, or None for anything else."""
     if match := _NUMBER.fullmatch(text):
-        below = int(match[3] or 1)
-        return Fraction(match[1]) * Fraction(10) ** int(match[2] or 0) / below if below else None
+        denominator = int(match[3] or 1)
+        return Fraction(match[1]) * Fraction(10) ** int(match[2] or 0) / denominator if denominator else None
     if match := _POWER.fullmatch(text):
         base, exponent = int(match[2]), int(match[3])
         return Fraction(match[1] or 1) * Fraction(base) ** exponent if base else None
@@ -92,8 +95,9 @@ def parse_number(text: str) -> Fraction | None:
 
 
 def strip_units(expected: str, answer: str) -> tuple[str, str]:
-    """Return both answers without choice labels and units; if one is a number, a letter after the other
-    is a unit.
+    """Return both answers without choice labels and units.
+
+    If the expected answer is a number, a letter after the other number is a unit.
     """
     bare_expected = strip_label_and_unit(expected)
     return bare_expected, strip_label_and_unit(
@@ -102,10 +106,9 @@ def strip_units(expected: str, answer: str) -> tuple[str, str]:
 
 
 def spelled_alike(answer: str) -> str | None:
-    """Return one spelling for answers that text and plain numbers show to be equal: 0.5 and 1/2, 1,000 and
-    1000.
+    """Return a common spelling for answers that are equal as text or plain numbers, such as 0.5 and 1/2.
 
-    Returns None if the answer is empty or too long.
+    Return None if the answer is empty or too long.
     """
     if not answer.strip() or len(answer) > MAX_ANSWER_CHARS:
         return None
@@ -115,11 +118,13 @@ def spelled_alike(answer: str) -> str | None:
     number = None if _FOREIGN_DIGIT.search(answer) else parse_number(text)
     if number is None:
         return text or None
-    return f"{number.numerator:x}/{number.denominator:x}"  # Python refuses to write thousands of decimals
+    return (
+        f"{number.numerator:x}/{number.denominator:x}"  # Python refuses to write thousands of decimal digits
+    )
 
 
 def is_mathematical(answer: str) -> bool:
-    """Return whether an expected answer needs computer algebra: it has digits, operators or only
+    """Return whether an expected answer needs computer algebra, as it has digits, operators or only
     variables.
     """
     text = visible_text(answer)
@@ -132,9 +137,9 @@ def is_mathematical(answer: str) -> bool:
 
 
 def quick_verdict(expected: str, answer: str, *, is_ordered: bool = False) -> bool | None:
-    """Return whether answers are equal; None if text and plain numbers cannot tell.
+    """Return whether answers are equal, or None if text and plain numbers cannot decide.
 
-    `is_ordered`: a list has an order.
+    If it `is_ordered`, the order of a list matters.
     """
     if max(len(expected), len(answer)) > MAX_ANSWER_CHARS:
         return False
@@ -148,7 +153,7 @@ def quick_verdict(expected: str, answer: str, *, is_ordered: bool = False) -> bo
     if not is_mathematical(expected):
         return _text_verdict(expected, answer, is_ordered=is_ordered or has_order(expected, answer))
     verdict = _number_verdict(*map(normalise_formula, strip_units(expected, answer)))
-    return None if verdict is False and "%" in answer else verdict  # 50% is 50, and 1/2
+    return None if verdict is False and "%" in answer else verdict  # 50% equals both 50 and 1/2
 
 
 def list_items(answer: str) -> list[str]:
@@ -162,7 +167,7 @@ def list_items(answer: str) -> list[str]:
 
 
 def has_order(expected: str, answer: str) -> bool:
-    """Return whether the found answer orders a list that is expected in any order: `(1, 2)` for `1, 2`."""
+    """Return whether the given answer orders a list that may be in any order, such as `(1, 2)` for `1, 2`."""
     return outer_bracket(answer) == "(" and not outer_bracket(expected) and len(list_items(answer)) > 1
 
 
@@ -191,7 +196,9 @@ def _number_verdict(left: str, right: str) -> bool | None:
 
 
 def _choice_verdict(expected: str, answer: str) -> bool | None:
-    """Compare only letters if the expected answer is one; final if it is marked as a choice."""
+    """Compare only letters if the expected answer is one. The verdict is final if it is marked as a
+    choice.
+    """
     expected, answer = (unwrap(visible_text(text)) for text in (expected, answer))
     letter = _choice_letter(answer)
     if labelled_choice := _CHOICE_WITH_TEXT.fullmatch(expected):
@@ -211,7 +218,7 @@ def _choice_letter(text: str) -> str | None:
 
 
 def _base_verdict(expected: str, answer: str) -> bool | None:
-    """Compare digits and base if one of the answers names a base; None if neither does."""
+    """Compare digits and base if one of the answers names a base, else return None."""
     expected_digits, answer_digits = _digits_and_base(expected), _digits_and_base(answer)
     if expected_digits is None:
         return (
@@ -238,7 +245,7 @@ def _is_in_base(digits: str, base: int) -> bool:
 
 
 def _bracket_verdict(expected: str, answer: str) -> bool | None:
-    """Return False if the found answer has brackets that the expected one lacks, or other ones."""
+    """Return False if the given answer has brackets that the expected one lacks, or different ones."""
     expected_bracket, answer_bracket = outer_bracket(expected), outer_bracket(answer)
     if expected_bracket == answer_bracket or _BUILT_SET.search(answer):
         return None
@@ -250,7 +257,7 @@ def _bracket_verdict(expected: str, answer: str) -> bool | None:
 
 
 def outer_bracket(answer: str) -> str:
-    """Return the bracket that closes at the end of the answer; "" if there is none."""
+    """Return the bracket that closes at the end of the answer, or "" if there is none."""
     text = _SIZES.sub("", visible_text(answer))
     first, depth = "", 0
     for bracket in _BRACKET.finditer(text):

@@ -1,4 +1,4 @@
-"""Grading of programs: a completion's code is run against the tests of its row, in the sandbox."""
+"""Grade programs by running a completion's code against the tests of its row in the sandbox."""
 
 import logging
 import math
@@ -27,21 +27,21 @@ from worker.rewards.programs import encode_value, read_ended
 PROGRAMS = "worker.rewards.programs"
 
 BLOCK = re.compile(r"```[ \t]*+([\w+-]*+)[^\n`]*+\n(.*?)```", re.DOTALL)
-"""Possessive quantifiers avoid backtracking, which takes quadratic time on a long line after ```."""
+"""Pattern of a fenced block. Possessive quantifiers avoid quadratic backtracking on a long line after ```."""
 PYTHON = ("", "python", "python3", "py")
 MAX_PROGRAM_CHARS = 100_000
 MAX_CALLS = 100
 """Maximum number of calls of the program by one assert test."""
 
 CLOCK_SECONDS = 3
-"""Wall-clock seconds allowed per second of processor time, so that other processes do not decide a grade."""
+"""Wall-clock seconds allowed per second of processor time, so that a busy machine does not change a grade."""
 
 logger = logging.getLogger(__name__)
 
 
 class Bench(NamedTuple):
-    """Two processes, because the one that runs programs may see no test and no other program, even in
-    freed memory.
+    """Two processes, because the one that runs programs must not see tests or other programs in freed
+    memory.
     """
 
     runner: Sandbox
@@ -58,7 +58,7 @@ class CodeGrader:
         ]
 
     def scores(self, term: CodeReward, pairs: Sequence[tuple[Prompt, str]]) -> list[float | None]:
-        """Return one score from 0 to 1 per (prompt, completion text); None if the row has no tests."""
+        """Return one score from 0 to 1 per (prompt, completion text), or None if the row has no tests."""
         jobs = [(tuple(_load_tests(term, prompt)), last_program(text)) for prompt, text in pairs]
         free: SimpleQueue[Bench] = SimpleQueue()
         for bench in self._benches:
@@ -85,13 +85,13 @@ class CodeGrader:
 
 
 class Examination:
-    """One program before its tests."""
+    """Runs the tests of one program."""
 
     def __init__(self, term: CodeReward, bench: Bench, program: str) -> None:
         self._term, self._bench, self._program = term, bench, program
 
     def score(self, tests: Sequence[Test]) -> float:
-        """Return 1 or 0, or the share of passed tests; tests after a failure are run only for the share."""
+        """Return 1 or 0, or the share of passed tests. Tests after a failure are run only for the share."""
         if not self._program.strip() or len(self._program) > MAX_PROGRAM_CHARS:
             return 0.0
         passed = 0
@@ -118,16 +118,16 @@ class Examination:
         return False
 
     def _passes_assertion(self, test: AssertTest) -> bool:
-        """Run the test, and the functions of the program that it calls, in separate processes."""
-        answered: list[Any] = []
+        """Run the test and the program's functions that it calls in separate processes."""
+        known_outcomes: list[Any] = []
         for _ in range(MAX_CALLS):
             verdict = self._bench.examiner.ask(
-                "examine", seconds=self._clock, test=test.code, known=answered, **self._limits
+                "examine", seconds=self._clock, test=test.code, known=known_outcomes, **self._limits
             )
             if "call" not in verdict:
                 return verdict["passed"] is True
             call = verdict["call"]
-            answered.append([call, self._call(call["function"], call["arguments"], call["named"])])
+            known_outcomes.append([call, self._call(call["function"], call["arguments"], call["named"])])
         return False
 
     def _call(self, function: str, arguments: Sequence[Any], named: dict[str, Any]) -> dict[str, Any]:
@@ -154,7 +154,9 @@ class Examination:
 
 
 def last_program(text: str) -> str:
-    """Return the last fenced block of Python after the thoughts, or the whole text without any block."""
+    """Return the last fenced block of Python after the thoughts, or the complete text if there is no
+    block.
+    """
     answer = text.rpartition(CLOSE)[2]
     blocks = [code for language, code in BLOCK.findall(answer) if language.lower() in PYTHON]
     return blocks[-1] if blocks else answer

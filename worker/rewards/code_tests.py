@@ -1,4 +1,4 @@
-"""Tests of a row, parsed from the formats of code datasets."""
+"""Parse the tests of a row from the formats of code datasets."""
 
 import json
 import math
@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 TOLERANCE = 1e-6
-"""Maximum relative difference of two numbers with a decimal point that are treated as equal."""
+"""Maximum relative difference at which two numbers with a decimal point count as equal."""
 
 
 @dataclass(frozen=True, slots=True)
 class OutputTest:
-    """Test with standard input and the expected standard output."""
+    """A test with standard input and the expected standard output."""
 
     stdin: str
     output: str
@@ -20,7 +20,7 @@ class OutputTest:
 
 @dataclass(frozen=True, slots=True)
 class CallTest:
-    """Test with a function call and the expected value."""
+    """A test with a function call and the expected value."""
 
     function: str
     arguments: tuple[Any, ...]
@@ -29,7 +29,7 @@ class CallTest:
 
 @dataclass(frozen=True, slots=True)
 class AssertTest:
-    """Test with Python code that passes if it raises nothing."""
+    """A test with Python code that passes if it raises no error."""
 
     code: str
 
@@ -38,10 +38,10 @@ Test = OutputTest | CallTest | AssertTest
 
 
 def read_tests(raw: Any) -> list[Test]:
-    """Return the tests in a value of a dataset; empty if it holds none.
+    """Return the tests in a value of a dataset, which may be none.
 
-    These formats are supported, also as JSON text: a list of assert statements; a list of {"input",
-    "output"}; and {"inputs": [...], "outputs": [...]}, with "fn_name" where inputs are arguments of that
+    These formats are supported, also as JSON text: a list of assert statements, a list of {"input",
+    "output"}, and {"inputs": [...], "outputs": [...]}, with "fn_name" if inputs are arguments of that
     function. Other text with an `assert` is one test.
     """
     if isinstance(raw, str):
@@ -93,7 +93,7 @@ def _join_lines(value: Any) -> str:
 
 
 def is_same_output(printed: str, expected: str) -> bool:
-    """Return whether two outputs have the same words; numbers with a decimal point may differ by rounding."""
+    """Return whether two outputs have the same words. Numbers with a decimal point may differ by rounding."""
     words, expected_words = printed.split(), expected.split()
     return len(words) == len(expected_words) and all(map(_is_same_word, words, expected_words))
 
@@ -110,12 +110,11 @@ def _is_same_word(word: str, expected: str) -> bool:
 
 
 def is_same_value(value: Any, expected: Any) -> bool:
-    """Return whether a function returned the value that a row's JSON expects; `value` is in the form of
-    `encode_value`.
+    """Return whether the `value` of a function, as `encode_value` wrote it, equals a row's JSON value.
 
-    A tuple counts as a list. Some datasets wrap each result in a list of one; both forms count. Raises
-    ValueError if a value cannot be JSON: a set, bytes, a complex number. The value is never decoded here,
-    because its author may have chosen its numbers and hashes.
+    A tuple counts as a list. Some datasets wrap each result in a list with one item, and both forms are
+    accepted. Raise ValueError if a value has no JSON form, such as a set, bytes or a complex number. The
+    value is never decoded here, because its author may have chosen malicious numbers and hashes.
     """
     json_value = _to_json(value)
     return bool(json_value == expected) or (isinstance(expected, list) and expected == [json_value])

@@ -1,4 +1,4 @@
-"""Correctness of answers: exact comparison first; only undecided answers go to a checking process."""
+"""Grade answers by exact comparison first, and send only undecided ones to a checking process."""
 
 import logging
 import os
@@ -23,35 +23,37 @@ logger = logging.getLogger(__name__)
 
 
 class Grade(NamedTuple):
-    """Verdict on one completion."""
+    """The verdict on one completion."""
 
     score: float | None
-    """Score: 0 wrong, 1 right, between: partial credit of a reasoning_gym task; None: no expected answer."""
+    """Score from 0 (wrong) to 1 (right), with partial credit for reasoning_gym tasks. None without
+    expected answer.
+    """
 
     @property
     def is_correct(self) -> bool | None:
-        """Whether the score is full; None if the completion could not be graded."""
+        """True if the score is full. None if the completion could not be graded."""
         return None if self.score is None else self.score >= FULL_MARKS
 
 
 def process_count(configured: int = 0) -> int:
-    """Return `configured`, or one checking process per two processors, at most four."""
+    """Return `configured` if it is not 0, else one checking process per two processors, at most four."""
     return configured or max(1, min(4, (os.cpu_count() or 1) // 2))
 
 
 class Checkers:
-    """Checking processes of one run, started when first needed: one per two processors, at most four."""
+    """The checking processes of one run, which start on first use: one per two processors, at most four."""
 
     def __init__(self, processes: int = 0) -> None:
         self._sandboxes = [Sandbox(JUDGING) for _ in range(process_count(processes))]
         self.timeouts = 0
-        """Number of answers that took too long so far; each was graded wrong."""
+        """Number of answers that took too long so far. They were graded wrong."""
 
     def ask_all(self, requests: Sequence[dict[str, Any]], *, seconds: float) -> list[Any]:
-        """Return one value per request; None if the check hung, died or failed.
+        """Return one value per request, or None if the check hung, died or failed.
 
         Each timeout among these requests halves the time limit of later ones, so that a policy that has
-        learnt to write hanging answers cannot hold up its own training.
+        learned to write hanging answers cannot delay its training.
         """
         free: SimpleQueue[Sandbox] = SimpleQueue()
         for sandbox in self._sandboxes:
@@ -90,7 +92,7 @@ class Checkers:
 def _is_score(value: Any) -> bool:
     """Return whether a value is a valid score.
 
-    A compromised process may return anything: NaN, a word, too large a number.
+    A compromised process may return any value, such as NaN, a text or too large a number.
     """
     return isinstance(value, bool | int | float) and 0 <= value <= 1
 
@@ -113,9 +115,9 @@ class Grader:
     def grades(self, pairs: Sequence[tuple[Prompt, str]]) -> list[Grade]:
         """Return one grade per (prompt, completion text)."""
         verdicts = [self._verdict_or_request(prompt, text) for prompt, text in pairs]
-        asked = _unique_requests(verdict for verdict in verdicts if isinstance(verdict, dict))
-        values = self._checkers.ask_all(list(asked.values()), seconds=self.term.timeout_seconds)
-        checked = dict(zip(asked, values, strict=True))
+        requests = _unique_requests(verdict for verdict in verdicts if isinstance(verdict, dict))
+        values = self._checkers.ask_all(list(requests.values()), seconds=self.term.timeout_seconds)
+        checked = dict(zip(requests, values, strict=True))
         return [
             Grade(float(checked[_request_key(verdict)] or 0.0) if isinstance(verdict, dict) else verdict)
             for verdict in verdicts
@@ -148,7 +150,7 @@ def _gym_request(prompt: Prompt, answer: str | None) -> float | dict[str, Any]:
     if not answer or len(answer) > MAX_ANSWER_CHARS:
         return 0.0
     entry = prompt.columns["reasoning_gym"]
-    assert isinstance(entry, dict)  # noqa: S101 - told to the type checker; the problem source wrote it
+    assert isinstance(entry, dict)  # noqa: S101 - for the type checker; the problem source wrote it
     return {"op": "gym_score", "found": answer, **entry}
 
 

@@ -1,4 +1,4 @@
-"""Requests to the operator's scoring server: concurrent, retried, and sent once per content."""
+"""Send requests to the operator's scoring server concurrently, with retries, and once per content."""
 
 import asyncio
 import hashlib
@@ -17,18 +17,19 @@ from backend.base.text import read_json
 
 MAX_ANSWER_BYTES = 1_000_000
 MAX_CACHED = 50_000
-"""Maximum number of cached answers; the least recently used one is removed first."""
+"""Maximum number of cached answers. The least recently used one is removed first."""
 
 POOLED = 16
-"""Maximum number of connections of one client, which searches all of them at each request."""
+"""Maximum number of connections of one client, because the client searches all of them for each request."""
 
 SPARE_TOKENS = 1000
-"""Number of tokens that a server may add: its chat template, and the ends of texts."""
+"""Number of tokens that a server may add for its chat template and the ends of texts."""
 
 FIRST_PAUSE_SECONDS = 0.5
 JITTER = random.Random()
-"""Random generator of pauses, separate from the run's generators so that a busy server does not change
-them."""
+"""Random generator for pauses. It is separate from the run's generators, which a busy server must not
+affect.
+"""
 
 LONGEST_PAUSE_SECONDS = 30.0
 RETRIED_STATUSES = {408, 409, 425, 429}
@@ -39,19 +40,19 @@ logging.getLogger("httpx2").setLevel(logging.WARNING)  # it logs every request
 
 
 class AnswerTooLong(Exception):
-    """A server's answer exceeds the size limit."""
+    """Raised if a server's answer exceeds the size limit."""
 
 
 class NoScore(Exception):
-    """The server gave no usable score; the message holds nothing of what it sent."""
+    """Raised if the server gave no usable score. The message contains nothing that it sent."""
 
 
 @dataclass(slots=True)
 class Usage:
-    """Counts of a run's requests since the last read."""
+    """Counters of a run's requests since they were last read."""
 
     requests: int = 0
-    """Number of requested scores, cached ones included."""
+    """Number of requested scores, including cached ones."""
     cached: int = 0
     failed: int = 0
     prompt_tokens: int = 0
@@ -59,12 +60,14 @@ class Usage:
     unreported: int = 0
     """Number of answers without a plausible token count."""
     cost: float | None = None
-    """Price of the tokens; None if they have none."""
+    """Price of the tokens, or None if they have no price."""
 
 
 @dataclass(slots=True)
 class Endpoint:
-    """One route of a server. Its scores are cached for the run's process; a resumed run asks again."""
+    """One route of a server. Its scores are cached in the run's process, so a resumed run requests them
+    again.
+    """
 
     url: str
     api_key: str
@@ -73,18 +76,18 @@ class Endpoint:
     """Time limit of one request, in seconds."""
     retries: int
     read: Callable[[Any], Any]
-    """Function that returns the scores in an answer's JSON; raises NoScore."""
+    """Function that returns the scores in an answer's JSON or raises NoScore."""
     max_tokens: int = 0
-    """Maximum number of tokens of an answer; 0: the answer is not text."""
+    """Maximum number of tokens of an answer, or 0 if the answer is not text."""
     usage: Usage = field(default_factory=Usage)
     _cache: OrderedDict[bytes, Any] = field(default_factory=OrderedDict)
 
     def ask_all(self, bodies: Sequence[Body]) -> list[Any]:
-        """Return the scores of each body, or its NoScore error, in order; equal bodies are sent once."""
+        """Return the scores of each body, or its NoScore error, in order. Equal bodies are sent once."""
         contents = [json.dumps(body, ensure_ascii=False).encode(errors="replace") for body in bodies]
         keys = [
             hashlib.sha256(content).digest() for content in contents
-        ]  # a text may hold half a surrogate pair
+        ]  # a text may contain half of a surrogate pair
         unknown = {key: text for key, text in zip(keys, contents, strict=True) if key not in self._cache}
         answers = {key: self._cache[key] for key in keys if key in self._cache}
         if unknown:
@@ -104,22 +107,24 @@ class Endpoint:
             self._cache.popitem(last=False)
 
     async def _ask_unknown(self, contents: Mapping[bytes, bytes]) -> dict[bytes, Any]:
-        """Return the answer to each content, by its key, with `concurrency` requests at once."""
+        """Return the answer to each content by its key, with up to `concurrency` requests at the same
+        time.
+        """
         headers = {"Content-Type": "application/json"}
         if self.api_key:
             headers["Authorization"] = f"Bearer {self.api_key}"
-        waiting, answers, trust = iter(contents.items()), {}, httpx2.create_ssl_context()
+        unsent, answers, ssl_context = iter(contents.items()), {}, httpx2.create_ssl_context()
 
         async def work(client: httpx2.AsyncClient) -> None:
-            for key, content in waiting:
+            for key, content in unsent:
                 answers[key] = await self._ask(client, content)
 
         async with AsyncExitStack() as stack, asyncio.TaskGroup() as tasks:
-            at_once = min(self.concurrency, len(contents))
-            for first in range(0, at_once, POOLED):
-                client = httpx2.AsyncClient(headers=headers, timeout=None, verify=trust)
+            concurrent = min(self.concurrency, len(contents))
+            for first in range(0, concurrent, POOLED):
+                client = httpx2.AsyncClient(headers=headers, timeout=None, verify=ssl_context)
                 await stack.enter_async_context(client)
-                for _ in range(first, min(first + POOLED, at_once)):
+                for _ in range(first, min(first + POOLED, concurrent)):
                     tasks.create_task(work(client))
         return answers
 
@@ -190,7 +195,7 @@ async def read_answer(
     blocks, size = [], 0
     headers = {"Accept-Encoding": "identity"}
     async with client.stream(method, url, content=content, headers=headers) as response:
-        async for block in response.aiter_raw():  # decompression could fill the memory in one block
+        async for block in response.aiter_raw():  # decompression could fill the memory with one block
             blocks.append(block)
             size += len(block)
             if size > max_bytes:
@@ -203,7 +208,9 @@ def _count(value: Any, limit: int) -> int | None:
 
 
 def pause_seconds(attempt: int, wait: str) -> float:
-    """Return the seconds before the next try: doubled each time, or as long as the server asks."""
-    asked = float(wait) if wait.isascii() and wait.isdecimal() and len(wait) < 6 else 0.0
+    """Return the seconds before the next try, which double each time, or the seconds that the server
+    requests.
+    """
+    requested = float(wait) if wait.isascii() and wait.isdecimal() and len(wait) < 6 else 0.0
     pause = FIRST_PAUSE_SECONDS * 2**attempt * JITTER.uniform(0.5, 1.0)
-    return min(LONGEST_PAUSE_SECONDS, max(asked, pause))
+    return min(LONGEST_PAUSE_SECONDS, max(requested, pause))

@@ -1,4 +1,4 @@
-"""Rewards of episodes, given by the run's environment."""
+"""Rewards of episodes, computed by the run's environment."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ from worker.types import Completion
 
 
 def episode_rewards(completions: Sequence[Sequence[Completion]]) -> list[float | None]:
-    """Return the environment's reward of each completion; None if it failed, or if there was none."""
+    """Return the environment's reward of each completion, or None if it failed or gave none."""
     episodes = [completion.episode for row in completions for completion in row]
     return [None if episode is None else episode.reward for episode in episodes]
 

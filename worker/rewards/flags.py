@@ -1,4 +1,4 @@
-"""Flags of conspicuous completions, by which rollouts are filtered."""
+"""Flags of conspicuous completions, by which rollouts can be filtered."""
 
 from backend.config.boxed import last_boxed
 from backend.rollouts.repetition import distinct_gram_share
@@ -18,11 +18,15 @@ def completion_flags(
     is_correct: bool | None,
     expects_think: bool,
 ) -> tuple[str, ...]:
-    r"""Return the flags of a completion, always in this order.
+    r"""Return the flags of a completion in this order:
 
-    truncated: cut at the length limit. wrong: graded and not correct. unparsed: no complete \boxed{}.
-    no_think: thinking tags are rewarded but missing or unpaired. repetitive: the end repeats itself.
-    language: most letters are not of the prompt's script. unscored: a reward had no value for it.
+    truncated    it was cut at the length limit
+    wrong        it was graded as not correct
+    unparsed     it has no complete \boxed{}
+    no_think     thinking tags are rewarded, but missing or unpaired
+    repetitive   its text repeats itself
+    language     most of its letters are not of the prompt's script
+    unscored     a reward had no value for it
     """
     raised = {
         "truncated": is_truncated,

@@ -1,4 +1,4 @@
-"""Parsing of a completion's format: its boxed answer and its thinking tags."""
+"""Parse the format of a completion: its boxed answer and its thinking tags."""
 
 import re
 from typing import Literal
@@ -10,7 +10,9 @@ _NUMBER = re.compile(r"[+-]?\d[\d,]*(?:\.\d+)?(?:/\d+)?")
 
 
 def lenient_answer(text: str) -> str:
-    r"""Return the boxed answer, else the last number, else the whole text (the book's evaluation script)."""
+    r"""Return the boxed answer, else the last number, else the complete text (the book's evaluation
+    script).
+    """
     boxed = last_boxed(text)
     if boxed is not None:
         return boxed
@@ -19,16 +21,17 @@ def lenient_answer(text: str) -> str:
 
 
 def boxed_format(text: str) -> float:
-    r"""Return 1 if the last \boxed{} is complete and holds something, else 0."""
+    r"""Return 1 if the last \boxed{} is complete and not empty, else 0."""
     return float(has_braced_box(text) and bool(last_boxed(text)))
 
 
 def think_format(text: str, form: Literal["book", "strict"], *, is_opened: bool = False) -> float:
-    """Return 1 if the completion reasons inside tags, else 0; `is_opened`: the prompt ends with <think>.
+    """Return 1 if the completion reasons inside tags, else 0. If it `is_opened`, the prompt ends with
+    <think>.
 
-    book: the first <think> is before the first </think>, wherever they are and however often they are
-    repeated (Raschka, section 7.6). A policy that repeats empty tags forever passes too. strict: the text
-    begins with <think>, has each tag exactly once, and continues after </think>.
+    The form `book` requires that the first <think> is before the first </think>, at any position and with any
+    repetitions (Raschka, section 7.6). A policy that repeats empty tags forever passes too. The form `strict`
+    requires that the text begins with <think>, has each tag exactly once, and continues after </think>.
     """
     text = restore_think_tag(text) if is_opened else text
     opened, closed = text.find(OPEN), text.find(CLOSE)

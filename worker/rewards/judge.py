@@ -1,8 +1,8 @@
-"""Grades of a language model, by `/chat/completions` of an OpenAI-compatible server.
+"""Get grades from a language model, through `/chat/completions` of an OpenAI-compatible server.
 
 The completion is untrusted: it may contain a grade, or instructions to the judge. It is enclosed in marks
-that it cannot predict, since they are its own hash, and only the judge's answer is read. A judge can still be
-persuaded to give a grade; that risk remains.
+that it cannot contain, because they are its hash, and only the judge's answer is read. A judge can still be
+persuaded to give a grade, so this risk remains.
 """
 
 import hashlib
@@ -29,14 +29,14 @@ NUMBER_FORM = f"Explain briefly, then end with one number {SCALE}, and nothing e
 
 FIELD = re.compile(r"\{(\w{1,64})\}")
 CONTROL = re.compile(r"(?i)<(?=\||/?s>|(?:start|end)_of_turn>|/?think>)|\[(?=/?INST\])")
-"""Prefixes of chat templates' control tokens, which a server would interpret as such."""
+"""Pattern of the start of control tokens in chat templates, which a server would interpret."""
 
 NUMBER = re.compile(r"(?<![\w./+-])[+-]?\d+(?:\.\d+)?(?=[\s.*]*$)")
-"""Number at the end of a text, but not the 10 of 8/10."""
+"""Pattern of a number at the end of a text, except the 10 in 8/10."""
 
 
 class Judge:
-    """Requests the judge's grades for one term."""
+    """Requests the judge's grades for one reward term."""
 
     def __init__(self, term: JudgeReward, settings: Settings) -> None:
         self.term = term
@@ -52,11 +52,13 @@ class Judge:
         )
 
     def values(self, pairs: Sequence[tuple[Prompt, str]]) -> list[float | NoScore]:
-        """Return a reward from 0 to 1 per (prompt, completion text), or the error; 0 if there is no step."""
+        """Return a reward from 0 to 1 per (prompt, completion text), or the error. Without any step it is
+        0.
+        """
         steps = [split_steps(text, self.term.delimiter) if self._is_by_step else [text] for _, text in pairs]
-        asked = [at for at, pieces in enumerate(steps) if pieces]
-        answers = self.endpoint.ask_all([self._body(pairs[at][0], steps[at]) for at in asked])
-        answer_by_index = dict(zip(asked, answers, strict=True))
+        graded_indices = [at for at, pieces in enumerate(steps) if pieces]
+        answers = self.endpoint.ask_all([self._body(pairs[at][0], steps[at]) for at in graded_indices])
+        answer_by_index = dict(zip(graded_indices, answers, strict=True))
         return [
             self._value(answer_by_index[at], len(pieces)) if pieces else 0.0
             for at, pieces in enumerate(steps)
@@ -118,7 +120,7 @@ class Judge:
         return {"type": "json_schema", "json_schema": {"name": "grade", "strict": True, "schema": schema}}
 
     def _grades(self, answer: Any) -> list[float]:
-        """Return the grades in the judge's answer; its other content is ignored."""
+        """Return the grades in the judge's answer, and ignore its other content."""
         try:
             choice = answer["choices"][0]
             text = choice["message"]["content"]

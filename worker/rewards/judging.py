@@ -1,6 +1,6 @@
 """Operations that judge completions and generate questions, each in a sandboxed process.
 
-They do not import torch, and import each library only when a request needs it.
+They do not import torch, and they import other libraries only when a request needs them.
 """
 
 import contextlib
@@ -12,7 +12,7 @@ from backend.base.sandbox.operation import Operation, Request
 
 @cache
 def warm_mathematics() -> None:
-    """Import math-verify and sympy and fill their tables, so that forks need not repeat it."""
+    """Import math-verify and sympy and fill their caches, so that forks do not have to."""
     from worker.rewards.mathematics import is_equal
 
     for expected, answer in WARMING:
@@ -41,11 +41,11 @@ WARMING = (
     ("(3, -4)", "(3,-4.5)"),
     (r"x^2+\sin(\pi)", "x^2 + e^{0}"),
 )
-"""Pairs of answers whose comparison covers most of the code that comparisons need."""
+"""Pairs of answers whose comparison runs most of the code that comparisons need."""
 
 
 def equal_mathematics(request: Request) -> bool:
-    """Return whether `found` equals `expected` as mathematics, by math-verify."""
+    """Return whether `found` is mathematically equal to `expected`, by math-verify."""
     from worker.rewards.mathematics import is_equal
 
     return is_equal(
@@ -54,21 +54,21 @@ def equal_mathematics(request: Request) -> bool:
 
 
 def import_gym(_request: Request) -> None:
-    """Import the library reasoning_gym."""
+    """Import the reasoning_gym library."""
     importlib.import_module("worker.rewards.reasoning_gym.entries").library()
 
 
 def make_gym_entry(request: Request) -> None:
-    """Create the entry of an answer, kept for later answers to it."""
+    """Create the entry for an answer, which is cached for later answers."""
     from worker.rewards.reasoning_gym.entries import entry_at
 
     import_gym(request)
-    with contextlib.suppress(Exception):  # `gym_score` hits the same error and reports it
+    with contextlib.suppress(Exception):  # `gym_score` raises the same error and reports it
         entry_at(request["task"], request["config"], request["seed"], request["offset"])
 
 
 def gym_question(request: Request) -> dict[str, str]:
-    """Return question and answer of a reasoning_gym task at a seed and an offset."""
+    """Return the question and the answer of a reasoning_gym task at a seed and an offset."""
     from worker.rewards.reasoning_gym.entries import entry_at
 
     entry = entry_at(request["task"], request["config"], request["seed"], request["offset"])
@@ -76,7 +76,7 @@ def gym_question(request: Request) -> dict[str, str]:
 
 
 def gym_score(request: Request) -> float:
-    """Return the task's own score of an answer, 0..1."""
+    """Return the score of an answer by the task's scorer, 0..1."""
     from worker.rewards.reasoning_gym.entries import score_at
 
     position = request["task"], request["config"], request["seed"], request["offset"]

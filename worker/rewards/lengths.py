@@ -1,10 +1,10 @@
-"""Reward for being shorter than the other completions of a group."""
+"""Reward for completions that are shorter than the others of their group."""
 
 from collections.abc import Sequence
 
 
 def group_length_rewards(lengths: Sequence[int], correct: Sequence[bool | None]) -> list[float | None]:
-    """Return the relative brevity of the G completions of a group; lengths are in tokens.
+    """Return the relative brevity of the G completions of a group. Lengths are in tokens.
 
         lambda = 0.5 - (L - min L) / (max L - min L);  lambda where correct, min(0, lambda) where not
 

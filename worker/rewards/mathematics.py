@@ -1,8 +1,8 @@
-"""Equality of mathematical answers by math-verify. It may hang, so only the checking process calls it.
+"""Compare mathematical answers with math-verify. It may hang, so only the checking process calls it.
 
 math-verify finds formulas with its own grammars, but passes what they accept (arithmetic, and each single
 number through sympy's `Number`) to sympy's `parse_expr`, which evaluates text as Python code. While answers
-are compared, our parser replaces it, and text that the parser does not know is not mathematics.
+are compared, our parser replaces it. Text that our parser does not support does not count as mathematics.
 """
 
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from typing import Any
 
 import math_verify.parser
 import sympy
-import sympy.physics.units  # simplify() imports it, and it then has names to parse
+import sympy.physics.units  # imported by simplify(), which then has names to parse
 from math_verify import ExprExtractionConfig, LatexExtractionConfig, parse, verify
 from math_verify.grader import is_relation
 from sympy import FiniteSet
@@ -24,21 +24,21 @@ from worker.rewards.reasoning_gym.expressions import NotExpression, read_express
 from worker.rewards.spelling import convert_decimals, for_algebra
 
 NORMALIZATION = replace(LatexExtractionConfig().normalization_config, units=False)
-"""Normalization without units, which are removed before: the library's units include single letters, which
-are variables."""
+"""Normalization without units, which are removed earlier, because the library's units include single
+letters that may be variables.
+"""
 EXTRACTION = [
     LatexExtractionConfig(boxed_match_priority=0, normalization_config=NORMALIZATION),
     ExprExtractionConfig(),
 ]
 EVALUATING = (sympy_parser, math_verify.parser)
-"""Modules in which `parse_expr` is looked up; sympy's `sympify` uses the first one."""
+"""Modules in which `parse_expr` is looked up. sympy's `sympify` uses the first one."""
 
 
 def is_equal(*, expected: str, answer: str, is_ordered: bool = False) -> bool:
-    """Return whether two answers, LaTeX or plain, mean the same: 1/2 and 0.5, 2x+2 and 2(x+1), {1,2} and
-    {2,1}.
+    """Return whether two answers, in LaTeX or plain text, are equal, such as 2x+2 and 2(x+1).
 
-    `is_ordered`: items of a list are compared one by one.
+    If it `is_ordered`, the items of a list are compared one by one.
     """
     items = list_items(expected), list_items(answer)
     if len(items[0]) > 1 and (is_ordered or has_order(expected, answer)):
@@ -48,7 +48,8 @@ def is_equal(*, expected: str, answer: str, is_ordered: bool = False) -> bool:
 
 
 def _is_equal(expected: str, answer: str) -> bool:
-    # math-verify's own limits need signals of the main thread and cannot interrupt C code: they are off
+    # math-verify's time limits are off, because they need signals in the main thread and cannot interrupt C
+    # code.
     with forbid_evaluation():
         parsed_expected = _parse(for_algebra(expected).replace(r"\%", "").replace("%", ""))
         parsed_answer = _parse(convert_decimals(for_algebra(answer)))
@@ -65,7 +66,7 @@ def _is_equal(expected: str, answer: str) -> bool:
 
 
 def _solution_set(value: Any) -> Any:
-    """Return the union of the intervals of inequalities of one variable: x < 0 or x > 1."""
+    """Return the union of the intervals of inequalities in one variable, such as x < 0 or x > 1."""
     if isinstance(value, FiniteSet) and len(value.free_symbols) == 1 and all(map(is_relation, value.args)):
         return sympy.Union(*[relation.as_set() for relation in value.args])
     return value
@@ -77,7 +78,7 @@ def _parse(text: str) -> Any:
 
 @contextmanager
 def forbid_evaluation() -> Iterator[None]:
-    """Prevent the evaluation of text as code within."""
+    """Prevent the evaluation of text as code in the block."""
     before = [module.parse_expr for module in EVALUATING]
     try:
         for module in EVALUATING:

@@ -1,4 +1,4 @@
-"""Calls of a user's own reward function. Runs inside the plugin's sandbox."""
+"""Call a user's reward function. This module runs inside the plugin's sandbox."""
 
 import asyncio
 import inspect
@@ -11,7 +11,7 @@ from backend.config.plugins import REWARDS_GROUP, find_plugin, load_plugin
 from worker.prompt import Prompt
 
 MAX_WORDS = 200
-"""Maximum length of the error of one completion among many, in characters."""
+"""Maximum length of the error of one completion of several, in characters."""
 
 RESERVED = ("prompts", "completions", "completion_ids")
 
@@ -23,9 +23,9 @@ def load_reward(name: str) -> Any:
 
 
 def function_kind(request: Request) -> Literal["single", "async", "batch"]:
-    """Return the form of a function: for one completion, for one and async, or for a batch.
+    """Return the kind of a function: for one completion, for one and async, or for a batch.
 
-    A batch function is recognized, as in TRL, by a parameter named `completions`.
+    A batch function has a parameter named `completions`, as in TRL.
     """
     function = load_reward(request["entry_point"])
     if "completions" in inspect.signature(function).parameters:
@@ -45,7 +45,7 @@ def call_async(request: Request) -> list[Any]:
 
 
 def call_batch(request: Request) -> Any:
-    """Return the values of all completions, by one call with TRL's arguments."""
+    """Return the values of all completions from one call with TRL's arguments."""
     function = load_reward(request["entry_point"])
     prompts = [Prompt(**prompt) for prompt in request["prompts"]]
     texts: Sequence[Any] = request["texts"]
@@ -79,7 +79,7 @@ async def _gather(request: Request) -> list[Any]:
                     return {"value": _to_json(await function(Prompt(**prompt), text, **request["params"]))}
             except TimeoutError:
                 return {"error": f"no answer within {request['each_seconds']:g} seconds"}
-            except Exception as error:  # noqa: BLE001 - code of a user's own; the trainer decides what it means
+            except Exception as error:  # noqa: BLE001 - It is the user's code, and the trainer decides how to handle its errors.
                 return {"error": f"{type(error).__name__}: {error}"[:MAX_WORDS]}
 
     pairs = zip(request["prompts"], request["texts"], strict=True)
@@ -91,19 +91,21 @@ async def _await(value: Any) -> Any:
 
 
 def _is_async(function: Any) -> bool:
-    called = getattr(function, "__call__", None)  # noqa: B004 - of an object that is called
+    called = getattr(function, "__call__", None)  # noqa: B004 - for objects with a `__call__` method
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(called)
 
 
 def _columns(prompts: Sequence[Prompt]) -> dict[str, list[Any]]:
-    """Return a list for each column of the dataset, including `answer`, with None if a row lacks it."""
+    """Return a list for each column of the dataset, including `answer`. It has None for rows without the
+    column.
+    """
     rows = [{**prompt.columns, "answer": prompt.answer, "domain": prompt.domain} for prompt in prompts]
     names = {name: None for row in rows for name in row if name not in RESERVED}
     return {name: [row.get(name) for row in rows] for name in names}
 
 
 def _accepted_arguments(function: Any, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments that a function accepts: all of them with `**kwargs`."""
+    """Return the arguments that a function accepts, which are all if it has `**kwargs`."""
     parameters = inspect.signature(function).parameters
     if any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters.values()):
         return dict(arguments)
@@ -111,7 +113,7 @@ def _accepted_arguments(function: Any, arguments: Mapping[str, Any]) -> dict[str
 
 
 def _to_json(value: Any) -> Any:
-    """Convert a value to JSON types, also values of numpy and torch."""
+    """Convert a value to JSON types, including values of numpy and torch."""
     for name in ("tolist", "item"):
         if hasattr(value, name):
             return getattr(value, name)()

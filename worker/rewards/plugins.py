@@ -1,4 +1,4 @@
-"""Reward plugins: entry points of the group `grpolab.rewards`, called in their own sandbox.
+"""Reward plugins: entry points of the group `grpolab.rewards`, each called in a separate sandbox.
 
     def brevity(prompt: Prompt, completion_text: str, *, limit: int = 100) -> float | None:
         return float(len(completion_text) <= limit)
@@ -7,13 +7,13 @@
         return [float(found == right) for found, right in zip(completions, answer)]
 
 Both may be `async`. None means that the completion could not be scored and is left out of the update. If a
-call raises, hangs, ends its process or returns no number, its completions are unscored too. Several such
-calls in a row end the run.
+call raises, hangs, ends its process or does not return a number, its completions are unscored too. Several
+such calls in a row end the run.
 
-The module is imported once. Each call is a fork of it, so changes by one call are gone at the next. The
+The module is imported once. Each call is a fork, so changes made by one call do not affect the next. The
 completions of a batch share a fork, and so do the completions of an `async` function.
-The plugin sees the interpreter, its packages and its own code: no network, no other file and no variable,
-unless the operator grants them by the plugin's name in PLUGIN_PERMISSIONS.
+The plugin has access to the interpreter, its packages and its code, but not to the network, other files and
+environment variables, unless the operator grants it by the plugin's name in PLUGIN_PERMISSIONS.
 """
 
 import math
@@ -42,12 +42,12 @@ MAX_IN_A_ROW = 5
 
 
 class PluginTerm:
-    """Parent side of one reward plugin: calls the process and checks the answers."""
+    """The parent side of a reward plugin, which calls the sandboxed process and checks its answers."""
 
     def __init__(self, term: PluginReward) -> None:
         self.term = term
         self.failures = 0
-        """Number of completions that failed calls left unscored so far."""
+        """Number of completions that are unscored because of failed calls."""
         self.last_failure = ""
         self._in_a_row = 0
         self._kind = ""
@@ -62,11 +62,10 @@ class PluginTerm:
     def rewards(
         self, pairs: Sequence[tuple[Prompt, str]], token_ids: Sequence[NDArray[np.int64]] = ()
     ) -> list[float | None]:
-        """Return one value per (prompt, completion text), None if the call failed.
+        """Return one value per (prompt, completion text), or None if the call failed.
 
-        A batch function also gets the completions' `token_ids`, if it asks for `completion_ids`.
-
-        Raises PluginFailed if the plugin cannot be called at all, or fails repeatedly.
+        A batch function also gets the completions' `token_ids` if it has a parameter `completion_ids`. Raise
+        PluginFailed if the plugin cannot be called at all, or fails repeatedly.
         """
         if not pairs:
             return []
@@ -88,7 +87,7 @@ class PluginTerm:
         return self._sandbox.ask(op, seconds=seconds, **common, **request)
 
     def _single_values(self, pairs: Sequence[tuple[Prompt, str]]) -> Iterator[Any]:
-        """Yield the function's values, or the error of a call; each call is a separate fork."""
+        """Yield the function's values, or the errors of calls. Each call is a separate fork."""
         return self._sandbox.ask_each(
             "single",
             [{"prompt": asdict(prompt), "text": text} for prompt, text in pairs],
@@ -99,7 +98,7 @@ class PluginTerm:
         )
 
     def _async_values(self, pairs: Sequence[tuple[Prompt, str]]) -> Iterator[Any]:
-        """Yield the values of an `async` function, or errors; one fork awaits all calls."""
+        """Yield the values of an `async` function, or errors. One fork awaits all calls."""
         term = self.term
         try:
             reply = self._ask(
@@ -125,7 +124,7 @@ class PluginTerm:
     def _batch_rewards(
         self, pairs: Sequence[tuple[Prompt, str]], token_ids: Sequence[NDArray[np.int64]]
     ) -> list[float | None]:
-        """Return the values of one call of a batch function, which fails as a whole."""
+        """Return the values of one call of a batch function. If it fails, it fails for all completions."""
         try:
             reply = self._ask(
                 "batch",
@@ -175,7 +174,7 @@ class PluginTerm:
 
 
 def _check_list(reply: Any, count: int) -> list[Any]:
-    """Check that a reply is a list of `count` values. Raises ValueError if it is not."""
+    """Return a reply if it is a list of `count` values, else raise ValueError."""
     if isinstance(reply, list) and len(reply) == count:
         return reply
     got = f"{len(reply)} of them" if isinstance(reply, list) else f"{reply!r:.100}"
@@ -183,16 +182,18 @@ def _check_list(reply: Any, count: int) -> list[Any]:
 
 
 def _check_number(value: Any) -> float | None:
-    """Check a plugin's value. Raises ValueError if it is not a finite number."""
+    """Return a plugin's value if it is None or a finite number, else raise ValueError."""
     if value is None:
         return None
-    if isinstance(value, bool | int | float) and abs(value) <= sys.float_info.max:  # also for 10**400
+    if (
+        isinstance(value, bool | int | float) and abs(value) <= sys.float_info.max
+    ):  # this comparison also works for 10**400
         return float(value)
     raise ValueError(f"expected a finite number or None, got {value!r:.100}")
 
 
 def _plugin_module(name: str) -> str:
-    """Return the module of a plugin; "" if it is not installed, which its first call reports."""
+    """Return the module of a plugin, or "" if it is not installed, which its first call reports."""
     try:
         return find_plugin(REWARDS_GROUP, name).module
     except ValueError:

@@ -1,4 +1,4 @@
-"""Operations that run programs of completions, and tests of datasets, each in its own sandboxed process.
+"""Operations that run programs of completions and tests of datasets, each in a separate sandboxed process.
 
 A program never sees the expected results. Its output, and the values that its functions return, are checked
 outside. Values are sent as plain data (numbers, text, lists, tuples, sets, dicts) in JSON.
@@ -20,11 +20,11 @@ MODULES = ("solution", "main", "submission")
 
 
 class CallNeeded(BaseException):
-    """A test calls a function of the program whose value is not known yet."""
+    """Raised if a test calls a function of the program whose value is not known yet."""
 
 
 def run_program(request: Request) -> int:
-    """Run a program on this process's standard input and output; return its exit code."""
+    """Run a program on this process's standard input and output, and return its exit code."""
     sys.stdin, sys.stdout = open(0, closefd=False), open(1, "w", closefd=False)  # noqa: SIM115
     sys.argv = ["program.py"]
     code = 0
@@ -39,7 +39,7 @@ def run_program(request: Request) -> int:
 
 
 def interpret(request: Request) -> int:
-    """Run a program as `run_program` does, and also print the value of a last expression, or its error."""
+    """Run a program like `run_program`, and also print the value of its last expression, or its error."""
     sys.stdin, sys.stdout = open(0, closefd=False), open(1, "w", closefd=False)  # noqa: SIM115
     sys.argv = ["program.py"]
     code, namespace = 0, {"__name__": "__main__"}
@@ -52,7 +52,7 @@ def interpret(request: Request) -> int:
     except SystemExit as error:
         code = error.code & 0xFF if isinstance(error.code, int) else int(error.code is not None)
     except BaseException as error:  # noqa: BLE001 - whatever a program raises
-        print(f"{type(error).__name__}: {error}")  # noqa: T201 - that is the answer
+        print(f"{type(error).__name__}: {error}")  # noqa: T201 - the answer to the policy
         code = 1
     sys.stdout.flush()
     return code
@@ -67,19 +67,19 @@ def call_function(request: Request) -> dict[str, Any]:
     named = {name: decode_value(value) for name, value in request["named"].items()}
     try:
         value = function(*arguments, **named)
-    except Exception as error:  # noqa: BLE001 - tests may ask for it
+    except Exception as error:  # noqa: BLE001 - A test may expect an exception.
         return {"raised": type(error).__name__}
     return {"value": encode_value(value)}
 
 
 def examine(request: Request) -> dict[str, Any]:
-    """Return {"passed": ...} of a test, or {"call": ...} of the program that it needs first.
+    """Return {"passed": ...} for a test, or {"call": ...} with a call of the program that it needs first.
 
     Names that the test does not define are functions of the program. A test that calls none of them fails.
     """
     outcomes = {_key(call): outcome for call, outcome in request["known"]}
-    asked: list[dict[str, Any]] = []
-    used: list[str] = []
+    needed_calls: list[dict[str, Any]] = []
+    used_names: list[str] = []
 
     def stub(name: str) -> Callable[..., Any]:
         def called(*arguments: Any, **named: Any) -> Any:
@@ -88,9 +88,9 @@ def examine(request: Request) -> dict[str, Any]:
                 "arguments": [encode_value(value) for value in arguments],
                 "named": {key: encode_value(value) for key, value in named.items()},
             }
-            used.append(name)
+            used_names.append(name)
             if _key(call) not in outcomes:
-                asked.append(call)
+                needed_calls.append(call)
                 raise CallNeeded
             return _outcome(outcomes[_key(call)])
 
@@ -104,18 +104,18 @@ def examine(request: Request) -> dict[str, Any]:
     try:
         exec(compile(tree, "<test>", "exec"), namespace)  # noqa: S102 - that is what this process is for
         for name, function in list(namespace.items()):
-            if name.startswith("test") and name not in used and isinstance(function, type(stub)):
+            if name.startswith("test") and name not in used_names and isinstance(function, type(stub)):
                 _run_if_test(function, stub)
-        passed = bool(used)
+        passed = bool(used_names)
     except CallNeeded:
         passed = False
     except Exception:  # noqa: BLE001 - an assertion, or whatever the test raises
         passed = False
-    return {"call": asked[0]} if asked else {"passed": passed}
+    return {"call": needed_calls[0]} if needed_calls else {"passed": passed}
 
 
 def _run_if_test(function: Any, stub: Any) -> None:
-    """Call a function that the test has defined, as pytest would; not a stub."""
+    """Call a function that the test has defined, like pytest, unless it is a stub."""
     is_stub = function.__qualname__.startswith(stub.__qualname__)
     if not is_stub and not function.__code__.co_argcount:
         function()
@@ -134,7 +134,7 @@ def _outcome(outcome: Mapping[str, Any]) -> Any:
 
 
 def _exception(name: str) -> Exception:
-    """Create an exception of the class that the program raised, if it is a built-in one."""
+    """Create an exception of the class that the program raised, if it is a built-in class."""
     kind = getattr(builtins, name, None)
     if isinstance(kind, type) and issubclass(kind, Exception):
         return kind()
@@ -158,7 +158,7 @@ CONTAINERS: dict[type, str] = {list: "list", tuple: "tuple", set: "set", frozens
 
 
 def encode_value(value: Any) -> Any:
-    """Convert plain data to JSON. Raises TypeError for anything else."""
+    """Convert plain data to JSON. Raise TypeError for anything else."""
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, list | tuple | set | frozenset):
@@ -177,7 +177,7 @@ def encode_value(value: Any) -> Any:
 
 
 def decode_value(value: Any) -> Any:
-    """Decode the data that `encode_value` wrote. Raises ValueError or TypeError for anything else."""
+    """Decode the data that `encode_value` wrote. Raise ValueError or TypeError for anything else."""
     if not isinstance(value, dict):
         return value
     [(kind, items)] = value.items()
@@ -195,7 +195,7 @@ def decode_value(value: Any) -> Any:
 
 
 def read_ended(reply: Any) -> tuple[str, int]:
-    """Return output and exit code of a sandboxed program. Raises ValueError for anything else."""
+    """Return the output and exit code of a sandboxed program. Raise ValueError for anything else."""
     match reply:
         case {"output": str(output), "code": int(code)}:
             return output, code

@@ -1,4 +1,4 @@
-"""Scores of a reward model, by the route `/pooling` of vLLM, whose server applies the model's chat template.
+"""Get scores from a reward model, through vLLM's route `/pooling`, which applies the model's chat template.
 
 A model that scores the conversation returns one number. A model that scores each token returns one number per
 token, and the last one counts.
@@ -16,7 +16,7 @@ from worker.rewards.steps import AGGREGATES, split_steps
 
 
 class RewardModel:
-    """Requests the reward model's scores for one term."""
+    """Requests the reward model's scores for one reward term."""
 
     def __init__(self, term: RewardModelReward, settings: Settings) -> None:
         self.term = term
@@ -33,8 +33,8 @@ class RewardModel:
     def values(self, pairs: Sequence[tuple[Prompt, str]]) -> list[float | NoScore]:
         """Return a reward per (prompt, completion text), or the error.
 
-        For rewards by step, each prefix of the completion that ends with a step is scored; without any step
-        it is 0.
+        For rewards by step, each prefix of the completion that ends with a step is scored. Without any step
+        the reward is 0.
         """
         texts = [self._beginnings(text) for _, text in pairs]
         bodies = [

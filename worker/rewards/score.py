@@ -1,4 +1,4 @@
-"""Scores of completions: each reward term, their weighted sum, and correctness."""
+"""Compute the scores of completions: each reward term, their weighted sum, and correctness."""
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -37,10 +37,10 @@ Values = list[float | None]
 
 
 class Scorer:
-    """The reward of a run. Close it when the run ends, because it may own processes.
+    """The reward of a run. It must be closed when the run ends, because it may own processes.
 
     A term with a domain applies only to prompts of that domain and replaces the term of the same name without
-    one. If any term is None, the completion is not scored and its reward is None. Correctness is always
+    a domain. If any term is None, the completion is not scored and its reward is None. Correctness is always
     determined, even if no term rewards it.
     """
 
@@ -58,24 +58,24 @@ class Scorer:
             if isinstance(term, JudgeReward | RewardModelReward)
         }
         self._turn = Lock()
-        """Lock held while something is scored, so that evaluations and rollouts that run ahead take turns."""
+        """Lock held during scoring, because evaluations and asynchronous rollouts may score concurrently."""
         self.opens_think = opens_think
-        """Whether the chat template ends every prompt with <think>."""
+        """True if the chat template ends every prompt with <think>."""
         self.expects_think = any(isinstance(term, ThinkFormatReward) for term in terms)
 
     @property
     def timeouts(self) -> int:
-        """Number of answers that took too long to check so far; each was graded wrong."""
+        """Number of answers that took too long to check so far. They were graded wrong."""
         return self._checkers.timeouts
 
     @property
     def failures(self) -> int:
-        """Number of completions that a failed plugin, judge or reward model left unscored so far."""
+        """Number of completions that are unscored so far because a plugin, judge or reward model failed."""
         return sum(term.failures for term in self._external_terms)
 
     @property
     def last_failure(self) -> str:
-        """Error of the last failed call."""
+        """Error message of the last failed call."""
         return next((term.last_failure for term in self._external_terms if term.last_failure), "")
 
     @property
@@ -83,49 +83,51 @@ class Scorer:
         return [*self._plugins.values(), *self._served.values()]
 
     def take_metrics(self) -> dict[str, float]:
-        """Return judge/* since the last call: the cost of server requests; empty if there are none."""
+        """Return judge/*, the cost of server requests since the last call, or nothing if there were none."""
         return served_metrics([term.take_usage() for term in self._served.values()])
 
     def score(self, prompts: Sequence[Prompt], completions: Sequence[Sequence[Completion]]) -> list[Group]:
         """Return one group per prompt: raw terms, weighted reward and correctness of its G completions.
 
-        Raises PluginFailed if a reward plugin cannot be called, or fails repeatedly, and
-        RewardServerFailed if a judge or reward model scores nothing.
+        Raise PluginFailed if a reward plugin cannot be called or fails repeatedly, or RewardServerFailed if a
+        judge or reward model scores nothing.
         """
         groups: dict[int, Group] = {}
         for domain in sorted({prompt.domain for prompt in prompts}):
-            places = [index for index, prompt in enumerate(prompts) if prompt.domain == domain]
+            indices = [index for index, prompt in enumerate(prompts) if prompt.domain == domain]
             with self._turn:
                 scored = self._score_domain(
-                    domain, [prompts[at] for at in places], [completions[at] for at in places]
+                    domain, [prompts[at] for at in indices], [completions[at] for at in indices]
                 )
-            groups.update(zip(places, scored, strict=True))
+            groups.update(zip(indices, scored, strict=True))
         return [groups[index] for index in range(len(prompts))]
 
     def correctness(self, prompts: Sequence[Prompt], texts: Sequence[str]) -> list[float | None]:
-        """Return 1 if a text's answer is correct, else 0; None if there is nothing to compare with."""
+        """Return 1 if a text's answer is correct, else 0, or None if there is no expected answer."""
         grades: dict[int, Grade] = {}
         for domain in sorted({prompt.domain for prompt in prompts}):
-            places = [index for index, prompt in enumerate(prompts) if prompt.domain == domain]
-            pairs = [(prompts[at], texts[at]) for at in places]
+            indices = [index for index, prompt in enumerate(prompts) if prompt.domain == domain]
+            pairs = [(prompts[at], texts[at]) for at in indices]
             with self._turn:
                 domain_grades, _ = self._grade(self._domain_terms(domain), pairs)
-            grades.update(zip(places, domain_grades, strict=True))
+            grades.update(zip(indices, domain_grades, strict=True))
         return [_correctness(grades[index]) for index in range(len(prompts))]
 
     def votes(self, prompt: Prompt, texts: Sequence[str]) -> list[str | None]:
-        """Return the answer of each text in one spelling, for majority votes; None if it gives none."""
+        """Return the answer of each text in a common spelling for majority votes, or None if it gives
+        none.
+        """
         extract = EXTRACTIONS[self._grader(self._domain_terms(prompt.domain)).term.extraction]
         return [spelled_alike(extract(text) or "") for text in texts]
 
     def weights(self, domain: str) -> dict[str, float]:
-        """Return the factor of each term, by its label, for prompts of a domain."""
+        """Return the weight of each term, by its label, for prompts of a domain."""
         return {term.label: term.weight for term in self._domain_terms(domain)}
 
     def flags(
         self, prompt: Prompt, completion: Completion, correctness: float | None, *, reward: float | None
     ) -> tuple[str, ...]:
-        """Return the flags of a conspicuous completion: see completion_flags."""
+        """Return the flags of a completion, see completion_flags."""
         return completion_flags(
             restore_think_tag(completion.text) if self.opens_think else completion.text,
             prompt=prompt.text,
@@ -187,7 +189,9 @@ class Scorer:
         return Grader(next(correctness_terms, CorrectnessReward()), self._checkers)
 
     def _grade(self, terms: Sequence[RewardTerm], pairs: Sequence[Pair]) -> tuple[list[Grade], Values]:
-        """Return the grade of each completion and the score of its program; a row's tests decide both."""
+        """Return the grade of each completion and the score of its program. If a row has tests, they
+        decide both.
+        """
         grades = self._grader(terms).grades(pairs)
         term = next((term for term in terms if isinstance(term, CodeReward)), None)
         if term is None:
@@ -237,7 +241,7 @@ def _correctness(grade: Grade) -> float | None:
 def weighted_sums(
     values: Mapping[str, Sequence[float | None]], weights: Mapping[str, float], *, count: int
 ) -> Values:
-    """Return the reward of `count` completions; None if any term is None, or if no term applies."""
+    """Return the reward of `count` completions, or None if any term is None or no term applies."""
     rows = [[(column[at], weights[label]) for label, column in values.items()] for at in range(count)]
     return [_weighted_sum(row) for row in rows]
 
@@ -260,7 +264,7 @@ def _is_required(term: RewardTerm) -> bool:
 
 
 def _missed_required(required: Sequence[Values], *, count: int) -> list[bool]:
-    """Return which of `count` completions missed a required term, with a value of 0 or less."""
+    """Return, for each of `count` completions, whether a required term has a value of 0 or less."""
     return [any(value is not None and value <= 0 for value in row) for row in _rows(required, count)]
 
 
@@ -269,12 +273,12 @@ def _rows(columns: Sequence[Values], count: int) -> list[list[float | None]]:
 
 
 def _unless(missed: Sequence[bool], values: Values) -> Values:
-    """Return the values with 0 for completions that missed a required term; None stays."""
+    """Return the values with 0 for completions that missed a required term. None is kept."""
     return [0.0 if gone and value is not None else value for gone, value in zip(missed, values, strict=True)]
 
 
 def _when_correct(values: Values, grades: Sequence[Grade]) -> Values:
-    """Return the values of correct completions, 0 for the others; None if either is unknown."""
+    """Return the values of correct completions and 0 for the others, or None if either is unknown."""
     return [
         None if value is None or grade.is_correct is None else value * grade.is_correct
         for value, grade in zip(values, grades, strict=True)

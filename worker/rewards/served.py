@@ -1,4 +1,4 @@
-"""Rewards from the operator's server: shared bookkeeping of judges and reward models."""
+"""Rewards from the operator's servers: the bookkeeping that judges and reward models share."""
 
 from collections.abc import Sequence
 
@@ -13,9 +13,9 @@ SERVERS = {"judge": "JUDGE_URL", "reward_model": "REWARD_MODEL_URL"}
 
 
 class ServedTerm:
-    """One reward term that asks a server.
+    """One reward term whose scores come from a server.
 
-    A completion that the server did not score in all its tries is left unscored and counted. A batch without
+    A completion that the server did not score in any try is left unscored and counted. A batch without
     any score ends the run, because the server is down or returns nonsense.
     """
 
@@ -24,9 +24,9 @@ class ServedTerm:
             raise RewardServerFailed(f"the reward {term.name} asks a server, and {setting} is not set here")
         self.term = term
         self.prices = settings.served_prices[term.name]
-        """Prices per million tokens that the server reads, and per million that it writes."""
+        """Prices per million tokens that the server reads, and per million tokens that it writes."""
         self.failures = 0
-        """Number of completions left unscored so far."""
+        """Number of unscored completions so far."""
         self.last_failure = ""
         self._asked = (
             judge.Judge(term, settings)
@@ -36,11 +36,11 @@ class ServedTerm:
 
     @property
     def endpoint(self) -> Endpoint:
-        """Return the server's route."""
+        """The server's route."""
         return self._asked.endpoint
 
     def take_usage(self) -> Usage:
-        """Return the counts since the last call."""
+        """Return the counters since the last call."""
         usage, self.endpoint.usage = self.endpoint.usage, Usage()
         read, written = self.prices
         if read or written:
@@ -48,9 +48,9 @@ class ServedTerm:
         return usage
 
     def rewards(self, pairs: Sequence[tuple[Prompt, str]]) -> list[float | None]:
-        """Return one value per (prompt, completion text), None if the server gave none.
+        """Return one value per (prompt, completion text), or None if the server gave none.
 
-        Raises RewardServerFailed if the server scored no completion at all.
+        Raise RewardServerFailed if the server scored no completion at all.
         """
         scores = self._asked.values(pairs)
         failed = [value for value in scores if isinstance(value, NoScore)]
@@ -65,7 +65,7 @@ class ServedTerm:
 
 
 def served_metrics(usages: Sequence[Usage]) -> dict[str, float]:
-    """Return judge/* of one step; empty if no server was asked."""
+    """Return judge/* of one step, or nothing if there were no requests."""
     requests = sum(usage.requests for usage in usages)
     if not requests:
         return {}

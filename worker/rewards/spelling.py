@@ -1,11 +1,11 @@
-r"""Normalized spelling of answers that differ only in how they are written.
+r"""Normalize the spelling of answers that differ only in notation.
 
-- Of LaTeX only what a reader sees counts: no colours, fonts, `\left` or `\text`, no invisible characters and
-  no marks of a chat template; every space is one space, and groups of three digits are one number.
-- Units behind a number are dropped: wrapped ones (`15\mbox{ cm}^2`, also where backslash or braces were
-  lost), words (`7 apples`) and known short ones (`15cm2`). One letter is a unit behind a space; `5m` is a
-  product, except in an answer to which the expected one is a number.
-- A letter with a digit behind it is a name: `x2` is `x_2` and not `2x`.
+- Only the visible part of LaTeX counts: colours, fonts, `\left`, `\text`, invisible characters and control
+  tokens of chat templates are removed. Spaces are unified, and groups of three digits form one number.
+- Units after a number are dropped: wrapped ones (`15\mbox{ cm}^2`, even if backslash or braces are missing),
+  words (`7 apples`) and known short ones (`15cm2`). A single letter is a unit after a space. `5m` is a
+  product, unless the expected answer is a number.
+- A letter followed by a digit is a name: `x2` is `x_2` and not `2x`.
 """
 
 import re
@@ -74,11 +74,11 @@ _NO_UNITS = re.compile(
     r"|modulo|choose|base|less|more|than|remainder|sqrt|sinh|cosh|tanh|root|infinity|not|negative|zero)\b",
     re.IGNORECASE,
 )
-"""Words after a number that change its value."""
+"""Pattern of words after a number that change its value."""
 
 
 def visible_text(answer: str) -> str:
-    """Return the visible text of an answer, with one kind of space, minus sign and raised digits."""
+    """Return the visible text of an answer with unified spaces, minus signs and superscript digits."""
     text = _COLOUR.sub("", _INVISIBLE.sub("", _SPECIAL.sub("", answer)))
     text = _RAISED.sub(_raise_digits, _BLANK.sub(" ", text)).translate(_SIGNS).strip().removesuffix(r"\\")
     text = _OUTER_BRACES.sub(r"\1", text) if _OUTER_BRACES.fullmatch(text) else text
@@ -88,7 +88,8 @@ def visible_text(answer: str) -> str:
 def strip_label_and_unit(answer: str, *, is_number: bool = False) -> str:
     """Return the visible text of an answer without choice label and units.
 
-    `is_number`: it is compared with a number, so a single letter after it can only be a unit.
+    If `is_number` is true, the answer is compared with a number, so a single letter after it can only be a
+    unit.
     """
     text = strip_label(visible_text(answer))
     for pattern in (_WRAPPED_UNIT, _UNIT_OF_NUMBER if is_number else _UNIT):
@@ -97,15 +98,15 @@ def strip_label_and_unit(answer: str, *, is_number: bool = False) -> str:
 
 
 def strip_label(text: str) -> str:
-    r"""Return the visible text after the label of a choice: `12` of `\textbf{(B)} 12`."""
+    r"""Return the visible text after the label of a choice, such as `12` for `\textbf{(B)} 12`."""
     label = _LABEL.match(unwrap(text))
     return unwrap(text)[label.end() :] if label else text
 
 
 def normalise_formula(answer: str) -> str:
-    """Return one spelling for formulas that differ only in LaTeX, spaces or case."""
+    """Return a common spelling for formulas that differ only in LaTeX, spaces or case."""
     text = unwrap(visible_text(answer))
-    # a space between digits means something
+    # A space between digits is significant.
     text = _SPACE.sub("", _MIXED.sub(r"(\1+\2)", _DROPPED.sub("", text)))
     text = _REPEATING.sub(_convert_repeating, _TIMES.sub("*", text))
     text = _SHORT_FRACTION.sub(r"(\1)/(\2)", _FRACTION.sub(r"(\1)/(\2)", text))
@@ -115,16 +116,14 @@ def normalise_formula(answer: str) -> str:
 
 
 def normalise_words(answer: str) -> str:
-    """Return one spelling for words, which keep the spaces between them."""
+    """Return a common spelling for words, with the spaces between them."""
     text = _DROPPED.sub("", unwrap(visible_text(answer)))
     text = _SPACES_OF_TEXT.sub("", " ".join(text.split()))
     return text.replace("{", "").replace("}", "").casefold().removesuffix(".")
 
 
 def for_algebra(answer: str) -> str:
-    """Return the answer in LaTeX for computer algebra, without raised digits, `1e3`, `**` or mixed
-    numbers.
-    """
+    """Return the answer in LaTeX for computer algebra, without superscripts, `1e3`, `**` or mixed numbers."""
     text = visible_text(answer).translate(_SYMBOLS)
     text = _SCIENTIFIC.sub(r"\1 \\times 10^{\2}", text.replace("**", "^"))
     text = _REPEATING.sub(_convert_repeating, text)
@@ -132,12 +131,12 @@ def for_algebra(answer: str) -> str:
 
 
 def convert_decimals(text: str) -> str:
-    """Convert decimals of a formula to fractions, which are compared exactly: 0.5 is 5/10."""
+    """Convert the decimals in a formula to fractions, which are compared exactly: 0.5 becomes 5/10."""
     return _DECIMAL.sub(_convert_fraction, text)
 
 
 def unwrap(text: str) -> str:
-    r"""Return a text without `\text{}` and similar commands around words; two may be nested."""
+    r"""Return a text without `\text{}` and similar commands around words, up to two levels deep."""
     return _WRAPPED.sub(r"\1", _WRAPPED.sub(r"\1", text)).strip()
 
 
@@ -156,7 +155,7 @@ def _convert_fraction(match: re.Match[str]) -> str:
 
 
 def _convert_repeating(match: re.Match[str]) -> str:
-    """Convert a repeating decimal: 1.2(34 repeating) is (1234 - 12) / 990."""
+    """Convert a repeating decimal to a fraction: 1.2(34 repeating) is (1234 - 12) / 990."""
     digits, period = f"{match[1]}{match[2]}", match[3]
     return f"\\frac{{{int(digits + period) - int(digits or 0)}}}{{{'9' * len(period)}{'0' * len(match[2])}}}"
 

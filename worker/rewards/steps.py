@@ -1,10 +1,10 @@
-"""Process rewards: the steps of a completion, and one reward made of their scores."""
+"""Process rewards: split a completion into steps, and aggregate their scores."""
 
 import math
 from collections.abc import Callable, Sequence
 
 MAX_STEPS = 256
-"""Maximum number of steps of a completion; any additional text belongs to the last step."""
+"""Maximum number of steps of a completion. Additional text belongs to the last step."""
 
 
 def _sum(scores: Sequence[float]) -> float:
@@ -21,11 +21,11 @@ AGGREGATES: dict[str, Callable[[Sequence[float]], float]] = {
     "product": math.prod,
     "sum": _sum,
 }
-"""Aggregates of finite scores; infinite if they leave the range of floats."""
+"""Aggregation functions of finite scores. The result is infinite if it exceeds the range of floats."""
 
 
 def split_steps(text: str, delimiter: str) -> list[str]:
-    """Return the steps of a completion without surrounding space; blank ones are left out."""
+    """Return the steps of a completion without surrounding space and without blank steps."""
     pieces = [piece.strip() for piece in text.split(delimiter)]
     steps = [piece for piece in pieces if piece]
     return (

@@ -1,10 +1,11 @@
-"""Rollouts that run ahead of the updates: asynchronous training with a bounded age of the weights.
+"""Asynchronous training, in which rollouts run ahead of the updates with a bounded age of the weights.
 
     learner     ... step k ............. publish(k) ... step k + 1 ............. publish(k + 1)
     producer    batch k + 1 ..... batch k + 2 ..... waits until batch k + 3 would not be too old
 
 Batch k trains in step k, which begins with the weights of version k - 1. The batch is sampled with the newest
-weights available, and only started when they are at most `ahead` versions older than version k - 1.
+weights available, and its sampling starts only when they are at most `ahead` versions older than version k -
+1.
 """
 
 import threading
@@ -25,17 +26,17 @@ from worker.rollout.engine import Engine, Interrupted
 from worker.rollout.pool import decode_groups, group_documents, group_tensors
 
 ASK_SECONDS = 0.1
-"""Seconds between two checks whether the next batch is still wanted."""
+"""Seconds between two checks of whether the next batch is still needed."""
 
 CLOSING_SECONDS = 60.0
-"""Seconds that a batch gets to be cancelled when the run ends."""
+"""Seconds that cancelling the current batch may take when the run ends."""
 
 
 class RolloutsAhead:
-    """The thread that samples and scores, and the batches that wait to be trained.
+    """Samples and scores batches in a thread and queues them for training.
 
-    Each batch has its own random generator. A checkpoint holds the waiting batches, so a resumed run trains
-    on each prompt once and in order. A batch that was being sampled is sampled again.
+    Each batch has a separate random generator. A checkpoint holds the waiting batches, so a resumed run
+    trains on each prompt once and in order. A batch that was being sampled is sampled again.
     """
 
     def __init__(self, engine: Engine, collector: Collector, *, ahead: int, seed: int) -> None:
@@ -49,7 +50,7 @@ class RolloutsAhead:
         self._thread: threading.Thread | None = None
 
     def start(self, step: int, cursor: int, is_unwanted: Callable[[], bool]) -> None:
-        """Sample the batches of all steps after `step`, except waiting ones; `cursor` counts prompts."""
+        """Sample the batches of all steps after `step`, except queued ones. `cursor` counts prompts."""
         cursor = self.waiting[-1].cursor if self.waiting else cursor
         self.engine.is_unwanted = lambda: self._closing or is_unwanted()
         first = step + len(self.waiting) + 1
@@ -66,8 +67,9 @@ class RolloutsAhead:
             self._changed.notify_all()
 
     def take(self, is_unwanted: Callable[[], bool]) -> CollectedGroups:
-        """Return the next batch in order, once it is there; raises errors of its sampling, and
-        Interrupted.
+        """Wait for the next batch in order and return it.
+
+        Raise the error of its sampling if there was one, or Interrupted if the batch is not wanted.
         """
         with self._changed:
             while not self.waiting:
@@ -80,7 +82,7 @@ class RolloutsAhead:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Freeze the stored state to the batches that wait now, while a checkpoint is written."""
+        """Keep the state that a checkpoint stores at the batches that are queued now."""
         with self._changed:
             self._held = list(self.waiting)
         try:
@@ -114,7 +116,7 @@ class RolloutsAhead:
                 self._changed.notify_all()
 
     def _await_weights(self, number: int) -> tuple[int, Policy] | None:
-        """Return the newest weights once they are new enough for a batch; None if the run ends."""
+        """Return the newest weights once they are new enough for a batch, or None if the run ends."""
         with self._changed:
             while not self._closing:
                 if self._published is not None and self._published[0] >= number - 1 - self.ahead:
@@ -146,20 +148,20 @@ class RolloutsAhead:
 
 
 def batch_seed(seed: int, number: int) -> int:
-    """Return the seed of a batch, 56 bits."""
+    """Return the seed of a batch, a number of 56 bits."""
     return int.from_bytes(sha256(f"{seed}/batch/{number}".encode()).digest()[:7])
 
 
 def age_metrics(collected: CollectedGroups, *, version: int) -> dict[str, float]:
-    """Return sampling/staleness*: how many versions older than `version` the sampling weights were."""
+    """Return sampling/staleness*, the age of the sampling weights in versions older than `version`."""
     ages = [version - completion.version for group in collected.groups for completion in group.completions]
     return {"sampling/staleness": fmean(ages), "sampling/staleness_max": max(ages)} if ages else {}
 
 
 def _encode_batch(batch: CollectedGroups) -> dict[str, Any]:
-    written = {field.name: getattr(batch, field.name) for field in fields(CollectedGroups)}
+    by_field = {field.name: getattr(batch, field.name) for field in fields(CollectedGroups)}
     left_out = [[index, reason] for index, reason in batch.left_out.items()]
-    return written | {"groups": group_documents(batch.groups), "left_out": left_out}
+    return by_field | {"groups": group_documents(batch.groups), "left_out": left_out}
 
 
 def _decode_batch(document: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> CollectedGroups:

@@ -1,4 +1,4 @@
-"""The policy that samples: the learner's policy, a copy in another precision, or older weights."""
+"""The policy used for sampling: the learner's policy, a copy in another precision, or older weights."""
 
 from collections import deque
 from collections.abc import Mapping
@@ -16,11 +16,11 @@ from worker.policy.model import Policy
 
 
 class Behaviour:
-    """The weights that sample, and their precision.
+    """The weights used for sampling, and their precision.
 
-    With staleness n it keeps the weights with which the last n steps began: n copies of the weights, in
-    memory and in every checkpoint. Until n steps are done, the oldest weights are those with which the run
-    began.
+    With staleness n it keeps n copies of the weights, in memory and in every checkpoint: those at the start
+    of each of the last n steps. During the first n steps, the oldest weights are those at the start of the
+    run.
     """
 
     def __init__(self, sampling: SamplingConfig) -> None:
@@ -33,10 +33,10 @@ class Behaviour:
         return len(self.past)
 
     def policy(self, present: Policy) -> Policy:
-        """Return the policy that samples a step begun by `present`; valid until its weights change."""
+        """Return the policy that samples a step begun by `present`. It is valid until its weights change."""
         model = replace_weights(present.model, self.past[0]) if self.past else present.model
         if self.precision != "policy" and is_adapted(model):
-            model = merged_copy(model)  # rounded as a whole, as an engine that serves the policy does
+            model = merged_copy(model)  # rounded after merging, like an engine that serves the policy
         if self.precision == "int8":
             model = int8_copy(model)
         elif self.precision == "bfloat16" and model.dtype != torch.bfloat16:
@@ -44,7 +44,7 @@ class Behaviour:
         return present if model is present.model else replace(present, model=model)
 
     def remember(self, present: Policy) -> None:
-        """Keep the weights with which a step begins, before they change, for later steps."""
+        """Keep a copy of the weights at the start of a step for later steps."""
         if self.staleness:
             self.past.append(copied_weights(present.model))
 
@@ -61,8 +61,9 @@ class Behaviour:
         }
 
     def restore(self, values: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
-        """See Stateful; copies the tensors, because memory aligned as in a file changes the last bits
-        of sums.
+        """Restore the weights from copies of the tensors.
+
+        Memory that is aligned as in a file would change the last bits of sums.
         """
         self.past.clear()
         for version in range(values["versions"]):

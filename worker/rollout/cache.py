@@ -13,7 +13,7 @@ def growing_cache(config: PretrainedConfig, *, rows: int, tokens: int) -> Dynami
 
     transformers concatenates the keys and values of attention with those of each new token, and copies all of
     them when rows are selected. Here they are written into buffers allocated in advance, and only rows that
-    change are copied. The states of recurrent layers do not grow, so those layers are unchanged, also if a
+    change are copied. The states of recurrent layers do not grow, so those layers stay unchanged, even if a
     layer combines attention with a state (Falcon-H1).
     """
     cache = DynamicCache(config=config)
@@ -30,9 +30,7 @@ def _replace_cache(layer: Any, rows: int, tokens: int) -> Any:
 
 
 class GrowingLayer(DynamicLayer):
-    """Keys and values (B, heads, S, D) of a layer, at the start of buffers for `rows` rows of `tokens`
-    tokens.
-    """
+    """Keys and values (B, heads, S, D) of a layer, in buffers for `rows` rows of `tokens` tokens."""
 
     def __init__(self, rows: int, tokens: int) -> None:
         super().__init__()
@@ -77,11 +75,10 @@ class GrowingLayer(DynamicLayer):
 
 
 class SlidingLayer(DynamicSlidingWindowLayer):
-    """Newest keys and values (B, heads, S, D) of a sliding window, in buffers a quarter longer than the
-    window.
+    """The newest keys and values (B, heads, S, D) of a sliding window, in buffers larger by a quarter.
 
     They are kept in token order, so attention sums them in the same order as in transformers. When a buffer
-    is full, its newest tokens move to its start: about four tokens are copied per token, not the whole
+    is full, its newest tokens move to its start. About four tokens are copied per token instead of the whole
     window.
     """
 
@@ -90,7 +87,7 @@ class SlidingLayer(DynamicSlidingWindowLayer):
         self.rows, self.limit = rows, window + window // 4
         self.room = min(tokens, self.limit)
         self.end = 0
-        """Number of tokens in the buffers, after which the next ones are written."""
+        """Number of tokens in the buffers. The next tokens are written after them."""
         self.keys: Tensor
         self.values: Tensor
 
@@ -133,14 +130,14 @@ class SlidingLayer(DynamicSlidingWindowLayer):
         self._show(len(beam_idx), retained)
 
     def _begin_with(self, keys: Tensor, values: Tensor) -> None:
-        """Put keys and values at the start of the buffers; allocate new buffers if they do not fit."""
+        """Write keys and values to the start of the buffers, and allocate new buffers if they do not fit."""
         rows, self.end = len(keys), keys.shape[-2]
         if self.room > self._keys.shape[-2]:
             self._keys, self._values = (
                 copy_to_buffer(states, self.rows, self.room) for states in (keys, values)
             )
         else:
-            self._keys[:rows, :, : self.end] = keys.clone()  # they may be part of the buffer itself
+            self._keys[:rows, :, : self.end] = keys.clone()  # They may be part of the buffer itself.
             self._values[:rows, :, : self.end] = values.clone()
         self._show(rows, self.end)
 
@@ -151,11 +148,11 @@ class SlidingLayer(DynamicSlidingWindowLayer):
 
 
 def select_rows(buffer: Tensor, sources: Tensor, tokens: slice) -> Tensor:
-    """Return a buffer whose row i holds tokens of the former row `sources[i]`; reuses it if they fit."""
+    """Return a buffer whose row i holds tokens of the former row `sources[i]`, in place if the rows fit."""
     if len(sources) > len(buffer):
-        room = room_for(buffer, len(sources), buffer.shape[-2])
-        room[: len(sources), :, tokens] = buffer[sources][:, :, tokens]
-        return room
+        larger = room_for(buffer, len(sources), buffer.shape[-2])
+        larger[: len(sources), :, tokens] = buffer[sources][:, :, tokens]
+        return larger
     changed = (sources != torch.arange(len(sources), device=sources.device)).nonzero().squeeze(1)
     if len(changed):
         buffer[changed, :, tokens] = buffer[sources[changed], :, tokens]
@@ -164,9 +161,9 @@ def select_rows(buffer: Tensor, sources: Tensor, tokens: slice) -> Tensor:
 
 def copy_to_buffer(states: Tensor, rows: int, tokens: int) -> Tensor:
     """Return a buffer that starts with the given keys or values."""
-    room = room_for(states, rows, tokens)
-    room[: len(states), :, : states.shape[-2]] = states
-    return room
+    new_buffer = room_for(states, rows, tokens)
+    new_buffer[: len(states), :, : states.shape[-2]] = states
+    return new_buffer
 
 
 def room_for(states: Tensor, rows: int, tokens: int) -> Tensor:

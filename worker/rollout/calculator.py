@@ -1,4 +1,4 @@
-"""A calculator: exact arithmetic on short expressions, without `eval` and with bounded numbers."""
+"""A calculator for exact arithmetic on short expressions, without `eval` and with bounded numbers."""
 
 import ast
 import operator
@@ -9,22 +9,20 @@ from typing import Any
 MAX_CHARACTERS = 200
 
 MAX_BITS = 4096
-"""Maximum bits of a numerator or denominator, at any point of the computation."""
+"""Maximum number of bits of a numerator or denominator at any point of the computation."""
 
 WRITTEN_AS = str.maketrans({"×": "*", "÷": "/", "−": "-", "^": "**"})
 
 
 class BadExpression(Exception):
-    """The text is not arithmetic, or its value is too large."""
+    """Raised for text that is not arithmetic, or whose value is too large."""
 
 
 def calculate(expression: str) -> str:
-    """Return the value of an expression: a whole number, or a decimal of 12 digits.
+    """Return the value of an expression as an integer or a decimal with 12 digits, or raise BadExpression.
 
-    >>> calculated("12*(3+4)"), calculated("1/3")
+    >>> calculate("12*(3+4)"), calculate("1/3")
     ('84', '0.333333333333')
-
-    Raises BadExpression.
     """
     text = expression.strip().translate(WRITTEN_AS)
     if not text or len(text) > MAX_CHARACTERS:
@@ -65,7 +63,7 @@ OPERATORS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
 
 
 def _power(base: Fraction, exponent: Fraction) -> Fraction:
-    """Return a whole power; refuse it before it is computed if it would be too long."""
+    """Return an integer power, or raise BadExpression before computing one that is too large."""
     if exponent.denominator != 1:
         raise ValueError("expected a whole exponent")
     if _bits(base) * abs(exponent.numerator) > MAX_BITS and abs(base) != 1 and base:

@@ -1,4 +1,4 @@
-"""The groups of a step: sample, score, filter, and sample again if the config requires a full step."""
+"""Collect the groups of a step: sample, score, filter, and resample if the config requires a full step."""
 
 import math
 import time
@@ -60,40 +60,39 @@ class CollectedGroups:
     informative: int = 0
     """Number of groups that passed the filter, including surplus ones."""
     is_short: bool = False
-    """Whether refilling could not fill the step."""
+    """True if refilling could not fill the step."""
     cursor: int = 0
     """Number of prompts used since the run began."""
     may_carry: bool = False
-    """Whether groups may be carried over from one step to the next."""
+    """True if groups may be carried over from one step to the next."""
     compared: int = 0
-    """Number of groups sampled in this step in which several completions have a reward."""
+    """Number of groups sampled in this step that have several completions with a reward."""
     equal: int = 0
-    """Number of the `compared` groups whose rewards are all equal, judged as the zero-variance filter
-    does."""
+    """Number of the `compared` groups whose rewards are all equal by the rule of the zero-variance filter."""
     greedy_tokens: int = 0
     """Number of tokens of the greedy baseline completions."""
     is_shaped: bool = False
-    """Whether a reward may depend on more than the weighted terms: on length, or on a required term."""
+    """True if a reward may depend on more than the weighted terms: on length, or on a required term."""
     opens_think: bool = False
-    """Whether the chat template ends every prompt with <think>."""
+    """True if the chat template ends every prompt with <think>."""
     has_tools: bool = False
-    """Whether the policy could call tools."""
+    """True if the policy could call tools."""
     sample_seconds: float = 0.0
     score_seconds: float = 0.0
 
     @property
     def training(self) -> list[Group]:
-        """Groups that train."""
+        """The groups that train."""
         return [self.groups[index] for index in self.trained]
 
     @property
     def sampled(self) -> list[Group]:
-        """Groups that this step sampled."""
-        waited = set(self.carried)
-        return [group for index, group in enumerate(self.groups) if index not in waited]
+        """The groups that this step sampled."""
+        carried = set(self.carried)
+        return [group for index, group in enumerate(self.groups) if index not in carried]
 
     def judge(self, count: int, informative: Sequence[int], reason: str) -> None:
-        """Mark which of the next `count` groups train; the others are left out for `reason`."""
+        """Mark which of the next `count` groups train. The others are left out for `reason`."""
         self.left_out |= {len(self.groups) + at: reason for at in range(count) if at not in informative}
         self.trained += [len(self.groups) + at for at in informative]
 
@@ -116,12 +115,12 @@ class CollectedGroups:
     @property
     def tokens(self) -> int:
         """Number of generated tokens, including groups that do not train and greedy baselines."""
-        drawn = sum(completion.written for group in self.sampled for completion in group.completions)
-        return drawn + self.greedy_tokens
+        sampled_tokens = sum(completion.written for group in self.sampled for completion in group.completions)
+        return sampled_tokens + self.greedy_tokens
 
 
 class Collector:
-    """Fills a step with groups."""
+    """Collects the groups of each step."""
 
     def __init__(
         self, config: RunConfig, mixture: Mixture, scorer: Scorer, episodes: TakesTurns | None = None
@@ -129,18 +128,18 @@ class Collector:
         self.config, self.mixture, self.scorer, self.episodes = config, mixture, scorer, episodes
         self.pool = Pool()
         self.parts: Parts = {"pool": self.pool}
-        length = config.length
+        length_config = config.length
         has_gate = any(getattr(term, "required", False) for term in config.rewards)
-        scales = isinstance(length.truncated, ScaleTruncatedReward)
-        self.is_shaped = has_gate or scales or not isinstance(length.penalty, NoLengthPenalty)
+        scales = isinstance(length_config.truncated, ScaleTruncatedReward)
+        self.is_shaped = has_gate or scales or not isinstance(length_config.penalty, NoLengthPenalty)
         self.reason = "equal" if isinstance(config.filters.groups, ZeroVarianceFilter) else "accuracy"
 
     def collect(self, sampler: Samples, generator: torch.Generator, *, cursor: int) -> CollectedGroups:
         """Return the groups of one step, or of one epoch if each epoch samples anew.
 
         `cursor` is the number of the first prompt. Refilling continues until prompts_per_step groups are
-        informative or the tries are used up. Surplus groups are recorded and wait for the next step (active)
-        or never train (dynamic). An interrupted collection leaves the pool unchanged.
+        informative or all batches are used. Surplus groups are recorded. They are carried over to the next
+        step (active) or never train (dynamic). An interrupted collection leaves the pool unchanged.
         """
         needed = self.config.sampling.prompts_per_step
         refill = self.config.filters.refill
@@ -180,18 +179,18 @@ class Collector:
             prompts = self.episodes.shown(prompts)
         started = time.perf_counter()
         completions = draw(sampler, self.episodes, prompts, sampling.group_size, sampling, generator)
-        greedy = self._greedy(sampler, prompts, generator)
+        greedy_completions = self._greedy(sampler, prompts, generator)
         sampled = time.perf_counter()
         scored = self.scorer.score(prompts, completions)
-        baselines = self._baselines(prompts, greedy)
+        baselines = self._baselines(prompts, greedy_completions)
         collected.score_seconds += time.perf_counter() - sampled
         collected.sample_seconds += sampled - started
-        collected.greedy_tokens += sum(completion.written for [completion] in greedy)
+        collected.greedy_tokens += sum(completion.written for [completion] in greedy_completions)
         collected.judge(len(scored), self._informative(scored), self.reason)
         rewards, has_reward = reward_tensors([_rewards_without_length(group) for group in scored])
-        several = has_reward.sum(dim=1) > 1
-        collected.compared += int(several.sum())
-        collected.equal += int((several & ~filters.group_variation_mask(rewards, has_reward)).sum())
+        is_compared = has_reward.sum(dim=1) > 1
+        collected.compared += int(is_compared.sum())
+        collected.equal += int((is_compared & ~filters.group_variation_mask(rewards, has_reward)).sum())
         groups = shape_rewards(scored, self.config.length, max_new_tokens=sampling.max_new_tokens)
         if baselines:
             groups = [
@@ -204,7 +203,7 @@ class Collector:
     def _greedy(
         self, sampler: Samples, prompts: Sequence[Prompt], generator: torch.Generator
     ) -> list[list[Completion]]:
-        """Sample one greedy completion of each prompt if that is the baseline; else return nothing."""
+        """Sample one greedy completion of each prompt if the baseline needs it, else return an empty list."""
         if not isinstance(self.config.objective.advantage, GreedyBaseline):
             return []
         decoding = Decoding(self.config.sampling.max_new_tokens, temperature=0.0)
@@ -244,7 +243,7 @@ def _rewards_without_length(group: Group) -> Sequence[float | None]:
 
 
 def shape_rewards(groups: Sequence[Group], length: LengthConfig, *, max_new_tokens: int) -> list[Group]:
-    """Apply the length config to the rewards of groups; a penalty is also kept as a separate term."""
+    """Apply the length config to the rewards of groups. A penalty is also recorded as a separate term."""
     truncated, penalty = length.truncated, length.penalty
     if isinstance(truncated, ScaleTruncatedReward):
         groups = [_scale_truncated(group, truncated.factor) for group in groups]
@@ -267,13 +266,13 @@ def _scale_truncated(group: Group, factor: float) -> Group:
 def _scale_term(
     values: Sequence[float | None], cut: Tensor, factor: float, *, sign: int
 ) -> tuple[float | None, ...]:
-    """Return a term as the `sign` of its weight counts it: deductions from the reward stay."""
+    """Return a term scaled according to the `sign` of its weight, so that negative contributions stay."""
     term, has_value = reward_tensors([values])
     return _to_tuple(sign * shaping.scaled_truncated_rewards(sign * term, cut, factor=factor), has_value)
 
 
 def _apply_penalty(group: Group, rule: SoftOverlong | MagistralPenalty, *, max_new_tokens: int) -> Group:
-    """Apply the penalty if the completion has a reward to lose; a missed required term leaves none."""
+    """Apply the penalty to the completions that have a reward and meet all required terms."""
     rewards, scored = reward_tensors([group.rewards])
     lengths = torch.tensor([[completion.written for completion in group.completions]])
     ramp = rule.ramp(max_new_tokens)
@@ -297,14 +296,14 @@ def _to_tuple(rewards: Tensor, scored: Tensor) -> tuple[float | None, ...]:
 
 
 def reward_terms(groups: Sequence[Group]) -> RewardTerms:
-    """Return every counted reward term of P groups separately; a missing term has weight 0 in its group."""
+    """Return every counted reward term of P groups separately. A missing term has weight 0 in its group."""
     names = sorted({name for group in groups for name in group.counted})
-    nothing = (None,) * len(groups[0].completions)
-    values = torch.zeros(len(names), len(groups), len(nothing), dtype=torch.float64)
+    no_values = (None,) * len(groups[0].completions)
+    values = torch.zeros(len(names), len(groups), len(no_values), dtype=torch.float64)
     scored = torch.zeros(values.shape, dtype=torch.bool)
     weights = torch.zeros(len(names), len(groups), dtype=torch.float64)
     for k, name in enumerate(names):
-        values[k], scored[k] = reward_tensors([group.counted.get(name, nothing) for group in groups])
+        values[k], scored[k] = reward_tensors([group.counted.get(name, no_values) for group in groups])
         weights[k] = torch.tensor([group.weights.get(name, 0.0) for group in groups], dtype=torch.float64)
     return RewardTerms(values, scored, weights)
 

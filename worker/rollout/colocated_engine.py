@@ -1,8 +1,8 @@
-"""The colocated engine: a vLLM server that the trainer starts on the device that the trainer uses.
+"""The colocated engine, a vLLM server that the trainer starts on its own device.
 
     check             start, then sleep
-    sync              wake the weights, send the policy's, wake the keys and values
-    sample, generate  as at any other server, through a unix socket
+    sync              wake the weights, send those of the policy, wake the keys and values
+    sample, generate  the same as any other server, through a unix socket
     rest              sleep while the policy learns
 
 All weights are sent before each step, so they are dropped in sleep (level 2). The frozen weights under an
@@ -42,9 +42,7 @@ logger = logging.getLogger(__name__)
 TITLE = "vLLM beside the trainer"
 
 DYING_SECONDS = 3.0
-"""Seconds to wait for a server that fails to answer to end: its engine's process ends before its first
-one.
-"""
+"""Seconds to wait for a failing server to end, because its engine process ends before its main process."""
 
 SOCKET_BYTES = 107
 """Maximum length of a unix socket's path on Linux, in bytes."""
@@ -53,7 +51,7 @@ Result = TypeVar("Result")
 
 
 class ColocatedEngine:
-    """Samples with its own vLLM server, whose weights follow the policy's."""
+    """Samples with a vLLM server that the trainer owns, whose weights follow the policy's."""
 
     def __init__(
         self,
@@ -66,8 +64,10 @@ class ColocatedEngine:
         attempt: int,
         max_tokens: int,
     ) -> None:
-        """Create the engine; `model` is the directory of the policy's files, `max_tokens` an answer's
-        limit.
+        """Create the engine.
+
+        `model` is the directory of the policy's files. `max_tokens` is the maximum number of tokens in an
+        answer.
         """
         self.config, self.policy, self.settings, self.model = config, policy, settings, model
         self.is_unwanted: Callable[[], bool] = lambda: False
@@ -102,7 +102,7 @@ class ColocatedEngine:
         self._version = -1
 
     def check(self) -> str:
-        """See Engine. Starts the server, which serves the policy, and lets it sleep until the first step."""
+        """Start the server, check it, and let it sleep until the first step. See Engine."""
         if not self.settings.engine_python:
             raise EngineFailed("sampling.engine is colocated, and ENGINE_PYTHON is not set here")
         started = time.perf_counter()
@@ -122,12 +122,12 @@ class ColocatedEngine:
         sleep = "it sleeps while the policy learns"
         if not self.can_sleep:
             sleep = "it keeps its memory while the policy learns: only vLLM on a GPU can sleep"
-        apart = (
+        isolation = (
             ""
             if process.is_apart
             else f"; it shares processes and network: {bubblewrap.isolation_unavailable_reason()}"
         )
-        return f"{took}; {sleep}{apart}"
+        return f"{took}; {sleep}{isolation}"
 
     def sync(self, version: int, policy: Policy) -> None:
         """See Engine."""
@@ -161,7 +161,7 @@ class ColocatedEngine:
         *,
         stops: Sequence[int] = (),
     ) -> list[list[Completion]]:
-        """See Samples. A server that dies is handled as in `sample`."""
+        """See Samples. A server that dies is handled in the same way as in `sample`."""
         state = generator.get_state()
 
         def draw() -> list[list[Completion]]:
@@ -171,7 +171,7 @@ class ColocatedEngine:
         return self._retry_after_restart(draw)
 
     def rest(self) -> None:
-        """See Engine. Lets vLLM sleep if it can; a server that has died is noticed at the next `sync`."""
+        """See Engine. Let vLLM sleep if it can. A server that has died is noticed at the next `sync`."""
         self._may_restart = True
         if not self.can_sleep or self.is_asleep:
             return
@@ -185,7 +185,7 @@ class ColocatedEngine:
             self.server.forget_sent()
 
     def take_metrics(self) -> dict[str, float]:
-        """See Engine. Adds how often and how long this server was started and woken."""
+        """See Engine. Add the number of restarts and the seconds of sleeping and waking."""
         engine_metrics = {
             "sampling/engine_restarts": self.restarts,
             "time/engine_sleep_seconds": self.sleep_seconds,
@@ -211,12 +211,12 @@ class ColocatedEngine:
         return self.process
 
     def _release_reserve(self) -> None:
-        """Release the GPU memory that the trainer's allocator holds unused."""
+        """Release the GPU memory that the trainer's allocator caches without using it."""
         if self.policy.model.device.type == "cuda":
             torch.cuda.empty_cache()
 
     def _send(self) -> None:
-        """Wake the server and send it the weights, unless it has them."""
+        """Wake the server if it sleeps, and send it the weights unless it has them."""
         if not self.is_asleep:
             self.server.sync(self._version, self.policy)
             return
@@ -232,7 +232,7 @@ class ColocatedEngine:
         self.sleep_seconds += time.perf_counter() - started
 
     def _retry_after_restart(self, do: Callable[[], Result]) -> Result:
-        """Return the result of `do` with the current weights; restart the server if it is dead."""
+        """Return the result of `do` with the current weights, and restart the server if it is dead."""
         while True:
             try:
                 if self._is_running():
@@ -264,18 +264,18 @@ class ColocatedEngine:
         return self.process is not None and self.process.is_running()
 
     def _is_given_up(self) -> bool:
-        """Return whether no answer is wanted or possible: the run is asked to end, or the server is dead."""
+        """Return whether waiting for answers is pointless: the run is asked to end, or the server is dead."""
         return self.is_unwanted() or not self._is_running()
 
 
 def _private_directory(run_id: str) -> Path:
-    """Create a socket directory that only this user can open; remove those of killed attempts."""
+    """Create a socket directory that only this user can open, and remove those of killed attempts."""
     parent = Path(tempfile.gettempdir())
-    for left in parent.glob(f"grpolab-{run_id}-*"):
+    for abandoned in parent.glob(f"grpolab-{run_id}-*"):
         with suppress(OSError):
-            shutil.rmtree(left)
+            shutil.rmtree(abandoned)
     directory = Path(tempfile.mkdtemp(prefix=f"grpolab-{run_id}-"))
-    if len(os.fsencode(directory)) + 38 > SOCKET_BYTES:  # vLLM adds an id of 36 characters
+    if len(os.fsencode(directory)) + 38 > SOCKET_BYTES:  # vLLM adds an id of 36 characters.
         shutil.rmtree(directory)
         raise EngineFailed(f"TMPDIR is too long a path for the sockets of vLLM: {SOCKET_BYTES} bytes at most")
     return directory

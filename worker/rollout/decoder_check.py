@@ -1,4 +1,4 @@
-"""Check of a policy before training: decoding from a cache matches one forward pass over the text."""
+"""Check before training that decoding a policy from a cache matches one forward pass over the text."""
 
 import torch
 from torch import Tensor
@@ -12,7 +12,7 @@ from worker.rollout.decoders import Decoder, decoder_for
 from worker.rollout.lean_decoder import LeanDecoder
 
 DEVIATION = {torch.float32: 1e-3, torch.bfloat16: 0.2}
-"""Maximum distance of the logits, relative to their size; in bfloat16 a token may meet other experts."""
+"""Maximum distance of the logits relative to their norm. In bfloat16 a token may be routed differently."""
 
 LENGTHS = (8, 5)
 """Numbers of tokens of the prompts. The shorter prompt is padded."""
@@ -23,7 +23,7 @@ MORE = 3
 
 @torch.inference_mode()
 def check_decoder(policy: Policy, *, name: str) -> None:
-    """Raise InvalidConfig if a policy cannot be decoded, or gives other logits than it learns from."""
+    """Raise InvalidConfig if a policy cannot be decoded, or if its logits differ from those in training."""
     model = policy.model
     decoder = decoder_for(model)
     if isinstance(decoder, LeanDecoder):
@@ -42,12 +42,12 @@ def check_decoder(policy: Policy, *, name: str) -> None:
 def _deviation(model: PreTrainedModel, decoder: Decoder) -> float:
     """Return the larger of the deviations of two completions, one for each prompt."""
     count, longest = model.get_input_embeddings().weight.shape[0], max(LENGTHS)
-    texts = [
+    prompts = [
         [(7 * row + 3 * position) % count for position in range(length)] for row, length in enumerate(LENGTHS)
     ]
     continuation = [11 * position % count for position in range(MORE)]
     padding = [longest - length for length in LENGTHS]
-    ids = [[0] * pad + text for pad, text in zip(padding, texts, strict=True)]
+    ids = [[0] * pad + text for pad, text in zip(padding, prompts, strict=True)]
     mask = [[0] * pad + [1] * (longest - pad) for pad in padding]
     device = model.device
     decoder.prefill(
@@ -57,13 +57,13 @@ def _deviation(model: PreTrainedModel, decoder: Decoder) -> float:
     for token in continuation:
         logits = decoder.step(torch.full((3,), token, device=device))
     return max(
-        _distance(model, text + continuation, logits[row]) for text, row in zip(texts, (1, 2), strict=True)
+        _distance(model, text + continuation, logits[row]) for text, row in zip(prompts, (1, 2), strict=True)
     )
 
 
 def _distance(model: PreTrainedModel, text: list[int], logits: Tensor) -> float:
     """Return the distance of logits (V,) after a text from those of one forward pass, relative to their
-    size.
+    norm.
     """
     output = model.get_decoder()(input_ids=torch.tensor([text], device=model.device), use_cache=False)
     real = make_head(model)(output.last_hidden_state[0, -1])

@@ -1,7 +1,7 @@
-"""Decoding with a key/value cache: a generic path for any causal LM, a lean one for the Llama family.
+"""Decoding with a key/value cache: a generic decoder for any causal LM and a fast one for the Llama family.
 
-On a GPU the lean path replays CUDA graphs. All decoders share an interface: `prefill` the prompts once,
-`select` rows (copies of a prompt, forks, unfinished rows), `step` with the newest token of every row.
+On a GPU the fast decoder replays CUDA graphs. All decoders share an interface: `prefill` the prompts once,
+`select` rows (copies of a prompt, forks, unfinished rows), and `step` with the newest token of every row.
 """
 
 from typing import Protocol
@@ -27,7 +27,7 @@ class Decoder(Protocol):
     def select(self, sources: Tensor) -> None:
         """Let row i continue the text of row `sources[i]` (B,).
 
-        A source row keeps its place, sources[i] == i, unless its place is not among the new rows.
+        A source row keeps its index, sources[i] == i, unless its index is not among the new rows.
         """
         ...
 
@@ -37,14 +37,14 @@ class Decoder(Protocol):
 
 
 def decoder_for(model: PreTrainedModel) -> Decoder:
-    """Return the fastest decoder that is exact for this model."""
+    """Return the fastest decoder that gives exact results for this model."""
     if not is_lean(model):
         return GenericDecoder(model)
     return GraphDecoder(model) if has_graphs(model) else LeanDecoder(model)
 
 
 class GenericDecoder:
-    """Decoder that uses the model's own layers, whether they cache keys and values or states."""
+    """A decoder that uses the model's own layers, whether they cache keys and values or states."""
 
     def __init__(self, model: PreTrainedModel) -> None:
         self.body, self.head = model.get_decoder(), make_head(model)
@@ -71,7 +71,7 @@ class GenericDecoder:
         return logits
 
     def _read(self, ids: Tensor, mask: Tensor, positions: Tensor) -> Tensor:
-        """Return the logits (B, V) after the last of some tokens, which are added to the cache."""
+        """Add some tokens to the cache and return the logits (B, V) after the last one."""
         output = self.body(
             input_ids=ids,
             attention_mask=mask,

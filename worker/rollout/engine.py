@@ -1,6 +1,6 @@
 """Engines, which sample completions from token ids with the weights of a given version.
 
-There are three engines: the trainer's own sampler (`local_engine`), a server that speaks vLLM's API
+There are three engines: the trainer's sampler (`local_engine`), a server that speaks vLLM's API
 (`server_engine`), and such a server as a child process of the trainer (`colocated_engine`).
 """
 
@@ -21,7 +21,7 @@ class Interrupted(Exception):
 
 
 class SamplingLike(Protocol):
-    """Fields of a sampling config that decide how tokens are sampled."""
+    """Fields of a sampling config that determine how tokens are sampled."""
 
     @property
     def max_new_tokens(self) -> int: ...
@@ -65,20 +65,21 @@ class Samples(Protocol):
 
 
 class Engine(Samples, Protocol):
-    """Sampler of a run's steps. Every completion names the weight version that wrote it."""
+    """The sampler of a run's steps. Every completion names the version of the weights that wrote it."""
 
     is_unwanted: Callable[[], bool]
-    """Function that is polled while sampling; once it returns true, sampling raises Interrupted."""
+    """Function that is polled while sampling. If it returns true, sampling raises Interrupted."""
 
     def check(self) -> str:
-        """Check before the first step whether the engine can sample this run; return a line for its events.
+        """Check before the first step whether the engine can sample this run, and return a line for its
+        events.
 
-        Raises EngineFailed if it cannot.
+        Raise EngineFailed if it cannot.
         """
         ...
 
     def sync(self, version: int, policy: Policy) -> None:
-        """Sample with the weights of `policy` from now on; `version` counts the steps that made them."""
+        """Sample with the weights of `policy` from now on. `version` counts the steps that made them."""
         ...
 
     def rest(self) -> None:
@@ -86,7 +87,7 @@ class Engine(Samples, Protocol):
         ...
 
     def take_metrics(self) -> dict[str, float]:
-        """Return metrics of the engine's use since the last call."""
+        """Return the metrics of the engine since the last call."""
         ...
 
     def close(self) -> None:
@@ -100,11 +101,11 @@ def encoded_prompts(
     sampling: SamplingLike,
     beginnings: Sequence[Sequence[int]] = (),
 ) -> list[list[int]]:
-    """Return the token ids of every prompt with its completions' beginning, in the policy's form."""
-    begun = beginnings or [()] * len(prompts)
+    """Return the token ids of every prompt, followed by the beginning of its completions."""
+    beginning_ids = beginnings or [()] * len(prompts)
     return [
         [*policy.encode(prompt, room=len(ids) + sampling.max_new_tokens), *ids]
-        for prompt, ids in zip(prompts, begun, strict=True)
+        for prompt, ids in zip(prompts, beginning_ids, strict=True)
     ]
 
 

@@ -18,14 +18,14 @@ from worker.rollout.engine import Interrupted
 logger = logging.getLogger(__name__)
 
 ASK_SECONDS = 0.1
-"""Seconds between two checks whether the answers are still wanted."""
+"""Seconds between two checks of whether the answers are still needed."""
 
 SHOWN_CHARACTERS = 200
 """Maximum number of characters shown of a server's error message."""
 
 
 class Rejected(Exception):
-    """A server refused a request in a way that a retry would not change."""
+    """Raised if a server refused a request in a way that a retry would not change."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -33,7 +33,7 @@ class Rejected(Exception):
 
 
 class BadAnswer(Exception):
-    """An answer that cannot be used; a retry may bring a better one."""
+    """Raised for an answer that cannot be used. A retry may return a better one."""
 
 
 class Request(NamedTuple):
@@ -43,7 +43,9 @@ class Request(NamedTuple):
     path: str
     body: Mapping[str, Any] | None
     read: Callable[[Any], Any] | None
-    """Function that returns the value in an answer's JSON; raises BadAnswer. None ignores the answer."""
+    """Function that returns the value in an answer's JSON or raises BadAnswer. If None, the answer is
+    ignored.
+    """
 
 
 @dataclass(slots=True)
@@ -60,22 +62,25 @@ class EngineClient:
     title: str = "ENGINE_URL"
     """Name of the servers in messages, which do not reveal the operator's addresses."""
     socket: str = ""
-    """Path of the unix socket of the only server; "" if it is reached by its address."""
+    """Path of the unix socket of the only server, or "" if it is reached by its URL."""
     is_unwanted: Callable[[], bool] = lambda: False
     retried: int = 0
     """Number of failed tries that were followed by another one."""
 
     def ask(self, requests: Sequence[Request]) -> list[Any]:
-        """Return the value of each answer; requests are distributed, and retried at the next server.
+        """Distribute the requests among the servers, retry at the next server, and return the answers'
+        values.
 
-        Raises Rejected, EngineFailed after the last try, and Interrupted.
+        Raise Rejected, EngineFailed after the last try, or Interrupted.
         """
         count = len(self.urls)
         orders = [[(at + turn) % count for turn in range(count)] for at in range(len(requests))]
         return asyncio.run(self._all(list(zip(orders, requests, strict=True))))
 
     def ask_each(self, request: Request) -> list[Any]:
-        """Return every server's answer to one request: its value, or the Rejected that it raised."""
+        """Send one request to every server and return the value of each answer, or the Rejected that it
+        raised.
+        """
         jobs = [([at], request) for at in range(len(self.urls))]
         return asyncio.run(self._all(jobs, keeps_rejected=True))
 
@@ -108,7 +113,7 @@ class EngineClient:
             return await self._gather([answer(places, request) for places, request in jobs])
 
     async def _gather(self, work: Sequence[Coroutine[Any, Any, Any]]) -> list[Any]:
-        """Return all results; at the first error, or once they are not wanted, cancel the others."""
+        """Return all results. At the first error, or once they are not wanted, cancel the other tasks."""
         tasks = [asyncio.create_task(coroutine) for coroutine in work]
         pending = set(tasks)
         try:
@@ -170,7 +175,7 @@ class EngineClient:
         return f"the engine at {self.named(server)} {error}, asked for {request.path.partition('?')[0]}"
 
     def _words(self, content: bytes) -> str:
-        """Return a server's error message, made harmless: without the key, on one line, cut."""
+        """Return a server's error message on one line, without the key and shortened."""
         try:
             answer = _parse_json(content)
             error = answer.get("error", answer) if isinstance(answer, dict) else {}

@@ -1,4 +1,4 @@
-"""Selection of the engine that a run's config names."""
+"""Create the engine that a run's config selects."""
 
 from typing import assert_never
 
@@ -26,7 +26,7 @@ def engine_for(
     run_id: str,
     attempt: int,
 ) -> Engine:
-    """Return the engine, still without weights. Raises EngineFailed if this installation has none."""
+    """Return the engine, without weights. Raise EngineFailed if this installation has none."""
     sampling = config.sampling
     match sampling.engine:
         case LocalConfig():

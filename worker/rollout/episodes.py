@@ -1,8 +1,8 @@
-"""Episodes: completions sampled in turns, with answers of tools between them.
+"""Episodes: completions sampled in turns, with tool answers between them.
 
-    round 0    all completions, until each ends or has written a call
+    round 0    sample all completions until each ends or has written a call
     tools      answer the calls; the answers are appended as observations
-    round n    continue unfinished completions, until none is left
+    round n    continue unfinished completions until none are left
 
 The random numbers of a round depend on one number of the caller's generator, so a resumed run repeats its
 episodes if its tools give the same answers again.
@@ -28,10 +28,10 @@ from worker.types import Completion
 
 
 class Episodes(TurnTaking):
-    """Samples completions in turns with another sampler, and lets tools answer between turns."""
+    """Samples completions in turns with another sampler, and calls tools between the turns."""
 
     def __init__(self, config: ToolUse, policy: Policy) -> None:
-        """Create the episodes. Raises InvalidConfig if the policy's chat template has no tool turn."""
+        """Create the episodes. Raise InvalidConfig if the policy's chat template has no tool turn."""
         super().__init__(
             policy,
             call_form(config, policy),
@@ -49,7 +49,7 @@ class Episodes(TurnTaking):
         self.toolbox.close()
 
     def take_loss(self) -> str:
-        """See TakesTurns. Nothing is lost, because a failed tool answers with its failure."""
+        """See TakesTurns. Nothing is lost, because a failed tool returns its failure as the answer."""
         return ""
 
     def shown(self, prompts: Sequence[Prompt]) -> list[Prompt]:
@@ -90,20 +90,20 @@ class Episodes(TurnTaking):
                 samples, [episode for episode in unfinished if not episode.is_over], sampling, seed, number
             )
             number += 1
-        done = [self._completion(episode) for episode in episodes]
-        return [done[first : first + group_size] for first in range(0, len(done), group_size)]
+        completions = [self._completion(episode) for episode in episodes]
+        return [completions[first : first + group_size] for first in range(0, len(completions), group_size)]
 
     def _answer(self, episodes: Sequence[Episode]) -> None:
         calls = [(episode, require_call(episode.call)) for episode in episodes]
-        asked = [pair for pair in calls if pair[0].answered < self.config.max_turns and pair[0].room > 0]
-        jobs = [(call.call, episode.prompt) for episode, call in asked]
-        answers = dict(zip([id(pair[0]) for pair in asked], self.toolbox.answer(jobs), strict=True))
+        answerable = [pair for pair in calls if pair[0].answered < self.config.max_turns and pair[0].room > 0]
+        jobs = [(call.call, episode.prompt) for episode, call in answerable]
+        answers = dict(zip([id(pair[0]) for pair in answerable], self.toolbox.answer(jobs), strict=True))
         for episode, call in calls:
             self._take_answer(episode, call, answers.get(id(episode)))
             episode.call = None
 
     def _take_answer(self, episode: Episode, call: FoundCall, answer: ToolAnswer | None) -> None:
-        """Append the whole answer, or nothing if no token would be left to continue."""
+        """Append the complete answer, or nothing if no tokens would remain to continue."""
         turn = self._make_turn(episode, call)
         if answer is None:
             episode.turns.append(turn)
@@ -114,7 +114,7 @@ class Episodes(TurnTaking):
 
 
 def make_episodes(config: RunConfig, policy: Policy, settings: Settings) -> TakesTurns | None:
-    """Return the episodes of a run; None if a completion is a single turn."""
+    """Return the episodes of a run, or None if a completion is a single turn."""
     match config.environment:
         case NoEnvironment():
             return None

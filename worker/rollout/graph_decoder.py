@@ -1,8 +1,8 @@
-"""Decoding on a GPU with CUDA graphs: the kernels of a token are recorded once and replayed for each token.
+"""Decode on a GPU with CUDA graphs: record the kernels of a token once and replay them for each token.
 
 A GPU runs the kernels of a token faster than Python launches them, unless the policy has many billions of
 parameters. A graph has fixed shapes and addresses. Therefore the position of a token is a number in GPU
-memory, rows and positions are rounded up, and positions that no token has reached are masked.
+memory, rows and positions are rounded up, and unused positions are masked.
 """
 
 import logging
@@ -23,14 +23,16 @@ from worker.rollout.lean_decoder import LeanDecoder
 logger = logging.getLogger(__name__)
 
 MIN_PLACES = 64
-"""Minimum number of cache positions that a graph attends to, and the step in which they grow at first."""
+"""Minimum number of cache positions that a graph attends to, and the increment by which they grow at
+first.
+"""
 
 RECORDING = threading.Lock()
 """Lock held while a graph is recorded, so that only one thread records at a time."""
 
 
 class Recorder:
-    """CUDA stream and memory pool with which a thread records graphs on a device.
+    """The CUDA stream and memory pool with which a thread records graphs on a device.
 
     Both outlive the graphs of one sampler call, so the next call needs no new memory.
     """
@@ -40,7 +42,7 @@ class Recorder:
         self.stream = torch.cuda.Stream(device)
         self.pool = torch.cuda.graph_pool_handle()
         self.works = True
-        """Whether recording works; False once a policy could not be recorded."""
+        """True if recording works. It becomes False once a policy could not be recorded."""
         self._kept = (
             torch.cuda.CUDAGraph()
         )  # the pool is freed with the last of its graphs, so this one is kept
@@ -52,7 +54,7 @@ class Recorder:
 
     @contextmanager
     def recording(self, graph: torch.cuda.CUDAGraph) -> Iterator[None]:
-        """Record the kernels launched within. Raises RuntimeError if one cannot be recorded."""
+        """Record the kernels launched in the block. Raise RuntimeError if one cannot be recorded."""
         with RECORDING:
             graph.capture_begin(pool=self.pool, capture_error_mode="thread_local")
             try:
@@ -68,7 +70,7 @@ class Recorder:
     def _end(self, graph: torch.cuda.CUDAGraph) -> None:
         try:
             graph.capture_end()
-        except RuntimeError:  # the allocator is left waiting for the end
+        except RuntimeError:  # The allocator is left waiting for the end.
             with suppress(RuntimeError):
                 torch._C._cuda_endAllocateToPool(self.device.index, self.pool)  # noqa: SLF001
             raise
@@ -88,7 +90,7 @@ def get_recorder(device: torch.device) -> Recorder:
 
 
 class GraphDecoder(LeanDecoder):
-    """LeanDecoder whose steps are graphs, one for each rounded number of rows and of positions.
+    """A LeanDecoder whose steps are graphs, one for each rounded number of rows and of positions.
 
     The first token of each size runs kernel by kernel, which also prepares what may not be recorded (handles
     and workspaces of libraries). The second token records the graph. Without CUDA every token runs kernel by
@@ -108,11 +110,13 @@ class GraphDecoder(LeanDecoder):
         return super().prefill(ids, mask, max_rows=max_rows, max_new_tokens=max_new_tokens)
 
     def _room(self, tokens: int) -> int:
-        return round_up(tokens, least=MIN_PLACES)  # few sizes, because kernels are planned for each size
+        return round_up(
+            tokens, least=MIN_PLACES
+        )  # Few sizes are used, because kernels are planned for each size.
 
     def _grow_cache(self, keys: Tensor, values: Tensor, max_rows: int) -> Tensor:
         cache = super()._grow_cache(keys, values, max_rows)
-        cache[:, self.rows :] = 0  # masked positions must be finite, as 0 times NaN is NaN
+        cache[:, self.rows :] = 0  # masked positions must be finite, because 0 times NaN is NaN
         cache[:, :, :, self.length :] = 0
         return cache
 
@@ -126,7 +130,7 @@ class GraphDecoder(LeanDecoder):
         self.logits = torch.empty(self.max_rows, vocabulary_size, dtype=torch.float32, device=mask.device)
         places = self.max_rows, 1, self.capacity
         dtype = self.model.dtype
-        # added to attention scores: 0 on tokens, lowest on padding and unreached positions
+        # Added to attention scores: 0 on tokens, the lowest number on padding and unused positions.
         self.bias = torch.full(places, torch.finfo(dtype).min, dtype=dtype, device=mask.device)
         self.bias[: self.rows, 0, : self.length].masked_fill_(mask.bool(), 0)
 
@@ -167,7 +171,9 @@ class GraphDecoder(LeanDecoder):
             graph.replay()
 
     def _record_graph(self, recorder: Recorder, rows: int, span: int) -> torch.cuda.CUDAGraph | None:
-        """Return the graph of a token; None from now on if it cannot be recorded or memory runs out."""
+        """Return the graph of a token. Return None, now and later, if it cannot be recorded or memory runs
+        out.
+        """
         graph = torch.cuda.CUDAGraph()
         try:
             with recorder.recording(graph):
@@ -190,7 +196,7 @@ class GraphDecoder(LeanDecoder):
         self.positions[:rows] += 1
 
     def _mix(self, layer: LeanLayer, cache: Tensor, queries: Tensor, span: int) -> Tensor:
-        # one kernel instead of six; query heads that share a key head become queries of one text
+        # This is one kernel instead of six. Query heads that share a key head become queries of one text.
         rows = len(queries)
         queries = queries.reshape(rows, layer.kv_heads, -1, layer.width)
         bias = self.bias[:rows, None, :, :span].expand(-1, layer.kv_heads, queries.shape[2], -1)
@@ -205,9 +211,9 @@ class GraphDecoder(LeanDecoder):
 
 
 def round_up(count: int, *, least: int = 1) -> int:
-    """Round a count up to a multiple of `least`, and the multiple to three binary digits.
+    """Round a count up to a multiple of `least` whose factor has at most three significant binary digits.
 
-    >>> [rounded(count) for count in (3, 8, 9, 13, 127)]
+    >>> [round_up(count) for count in (3, 8, 9, 13, 127)]
     [3, 8, 10, 14, 128]
     """
     parts = -(-count // least)

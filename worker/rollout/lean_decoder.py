@@ -1,4 +1,4 @@
-"""Decoding of the Llama family with few, large operations and a cache that is written in place."""
+"""Decoding for the Llama family with a few large operations and a cache that is written in place."""
 
 import torch
 from torch import Tensor
@@ -54,13 +54,15 @@ class LeanDecoder:
         return cache
 
     def _padding_bias(self, mask: Tensor) -> Tensor:
-        """Return the bias of attention scores, (P, 1, capacity): lowest on padding, else 0."""
+        """Return the bias of attention scores, (P, 1, capacity): the lowest number on padding, else 0."""
         full_mask = functional.pad(mask.bool(), (0, self.capacity - mask.shape[1]), value=True)
         bias = torch.zeros(full_mask.shape, dtype=self.model.dtype, device=mask.device)
         return bias.masked_fill_(~full_mask, torch.finfo(bias.dtype).min)[:, None]
 
     def _set_rotations(self, first: Tensor) -> None:
-        """Set rotations (steps, P, 1, D) of the positions from `first` (P,) on; P is 1 if all agree."""
+        """Set rotations (steps, P, 1, D) of the positions from `first` (P,) on. P is 1 if they are all
+        equal.
+        """
         steps = torch.arange(self.capacity - self.length, device=first.device)
         self.cosines, self.sines = self.lean.rotations(steps[:, None] + first)
         self.steps_done = 0
@@ -75,9 +77,9 @@ class LeanDecoder:
     def _move(self, sources: Tensor) -> None:
         """Select the cache rows `sources` (B,)."""
         self.rows = len(sources)
-        moved = (sources != torch.arange(self.rows, device=sources.device)).nonzero().squeeze(1)
-        for cache in self.cache if len(moved) else ():
-            cache[:, moved, :, : self.length] = cache[:, sources[moved], :, : self.length]
+        moved_rows = (sources != torch.arange(self.rows, device=sources.device)).nonzero().squeeze(1)
+        for cache in self.cache if len(moved_rows) else ():
+            cache[:, moved_rows, :, : self.length] = cache[:, sources[moved_rows], :, : self.length]
 
     def step(self, tokens: Tensor) -> Tensor:
         """See Decoder."""
@@ -88,9 +90,7 @@ class LeanDecoder:
         return logits.float()
 
     def _read(self, tokens: Tensor, rotations: tuple[Tensor, Tensor], span: int) -> Tensor:
-        """Return the logits (B, V) after one token (B,) of each row, which attends to `span` cache
-        positions.
-        """
+        """Return the logits (B, V) after one token (B,) of each row, which attends to `span` positions."""
         hidden = self.lean.embed(tokens)
         for layer, cache in zip(self.lean.layers, self.cache, strict=True):
             mixed = self._attend(layer, cache[:, : len(tokens)], hidden, rotations, span)
@@ -126,5 +126,5 @@ class LeanDecoder:
 
 
 def position_ids(mask: Tensor) -> Tensor:
-    """Return positions (B, S) that count only real tokens; padding gets 0."""
+    """Return positions (B, S) that count only real tokens. Padding gets 0."""
     return (mask.long().cumsum(dim=-1) - 1).clamp_(min=0)

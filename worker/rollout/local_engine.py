@@ -1,4 +1,4 @@
-"""The local engine: the trainer's own sampler, on its device."""
+"""The local engine, which is the trainer's own sampler on its device."""
 
 from collections.abc import Callable, Sequence
 
@@ -20,13 +20,13 @@ class LocalEngine:
     def __init__(
         self, sampling: SamplingConfig, behaviour: Behaviour, limit: RowLimit, *, alternatives: int = 0
     ) -> None:
-        """Create the engine; `alternatives` is the number of most likely tokens kept at each token."""
+        """Create the engine. `alternatives` is the number of most likely tokens recorded at each token."""
         self.sampling, self.behaviour, self.limit = sampling, behaviour, limit
         self.alternatives = alternatives
         self.is_unwanted: Callable[[], bool] = lambda: False
         self.sampler: Sampler | None = None
         self.make_sampler: Callable[..., Sampler] = Sampler
-        """Function that creates the sampler; with several ranks, one that samples on all ranks."""
+        """Function that creates the sampler. With several ranks, it creates one that samples on all ranks."""
 
     def check(self) -> str:
         """See Engine."""

@@ -1,4 +1,4 @@
-"""Observations as token ids. Answers of tools are untrusted text and may contain no control token."""
+"""Encode observations as token ids. Tool answers are untrusted text and may contain no control tokens."""
 
 import re
 from typing import NamedTuple
@@ -7,18 +7,20 @@ from backend.base.text import clean_text
 from worker.policy.model import Policy
 
 CHARACTERS_PER_TOKEN = 16
-"""Number of characters read of an answer per token it may have, so that a flood costs nothing."""
+"""Number of characters that are read of an answer per token of its limit, so that long answers cost
+little.
+"""
 
 CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
 """Invisible control characters, except tab and newline."""
 
 
 class EncodedObservation(NamedTuple):
-    """An answer as token ids."""
+    """An observation as token ids."""
 
     ids: list[int]
     is_cut: bool
-    """Whether the answer was cut."""
+    """True if the answer was cut."""
 
 
 class ObservationEncoder:
@@ -35,21 +37,23 @@ class ObservationEncoder:
     def answer(self, text: str, *, limit: int, frame: tuple[str, str] = ("", "")) -> EncodedObservation:
         """Return the ids of an answer, at most `limit`, between those of its frame.
 
-        Names of control tokens in the answer become plain letters. The frame is the trainer's text before and
-        after the answer, in which control tokens are intended.
+        Names of control tokens in the answer are encoded as plain letters. The frame is the trainer's text
+        before and after the answer, in which control tokens are intended.
         """
-        looked_at = text[: limit * CHARACTERS_PER_TOKEN]
-        plain = CONTROLS.sub("", clean_text(looked_at).replace("\r\n", "\n").replace("\r", "\n"))
+        read_text = text[: limit * CHARACTERS_PER_TOKEN]
+        plain = CONTROLS.sub("", clean_text(read_text).replace("\r\n", "\n").replace("\r", "\n"))
         before, after, *pieces = self.form.encode_all(
             [*frame, *self._pieces(plain)], add_special_tokens=False
         )
         ids = [index for piece in pieces for index in piece if index not in self.controls]
         return EncodedObservation(
-            [*before, *ids[:limit], *after], is_cut=len(ids) > limit or len(looked_at) < len(text)
+            [*before, *ids[:limit], *after], is_cut=len(ids) > limit or len(read_text) < len(text)
         )
 
     def _pieces(self, text: str) -> list[str]:
-        """Cut the text after the first letter of each control token's name, so that no piece holds one."""
+        """Cut the text after the first letter of each control token's name, so that no piece contains a
+        name.
+        """
         if self.word is None:
             return [text]
         pieces, start = [], 0

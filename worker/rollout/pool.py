@@ -1,4 +1,4 @@
-"""Informative groups that were sampled in one step and train in the next."""
+"""Informative groups that were sampled in one step and are trained in the next."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields, replace
@@ -15,11 +15,11 @@ MASK = "kept."
 """Prefix of the names of arrays that hold a completion's kept ids."""
 
 ALTERNATIVES = "alternatives."
-"""Prefix of the names of arrays that hold the most likely tokens at each token."""
+"""Prefix of the names of arrays that hold the most likely tokens at each position."""
 
 
 class Pool:
-    """Surplus groups of the last step, in sampling order.
+    """The surplus groups of the last step, in sampling order.
 
     The pool is smaller than a step, and the next step uses all of it, so no group waits longer than one step.
     A group keeps the log-probabilities of the sampler that wrote it, so that corrections account for the
@@ -43,7 +43,7 @@ class Pool:
 
 
 def group_documents(groups: Sequence[Group]) -> list[dict[str, Any]]:
-    """Return the part of groups that is JSON."""
+    """Return the JSON part of groups."""
     return [_group_document(group) for group in groups]
 
 
@@ -99,7 +99,7 @@ def _strip_prefix(prefix: str, arrays: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _group_document(group: Group) -> dict[str, Any]:
-    """Return everything else of a group, as JSON."""
+    """Return the JSON part of a group: everything except its arrays."""
     completions = [
         {field.name: getattr(completion, field.name) for field in fields(completion)}
         for completion in group.completions
@@ -115,7 +115,7 @@ def _group_document(group: Group) -> dict[str, Any]:
 
 
 def _decode_group(document: Mapping[str, Any], arrays: Sequence[Mapping[str, Any]]) -> Group:
-    """Rebuild a group from its JSON, whose lists were tuples, and its arrays."""
+    """Rebuild a group from its arrays and its JSON, in which tuples have become lists."""
     pairs = zip(document["completions"], arrays, strict=True)
     completions = tuple(
         _decode_completion(written, completion_arrays) for written, completion_arrays in pairs
@@ -126,7 +126,7 @@ def _decode_group(document: Mapping[str, Any], arrays: Sequence[Mapping[str, Any
 
 
 def _decode_prompt(written: Mapping[str, Any]) -> Prompt:
-    """Rebuild a prompt from its JSON; before 0.3 its columns were called `data`."""
+    """Rebuild a prompt from its JSON. Before 0.3 its columns were called `data`."""
     renamed = {("columns" if name == "data" else name): value for name, value in written.items()}
     turns = {name: tuple(renamed.get(name, ())) for name in ("messages", "tools")}
     return Prompt(**renamed | turns)

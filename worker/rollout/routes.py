@@ -12,7 +12,7 @@ from worker.rollout.sharing import UnfinishedRows
 
 
 class RoutesLog:
-    """Collects the routers' choices, token by token; L layers, K experts per token."""
+    """Collects the routers' choices token by token, for L layers with K experts per token."""
 
     def __init__(self, model: PreTrainedModel, watch: RouterWatch, *, rows: int, tokens: int) -> None:
         self.watch, self.dtype = watch, expert_ids(model)
@@ -36,8 +36,9 @@ class RoutesLog:
             self.generated[step].index_copy_(0, unfinished.rows, experts)
 
     def of_rows(self, lengths: NDArray[np.int64]) -> list[NDArray[Any]]:
-        """Return the choices along prompt and completion of each row, except its last token, which is
-        never processed.
+        """Return the choices for the tokens of each row's prompt and completion.
+
+        The last token is not included, because it is never processed.
         """
         if self.generated is None:
             return []

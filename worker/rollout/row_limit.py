@@ -1,4 +1,4 @@
-"""Number of rows that a sampler decodes at once: as requested or as fit, and half once memory runs out."""
+"""Limit the number of rows that a sampler decodes at once, and halve it if memory runs out."""
 
 import logging
 from collections.abc import Callable, Iterator
@@ -14,7 +14,7 @@ Result = TypeVar("Result")
 
 
 class RowLimit:
-    """Maximum number of rows at once, shared by all samplers of a run; 0: what fits."""
+    """The maximum number of rows at once, shared by all samplers of a run. 0 means as many rows as fit."""
 
     def __init__(self, rows: int = 0) -> None:
         self.rows = rows
@@ -41,13 +41,13 @@ class RowLimit:
                 yield result
                 first = last
                 continue
-            # only here, because no traceback holds the tensors of the failed rows any more
+            # Halve here, because no traceback holds the tensors of the failed rows any more.
             self._halve(last - first)
 
     def lower(self, rows: int) -> bool:
-        """Apply a limit that was found before, or by another rank; 0: none was.
+        """Apply a limit that was found before or by another rank, or none if it is 0.
 
-        Returns whether the limit is lower than the current one.
+        Return whether the limit is lower than before.
         """
         before, self.rows = self.rows, min(self.rows or rows, rows or self.rows)
         return self.rows != before
@@ -61,7 +61,7 @@ class RowLimit:
 
 
 def _end(first: int, total: int, group_size: int, *, rows: int) -> int:
-    """Return the row after the last one of the part that starts at `first`: a group's end, or within it."""
+    """Return the end of the rows to process from `first` on: the end of a group, or a row within it."""
     if first % group_size == 0 and rows >= group_size:
         return min(total, first + rows // group_size * group_size)
     return min(first + max(1, rows), (first // group_size + 1) * group_size)

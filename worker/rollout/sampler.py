@@ -1,4 +1,4 @@
-"""Sampling of a step's completions: all groups in one batch, with the log-probabilities really used."""
+"""Sample a step's completions, all groups in one batch, with the log-probabilities actually used."""
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -26,22 +26,22 @@ from worker.types import Completion
 
 
 class Cadence(NamedTuple):
-    """Policy for sharing and checking decoder rows."""
+    """Settings for sharing and checking decoder rows."""
 
     share: bool
-    """Whether completions with the same tokens so far share a decoder row."""
+    """True if completions with the same tokens so far share a decoder row."""
     every: int
     """Number of tokens between two checks for completions that have ended."""
 
 
 def choose_cadence(device: torch.device) -> Cadence:
-    """Return the cadence for a device. A CPU pays for every row it decodes, a GPU for every host wait."""
+    """Return the cadence for a device. A CPU is slowed down by every row, a GPU by every wait of the host."""
     return Cadence(share=True, every=1) if device.type == "cpu" else Cadence(share=False, every=16)
 
 
 @dataclass(frozen=True, slots=True)
 class Decoding:
-    """Rules for choosing tokens; temperature 0 chooses the most likely token (ties: the lowest id)."""
+    """Rules for choosing tokens. Temperature 0 chooses the most likely token, and the lowest id in a tie."""
 
     max_new_tokens: int
     temperature: float = 1.0
@@ -50,7 +50,7 @@ class Decoding:
 
 
 class SampledTokens(NamedTuple):
-    """Token-major results of one batch; entries after a row's end are meaningless."""
+    """Results of one batch, with tokens as the first dimension. Entries after a row's end are meaningless."""
 
     ids: Tensor
     """Token ids, (T, B) int64."""
@@ -61,13 +61,13 @@ class SampledTokens(NamedTuple):
 
     @classmethod
     def blank(cls, tokens: int, rows: int, device: torch.device) -> "SampledTokens":
-        """Return zeros to be filled in."""
+        """Return zeros to be overwritten."""
         ids = torch.zeros(tokens, rows, dtype=torch.int64, device=device)
         return cls(ids, torch.zeros(ids.shape, device=device), torch.zeros(ids.shape, device=device))
 
 
 class Notes(NamedTuple):
-    """Optional records in addition to the tokens."""
+    """Optional records besides the tokens."""
 
     masks: SamplingMaskLog | None
     routes: RoutesLog | None
@@ -75,7 +75,7 @@ class Notes(NamedTuple):
 
 
 ASK_EVERY = 16
-"""Number of tokens between two checks whether the completions are still wanted."""
+"""Number of tokens between two checks of whether the completions are still needed."""
 
 
 class Sampler:
@@ -99,11 +99,11 @@ class Sampler:
     ) -> None:
         """Create a sampler.
 
-        `rows_at_once` limits the rows decoded together (at least whole groups); 0: what fits a GPU. `limit`
-        is the number of rows that was found to fit after memory ran out, which samplers may share. `version`
-        is the version of the policy's weights.
+        `rows_at_once` limits the rows decoded together to complete groups, or to what fits a GPU if 0.
+        `limit` is the number of rows that was found to fit after memory ran out, which samplers may share.
+        `version` is the version of the policy's weights.
 
-        `is_unwanted` is polled every few tokens; once it returns true, `sample` raises Interrupted.
+        `is_unwanted` is polled every few tokens. If it returns true, `sample` raises Interrupted.
         `keep_mask` records the ids that top-p and top-k left at each token. `routes` records the experts that
         process each token, if the policy is a mixture of experts. `alternatives` is the number of most likely
         tokens to record.
@@ -129,7 +129,7 @@ class Sampler:
         """Sample `group_size` completions of every prompt, in the order of the prompts.
 
         `beginnings` are token ids with which the completions of each prompt begin. The returned completions
-        do not include them. Raises InvalidConfig if a prompt is empty or does not fit the context with
+        do not include them. Raise InvalidConfig if a prompt is empty or does not fit the context with
         `max_new_tokens`.
         """
         encoded = encoded_prompts(self.policy, prompts, sampling, beginnings)
@@ -145,10 +145,10 @@ class Sampler:
         *,
         stops: Sequence[int] = (),
     ) -> list[list[Completion]]:
-        """Sample `group_size` completions of every sequence of token ids, which must fit the context with
-        them.
+        """Sample `group_size` completions of every sequence of token ids.
 
-        Each ends with one of the policy's stop tokens, or after one of `stops`, as if it were cut there.
+        A sequence must fit the context with its completions. Each completion ends with one of the policy's
+        stop tokens, or is cut after one of `stops`.
         """
         uniforms = self._uniforms(sampling.max_new_tokens, len(encoded) * group_size, generator)
         decoder = decoder_for(self.policy.model)
@@ -160,10 +160,10 @@ class Sampler:
             with RouterWatch(self.policy.model if self.routes else nn.Module()) as watch:
                 notes = self._notes(watch, sampling, rows=last - first)
                 drawn = self._decode(decoder, prompts, sampling, uniforms[:, first:last], notes, stops)
-            of_each = (last - first) // len(prompts)
+            group_rows = (last - first) // len(prompts)
             return [
                 completion
-                for group in self._completions(drawn, of_each, notes, [*map(len, prompts)], stops)
+                for group in self._completions(drawn, group_rows, notes, [*map(len, prompts)], stops)
                 for completion in group
             ]
 
@@ -243,7 +243,8 @@ class Sampler:
         prompt_tokens: Sequence[int],
         further: Sequence[int] = (),
     ) -> Iterator[list[Completion]]:
-        # Clones: a view of a few steps would keep room for max_new_tokens alive while a record waits.
+        # Clone the tensors, because a view would keep the memory of max_new_tokens steps alive while a record
+        # is queued.
         ids, logprobs, entropies = (
             tensor.T.clone(memory_format=torch.contiguous_format).cpu().numpy() for tensor in drawn
         )
@@ -293,7 +294,9 @@ def is_cut(sampling: SamplingLike) -> bool:
 
 
 def max_rows(model: PreTrainedModel, sampling: SamplingLike, *, tokens: int) -> int:
-    """Return the number of rows of this length whose keys, values and logits fit into a GPU's free memory."""
+    """Return the number of rows of this length that fit into a GPU's free memory with their cache and
+    logits.
+    """
     if model.device.type != "cuda":
         return sys.maxsize
     tokens = round_up(tokens, least=MIN_PLACES)
@@ -301,7 +304,7 @@ def max_rows(model: PreTrainedModel, sampling: SamplingLike, *, tokens: int) -> 
     heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
     width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     cache = 2 * config.num_hidden_layers * heads * width * model.dtype.itemsize * tokens
-    # float32 logits, log-probabilities, probabilities and float64 sums; a cut also sorts, with int64 places
+    # float32 logits, log-probabilities, probabilities and float64 sums; a cut also sorts, with int64 indices
     logits = config.vocab_size * (64 if is_cut(sampling) else 32)
     free, _ = torch.cuda.mem_get_info(model.device)
     unused = torch.cuda.memory_reserved(model.device) - torch.cuda.memory_allocated(model.device)
@@ -317,9 +320,9 @@ def pad_left(encoded: Sequence[Sequence[int]], pad_id: int, device: torch.device
 
 
 def next_token_logprobs(logits: Tensor, sampling: SamplingLike) -> Tensor:
-    """Return the sampling log-probabilities (B, V): temperature, then top-k, then top-p.
+    """Return the sampling log-probabilities (B, V): apply temperature, then top-k, then top-p.
 
-    Greedy decoding returns the policy's own distribution, at temperature 1.
+    For greedy decoding it returns the policy's distribution at temperature 1.
     """
     if sampling.temperature not in (0, 1):
         logits = logits / sampling.temperature

@@ -1,4 +1,4 @@
-"""Record of the token ids that top-p or top-k left at each token, collected while a batch is sampled."""
+"""Record the token ids that top-p or top-k left for each token while a batch is sampled."""
 
 import numpy as np
 import torch
@@ -16,14 +16,16 @@ class SamplingMaskLog:
         self.parts: list[tuple[Tensor, Tensor, Tensor]] = []
 
     def add(self, logprobs: Tensor, unfinished: UnfinishedRows, *, step: int) -> None:
-        """Record which log-probabilities (U, V) that token `step` is sampled from are not minus infinity."""
+        """Record the ids of possible tokens at `step`, whose log-probabilities (U, V) are above minus
+        infinity.
+        """
         is_possible = logprobs > -torch.inf
         is_possible &= ~is_possible.all(dim=1, keepdim=True)
         readers, ids = is_possible.index_select(0, unfinished.reads).nonzero(as_tuple=True)
         self.parts.append((unfinished.rows[readers], torch.full_like(ids, step), ids))
 
     def of_rows(self, lengths: NDArray[np.int64]) -> list[SamplingMask]:
-        """Return the ids that were left at each token of completions of these lengths."""
+        """Return the ids that were left for each token of completions of these lengths."""
         rows, steps, ids = (torch.cat(tensors).cpu().numpy() for tensors in zip(*self.parts, strict=True))
         order = np.lexsort((ids, steps, rows))
         rows, steps, ids = rows[order], steps[order], ids[order]

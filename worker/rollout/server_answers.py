@@ -1,4 +1,4 @@
-"""Validated parsing of a sampling server's answers: tokens, log-probabilities, finish reasons."""
+"""Parse and validate a sampling server's answers: tokens, log-probabilities and finish reasons."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -16,11 +16,11 @@ ROUNDING = 1e-3
 
 
 LEAST = -1e6
-"""Smallest valid log-probability, in nats. vLLM reports -inf as -9999; float32 has to hold sums of it."""
+"""Smallest valid log-probability, in nats. vLLM reports -inf as -9999, and float32 has to hold sums of it."""
 
 
 class OtherWeights(Exception):
-    """The server answered with weights of another version than it was given."""
+    """Raised if the server answered with another version of the weights than the one it was given."""
 
 
 def read_completions(
@@ -33,7 +33,7 @@ def read_completions(
     sampling: SamplingLike,
     version: int,
 ) -> list[Completion]:
-    """Return the `count` completions of an answer of /v1/completions; raises BadAnswer and OtherWeights."""
+    """Return the `count` completions in an answer of /v1/completions, or raise BadAnswer or OtherWeights."""
     if not isinstance(answer, dict) or not isinstance(answer.get("choices"), list):
         raise BadAnswer("it has no choices")
     if answer.get("model") != model:
@@ -88,7 +88,9 @@ def _logprobs(logprobs: Any, *, count: int) -> list[float]:
 
 
 def _check_end(ids: Sequence[int], reason: str, policy: Policy, sampling: SamplingLike) -> None:
-    """Check that a stop token occurs only at a completion's end, and that a cut one has the full length."""
+    """Check that a stop token occurs only at a completion's end, and that a cut completion has full
+    length.
+    """
     stops = [position for position, index in enumerate(ids) if index in policy.stop_ids]
     if reason == "stop" and stops != [len(ids) - 1]:
         raise BadAnswer(
@@ -116,11 +118,11 @@ def read_tokens(answer: Any) -> list[Any]:
 
 
 def check_emptied(answer: Any) -> None:
-    """Check that the keys and values of the old weights are gone; older versions return no confirmation."""
+    """Check that the keys and values of the old weights are gone. Older versions return no confirmation."""
     if isinstance(answer, dict) and answer.get("success") is False:
         raise BadAnswer("it still holds keys and values of old weights: does somebody else use it?")
 
 
 def read_version(answer: Any) -> str:
-    """Return the name of the weights that a server holds; "" if it does not say."""
+    """Return the name of the weights that a server holds, or "" if it does not report one."""
     return str(answer.get("weight_version", "")) if isinstance(answer, dict) else ""

@@ -1,9 +1,9 @@
-"""The server engine: one or several of vLLM's OpenAI-compatible servers at the operator's addresses.
+"""The server engine, which uses one or several of the operator's vLLM servers.
 
-The trainer's own server (`colocated_engine`) is used in the same way.
+The server that the trainer starts (`colocated_engine`) is used in the same way.
 
 Prompts are sent as token ids to /v1/completions. New weights go through a directory that both sides share:
-  adapters      /v1/load_lora_adapter, with a name for each version, which requests and answers repeat
+  adapters      /v1/load_lora_adapter, with a name for each version, which requests and answers contain
   all weights   /collective_rpc reload_weights, then /update_weight_version, which /weight_info reports
 """
 
@@ -37,17 +37,17 @@ from worker.rollout.spot_check import mismatch
 from worker.types import Completion
 
 PROBE = "What is 12 + 34? \\boxed{46}\n\tdef f(x): return x**2  # naïve 中文"
-"""Text whose tokens distinguish one tokenizer from another."""
+"""Text on which tokenizers differ, used to compare the server's tokenizer with the policy's."""
 
 ANSWER_BYTES = 4_000_000
 TOKEN_BYTES = 256
-"""Maximum bytes of an answer per requested token, in addition to ANSWER_BYTES."""
+"""Maximum number of bytes of an answer per requested token, in addition to ANSWER_BYTES."""
 
 CLOSING_SECONDS = 10.0
 """Seconds that a server gets to unload the run's last adapter."""
 
 MISSING = (404, 405)
-"""Status codes that mean that a server lacks a route."""
+"""Status codes of a server that lacks a route."""
 
 
 def server_engine(
@@ -59,7 +59,9 @@ def server_engine(
     attempt: int,
     max_tokens: int,
 ) -> "ServerEngine":
-    """Create the engine of the servers of ENGINE_URL; `max_tokens` is the limit of one answer."""
+    """Create the engine for the servers of ENGINE_URL. `max_tokens` is the maximum number of tokens in an
+    answer.
+    """
     if not settings.engine_urls:
         raise EngineFailed("sampling.engine is server, and ENGINE_URL is not set here")
     client = EngineClient(
@@ -102,19 +104,20 @@ class ServerEngine:
     ) -> None:
         """Create the engine.
 
-        Weights go through `directory`; `model` is the served name, "" if there is only one.
+        Weights are passed through `directory`. `model` is the name of the served model, or "" if there is
+        only one.
         """
         self.client, self.policy, self.name = client, policy, f"{run_id}-{attempt}"
         self.directory = directory / self.name
-        for left in directory.glob(f"{run_id}-*"):  # left by a killed attempt
-            shutil.rmtree(left, ignore_errors=True)
+        for abandoned in directory.glob(f"{run_id}-*"):  # of a killed attempt
+            shutil.rmtree(abandoned, ignore_errors=True)
         self.largest_mismatch = largest_mismatch
         self.is_adapter = is_adapted(policy.model)
         self.base = model
-        """Name of the model on the servers, without an adapter."""
+        """Name of the model on the servers without an adapter."""
         self.version = -1
         self.tells_version = not self.is_adapter
-        """Whether the servers have reported which version of all weights they hold."""
+        """True if the servers report which version of all weights they hold."""
         self.sync_seconds = 0.0
 
     @property
@@ -127,8 +130,8 @@ class ServerEngine:
         self.client.is_unwanted = ask
 
     def check(self) -> str:
-        """See Engine. Checks that the servers are reachable and serve one model with the policy's
-        tokenizer.
+        """Check that the servers are reachable and serve one model with the policy's tokenizer. See
+        Engine.
         """
         served = self._ask_each("GET", "/v1/models", None, read_models)
         for server, models in enumerate(served):
@@ -140,7 +143,7 @@ class ServerEngine:
         return f"{servers} will sample; {how} will be sent"
 
     def _choose(self, server: int, models: list[dict[str, Any]]) -> None:
-        """Select the model on a server; its name must be the same on all servers."""
+        """Select the model on a server. Its name must be the same on all servers."""
         where = f"the engine at {self.client.named(server)}"
         bases = [model for model in models if not model.get("parent")]
         if not self.base and len(bases) != 1:
@@ -165,7 +168,7 @@ class ServerEngine:
                 raise EngineFailed(f"{where} has another tokenizer: it serves another model than the policy")
 
     def _ask_each(self, method: str, path: str, body: Any, read: Callable[[Any], Any] | None) -> list[Any]:
-        """Return every server's value; raises EngineFailed if one refuses."""
+        """Return the value of every server. Raise EngineFailed if one refuses."""
         answers = self.client.ask_each(Request(method, path, body, read))
         for answer in answers:
             if isinstance(answer, Rejected):
@@ -188,7 +191,7 @@ class ServerEngine:
         return f"grpolab-{self.name}-v{version}"
 
     def _write(self, version: int) -> None:
-        """Write the weights to a directory that gets its name only when it is complete."""
+        """Write the weights to a directory that is renamed to its final name when it is complete."""
         draft = self.directory / f".v{version}.draft"
         shutil.rmtree(draft, ignore_errors=True)
         draft.mkdir(parents=True)
@@ -201,33 +204,33 @@ class ServerEngine:
         return self.directory / f"v{version}"
 
     def _send(self, version: int) -> None:
-        """Make the servers load the weights of a version; servers that have them already may say so."""
+        """Make the servers load the weights of a version. Servers that have them already may refuse them."""
         if self.is_adapter:
             body = {"lora_name": self._version_name(version), "lora_path": str(self._path(version))}
             answers = self._post("/v1/load_lora_adapter", body)
             served = self._ask_each("GET", "/v1/models", None, read_models) if any(answers) else answers
-            refused: list[Rejected | None] = [
+            refusals: list[Rejected | None] = [
                 error
                 for error, models in zip(answers, served, strict=True)
                 if error and not any(model["id"] == self._version_name(version) for model in models)
             ]
         else:
             path = {"weights_path": str(self._path(version))}
-            refused = self._post("/collective_rpc", {"method": "reload_weights", "kwargs": path})
-            refused += self._post("/reset_prefix_cache", None, check_emptied)
+            refusals = self._post("/collective_rpc", {"method": "reload_weights", "kwargs": path})
+            refusals += self._post("/reset_prefix_cache", None, check_emptied)
             named = self._post("/update_weight_version", {"new_version": self._version_name(version)})
             self.tells_version = not any(error and error.status in MISSING for error in named)
-            refused += [error for error in named if error and self.tells_version]
-        if error := next(filter(None, refused), None):
+            refusals += [error for error in named if error and self.tells_version]
+        if error := next(filter(None, refusals), None):
             raise EngineFailed(f"{error}: new weights cannot be sent, see docs/engines.md")
 
     def _post(self, path: str, body: Any, read: Callable[[Any], Any] | None = None) -> list[Rejected | None]:
-        """Return for each server whether it refused a request."""
+        """Send a request to every server and return its refusal, or None if it accepted."""
         answers = self.client.ask_each(Request("POST", path, body, read))
         return [answer if isinstance(answer, Rejected) else None for answer in answers]
 
     def _forget(self, *, before: int) -> None:
-        """Remove the weights of older versions, here and on the servers."""
+        """Remove the weights of older versions from the directory and from the servers."""
         for path in self.directory.glob("v*"):
             version = int(path.name[1:])
             if version < before:
@@ -263,7 +266,7 @@ class ServerEngine:
     ) -> list[list[Completion]]:
         """See Samples. Weights that a server has lost, for example by a restart, are sent again once.
 
-        Raises EngineFailed for other weights, and if the spot check finds other log-probabilities.
+        Raise EngineFailed for other weights, or if the spot check finds other log-probabilities.
         """
         seeds = torch.randint(2**31, (len(encoded),), generator=generator).tolist()
         requests = [
@@ -283,11 +286,13 @@ class ServerEngine:
 
     def _request(self, ids: list[int], group_size: int, sampling: SamplingLike, seed: int) -> Request:
         model = self._version_name(self.version) if self.is_adapter else self.base
-        drawn = group_size if sampling.temperature else 1  # vLLM refuses to repeat a deterministic answer
+        completion_count = (
+            group_size if sampling.temperature else 1
+        )  # vLLM refuses to repeat a deterministic answer
         body = {
             "model": model,
             "prompt": ids,
-            "n": drawn,
+            "n": completion_count,
             "max_tokens": sampling.max_new_tokens,
             "temperature": sampling.temperature,
             "top_p": sampling.top_p,
@@ -310,18 +315,18 @@ class ServerEngine:
                     self.policy,
                     ids,
                     model=model,
-                    count=drawn,
+                    count=completion_count,
                     sampling=sampling,
                     version=self.version,
                 )
-                return completions * (group_size // drawn)
+                return completions * (group_size // completion_count)
             except (AttributeError, KeyError, TypeError) as error:
                 raise BadAnswer(f"it has another form than vLLM's ({type(error).__name__})") from None
 
         return Request("POST", "/v1/completions", body, read)
 
     def _sample_version(self, requests: Sequence[Request]) -> list[list[Completion]]:
-        """Return the completions, all by the current version; raises OtherWeights."""
+        """Return the completions, all by the current version of the weights. Raise OtherWeights."""
         try:
             self._check_version()
             groups: list[list[Completion]] = self.client.ask(requests)
@@ -334,8 +339,8 @@ class ServerEngine:
 
     def _check_version(self) -> None:
         if self.tells_version:
-            told = self._ask_each("GET", "/weight_info", None, read_version)
-            if any(version != self._version_name(self.version) for version in told):
+            versions = self._ask_each("GET", "/weight_info", None, read_version)
+            if any(version != self._version_name(self.version) for version in versions):
                 raise OtherWeights
 
     def _check_logprobs(
@@ -356,10 +361,12 @@ class ServerEngine:
             )
 
     def rest(self) -> None:
-        """See Engine. Does nothing, because other runs may need the servers."""
+        """See Engine. Do nothing, because other runs may need the servers."""
 
     def order(self, path: str) -> None:
-        """Send a POST without a body to a route of every server; raises EngineFailed if one refuses."""
+        """Send a POST request without a body to a route of every server. Raise EngineFailed if one
+        refuses.
+        """
         self._ask_each("POST", path, None, None)
 
     def forget_sent(self) -> None:
@@ -367,7 +374,7 @@ class ServerEngine:
         self.version = -1
 
     def take_metrics(self) -> dict[str, float]:
-        """See Engine. Reports retries of requests, and the seconds spent sending weights."""
+        """See Engine. Return the number of retries, and the seconds spent sending weights."""
         metrics = {"sampling/engine_retries": self.client.retried, "time/sync_seconds": self.sync_seconds}
         self.client.retried, self.sync_seconds = 0, 0.0
         return metrics

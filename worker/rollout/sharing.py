@@ -1,8 +1,8 @@
-"""Unfinished completions, and how they share rows of the decoder.
+"""Unfinished completions and the decoder rows that they share.
 
 Completions of one prompt with the same tokens so far are in the same state. The decoder processes these
-tokens once and forks where the completions diverge. For a policy that is sure of most tokens, a group costs
-little more than one completion.
+tokens once and forks the row if the completions diverge. If the policy is certain of most tokens, a group
+costs little more than one completion.
 """
 
 import torch
@@ -10,7 +10,7 @@ from torch import Tensor
 
 
 class UnfinishedRows:
-    """The n unfinished completions and the decoder rows U <= n that they use."""
+    """The n unfinished completions and the U <= n decoder rows that they use."""
 
     def __init__(self, rows: Tensor, reads: Tensor, *, decoder_rows: int) -> None:
         self._become(rows, reads, decoder_rows)
@@ -19,7 +19,7 @@ class UnfinishedRows:
         self.rows = rows
         """Indices of the completions in the batch, (n,)."""
         self.reads = reads
-        """Decoder row of each completion, (n,), ascending; without sharing it is 0, 1, 2, ..."""
+        """Decoder row of each completion, (n,), ascending. Without sharing it is 0, 1, 2, ..."""
         self.decoder_rows = decoder_rows
         self.running = torch.ones(len(rows), dtype=torch.bool, device=rows.device)
 
@@ -31,7 +31,7 @@ class UnfinishedRows:
 
     @property
     def is_shared(self) -> bool:
-        """Whether some completions use the same decoder row."""
+        """True if some completions use the same decoder row."""
         return self.decoder_rows < len(self.rows)
 
     def mark_ended(self, tokens: Tensor, stops: Tensor) -> None:
@@ -41,8 +41,8 @@ class UnfinishedRows:
     def regroup(self, tokens: Tensor, *, share: bool) -> tuple[Tensor | None, Tensor]:
         """Remove ended completions and fork rows whose completions sampled different tokens.
 
-        Returns the sources for `Decoder.select` (None: all rows stay unchanged) and the newest token of
-        every decoder row. Without `share` every completion gets its own row.
+        Return the sources for `Decoder.select`, or None if all rows stay unchanged, and the newest token of
+        every decoder row. Without `share` every completion gets a separate row.
         """
         if not self.is_shared and bool(self.running.all()):
             return None, tokens
@@ -52,20 +52,20 @@ class UnfinishedRows:
         unique, member = torch.unique(keys, return_inverse=True)
         newest = tokens.new_empty(len(unique)).index_copy_(0, member, tokens)
         sources = unique >> 32
-        places = assign_places(sources)
-        order = torch.argsort(places[member], stable=True)
-        self._become(rows[order], places[member][order], len(places))
-        by_place = torch.argsort(places)
-        return sources[by_place], newest[by_place]
+        new_indices = assign_places(sources)
+        order = torch.argsort(new_indices[member], stable=True)
+        self._become(rows[order], new_indices[member][order], len(new_indices))
+        order_by_index = torch.argsort(new_indices)
+        return sources[order_by_index], newest[order_by_index]
 
 
 def assign_places(sources: Tensor) -> Tensor:
-    """Return a place 0..U-1 for each of U new rows with ascending sources.
+    """Return an index 0..U-1 for each of U new rows with ascending sources.
 
-    The first row of a source keeps the source's place if that is below U. All other rows fill the remaining
-    places, so few rows of the cache are copied and no row is overwritten that another row still needs.
+    The first row of a source keeps the source's index if that is below U. All other rows get the remaining
+    indices, so few rows of the cache are copied and no row is overwritten that another row still needs.
 
-    >>> placed(torch.tensor([0, 0, 2, 5])).tolist()
+    >>> assign_places(torch.tensor([0, 0, 2, 5])).tolist()
     [0, 1, 2, 3]
     """
     count = len(sources)
@@ -74,7 +74,7 @@ def assign_places(sources: Tensor) -> Tensor:
     stays = is_first & (sources < count)
     is_free = torch.ones(count, dtype=torch.bool, device=sources.device)
     is_free[sources[stays]] = False
-    places = torch.empty_like(sources)
-    places[stays] = sources[stays]
-    places[~stays] = is_free.nonzero().squeeze(1)
-    return places
+    indices = torch.empty_like(sources)
+    indices[stays] = sources[stays]
+    indices[~stays] = is_free.nonzero().squeeze(1)
+    return indices

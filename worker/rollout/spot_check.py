@@ -1,4 +1,4 @@
-"""Spot check of an engine: its log-probabilities of a few completions against the actual weights."""
+"""Check an engine's log-probabilities of a few completions against the actual weights."""
 
 from collections.abc import Sequence
 
@@ -12,7 +12,7 @@ from worker.types import Completion
 
 MAX_COMPLETIONS = 4
 MAX_TOKENS = 256
-"""Maximum number of tokens checked per completion, whose distributions have to fit in memory."""
+"""Maximum number of tokens checked per completion, because their distributions have to fit in memory."""
 
 FARTHEST = 20.0
 """Maximum difference in nats counted for one token, for example if one log-probability is -inf."""
@@ -29,8 +29,8 @@ def mismatch(
 
         k3 = rho - 1 - log rho    with rho = p_policy / p_engine
 
-    Both probabilities are after temperature, top-k and top-p. First completions of evenly spread groups are
-    checked.
+    Both probabilities are after temperature, top-k and top-p. The first completions of evenly spaced groups
+    are checked.
     """
     step = max(1, len(groups) // MAX_COMPLETIONS)
     chosen = list(range(0, len(groups), step))[:MAX_COMPLETIONS]

@@ -1,9 +1,9 @@
-"""The forms in which a policy writes a tool call, and in which the answer follows it.
+"""Formats of tool calls and their answers in a completion.
 
 plain      [calculator: 12*34][408]              Toolformer, arXiv:2302.04761
            ```python ... ``` and ```output ...   ToRA, arXiv:2309.17452
 equation   12*34=408                             the calculator of GSM8K, arXiv:2110.14168
-template   <tool_call>{"name": ..., "arguments": {...}}</tool_call>, and the template's turn of a tool
+template   <tool_call>{"name": ..., "arguments": {...}}</tool_call>, and the template's tool turn
 """
 
 import re
@@ -24,7 +24,7 @@ OPENED, CLOSED = "<tool_call>", "</tool_call>"
 
 
 class FoundCall(NamedTuple):
-    """Position of a call within a text, in characters."""
+    """The position of a call within a text, in characters."""
 
     call: ToolCall
     start: int
@@ -32,22 +32,22 @@ class FoundCall(NamedTuple):
 
 
 class Frame(NamedTuple):
-    """Text around an answer. It is the trainer's text, in which control tokens are intended."""
+    """The text around an answer. It is written by the trainer, so control tokens in it are intended."""
 
     before: str
     after: str
 
 
 class CallForm(Protocol):
-    """Format of calls and their answers."""
+    """The format of calls and their answers."""
 
     ends_turn: bool
-    """Whether a call is answered after the policy has ended its turn; otherwise directly after the call."""
+    """True if a call is answered after the policy has ended its turn, False if directly after the call."""
     marks: Sequence[str]
-    """Texts with which a call may end; only tokens that contain one are examined."""
+    """Texts that can end a call. Only tokens that contain one are examined."""
 
     def find(self, text: str) -> FoundCall | None:
-        """Return the first call in the policy's text since the last answer."""
+        """Return the first call in the policy's text since the last answer, or None."""
         ...
 
     def frame(self, call: ToolCall) -> Frame:
@@ -69,7 +69,7 @@ class PlainForm:
         ]
 
     def find(self, text: str) -> FoundCall | None:
-        """See CallForm. Brackets count only if they name a tool, so that lists stay text."""
+        """See CallForm. Brackets count only if they name a tool, so that lists remain text."""
         calls = [
             FoundCall(ToolCall(match[1], match[2].strip()), *match.span())
             for match in BRACKETS.finditer(text)
@@ -99,13 +99,13 @@ class EquationForm:
         match = self.pattern.search(text)
         return match and FoundCall(ToolCall(self.tool, match[1].strip()), *match.span())
 
-    def frame(self, call: ToolCall) -> Frame:  # noqa: ARG002 - of the protocol
+    def frame(self, call: ToolCall) -> Frame:  # noqa: ARG002 - required by the protocol
         """See CallForm."""
         return Frame("", "")
 
 
 class TemplateForm:
-    """Calls as JSON in a turn of the policy, answers in a tool's turn, both as in the chat template.
+    """Calls as JSON in a turn of the policy and answers in a tool turn, in the format of the chat template.
 
     Only the first call of a turn is answered. A call inside thoughts is ignored.
     """
@@ -126,13 +126,13 @@ class TemplateForm:
             return None
         return FoundCall(_json_call(text[start + len(OPENED) : end]), start, end + len(CLOSED))
 
-    def frame(self, call: ToolCall) -> Frame:  # noqa: ARG002 - of the protocol
+    def frame(self, call: ToolCall) -> Frame:  # noqa: ARG002 - required by the protocol
         """See CallForm."""
         return self.around
 
 
 def call_form(config: ToolUse, policy: Policy) -> CallForm:
-    """Return the form that a config asks for. Raises InvalidConfig if the chat template has no tool turn."""
+    """Return the form that a config selects. Raise InvalidConfig if the chat template has no tool turn."""
     match config.form:
         case "plain":
             return PlainForm(config)
@@ -143,7 +143,7 @@ def call_form(config: ToolUse, policy: Policy) -> CallForm:
 
 
 def _json_call(text: str) -> ToolCall:
-    """Parse a call that a policy wrote as JSON."""
+    """Parse a call that a policy wrote as JSON, and describe the problem in the result if it is malformed."""
     try:
         tool_call = read_json(text)
         name, arguments = tool_call["name"], tool_call["arguments"]

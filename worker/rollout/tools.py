@@ -1,6 +1,6 @@
-"""Tools that a policy may call: a calculator, a lookup in the prompt's row, Python in the sandbox.
+"""Tools that a policy may call: a calculator, a lookup in the prompt's row, and Python in the sandbox.
 
-Calls and answers are untrusted text. A tool never raises because of them; it answers with an outcome.
+Calls and answers are untrusted text. A tool does not raise errors for them but returns an outcome.
 """
 
 import math
@@ -24,42 +24,45 @@ from worker.rollout.calculator import BadExpression, calculate
 PROGRAMS = "worker.rewards.programs"
 
 CLOCK_SECONDS = 3
-"""Wall-clock seconds allowed per second of processor time, so that other processes do not decide an
-answer."""
+"""Wall-clock seconds allowed per second of processor time, so that a busy machine does not change an
+answer.
+"""
 
 MAX_CALL_CHARACTERS = 100_000
 """Maximum length of one call's text, in characters."""
 
 
 class ToolCall(NamedTuple):
-    """Call that the policy wrote."""
+    """A call that the policy wrote."""
 
     tool: str
     """Name of the tool as written, which may not exist."""
     text: str
-    """Expression, key or program; "" if the call is malformed."""
+    """Expression, key or program, or "" if the call is malformed."""
     problem: str = ""
     """Reason why the call cannot be answered, if that is already known."""
 
 
 class ToolAnswer(NamedTuple):
-    """Answer to a call."""
+    """The answer to a call."""
 
     text: str
     outcome: str
-    """Outcome: ok, failed (the tool says why), timeout, or killed (the sandbox ended it)."""
+    """Outcome: ok, failed (the tool returned an error), timeout, or killed (the sandbox ended it)."""
     seconds: float = 0.0
 
 
 class Toolbox:
-    """Tools of a run. Close it when the run ends, because it may own processes."""
+    """The tools of a run. It must be closed when the run ends, because it may own processes."""
 
     def __init__(self, config: ToolUse, *, processes: int = 0) -> None:
         self.config = config
         count = process_count(processes) if "python" in config.tools else 0
         self._sandboxes = [Sandbox(PROGRAMS, forgets=True, runs_programs=True) for _ in range(count)]
         self._turn = Lock()
-        """Lock held while calls are answered, so that evaluations and rollouts that run ahead take turns."""
+        """Lock held while calls are answered, because evaluations and asynchronous rollouts may call
+        concurrently.
+        """
 
     def check(self) -> None:
         """Raise EnvironmentFailed if a tool cannot work on this machine."""
@@ -67,7 +70,7 @@ class Toolbox:
             self.answer([(ToolCall("python", "1"), Prompt("", "", "", ""))])
 
     def answer(self, calls: Sequence[tuple[ToolCall, Prompt]]) -> list[ToolAnswer]:
-        """Return the answer to each call, in order; programs run in parallel, each in its own process."""
+        """Return the answer to each call in order. Programs run in parallel, each in a separate process."""
         with self._turn, ThreadPoolExecutor(max(1, len(self._sandboxes))) as pool:
             free: SimpleQueue[Sandbox] = SimpleQueue()
             for sandbox in self._sandboxes:
@@ -104,7 +107,7 @@ class Toolbox:
                 assert_never(tool)
 
     def _run(self, program: str, free: "SimpleQueue[Sandbox]") -> ToolAnswer:
-        """Run a program; the sandbox kills programs that hang, flood or attack."""
+        """Run a program. The sandbox kills programs that hang, print too much or attack."""
         sandbox, seconds = free.get(), self.config.timeout_seconds
         try:
             ended = sandbox.ask(
@@ -149,7 +152,9 @@ def _answer_lookup(key: str, table: Any) -> ToolAnswer:
 
 
 def _answer_program(output: str, code: int) -> ToolAnswer:
-    """Return a program's output; a program ended by a signal was killed at a limit or by the call filter."""
+    """Return a program's output, or an error if a signal ended it: at a limit or by the system call
+    filter.
+    """
     if code in (-signal.SIGXCPU, -signal.SIGKILL):
         return ToolAnswer("error: the program took too long", "timeout")
     if code < 0:
@@ -160,7 +165,7 @@ def _answer_program(output: str, code: int) -> ToolAnswer:
 
 
 def tool_schema(name: ToolName) -> dict[str, Any]:
-    """Return the JSON Schema of a tool, as chat templates show it to a policy."""
+    """Return the JSON Schema of a tool for chat templates."""
     parameter, meaning, says = SCHEMAS[name]
     return {
         "type": "function",
@@ -181,4 +186,4 @@ SCHEMAS: dict[ToolName, tuple[str, str, str]] = {
     "lookup": ("key", "The key to look up.", "Gives the value that belongs to a key."),
     "python": ("code", "The program.", "Runs a Python program and gives what it prints."),
 }
-"""Parameter of each tool, the parameter's meaning, and what the tool does."""
+"""Name and description of the parameter of each tool, and a description of the tool."""

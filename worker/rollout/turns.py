@@ -1,6 +1,6 @@
-"""Turns of a completion, shared by all kinds of episodes.
+"""Turns of a completion, which all kinds of episodes share.
 
-engine     continues until an episode makes a call, or ends
+engine     continues until an episode makes a call or ends
 answers    are appended as observations: tokens that the policy did not write
 """
 
@@ -41,15 +41,15 @@ class Episode:
     turn_start: int = 0
     """Index of the first token after the last observation."""
     call: FoundCall | None = None
-    """Call that waits for its answer."""
+    """Call that is not answered yet."""
     is_over: bool = False
     stopped: bool = False
-    """Whether the policy ended the completion."""
+    """True if the policy ended the completion."""
     version: int = 0
 
     @property
     def room(self) -> int:
-        """Number of tokens that may still follow."""
+        """Number of tokens that may still be added."""
         return self.limit - len(self.ids)
 
     @property
@@ -67,7 +67,7 @@ class Episode:
         self.version = written.version
 
     def observe(self, ids: Sequence[int]) -> None:
-        """Append an observation; sampler values, which it does not have, are 0."""
+        """Append an observation. Its sampler values are 0, because the policy did not sample it."""
         blank = np.zeros(len(ids), np.float32)
         self.ids += ids
         self.logprobs.append(blank)
@@ -80,7 +80,7 @@ class TakesTurns(Protocol):
     """Samples completions in turns, with answers between turns."""
 
     def check(self) -> None:
-        """Raise EnvironmentFailed, before the first step, if the answering side cannot work."""
+        """Raise EnvironmentFailed, before the first step, if tools or environment cannot work."""
         ...
 
     def shown(self, prompts: Sequence[Prompt]) -> list[Prompt]:
@@ -99,7 +99,7 @@ class TakesTurns(Protocol):
         ...
 
     def take_loss(self) -> str:
-        """Return a sentence about episodes lost since the last call; "" if there were none."""
+        """Return a sentence about episodes lost since the last call, or "" if there were none."""
         ...
 
     def close(self) -> None:
@@ -118,7 +118,9 @@ class TurnTaking:
         self.encoder = ObservationEncoder(policy)
         self.stops = _marked_ids(policy, form.marks)
         self.max_rounds = 2 * max_turns + 2
-        """Maximum number of rounds. After them, a policy that keeps ending calls is sampled in one go."""
+        """Maximum number of rounds. After them, the stop tokens of calls are ignored, so no policy loops
+        forever.
+        """
 
     def _go_on(
         self,
@@ -141,15 +143,15 @@ class TurnTaking:
         self._take(unfinished, [completion for [completion] in groups])
 
     def _take(self, episodes: Sequence[Episode], completions: Sequence[Completion]) -> None:
-        """Append the policy's new text, up to the end of a call or of the remaining room."""
+        """Append the policy's new text up to the end of a call or of the remaining room."""
         for episode, written in zip(episodes, completions, strict=True):
             count = min(len(written), episode.room)
             stopped = written.finish_reason == "stop" and count == len(written)
-            new = [*episode.ids[episode.turn_start :], *written.ids[:count].tolist()]
+            turn_ids = [*episode.ids[episode.turn_start :], *written.ids[:count].tolist()]
             ends_here = not self.form.ends_turn or stopped
-            call = self._call(episode, new) if ends_here else None
+            call = self._call(episode, turn_ids) if ends_here else None
             if call is not None and not self.form.ends_turn:
-                found_at = episode.turn_start + _tokens_until(self._pieces(new), call.end)
+                found_at = episode.turn_start + _tokens_until(self._pieces(turn_ids), call.end)
                 count, stopped = max(0, found_at - len(episode.ids)), False
             episode.write(written, count)
             episode.call, episode.stopped = call, stopped
@@ -157,30 +159,32 @@ class TurnTaking:
             episode.is_over = at_end and call is None
 
     def _call(self, episode: Episode, new: list[int]) -> FoundCall | None:
-        """Return the call that this turn makes; it is only recorded once the turns are used up."""
+        """Return the call that this turn makes, if any. After the last turn, a call is only recorded."""
         if any(turn.outcome == UNANSWERED for turn in episode.turns):
             return None
         return self.form.find("".join(self._pieces(new)))
 
     def _make_turn(self, episode: Episode, call: FoundCall) -> Turn:
-        """Return the call with its position, not yet answered."""
+        """Return the unanswered turn of a call, with its position."""
         pieces = self._pieces(episode.ids[episode.turn_start :])
         first, end = (episode.turn_start + at for at in _span(pieces, call))
         position = len(episode.ids)
         return Turn(call.call.tool or "?", UNANSWERED, 0.0, (first, end), (position, position))
 
     def _observe(self, episode: Episode, call: FoundCall, turn: Turn, answer: ToolAnswer) -> bool:
-        """Append the whole answer; append nothing and return False if no token would be left to continue."""
-        told = self.encoder.answer(
+        """Append the complete answer, or append nothing and return False if no tokens would remain to
+        continue.
+        """
+        encoded = self.encoder.answer(
             answer.text, limit=self.max_observation_tokens, frame=self.form.frame(call.call)
         )
-        if len(told.ids) >= episode.room:
+        if len(encoded.ids) >= episode.room:
             return False
         position = len(episode.ids)
-        episode.observe(told.ids)
+        episode.observe(encoded.ids)
         span = (position, len(episode.ids))
         episode.turns.append(
-            Turn(turn.tool, answer.outcome, answer.seconds, turn.call, span, is_cut=told.is_cut)
+            Turn(turn.tool, answer.outcome, answer.seconds, turn.call, span, is_cut=encoded.is_cut)
         )
         return True
 
@@ -206,7 +210,7 @@ class TurnTaking:
 
 
 def require_call(call: FoundCall | None) -> FoundCall:
-    """Return the call of an episode that waits for an answer."""
+    """Return the call, or raise ValueError if it is None."""
     if call is None:
         raise ValueError("an episode without a call waits for no answer")
     return call
@@ -224,7 +228,7 @@ def round_generator(seed: int, number: int) -> torch.Generator:
 
 
 def _tokens_until(pieces: Sequence[str], end: int) -> int:
-    """Return how many tokens hold the first `end` characters."""
+    """Return the number of tokens that contain the first `end` characters."""
     total = 0
     for count, piece in enumerate(pieces, start=1):
         total += len(piece)
@@ -234,11 +238,11 @@ def _tokens_until(pieces: Sequence[str], end: int) -> int:
 
 
 def _span(pieces: Sequence[str], call: FoundCall) -> tuple[int, int]:
-    """Return the index of a call's first token, and of the token after the call."""
+    """Return the index of a call's first token and the index after its last token."""
     return max(0, _tokens_until(pieces, call.start + 1) - 1), _tokens_until(pieces, call.end)
 
 
 def _marked_ids(policy: Policy, marks: Sequence[str]) -> list[int]:
-    """Return the token ids whose text holds one of the marks, all of which are ASCII."""
+    """Return the token ids whose text contains one of the marks, all of which are ASCII."""
     vocabulary: dict[str, int] = policy.tokenizer.get_vocab()
     return sorted(index for token, index in vocabulary.items() if any(mark in token for mark in marks))

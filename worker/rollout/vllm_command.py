@@ -1,4 +1,4 @@
-"""Command line and environment of the vLLM server that a trainer starts."""
+"""The command line and environment of the vLLM server that a trainer starts."""
 
 import os
 import shlex
@@ -13,7 +13,7 @@ from worker.policy.model import Policy
 from worker.rollout.vllm_process import SOCKET, Command
 
 SERVER = ("-m", "vllm.entrypoints.openai.api_server")
-"""Module of the server, because builds of vLLM under another name lack the command `vllm serve`."""
+"""Arguments to run the server's module, because some builds of vLLM lack the command `vllm serve`."""
 
 MODEL = "policy"
 """Name of the policy on the server."""
@@ -23,8 +23,9 @@ RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 
 NAMES = {"HOME", "LANG", "LD_LIBRARY_PATH", "PATH", "TMPDIR", "TZ", "USER", "XDG_CACHE_HOME"}
 BEGINNINGS = ("CUBLAS_", "CUDA_", "LC_", "NCCL_", "NVIDIA_", "OMP_", "TORCH_", "TRITON_", "VLLM_")
-"""Prefixes of variables that the server inherits from its trainer. Keys, tokens and addresses are excluded,
-and so are settings of the trainer's allocator (PYTORCH_), some of which prevent vLLM from sleeping."""
+"""Prefixes of environment variables that the server inherits. Keys, tokens and addresses are excluded, and
+so are settings of the trainer's allocator (PYTORCH_), some of which prevent vLLM from sleeping.
+"""
 
 CPU_CACHE_GIB = "1"
 """Size of vLLM's key/value cache on a CPU, in GiB, unless VLLM_CPU_KVCACHE_SPACE is set."""
@@ -33,9 +34,9 @@ CPU_CACHE_GIB = "1"
 def command(
     config: ColocatedConfig, policy: Policy, settings: Settings, *, model: Path, directory: Path, key: str
 ) -> Command:
-    """Return the command of the server of `policy`, whose files are in `model`; it requires `key`.
+    """Return the command of a server for `policy`, whose files are in `model` and which requires `key`.
 
-    ENGINE_ARGUMENTS of the operator come last, and so take precedence.
+    The operator's ENGINE_ARGUMENTS come last, so they take precedence.
     """
     weight = policy.model.get_input_embeddings().weight
     argv = [settings.engine_python, *SERVER]
@@ -54,7 +55,7 @@ def command(
 
 
 def _room_for(policy: Policy) -> int:
-    """Return the smallest rank of vLLM that fits the adapter; else the adapter's own, which vLLM refuses."""
+    """Return vLLM's smallest rank that fits the adapter, else the adapter's rank, which vLLM refuses."""
     rank = policy.model.peft_config[ADAPTER].r
     return next((offered for offered in RANKS if offered >= rank), rank)
 

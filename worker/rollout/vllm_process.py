@@ -1,9 +1,9 @@
-"""The process of the trainer's vLLM server: start, wait until ready, read output, end.
+"""Start, monitor and end the process of the trainer's vLLM server.
 
-The server ends with the trainer, however the trainer ends. If the machine permits namespaces, the server has
-its own process and network namespaces: when its first process ends, all others end, and none of its ports can
-be reached. Otherwise the kernel sends SIGTERM when the trainer dies, and the trainer's supervisor ends what
-is left of its session.
+The server always ends with the trainer. If the machine permits namespaces, the server has
+separate process and network namespaces: all its processes end with its first one, and its ports cannot be
+reached. Otherwise the kernel sends SIGTERM when the trainer dies, and the trainer's supervisor ends the
+remaining processes of its session.
 """
 
 import contextlib
@@ -32,7 +32,7 @@ from worker.out_of_memory import SAYINGS
 logger = logging.getLogger("worker.vllm")
 
 ASK_SECONDS = 0.1
-"""Seconds between two checks whether the server is ready."""
+"""Seconds between two checks of whether the server is ready."""
 
 HEALTH_SECONDS = 5.0
 
@@ -40,10 +40,12 @@ END_SECONDS = 10.0
 """Seconds that the server's processes get to end after SIGTERM."""
 
 KEPT_LINES = 400
-"""Number of last output lines kept, because an engine's failure is printed long before the last line."""
+"""Number of last output lines kept. It is large because an engine reports a failure long before its last
+line.
+"""
 
 WORDS_CHARACTERS = 500
-"""Maximum characters of the output in a run's failure reason."""
+"""Maximum number of characters of the output in a run's failure reason."""
 
 FAILURE = re.compile(r"(?:^|\s)((?:\w+\.)*\w*(?:Error|Exception): \S.*)")
 
@@ -61,23 +63,23 @@ SOCKET = "socket"
 
 
 class Command(NamedTuple):
-    """Server to start: its arguments, environment and directory."""
+    """The server to start: arguments, environment and directory."""
 
     argv: Sequence[str]
     environment: Mapping[str, str]
     directory: Path
-    """Private directory of the server: its working directory, with its sockets."""
+    """Private working directory of the server, with its sockets."""
 
     @property
     def socket(self) -> Path:
-        """Unix socket at which the server answers."""
+        """The path of the unix socket on which the server listens."""
         return self.directory / SOCKET
 
 
 class VllmProcess:
     """One server process.
 
-    The thread that starts it must live as long, because Linux ties the process to it.
+    The thread that starts it must outlive it, because Linux ties the process to the thread.
     """
 
     def __init__(self, command: Command) -> None:
@@ -104,7 +106,7 @@ class VllmProcess:
 
     @property
     def pid(self) -> int:
-        """Process id of the first process."""
+        """The process id of the first process."""
         return self._process.pid
 
     def is_running(self) -> bool:
@@ -118,9 +120,9 @@ class VllmProcess:
         return not self.is_running()
 
     def answers(self, *, seconds: float, is_unwanted: Callable[[], bool]) -> bool:
-        """Wait until the server answers; return False once the answer is no longer wanted.
+        """Wait until the server answers, and return False if the answer is no longer wanted.
 
-        Raises EngineFailed with the reason if it will not answer, after ending the process.
+        If the server fails to start, end the process and raise EngineFailed with the reason.
         """
         deadline = time.monotonic() + seconds
         transport = httpx2.HTTPTransport(uds=str(self._command.socket))
@@ -144,8 +146,8 @@ class VllmProcess:
             raise EngineFailed(f"{late}: {self.last_words()}")
 
     def _is_well(self, client: httpx2.Client) -> bool:
-        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as tried:
-            tried.connect(str(self._command.socket))  # httpx2 would leave open a socket that cannot connect
+        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as probe:
+            probe.connect(str(self._command.socket))  # httpx2 would leave open a socket that cannot connect
             with (
                 contextlib.suppress(httpx2.HTTPError),
                 client.stream("GET", "http://vllm/health") as response,
@@ -154,7 +156,7 @@ class VllmProcess:
         return False
 
     def last_words(self) -> str:
-        """Return the reason of the failure: the first and the last error printed, else the last line."""
+        """Return the reason of the failure: the first and the last error printed, or the last line."""
         if not self.is_running():
             self._reader.join(END_SECONDS)  # the output is read to its end
         lines = list(self._lines)

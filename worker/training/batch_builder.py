@@ -1,4 +1,4 @@
-"""The batch builder: old log-probabilities, advantages and masks, computed once per step."""
+"""Build the batch of a step: old log-probabilities, advantages and masks, computed once per step."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -25,7 +25,7 @@ from worker.types import Completion, Group
 
 @dataclass(frozen=True, slots=True)
 class BatchBuilder:
-    """Lays out the groups of a step for the updates that follow."""
+    """Builds the batch of a step's groups for its updates."""
 
     config: RunConfig
     policy: Policy
@@ -66,10 +66,10 @@ class BatchBuilder:
         *,
         old_policy: Policy | None,
     ) -> PolicyBatch:
-        """Build the batch without advantages: masks and log-probabilities of sampler, old and reference
-        policy.
+        """Build the batch without advantages.
 
-        `old_policy` is the policy that opened the step, if it differs from the current one.
+        It has masks and the log-probabilities of the sampler, the old and the reference policy. `old_policy`
+        is the policy at the start of the step, if it differs from the current one.
         """
         completions = [completion for group in groups for completion in group.completions]
         mask = self._mask(tokens, completions)
@@ -98,32 +98,35 @@ class BatchBuilder:
         with visiting(self.reference.model, tokens.ids.device):
             batch = replace(batch, reference_logprobs=self._logprobs(self.reference, tokens))
         if tokens.ids.is_cuda:
-            # without this, only the launch is timed; other streams may record a graph, which must not wait
+            # Without this, only the launch is timed. Other streams may be recording a graph, so do not
+            # synchronize the whole device.
             torch.cuda.current_stream(tokens.ids.device).synchronize()
         update_stats.reference_seconds += time.perf_counter() - started
         return batch
 
     def _mask(self, tokens: TokenBatch, completions: Sequence[Completion]) -> Tensor:
-        """Return (B, T): the tokens that the loss may use."""
+        """Return the mask (B, T) of the tokens that the loss may use."""
         if not isinstance(self.config.length.truncated, MaskTruncated):
             return tokens.mask
         ended = torch.tensor([not completion.is_truncated for completion in completions])
         return tokens.mask & ended.to(tokens.mask.device).unsqueeze(1)
 
     def _needs_old(self, old_policy: Policy | None) -> bool:
-        """Return whether the old log-probs differ from those of the first update, or are needed before it."""
+        """Return whether the old log-probabilities differ from those of the first update, or are needed
+        earlier.
+        """
         updates = self.config.updates
-        several = updates.minibatches > 1 or (updates.epochs > 1 and not updates.resample_each_epoch)
-        several = several or isinstance(self.config.objective.token_weight, knobs.Lopti)
-        several = several or isinstance(self.config.objective.correction, knobs.SequenceK3)
-        searches = updates.rule == "natural_gradient"
-        return several or searches or old_policy is not None or self.config.objective.kl_in_reward
+        needs_several = updates.minibatches > 1 or (updates.epochs > 1 and not updates.resample_each_epoch)
+        needs_several = needs_several or isinstance(self.config.objective.token_weight, knobs.Lopti)
+        needs_several = needs_several or isinstance(self.config.objective.correction, knobs.SequenceK3)
+        needs_search = updates.rule == "natural_gradient"
+        return needs_several or needs_search or old_policy is not None or self.config.objective.kl_in_reward
 
     @torch.no_grad()
     def _add_old_policy(self, batch: PolicyBatch, policy: Policy, tokens: TokenBatch) -> PolicyBatch:
-        """Add the log-probabilities and routing under the policy that opened the step to the batch."""
+        """Add the log-probabilities and routing under the policy at the start of the step to the batch."""
 
-        def look(microbatch: TokenBatch) -> Sequence[Tensor]:
+        def measure_microbatch(microbatch: TokenBatch) -> Sequence[Tensor]:
             scored, router_logprobs, router_experts = routed_logprobs(
                 policy.model, microbatch, temperature=self.temperature
             )
@@ -133,19 +136,21 @@ class BatchBuilder:
             experts = router_experts if replayed is None else replayed
             return [scored.logprobs, experts, router_logprobs.gather(-1, experts)]
 
-        old, *of_routers = self.microbatches.measured(tokens, look)
-        experts, logprobs = of_routers or (None, None)
+        old, *router_tensors = self.microbatches.measured(tokens, measure_microbatch)
+        experts, logprobs = router_tensors or (None, None)
         return replace(batch, old_logprobs=old, old_experts=experts, old_router_logprobs=logprobs)
 
     def energies(self, tokens: TokenBatch, old_policy: Policy | None) -> Tensor:
-        """Return the squared length of each token's score, (B, T), under the policy that opened the step."""
+        """Return the squared norm of each token's score, (B, T), under the policy at the start of the
+        step.
+        """
         model = (old_policy or self.policy).model
         return self._per_token(
             tokens, lambda microbatch: token_energies(model, microbatch, temperature=self.temperature)
         )
 
     def logprobs(self, tokens: TokenBatch) -> Tensor:
-        """Return the log-probabilities (B, T) under the current weights, without gradient."""
+        """Return the log-probabilities (B, T) under the current weights without gradient."""
         return self._logprobs(self.policy, tokens)
 
     def _logprobs(self, policy: Policy, tokens: TokenBatch) -> Tensor:
@@ -169,7 +174,9 @@ def completion_domains(groups: Sequence[Group]) -> list[str]:
 
 
 def entropies(groups: Sequence[Group], tokens: TokenBatch) -> Tensor:
-    """Return (B, T): entropy in nats of the distribution each token was sampled from; 0 if not reported."""
+    """Return the entropies (B, T), in nats, of the distributions that tokens were sampled from, 0 if not
+    reported.
+    """
     completions = [completion for group in groups for completion in group.completions]
     entropy_rows = [
         np.zeros(len(completion)) if completion.entropies is None else completion.entropies
@@ -179,6 +186,6 @@ def entropies(groups: Sequence[Group], tokens: TokenBatch) -> Tensor:
 
 
 def _correct(groups: Sequence[Group]) -> Tensor:
-    """Return (B,) bool: whether each completion's answer is known to be correct."""
+    """Return a mask (B,) of the completions whose answer is known to be correct."""
     values = [value for group in groups for value in group.correctness or (None,) * len(group.completions)]
     return torch.tensor([value is not None and value >= 1 for value in values])

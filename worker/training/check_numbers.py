@@ -1,4 +1,4 @@
-"""Numbers and findings of a launch check, as pure functions."""
+"""Compute the numbers and findings of a launch check with pure functions."""
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,10 +19,10 @@ from worker.types import Group
 
 GROUP_SIZES = (4, 8, 16, 32)
 LITTLE_SIGNAL, ENOUGH_SIGNAL = 0.2, 0.5
-"""Shares of groups with signal. Below LITTLE_SIGNAL a config is rated poor; from ENOUGH_SIGNAL, good."""
+"""Shares of groups with signal: a config is rated poor below LITTLE_SIGNAL and good from ENOUGH_SIGNAL on."""
 
 CLEARLY_MORE = 0.2
-"""Share of completions by which another prompt form must be ahead to be reported."""
+"""Lead of another prompt form, as a share of completions, from which it is reported."""
 
 OFTEN_TRUNCATED = 0.3
 """Upper end of the healthy range of length/truncated_frac."""
@@ -92,7 +92,7 @@ def standard_error(values: Sequence[float]) -> float:
 
 
 def make_findings(report: CheckReport, *, max_new_tokens: int, failure: str) -> list[CheckFinding]:
-    """Return the findings, worst first; `failure` says what could not be scored."""
+    """Return the findings, worst first. `failure` is a description of what could not be scored."""
     conclusions = [
         *_reference_findings(report),
         *_probe_findings(report),

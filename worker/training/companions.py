@@ -1,7 +1,7 @@
-"""Companions of a trainer: the processes of the other ranks, whose lifetime is tied to the trainer's.
+"""Run the processes of a trainer's other ranks and tie their lifetime to the trainer's.
 
-They are children in the trainer's session, so whatever ends the trainer ends them too. If one of them dies,
-the trainer ends in the same way: a signal stays a signal, and a failure keeps its reason.
+They are child processes in the trainer's session, so they end with the trainer. If one of them dies, the
+trainer ends in the same way, with the same signal or the reported reason.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ from worker.training.node_group import NodeGroup
 logger = logging.getLogger(__name__)
 
 LINGER_SECONDS = 5.0
-"""Seconds that a trainer waits, after it has lost a rank, to be told why."""
+"""Seconds that a trainer waits for the reason after it has lost a rank."""
 
 OWN_WORD_SECONDS = 2.0
 """Seconds that the trainer gets to report its own failure after a rank has failed."""
@@ -92,7 +92,7 @@ class Companions:
         code = process.wait()
         if code == 0:  # rank 0 has released it
             return
-        # the trainer may be about to fail on its own, and a trainer that lost its ranks is not the cause
+        # The trainer may be about to fail on its own, and a trainer that lost its ranks is not the cause.
         self._is_over.wait({EXIT_FAILED: OWN_WORD_SECONDS, EXIT_ORPHANED: 2 * LINGER_SECONDS}.get(code, 0))
         if not self._is_over.is_set():
             _end_process(rank, code, failure)
@@ -115,13 +115,13 @@ def _end_process(rank: int, code: int, failure: str) -> NoReturn:
         sys.stderr.write(f"rank {rank} was ended by {signal.Signals(-code).name}: the attempt ends with it\n")
         sys.stderr.flush()
         os.kill(os.getpid(), -code if -code != signal.SIGTERM else signal.SIGKILL)
-    told = (
+    failed = (
         json.loads(failure)["failed"]
         if failure
         else {"reason": f"it ended with code {code}", "kind": "exception"}
     )
-    told["reason"] = f"rank {rank}: {told['reason']}"
-    sys.stdout.write(json.dumps({"failed": told}) + "\n")
+    failed["reason"] = f"rank {rank}: {failed['reason']}"
+    sys.stdout.write(json.dumps({"failed": failed}) + "\n")
     sys.stdout.flush()
     os._exit(EXIT_FAILED)
 
@@ -155,7 +155,7 @@ def joined_ranks(
             if group:
                 ranks.order({"what": "leave"})
         except RuntimeError as error:
-            if is_lost_peer(error):  # the thread that sees why the rank died ends this process
+            if is_lost_peer(error):  # The thread that finds out why the rank died ends this process.
                 group.linger() if group else time.sleep(LINGER_SECONDS)
             raise
         finally:

@@ -32,14 +32,14 @@ class MeasuredValues:
         return self
 
     def mean(self, *, per_completion: bool = False) -> float | None:
-        """Return the mean over tokens, or over completions; None without values or if it is not finite."""
+        """Return the mean over tokens or completions. Return None without values or if it is not finite."""
         if not self.tokens or not math.isfinite(self.total):
             return None
         return self.total / (self.completions if per_completion else self.tokens)
 
 
 class KlControl:
-    """Weight of the KL per domain: the configured weight times a factor that a controller adjusts."""
+    """The weight of the KL per domain: the configured weight times a factor that a controller adjusts."""
 
     def __init__(self, objective: Objective) -> None:
         self.knob = objective.kl
@@ -50,11 +50,11 @@ class KlControl:
     @property
     def parts(self) -> dict[str, Stateful]:
         """Return this object under its name if a controller adjusts the factor, else nothing."""
-        moves = not isinstance(self.knob, knobs.NoKl) and self.knob.controller.type != "fixed"
-        return {"kl": self} if moves else {}
+        is_adaptive = not isinstance(self.knob, knobs.NoKl) and self.knob.controller.type != "fixed"
+        return {"kl": self} if is_adaptive else {}
 
     def coefficients(self, domains: Sequence[str]) -> Tensor | None:
-        """Return the KL weights of completions of these domains, (B,) float64; None without a KL."""
+        """Return the KL weights of completions of these domains, (B,) float64, or None without a KL term."""
         if isinstance(self.knob, knobs.NoKl):
             return None
         values = [self._configured(domain) for domain in domains]
@@ -79,8 +79,8 @@ class KlControl:
 
         Nothing changes if there was no measurement, or if the mean is not finite.
         """
-        seen, self.seen = self.seen, MeasuredValues()
-        measured = seen.mean(per_completion=self.is_sum)
+        measurements, self.seen = self.seen, MeasuredValues()
+        measured = measurements.mean(per_completion=self.is_sum)
         if isinstance(self.knob, knobs.NoKl) or measured is None:
             return
         match self.knob.controller:
@@ -90,7 +90,11 @@ class KlControl:
                 self.factor = kl.dual_descent(self.factor, measured, target=target)
             case knobs.HorizonController(target=target, horizon=horizon):
                 self.factor = kl.horizon_control(
-                    self.factor, measured, target=target, completions=seen.completions, horizon=horizon
+                    self.factor,
+                    measured,
+                    target=target,
+                    completions=measurements.completions,
+                    horizon=horizon,
                 )
             case _:
                 assert_never(self.knob.controller)
@@ -109,7 +113,7 @@ class KlControl:
 
 
 class EntropyControl:
-    """Weight of the entropy bonus, which may follow the measured entropy."""
+    """The weight of the entropy bonus, which may adapt to the measured entropy."""
 
     def __init__(self, objective: Objective) -> None:
         self.knob = objective.entropy
@@ -138,8 +142,8 @@ class EntropyControl:
 
     def move(self) -> None:
         """Adjust the weight by the mean entropy since the last call, if a finite one was measured."""
-        seen, self.seen = self.seen, MeasuredValues()
-        mean = seen.mean()
+        measurements, self.seen = self.seen, MeasuredValues()
+        mean = measurements.mean()
         if isinstance(self.knob, knobs.AdaptiveEntropy) and mean is not None:
             self.coef = entropies.next_coefficient(
                 self.coef, mean, target=self.knob.target, step=self.knob.step

@@ -1,4 +1,4 @@
-"""The critic's part of a step: token advantages from its values, followed by its own updates."""
+"""Estimate token advantages from the critic's values and update the critic in each step."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -72,9 +72,9 @@ class CriticStep:
         """
         values = self.critic.predict(tokens)
         mask = (batch.mask if batch.scored is None else batch.mask & batch.scored.unsqueeze(1)).cpu()
-        paid = last_token_rewards(rewards.flatten(), mask) - penalty.cpu().double()
+        token_rewards = last_token_rewards(rewards.flatten(), mask) - penalty.cpu().double()
         knob = self.knob.with_(lambda_critic=1.0) if self.is_pretraining(step) else self.knob
-        estimate = estimate_token_advantages(paid, values.cpu().double(), mask, knob)
+        estimate = estimate_token_advantages(token_rewards, values.cpu().double(), mask, knob)
         metrics = _spread(estimate.advantages[mask]) | _lambda_mean(mask, knob)
         if (explained := explained_variance(values.cpu().double(), estimate.returns, mask)) is not None:
             metrics["critic/explained_variance"] = explained

@@ -1,6 +1,6 @@
-"""Effort: how much of its thinking a policy needs to reach its answers (TRACE, arXiv:2510.01367).
+"""Measure effort: the share of its thinking that a policy needs for its answers (TRACE, arXiv:2510.01367).
 
-A policy that exploits a loophole is right however early its thinking is cut off.
+A policy that exploits a loophole is right no matter how early its thinking is cut off.
 """
 
 from collections.abc import Sequence
@@ -62,12 +62,12 @@ def split_thinking(text: str) -> tuple[str, str] | None:
 
     A chat template may open the thinking itself. Without an opening tag the thinking starts with the text.
     """
-    closed = text.find(CLOSE)
-    if closed < 0:
+    close_index = text.find(CLOSE)
+    if close_index < 0:
         return None
-    opened = text.find(OPEN, 0, closed)
-    begin = opened + len(OPEN) if opened >= 0 else 0
-    return text[:begin], text[begin:closed]
+    open_index = text.find(OPEN, 0, close_index)
+    start_index = open_index + len(OPEN) if open_index >= 0 else 0
+    return text[:start_index], text[start_index:close_index]
 
 
 def area_under_curve(rates: Sequence[float]) -> float:

@@ -40,13 +40,13 @@ class Evaluation(NamedTuple):
     metrics: Metrics
     groups: tuple[GroupRecord, ...]
     accuracy: float | None
-    """Accuracy on the held-out set; None if it was not due or nothing could be graded."""
+    """Accuracy on the held-out set. None if it was not due or nothing could be graded."""
     score: float | None
-    """Accuracy that selects the best checkpoint; None if it was not measured."""
+    """Accuracy that selects the best checkpoint. None if it was not measured."""
 
 
 class Evaluator:
-    """Evaluates one run. Close it when the run ends, because its scorer may own processes."""
+    """Evaluates one run. It must be closed when the run ends, because its scorer may own processes."""
 
     def __init__(
         self,
@@ -99,8 +99,8 @@ class Evaluator:
             metrics, groups = self._held_out(step)
         accuracy = metrics.get("eval/accuracy")
         for loaded in self._due_suites(step):
-            measured, records = self._suite(loaded, step)
-            metrics, groups = metrics | measured, groups + records
+            suite_metrics_by_name, records = self._suite(loaded, step)
+            metrics, groups = metrics | suite_metrics_by_name, groups + records
         best_by = self.config.checkpointing.best_by
         score = metrics.get(suite_metric(best_by, "accuracy")) if best_by else accuracy
         metrics["time/eval_seconds"] = time.perf_counter() - started

@@ -48,7 +48,7 @@ def main() -> None:
     try:
         ranks = join(Meeting(*order["meeting"]), order["rank"], order["size"], device=order["device"])
         follow(RunConfig.model_validate(order["config"]), ranks, device=order["device"])
-    except Exception as error:  # the one place that turns any failure into a reason
+    except Exception as error:  # the only place that turns any failure into a reason
         if is_lost_peer(error):
             os._exit(EXIT_ORPHANED)
         logger.exception("the rank fails")

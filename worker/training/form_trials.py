@@ -1,4 +1,4 @@
-"""Comparison of prompt forms before launch: in which form can the policy's answers be graded."""
+"""Compare prompt forms before launch to find the ones in which the policy's answers can be graded."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -16,7 +16,7 @@ from worker.prompt import Prompt
 from worker.types import Completion
 
 MAX_PROMPTS, COMPLETIONS = 8, 4
-"""Numbers of samples. MAX_PROMPTS prompts are tried in each form, with COMPLETIONS completions each."""
+"""Number of prompts tried in each form, and number of completions of each prompt."""
 
 MAX_CHARACTERS = 2_000
 """Maximum length, in characters, of each text that the report quotes."""
@@ -39,7 +39,7 @@ class Form:
 def form_trials(
     policy: Policy, config: PolicyConfig, prompts: Sequence[Prompt], sample: Sample
 ) -> list[FormTrial]:
-    """Return every form in which the policy can be asked, the configured one first."""
+    """Return a trial of every form in which prompts can be given to the policy, the configured one first."""
     return [_trial(form, policy, config, prompts[:MAX_PROMPTS], sample) for form in _forms(policy, config)]
 
 
@@ -47,29 +47,29 @@ def _forms(policy: Policy, config: PolicyConfig) -> Iterator[Form]:
     current = {
         name: getattr(config, name) for name in ("chat_template", "system_prompt", "chat_template_kwargs")
     }
-    seen = [current]
+    seen_changes = [current]
     yield Form("own", "As in the form", current)
     for form in _known_forms(str(policy.form.tokenizer.chat_template or "")):
-        if form.changes not in seen:
-            seen.append(form.changes)
+        if form.changes not in seen_changes:
+            seen_changes.append(form.changes)
             yield form
 
 
 def _known_forms(template: str) -> Iterator[Form]:
-    nothing: dict[str, Any] = {"chat_template": False, "system_prompt": "", "chat_template_kwargs": {}}
-    yield Form("plain", "Plain text", nothing)
+    plain: dict[str, Any] = {"chat_template": False, "system_prompt": "", "chat_template_kwargs": {}}
+    yield Form("plain", "Plain text", plain)
     if not template:
         return
-    chat = nothing | {"chat_template": True}
-    yield Form("chat", "Chat template", chat)
-    yield Form("chat_boxed", "Chat, asked for a box", chat | {"system_prompt": BOX_INSTRUCTION})
+    chat_changes = plain | {"chat_template": True}
+    yield Form("chat", "Chat template", chat_changes)
+    yield Form("chat_boxed", "Chat, asked for a box", chat_changes | {"system_prompt": BOX_INSTRUCTION})
     if THINKING in template:
-        quiet = {"chat_template_kwargs": {THINKING: False}}
-        yield Form("chat_quiet", "Chat, thinking off", chat | quiet)
+        no_thinking = {"chat_template_kwargs": {THINKING: False}}
+        yield Form("chat_quiet", "Chat, thinking off", chat_changes | no_thinking)
 
 
 def shorten(text: str) -> str:
-    """Return a text as the report quotes it: storable and not too long."""
+    """Return a text in the form that the report quotes: storable and not too long."""
     text = clean_text(text)
     return text if len(text) <= MAX_CHARACTERS else f"{text[: MAX_CHARACTERS - 1]}…"
 
@@ -86,9 +86,11 @@ def _trial(
         answered=None, truncated=None, tokens=None, refusal="",
     )  # fmt: skip
     try:
-        asked = replace(policy, form=_form(policy, config.with_(**form.changes)))
-        text = asked.form.text(prompts[0])
-        completions = [completion for group in sample(asked, prompts, COMPLETIONS) for completion in group]
+        trial_policy = replace(policy, form=_form(policy, config.with_(**form.changes)))
+        text = trial_policy.form.text(prompts[0])
+        completions = [
+            completion for group in sample(trial_policy, prompts, COMPLETIONS) for completion in group
+        ]
     except InvalidConfig as error:
         return blank.model_copy(update={"refusal": error.errors[0].message})
     count = len(completions)

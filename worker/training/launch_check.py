@@ -1,8 +1,8 @@
 """The launch check: a run without steps that tries a config's problems, verifier and rewards.
 
-sample    completions of training prompts, as the run would sample them
+sample    completions of training prompts in the same way as the run
 grade     the reference answers, and texts without work
-report    pass rate, expected signal by group size, what is graded wrong, what pays without work
+report    pass rate, expected signal by group size, wrong grades, and rewards for texts without work
 """
 
 import threading
@@ -142,16 +142,16 @@ class LaunchCheck:
         return report.model_copy(update={"findings": conclusions}), groups
 
     def _sample(self, prompts: Sequence[Prompt]) -> list[Group]:
-        """Sample and reward groups of `evaluation.k` completions as the run would."""
+        """Sample and reward groups of `evaluation.k` completions in the same way as the run."""
         count, policy = self.config.evaluation.k, self._behaviour()
         if self.episodes is None:
             return self._score_groups(prompts, self._completions(policy, prompts, count))
         self.episodes.check()
-        shown = self.episodes.shown(prompts)
+        shown_prompts = self.episodes.shown(prompts)
         sampler = Sampler(policy, is_unwanted=self._is_unwanted)
         generator = torch.Generator().manual_seed(self.config.seed)
-        completions = self.episodes.sample(sampler, shown, count, self.config.sampling, generator)
-        return self._score_groups(shown, completions)
+        completions = self.episodes.sample(sampler, shown_prompts, count, self.config.sampling, generator)
+        return self._score_groups(shown_prompts, completions)
 
     def _behaviour(self) -> Policy:
         return Behaviour(self.config.sampling).policy(self.policy)
@@ -176,7 +176,7 @@ class LaunchCheck:
         )
 
     def _references(self, prompts: Sequence[Prompt]) -> ReferenceCheck:
-        """Grade the reference answers, in the form that the reward requires."""
+        """Grade the reference answers in the form that the reward requires."""
         answered = [prompt for prompt in prompts if prompt.answer.strip()]
         groups = self._reward_texts(answered, lambda prompt: self._in_form(box_answer(prompt.answer)))
         wrong = [
@@ -228,9 +228,7 @@ class LaunchCheck:
         return f"{'' if self.scorer.opens_think else OPEN}\n{CLOSE}\n\n{answer}"
 
     def _failure(self) -> str:
-        """Return a sentence about completions that could not be scored or checked in time; "" if there were
-        none.
-        """
+        """Return a sentence about completions that could not be scored or checked in time, else ""."""
         if self.scorer.failures:
             return f"{self.scorer.failures} texts could not be scored: {self.scorer.last_failure}"
         if self.scorer.timeouts:
@@ -258,8 +256,10 @@ class LaunchCheck:
 
 def with_detection(data: DataConfig) -> DataConfig:
     """Return the row selection config with overlap and near-duplicate detection enabled."""
-    looked_at = [name for name in ("contamination", "near_duplicates") if getattr(data, name) == "ignore"]
-    return data.with_(**dict.fromkeys(looked_at, "report"))
+    ignored_fields = [
+        name for name in ("contamination", "near_duplicates") if getattr(data, name) == "ignore"
+    ]
+    return data.with_(**dict.fromkeys(ignored_fields, "report"))
 
 
 def rows_report(selection: Selection) -> RowsReport:

@@ -1,4 +1,4 @@
-"""The learner: turns the groups of a step into optimizer steps on the policy."""
+"""The learner converts the groups of a step into optimizer steps on the policy."""
 
 import math
 import time
@@ -102,7 +102,7 @@ class Baseline:
 
 
 class Learner:
-    """Owns the policy's weights during a step; `parts` is the state that it carries between steps."""
+    """Updates the policy's weights in each step. `parts` is the state that it carries between steps."""
 
     def __init__(
         self,
@@ -115,9 +115,9 @@ class Learner:
         shards: ShardedModel | None = None,
         announce_critic: Callable[[], None] = lambda: None,
     ) -> None:
-        """Create the learner. The context `lull` is entered while gradients are computed without the
-        interpreter.
+        """Create the learner.
 
+        The context `lull` is entered while gradients are computed, because that runs outside the interpreter.
         With `shards` of the policy, every rank calls the same methods with the same arguments.
         """
         self.config, self.policy, self.optimizer, self.lull = config, policy, optimizer, lull
@@ -151,9 +151,9 @@ class Learner:
         *,
         old_policy: Policy | None = None,
     ) -> None:
-        """Train on the groups that the filters left, and add statistics to `update_stats`.
+        """Train on the groups that passed the filters, and add statistics to `update_stats`.
 
-        `old_policy` is the policy that opened the step, if it differs from the current one.
+        `old_policy` is the policy at the start of the step, if it differs from the current one.
         """
         groups = collected.training
         if not groups:
@@ -213,7 +213,8 @@ class Learner:
     def _lift(
         self, tokens: TokenBatch, batch: PolicyBatch, groups: Sequence[Group], per_token: dict[str, Tensor]
     ) -> MetricSums:
-        """Return policy/lift_*: the change of the log-probability of a few correct and incorrect completions.
+        """Return policy/lift_*: the change of the log-probabilities of a few correct and incorrect
+        completions.
 
         The completions come from the first group that has both kinds, at most one of each kind per 64
         completions of the batch, because they need a forward pass.
@@ -222,14 +223,17 @@ class Learner:
         rows = torch.tensor(right + wrong, dtype=torch.long)
         if not len(rows) or "policy_logprob" not in per_token:
             return MetricSums()
-        opened = per_token["policy_logprob"] if batch.old_logprobs is None else batch.old_logprobs.cpu()
+        old_logprobs = per_token["policy_logprob"] if batch.old_logprobs is None else batch.old_logprobs.cpu()
         chosen = tokens.rows(rows)
         after = self.old_policy.logprobs(chosen).cpu()
         mask = chosen.mask.cpu()
-        moved = (after - opened[rows, : mask.shape[1]]).masked_fill(~mask, 0)
+        changes = (after - old_logprobs[rows, : mask.shape[1]]).masked_fill(~mask, 0)
         kinds = {"right": slice(len(right)), "wrong": slice(len(right), None)}
         return MetricSums(
-            {f"policy/lift_{kind}": Mean(moved[span].sum(), mask[span].sum()) for kind, span in kinds.items()}
+            {
+                f"policy/lift_{kind}": Mean(changes[span].sum(), mask[span].sum())
+                for kind, span in kinds.items()
+            }
         )
 
     def _loss_shares(self, collected: CollectedGroups) -> LossShares:
@@ -245,9 +249,11 @@ class Learner:
     def _loss_tokens(self, groups: Iterable[Group]) -> int:
         """Return the number of tokens that the loss of these groups may use."""
         completions = [completion for group in groups for completion in group.completions]
-        masks = isinstance(self.config.length.truncated, MaskTruncated)
+        masks_truncated = isinstance(self.config.length.truncated, MaskTruncated)
         return sum(
-            completion.written for completion in completions if not (masks and completion.is_truncated)
+            completion.written
+            for completion in completions
+            if not (masks_truncated and completion.is_truncated)
         )
 
     def _fit_critic(
@@ -272,9 +278,7 @@ class Learner:
         *,
         old_policy: Policy | None,
     ) -> tuple[PolicyBatch, CriticEstimate | None]:
-        """Return the batch of the whole step with advantages, and the critic's estimate if there is a
-        critic.
-        """
+        """Return the batch of the whole step with advantages, and the critic's estimate or None."""
         batch = self._set_coefficients(
             self.old_policy.batch(tokens, groups, update_stats, old_policy=old_policy), tokens, groups
         )
@@ -356,10 +360,10 @@ class Learner:
 
     def _minibatches(self, groups: int, generator: torch.Generator) -> Iterator[Tensor]:
         """Yield the rows of each optimizer batch: whole groups, shuffled if there are several batches."""
-        parts = min(self.config.updates.minibatches, groups)
-        order = torch.randperm(groups, generator=generator) if parts > 1 else torch.arange(groups)
+        batch_count = min(self.config.updates.minibatches, groups)
+        order = torch.randperm(groups, generator=generator) if batch_count > 1 else torch.arange(groups)
         size = self.config.sampling.group_size
-        for chosen in order.tensor_split(parts):
+        for chosen in order.tensor_split(batch_count):
             yield (chosen.unsqueeze(1) * size + torch.arange(size)).flatten()
 
     def _update(
@@ -371,9 +375,9 @@ class Learner:
         update_stats: UpdateStats,
         shares: LossShares,
     ) -> float:
-        """Take one optimizer step on some rows of `tokens`, whose batch is given.
+        """Take one optimizer step on some rows of `tokens`, for which `batch` holds the inputs of the loss.
 
-        Returns the gradient norm; if it is not finite, the step was skipped.
+        Return the gradient norm. If it is not finite, the step was skipped.
         """
         chosen = OptimizerBatch(tokens, rows, batch, self._denominators(batch, shares))
         before = update_stats.sums
@@ -390,10 +394,10 @@ class Learner:
         def passes(parts: Sequence[Tensor]) -> float:
             if self.config.updates.rule == "natural_gradient":
                 return self._natural_update(chosen, parts, seen)
-            mine = separate_microbatches([own_rows[indices] for indices in parts], learning)
-            passes_that_learn = sum(microbatch.learns for microbatch in mine)
+            rank_microbatches = separate_microbatches([own_rows[indices] for indices in parts], learning)
+            passes_that_learn = sum(microbatch.learns for microbatch in rank_microbatches)
             missing = self.ranks.ranks.limit(passes_that_learn) - passes_that_learn
-            for pass_loss in self._passes(chosen, mine, seen):
+            for pass_loss in self._passes(chosen, rank_microbatches, seen):
                 if not pass_loss.loss.requires_grad:
                     continue
                 with self.lull():
@@ -426,7 +430,7 @@ class Learner:
         )
 
     def _natural_update(self, chosen: OptimizerBatch, parts: Sequence[Tensor], seen: RecordedValues) -> float:
-        """Take one step inside the trust region; only the first pass over the tokens is recorded."""
+        """Take one step inside the trust region. Only the first pass over the tokens is recorded."""
         record = [seen]
 
         def surrogate() -> Iterator[Tensor]:

@@ -1,4 +1,4 @@
-"""Standard input as the lifeline of a process, and the format in which a process reports its failure."""
+"""Use standard input as the lifeline of a process, and format the reason of a failure."""
 
 import json
 import os
@@ -10,9 +10,10 @@ from worker.outcome import EXIT_ORPHANED, REASON_CHARACTERS
 
 
 def await_line() -> bytes:
-    """Return the first line of standard input; exit the process if the input ends.
+    """Return the first line of standard input, or exit the process if the input ends.
 
-    Reads the descriptor directly, because the buffer of sys.stdin would hide the end of input from os.read.
+    It reads the descriptor directly, because the buffer of sys.stdin would hide the end of input from
+    os.read.
     """
     line = b""
     while not line.endswith(b"\n"):
@@ -31,7 +32,7 @@ def exit_at_end() -> NoReturn:
 
 
 def failure_report(error: BaseException) -> dict[str, str]:
-    """Return the reason to store: one line, and whether memory ran out."""
+    """Return the reason to store, as one line, and its kind: "memory" or "exception"."""
     text = str(error).strip().splitlines()
     name = type(error).__name__
     is_memory = is_memory_error(error)

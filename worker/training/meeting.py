@@ -1,6 +1,7 @@
-"""The directory in which the ranks of a run meet, and removal of those whose processes were killed.
+"""Create the directory in which the ranks of a run meet, and remove those of killed processes.
 
-A directory is in use while a process holds the lock of its file `alive`. The lock ends with its process.
+A directory is in use while a process holds the lock of its file `alive`. The lock is released when the
+process ends.
 """
 
 import contextlib
@@ -17,7 +18,7 @@ ALIVE = "alive"
 
 @contextlib.contextmanager
 def meeting_directory() -> Iterator[Path]:
-    """Create a directory that no other user may open, because anyone who can write there could join the
+    """Create a directory that only this user may open, because anyone who can write there could join the
     group.
     """
     remove_abandoned()

@@ -1,4 +1,4 @@
-"""The nodes of a run as seen by its trainer, rank 0 on the first node, which calls and watches them.
+"""Call and watch the nodes of a run from its trainer, which is rank 0 on the first node.
 
 All communication goes through SQL. The leader writes its order into its row, and the other nodes answer in
 their rows. If a node cannot join or fails, the attempt ends with the node's reason.
@@ -79,11 +79,11 @@ class NodeGroup:
 
     @property
     def file(self) -> Path:
-        """File by which the other nodes prove that they share the state directory."""
+        """Path of the file by which the other nodes prove that they share the state directory."""
         return nonce_file(self.state, self.run_id, self.attempt)
 
     def call(self) -> Meeting:
-        """Call the other nodes and wait until all have joined; raises NodeLost, UnlikeRanks and Fenced."""
+        """Call the other nodes and wait until all have joined. Raise NodeLost, UnlikeRanks or Fenced."""
         self.listener = listen(self.node["ip"], self.node["port"])
         self.file.parent.mkdir(mode=0o700, exist_ok=True)
         self.file.write_text(self._nonce, encoding="ascii")
@@ -103,7 +103,7 @@ class NodeGroup:
             if reason := difference_sentence(self.seats):
                 raise UnlikeRanks(reason)
             workers = [seat.worker_id for seat in self.seats]
-            if workers != called:  # another worker may take a node's place until all have joined
+            if workers != called:  # another worker may take a node's seat until all have joined
                 self._publish(Order(self.run_id, self.attempt, ip, port, self._nonce, called := workers))
             if self.stopping.wait(LOOK_SECONDS):
                 raise NodeLost("the worker was asked to end")
@@ -111,10 +111,10 @@ class NodeGroup:
                 raise NodeLost(f"{missing} did not come within {self.come_seconds:g} s")
 
     def _missing(self) -> str:
-        """Return the name of the first node that has not joined yet; raises UnlikeRanks if a node refuses."""
+        """Return the name of the first node that has not joined yet. Raise UnlikeRanks if a node refuses."""
         self.seats = retry_query(self.sessions, lambda session: load_seats(session, self.node["group"]))
         seat_by_rank = {seat.rank: seat for seat in self.seats}
-        late = ""
+        late_name = ""
         for rank in range(1, self.node["nodes"]):
             seat = seat_by_rank.get(rank)
             answer = seat.answer_to(self.run_id, self.attempt) if seat else None
@@ -123,8 +123,8 @@ class NodeGroup:
             if seat and seat.silent_seconds > SILENT_SECONDS:
                 raise NodeLost(f"{seat.title} was not seen for {seat.silent_seconds:.0f} s")
             if not answer:
-                late = late or (seat.title if seat else f"node {rank}")
-        return late
+                late_name = late_name or (seat.title if seat else f"node {rank}")
+        return late_name
 
     def _publish(self, order: Order) -> None:
         retry_transaction(self.sessions, lambda session: self._say(session, order))
@@ -135,7 +135,7 @@ class NodeGroup:
         write_word(session, self.node["group"], 0, self.node["worker_id"], order)
 
     def _watch(self) -> None:
-        """End the attempt as soon as a node reports that its part has ended, or falls silent."""
+        """End the attempt as soon as a node reports that its part has ended, or stops reporting."""
         seen: dict[int, tuple[float, float]] = {}
         while not self._is_over.wait(LOOK_SECONDS):
             try:
@@ -172,8 +172,11 @@ class NodeGroup:
             return
         if of is not None:
             repeat_output(*of)
-        told = {"reason": redact(reason)[:REASON_CHARACTERS], "kind": "exception" if is_own_fault else "lost"}
-        sys.stdout.write(json.dumps({"failed": told}) + "\n")
+        failed = {
+            "reason": redact(reason)[:REASON_CHARACTERS],
+            "kind": "exception" if is_own_fault else "lost",
+        }
+        sys.stdout.write(json.dumps({"failed": failed}) + "\n")
         sys.stdout.flush()
         os._exit(EXIT_FAILED)
 

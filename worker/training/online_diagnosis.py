@@ -1,4 +1,4 @@
-"""Diagnosis of the run during training: every few steps, reported when it changes, used by stop rules."""
+"""Diagnose the run every few steps during training, report changes and apply stop rules."""
 
 import logging
 from collections.abc import Mapping
@@ -51,7 +51,7 @@ class OnlineDiagnosis:
             self._judge(is_told=True)
 
     def end(self, *, is_final: bool) -> None:
-        """Diagnose the run at its end; a run that will continue reports news at its next due step."""
+        """Diagnose the run at its end. A run that will continue reports changes at its next due step."""
         if self._step and self._judged_step != self._step:
             self._judge(is_told=is_final)
 
@@ -65,12 +65,12 @@ class OnlineDiagnosis:
         if now is None:
             return
         try:
-            told = news(self._last, now) if is_told else []
+            changes = news(self._last, now) if is_told else []
         except Exception:
             logger.exception("the diagnosis of step %d cannot be told", step)
             return
-        self._recorder.verdict(VerdictRecord(columns_of(now, step), _new_onsets(told, now)))
-        for change in told:
+        self._recorder.verdict(VerdictRecord(columns_of(now, step), _new_onsets(changes, now)))
+        for change in changes:
             self._recorder.event("diagnosis", change.level, change.message, change.data, step=step)
         if is_told:
             self._outcome = apply_rules(self._rules, self._last, now)

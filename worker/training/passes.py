@@ -1,4 +1,4 @@
-"""Loss passes: forward pass and loss of each micro-batch of an update, and the statistics they record."""
+"""Run the forward pass and loss of each micro-batch of an update, and record their statistics."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
@@ -34,7 +34,7 @@ class MicroBatch(NamedTuple):
     rows: Tensor
     """Rows of the micro-batch in the optimizer batch."""
     learns: bool = True
-    """Whether the loss has a gradient; otherwise only statistics are recorded."""
+    """True if the loss has a gradient. Otherwise only statistics are recorded."""
 
 
 def learning_rows(batch: PolicyBatch, objective: Objective) -> Tensor:
@@ -122,8 +122,8 @@ def loss_passes(
 
 
 def _kept_mass(scored: TokenLogprobs, mask: Tensor) -> MetricSums:
-    """Return sampling/kept_mass: mean probability of the tokens the sampler kept, under the current
-    weights.
+    """Return sampling/kept_mass: the mean probability, under the current weights, of the sampler's kept
+    tokens.
     """
     mass = scored.kept_mass * mask[:, : scored.kept_mass.shape[1]]
     return MetricSums({"sampling/kept_mass": Mean(mass.sum(), mask.sum())})

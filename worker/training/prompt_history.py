@@ -1,4 +1,4 @@
-"""Rewards of earlier visits to each prompt, by the prompt's stable id."""
+"""Statistics of the rewards of earlier visits to each prompt, by the prompt's stable id."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -27,7 +27,7 @@ class PromptHistory:
         return Visits(*columns.unsqueeze(2).unbind(dim=1))
 
     def remember(self, prompts: Sequence[str], visits: Visits) -> None:
-        """Store the visits as they are after a step."""
+        """Store the visits after a step."""
         numbers = torch.cat(visits, dim=1).tolist()
         self._entries.update(zip(prompts, map(tuple, numbers), strict=True))
 

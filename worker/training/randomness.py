@@ -46,7 +46,7 @@ class Randomness:
         return states | generator_states
 
     def restore(self, values: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:  # noqa: ARG002
-        """See Stateful; the state of a missing GPU is ignored."""
+        """Restore the generators. The state of a missing GPU is ignored."""
         version, *words = tensors["python"].tolist()
         random.setstate((version, tuple(words), *(tensors["python/gauss"].tolist() or [None])))
         *keys, position, has_gauss = tensors["numpy"].tolist()

@@ -25,21 +25,21 @@ class RankPasses:
 
     @property
     def ranks(self) -> Ranks:
-        """Ranks that share the passes."""
+        """The ranks that share the passes."""
         return ALONE if self.shards is None else self.shards.ranks
 
     @property
     def silent(self) -> Score:
-        """Function that scores rows without gradient; each rank does so separately, with the whole model."""
+        """A function that scores rows without gradient, on each rank separately with the whole model."""
         return partial(routed_logprobs, self.policy.model)
 
     @property
     def score(self) -> Score:
-        """Function that scores rows that learn; all ranks call it together."""
+        """A function that scores the rows that learn. All ranks call it together."""
         return self.silent if self.shards is None else self.shards
 
     def own(self, tokens: TokenBatch, learning: Tensor) -> Tensor:
-        """Return the rows of this rank: its part of the rows that learn, and of the others."""
+        """Return the rows of this rank: its share of the rows that learn and of the other rows."""
         if self.ranks.is_alone:
             return torch.arange(len(tokens))
         sizes = tokens.lengths + tokens.prompt_lengths
@@ -65,12 +65,12 @@ class RankPasses:
         shape: torch.Size,
         device: torch.device,
     ) -> None:
-        """Merge the records of all ranks; `rows` are the rows of the step that this rank computed."""
+        """Merge the records of all ranks. `rows` are the rows of the step that this rank computed."""
         if self.ranks.is_alone:
             return
         values, added = ({name: value[rows] for name, value in by_name.items()} for by_name in mine[:2])
         gathered = self.ranks.gathered((rows, values, added))
-        for theirs, per_token, contributions in gathered:
-            keep_tokens(seen.per_token, per_token, theirs, shape)
-            keep_tokens(seen.added, contributions, theirs, shape)
+        for rank_rows, per_token, contributions in gathered:
+            keep_tokens(seen.per_token, per_token, rank_rows, shape)
+            keep_tokens(seen.added, contributions, rank_rows, shape)
         seen.update_stats.sums += self.ranks.merged(mine.update_stats.sums).to(device)

@@ -1,4 +1,6 @@
-"""Sampling on several ranks. Each samples some of the prompts and gets the result of a single sampler."""
+"""Sampling on several ranks. Each rank samples some of the prompts, with the same result as a single
+sampler.
+"""
 
 from collections.abc import Callable, Sequence
 from itertools import count
@@ -20,7 +22,7 @@ from worker.types import Completion
 Order = Callable[..., None]
 
 KNOBS = ("keep_mask", "routes", "alternatives", "version")
-"""Arguments of the sampler that all ranks share."""
+"""Names of the sampler's arguments that all ranks share."""
 
 _numbers = count(1)
 
@@ -37,13 +39,13 @@ class Task(NamedTuple):
     knobs: dict[str, Any]
     """Values of KNOBS for the sampler."""
     rows: int = 0
-    """Largest number of completions at once that fits on a rank; 0 if memory never ran out."""
+    """Largest number of completions at once that fits on a rank, or 0 if memory never ran out."""
     number: int = 0
     """Number of the call, from 1."""
 
 
 class ShareSampler(Sampler):
-    """Samples some of the rows of a call with the random numbers that they have in the whole call."""
+    """Samples some of the rows of a call with the same random numbers as in the complete call."""
 
     rows_of_call = 0
     first_row = 0
@@ -54,7 +56,7 @@ class ShareSampler(Sampler):
 
 
 class RankSampler(Sampler):
-    """The sampler of rank 0, which lets all ranks sample."""
+    """The sampler of rank 0, which distributes sampling among all ranks."""
 
     order: Order
     """Function that sends an order to the other ranks."""
@@ -70,9 +72,9 @@ class RankSampler(Sampler):
         beginnings: Sequence[Sequence[int]] = (),
     ) -> list[list[Completion]]:
         """See Sampler."""
-        for prompt, begun in zip(prompts, beginnings or [()] * len(prompts), strict=True):
+        for prompt, beginning in zip(prompts, beginnings or [()] * len(prompts), strict=True):
             self.policy.encode(
-                prompt, room=len(begun) + sampling.max_new_tokens
+                prompt, room=len(beginning) + sampling.max_new_tokens
             )  # raises for a prompt that is refused
         task = Task(
             prompts,
@@ -114,7 +116,7 @@ def rank_store() -> Any:
 def shared_cancellation(
     store: Any, ranks: Ranks, number: int, is_unwanted: Callable[[], bool]
 ) -> Callable[[], bool]:
-    """Return a function that says whether a call is cancelled: rank 0 decides and notes it for the others."""
+    """Return a function that returns whether a call is cancelled. Rank 0 decides and notifies the others."""
     note = f"unwanted/{number}"
 
     def is_over() -> bool:
@@ -138,7 +140,7 @@ def sample_together(
 ) -> list[list[Completion]]:
     """Return the completions of all ranks, in the order of the prompts, and advance `generator`.
 
-    The row limit that one rank finds applies to all ranks from the next call on.
+    The lowest row limit of any rank applies to all ranks from the next call on.
     """
     limit.lower(task.rows)
     prompts = len(task.prompts)

@@ -1,4 +1,4 @@
-"""The reference policy of a run, and the updates that make it follow the policy."""
+"""Hold the reference policy of a run and update it from the policy."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -46,7 +46,7 @@ def reference_for(policy: Policy, config: RunConfig) -> Policy | None:
 
 
 class ReferenceUpdates:
-    """Updates the weights of `reference` in place. Without a reference nothing happens.
+    """Updates the weights of `reference` in place, if there is a reference.
 
     A resumed run measures the KL to the same reference. After the first update the weights are stored as
     state. Before that only their digest is stored, because the model behind a policy's name may have changed
@@ -60,7 +60,7 @@ class ReferenceUpdates:
         self.has_moved = False
         self.follows = {name for name, weight in policy.model.named_parameters() if weight.requires_grad}
         """Names of the weights in which policy and reference may differ."""
-        # with an adapter, only the base is checked; the reference's adapter is stored
+        # With an adapter, only the base is checked; the reference's adapter is stored.
         self.loaded = policy.base_sha256 or ("" if reference is None else digest_weights(self._weights()))
         self.best = -1.0
         self.last = -1.0
@@ -124,7 +124,7 @@ class ReferenceUpdates:
         self.has_moved = True
 
     def _weights(self) -> dict[str, Tensor]:
-        """Return the reference's own weights: all of them, or only those of its adapter."""
+        """Return the weights that belong to the reference: all of them, or only those of its adapter."""
         named = {} if self.reference is None else dict(self.reference.model.named_parameters())
         return {name: weight for name, weight in named.items() if name in self.follows}
 
@@ -133,7 +133,9 @@ class ReferenceUpdates:
         return {"best": self.best, "last": self.last, "waited": self.waited, "loaded": self.loaded}
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return the reference's weights by name after their first update; adapter weights always."""
+        """Return the reference's weights by name once they were updated. Adapter weights are always
+        returned.
+        """
         is_stored = self.has_moved or self.policy.base_sha256
         return {name: weight.detach() for name, weight in self._weights().items()} if is_stored else {}
 

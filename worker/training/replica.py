@@ -1,4 +1,4 @@
-"""The replica of a run's models on one rank: policy, reference, optimizer and learner, built alike on all."""
+"""The replica of a run's models on one rank: policy, reference, optimizer and learner."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -35,14 +35,14 @@ class Replica:
         ranks: Ranks = ALONE,
         lull: Lull = nullcontext,
     ) -> None:
-        """Build the models; every rank of a run does so from the same config. Raises InvalidConfig."""
+        """Build the models. Every rank of a run builds them from the same config. Raise InvalidConfig."""
         self.config, self.ranks = config, ranks
         self.policy = load_policy(config.policy, settings, device=device)
         check_decoder(self.policy, name=config.policy.name)
         if config.resources.activation_checkpointing:
             enable_recompute(self.policy.model)
         if not ranks.is_alone:
-            compute_by_rows(self.policy.model)  # like the shards
+            compute_by_rows(self.policy.model)  # The shards compute by rows too.
         is_packable = config.updates.rule == "adam" and ranks.is_alone
         self.unpacked = enable_packing(self.policy.model, config.resources.packing) if is_packable else ""
         reference = reference_for(self.policy, config)
@@ -79,7 +79,7 @@ class Replica:
         )
 
     def order(self, order_name: str, **knobs: Any) -> None:
-        """Send an order to the other ranks; does nothing if there are none."""
+        """Send an order to the other ranks, if there are any."""
         if not self.ranks.is_alone:
             self.ranks.order({"what": order_name, **knobs})
 

@@ -1,4 +1,4 @@
-"""Counters of a run, kept in its checkpoint."""
+"""Counters of a run, which are stored in its checkpoints."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -32,9 +32,9 @@ class RunCounters:
     decision: tuple[Status, str] | None = None
     """Status and reason with which a stop rule ended the run after this step, if one did."""
     microbatch_tokens: int = 0
-    """Largest number of tokens of a micro-batch that fits in memory; 0 if memory never ran out."""
+    """Largest number of tokens of a micro-batch that fits in memory, or 0 if memory never ran out."""
     sampled_rows: int = 0
-    """Largest number of completions sampled at once that fits in memory; 0 if memory never ran out."""
+    """Largest number of completions sampled at once that fits in memory, or 0 if memory never ran out."""
 
     def values(self) -> dict[str, Any]:
         """See Stateful."""

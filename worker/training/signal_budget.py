@@ -1,4 +1,4 @@
-"""The signal budget of a step: what share of the samples changed the policy, and why the rest did not."""
+"""The signal budget of a step: the share of samples that changed the policy, and why the others did not."""
 
 from collections import Counter
 
@@ -9,10 +9,11 @@ from worker.types import Group
 
 
 def signal_budget(collected: CollectedGroups, update_stats: UpdateStats, seconds: float) -> dict[str, float]:
-    """Return signal/* and time/signal/*: shares of completions, tokens and `seconds`; empty without any.
+    """Return signal/* and time/signal/*: completions, tokens and `seconds` by category.
 
     The time of sampling and scoring is divided among the tokens of the groups that this step sampled. All
-    other time is divided among the tokens of the groups that trained.
+    other time is divided among the tokens of the groups that trained. The result is empty without
+    completions.
     """
     trained_as = {index: position for position, index in enumerate(collected.trained)}
     carried = set(collected.carried)
@@ -32,14 +33,18 @@ def signal_budget(collected: CollectedGroups, update_stats: UpdateStats, seconds
                 trained.update(used)
     if not completions:
         return {}
-    before = min(seconds, collected.sample_seconds + collected.score_seconds)
-    first, then = _shares(sampled, trained, completions), _shares(trained, sampled, completions)
+    sampling_seconds = min(seconds, collected.sample_seconds + collected.score_seconds)
+    sampling_shares, training_shares = (
+        _shares(sampled, trained, completions),
+        _shares(trained, sampled, completions),
+    )
     budget = {}
     for category in PARTS:
         budget[budget_metric(category, "completions")] = float(completions[category])
         budget[budget_metric(category, "tokens")] = float(tokens[category])
         budget[budget_metric(category, "seconds")] = (
-            before * first[category] + (seconds - before) * then[category]
+            sampling_seconds * sampling_shares[category]
+            + (seconds - sampling_seconds) * training_shares[category]
         )
     return budget
 
@@ -65,7 +70,7 @@ def _categorise(
 def _before_updates(
     group: Group, position: int, trained_position: int | None, update_stats: UpdateStats
 ) -> Part | None:
-    """Return the category of a completion that never reaches an update; None if it reaches one."""
+    """Return the category of a completion that never reaches an update, or None if it reaches one."""
     if group.completions[position].is_truncated:
         return "truncated"
     reward = group.rewards[position]
@@ -83,6 +88,6 @@ def _before_updates(
 
 
 def _shares(*counts: Counter[Part]) -> dict[Part, float]:
-    """Return each category's share, by the first of these counts that is not all 0."""
+    """Return the share of each category in the first of these counters that is not empty."""
     counted = next(counter for counter in counts if counter.total())
     return {category: counted[category] / counted.total() for category in PARTS}

@@ -1,4 +1,4 @@
-"""Metrics of a step that depend only on its groups: rewards, groups, lengths, tokens."""
+"""Metrics of a step that depend only on its groups: rewards, groups, lengths and tokens."""
 
 import math
 import re
@@ -14,7 +14,7 @@ from worker.types import Completion, Group
 REFLECTION = re.compile(
     r"\b(wait|hmm|recheck|re-check|double-check|check again|let me check|alternatively)\b", re.IGNORECASE
 )
-"""Words with which a policy reconsiders its own work."""
+"""Pattern of words that a policy uses when it reconsiders its own work."""
 
 Metrics = dict[str, float]
 
@@ -72,7 +72,7 @@ def _unearned_metrics(groups: Sequence[Group]) -> Metrics:
 
 
 def _unshaped_metrics(groups: Sequence[Group]) -> Metrics:
-    """Return the weighted sum of the raw terms: the reward without length penalty and required terms."""
+    """Return reward/raw_*, from the weighted sum of the terms without length penalty and required terms."""
     sums: list[float | None] = []
     for group in groups:
         raw = {name: values for name, values in group.terms.items() if name != LENGTH_PENALTY}
@@ -143,7 +143,7 @@ def _lengths_by_correctness(groups: Iterable[Group]) -> tuple[list[int], list[in
 
 
 def evaluation_metrics(groups: Sequence[Group], *, k: int) -> Metrics:
-    """Return eval/* of held-out groups with k completions each; also per domain if there are several."""
+    """Return eval/* of held-out groups with k completions each, also per domain if there are several."""
     graded = [(group, values) for group in groups if (values := _values(group.correctness))]
     if not graded:
         return {}
@@ -156,10 +156,10 @@ def evaluation_metrics(groups: Sequence[Group], *, k: int) -> Metrics:
     }
     domains = sorted({group.prompt.domain for group, _ in graded})
     for domain in domains if len(domains) > 1 else ():
-        of_domain = [
+        domain_accuracy = [
             share for share, (group, _) in zip(accuracy, graded, strict=True) if group.prompt.domain == domain
         ]
-        metrics[f"eval/accuracy/{domain}"] = fmean(of_domain)
+        metrics[f"eval/accuracy/{domain}"] = fmean(domain_accuracy)
     if k > 1:
         metrics[f"eval/avg_at_{k}"] = metrics["eval/accuracy"]
         solved = [sum(value >= 1 for value in values) for _, values in graded]

@@ -1,4 +1,4 @@
-"""Conversion of groups into the records that the recorder stores."""
+"""Convert groups into the records that the recorder stores."""
 
 from collections.abc import Sequence
 from itertools import accumulate
@@ -19,7 +19,7 @@ from worker.types import Completion, Group
 def step_records(
     collected: CollectedGroups, update_stats: UpdateStats, scorer: Scorer
 ) -> tuple[GroupRecord, ...]:
-    """Return a record of every group of a step; training groups have advantages and per-token values."""
+    """Return a record of every group of a step. Training groups have advantages and per-token values."""
     positions = {index: position for position, index in enumerate(collected.trained)}
     return tuple(
         _group_record(

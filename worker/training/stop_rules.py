@@ -1,4 +1,4 @@
-"""Rules that end a run before its last step."""
+"""Stop rules, which end a run before its last step."""
 
 import threading
 from collections.abc import Sequence
@@ -17,14 +17,14 @@ EMPTY_STEPS = 20
 
 
 def request_to_end(stopping: threading.Event, wish: str) -> Outcome | None:
-    """Return the outcome that the worker or the user requests; None if there is no request."""
+    """Return the outcome that the worker or the user requests, or None if there is no request."""
     if stopping.is_set():
         return Outcome("queued", "the worker was asked to stop")
     return Outcome(*OBEYED[wish], wish) if wish in OBEYED else None
 
 
 def reason_to_end(rules: Sequence[StopRule], counters: RunCounters, metrics: Metrics) -> Outcome | None:
-    """Return the outcome of the first stop rule that holds after a step; None if none does."""
+    """Return the outcome of the first stop rule that holds after a step, or None if none does."""
     if counters.empty_steps >= EMPTY_STEPS:
         return Outcome("stopped", "no_signal")
     for rule in rules:
@@ -44,16 +44,16 @@ def apply_rules(rules: Sequence[StopOnDiagnosis], before: Diagnosis | None, now:
     A run that was paused by a rule therefore continues when it is resumed.
     """
     for rule in rules:
-        ground = _rule_reason(rule, now)
-        if ground and not (before and _rule_reason(rule, before)):
+        reason = _rule_reason(rule, now)
+        if reason and not (before and _rule_reason(rule, before)):
             return Outcome(
-                "paused" if rule.action == "pause" else "stopped", f"stop rule diagnosis: {ground}"
+                "paused" if rule.action == "pause" else "stopped", f"stop rule diagnosis: {reason}"
             )
     return None
 
 
 def _rule_reason(rule: StopOnDiagnosis, diagnosis: Diagnosis) -> str:
-    """Return verdict, cause and onset for which the rule holds; "" if it does not hold."""
+    """Return verdict, cause and onset for which the rule holds, or "" if it does not hold."""
     fallen = ("collapsed",) if rule.severity == "collapsed" else ("collapsed", "declining")
     unexplained = [cause.finding for cause in diagnosis.causes if not cause.explained_by]
     match = next((finding for finding in unexplained if _matches_finding(rule, finding)), None)

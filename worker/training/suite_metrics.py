@@ -1,6 +1,6 @@
 """Metrics of a suite: accuracy, pass@k and maj@k with intervals over its prompts.
 
-Functions accept plain arrays and seeded generators, so the same completions give bit-identical numbers.
+The functions accept plain arrays and seeded generators, so the same completions give bit-identical metrics.
 """
 
 from collections.abc import Sequence
@@ -28,15 +28,16 @@ class GradedPrompt(NamedTuple):
     """Grades and votes of the completions of one prompt."""
 
     correct: Sequence[bool]
-    """Whether each completion is correct, [n]."""
+    """True for each correct completion, [n]."""
     votes: Sequence[str | None]
-    """Answer that each completion votes for, [n]; None if it gives no answer."""
+    """Answer that each completion votes for, [n], or None if it gives no answer."""
 
 
 def suite_metrics(graded: Sequence[GradedPrompt], *, seed: int) -> Metrics:
-    """Return accuracy, pass_at_<k> for `passing_ks` and maj_at_<k> for `chosen_ks`, with `_low` and `_high`.
+    """Return accuracy, pass_at_<k> for `passing_ks` and maj_at_<k> for `chosen_ks`, with interval ends.
 
-    The result is empty without prompts. The same seed gives the same subsets.
+    The ends have the suffixes `_low` and `_high`. The result is empty without prompts. The same seed gives
+    the same subsets.
     """
     if not graded:
         return {}
@@ -63,7 +64,7 @@ def passing_ks(n: int) -> list[int]:
 
 
 def chosen_ks(n: int) -> list[int]:
-    """Return the powers of two from 2 to n, and n itself; accuracy covers k = 1."""
+    """Return the powers of two from 2 to n, and n itself. Accuracy covers k = 1."""
     return sorted({2**power for power in range(1, n.bit_length())} | {n}) if n > 1 else []
 
 
@@ -84,13 +85,15 @@ def maj_at_k(prompt: GradedPrompt, k: int, generator: np.random.Generator) -> fl
         return float(_majority_means(np.bincount(labels, minlength=len(answers) + 1)[None, :-1], right)[0])
     drawn = labels[np.argsort(generator.random((SUBSETS, n)), axis=1)[:, :k]]
     width = len(answers) + 1
-    places = drawn + width * np.arange(SUBSETS)[:, None]
-    tallies = np.bincount(places.ravel(), minlength=SUBSETS * width).reshape(SUBSETS, width)
+    bins = drawn + width * np.arange(SUBSETS)[:, None]
+    tallies = np.bincount(bins.ravel(), minlength=SUBSETS * width).reshape(SUBSETS, width)
     return float(_majority_means(tallies[:, :-1], right).mean())
 
 
 def _share_right(labels: NDArray[np.int64], correct: Floats, answers: int) -> Floats:
-    """Return the share of each answer's completions that are graded correct, [answers]; mostly 0 or 1."""
+    """Return the share of each answer's completions that are graded correct, [answers]. It is mostly 0 or
+    1.
+    """
     totals = np.bincount(labels, minlength=answers + 1)[:-1]
     return np.bincount(labels, weights=correct, minlength=answers + 1)[:-1] / totals
 
@@ -114,9 +117,9 @@ def score_intervals(values: Floats) -> tuple[Floats, Floats]:
     count, means = values.shape[1], values.mean(axis=1)
     if count < 2:
         return means, means
-    wider = np.pad(values, ((0, 0), (1, 1)), constant_values=(0, 1))
-    binary = wider.mean(axis=1) * (1 - wider.mean(axis=1))
-    ratio = np.minimum(wider.var(axis=1, ddof=1) / binary, 1)
+    padded = np.pad(values, ((0, 0), (1, 1)), constant_values=(0, 1))
+    binary = padded.mean(axis=1) * (1 - padded.mean(axis=1))
+    ratio = np.minimum(padded.var(axis=1, ddof=1) / binary, 1)
     q = critical(1 - LEVEL, count - 1) ** 2 * ratio / count
     middle = (means + q / 2) / (1 + q)
     half = np.sqrt(q * means * (1 - means) + q * q / 4) / (1 + q)

@@ -1,4 +1,4 @@
-"""Metrics of a step's completions as texts."""
+"""Text metrics of a step's completions."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,9 @@ from worker.types import Group
 
 
 def text_metrics(groups: Sequence[Group], *, opens_think: bool = False) -> dict[str, float]:
-    """Return text/* over all completions of a step; `opens_think`: every prompt ends with <think>."""
+    """Return text/* over all completions of a step. `opens_think` is true if every prompt ends with
+    <think>.
+    """
     return metrics_of(
         [
             WrittenCompletion(group.prompt.text, completion.own_text, completion.is_truncated, opens_think)

@@ -32,7 +32,7 @@ def timing_metrics(collected: CollectedGroups, update_stats: UpdateStats, second
         "time/reference_seconds": update_stats.reference_seconds,
         "time/critic_seconds": update_stats.critic_seconds,
     }
-    return totals | {name: taken for name, taken in parts.items() if taken}
+    return totals | {name: part_seconds for name, part_seconds in parts.items() if part_seconds}
 
 
 class Hardware:
@@ -49,23 +49,26 @@ class Hardware:
         self._read_at = time.monotonic()
 
     def utilization(self, collected: CollectedGroups, seconds: float) -> Metrics:
-        """Return throughput/model_flops and throughput/mfu of sampling and learning, without reference and
-        critic.
+        """Return throughput/model_flops and throughput/mfu of sampling and learning.
+
+        The reference policy and the critic are not included.
         """
-        needed = 0.0
+        operations = 0.0
         for group in collected.sampled:
             prompts = [completion.prompt_tokens for completion in group.completions]
             lengths = [completion.prompt_tokens + len(completion) for completion in group.completions]
-            needed += self._flops.forward(prompts[:1]) + self._flops.forward(lengths, prompts)
+            operations += self._flops.forward(prompts[:1]) + self._flops.forward(lengths, prompts)
         for group in collected.training:
             lengths = [completion.prompt_tokens + len(completion) for completion in group.completions]
-            needed += self._epochs * self._flops.learn(lengths)
-        rate = needed / seconds
+            operations += self._epochs * self._flops.learn(lengths)
+        rate = operations / seconds
         metrics = {"throughput/model_flops": rate}
         return metrics | ({"throughput/mfu": rate / self._peak} if self._peak else {})
 
     def machine(self) -> Metrics:
-        """Return machine/*: the load since the last reading; empty if that was less than a second ago."""
+        """Return machine/*, the load since the last reading, or nothing if that was less than a second
+        ago.
+        """
         now = time.monotonic()
         if now - self._read_at < READING_SECONDS:
             return {}
@@ -82,7 +85,7 @@ class Hardware:
 
 
 def peak_bytes(device: torch.device) -> float:
-    """Return the peak memory in bytes: of the GPU if there is one, else of the process."""
+    """Return the peak memory in bytes, of the GPU if there is one, else of the process."""
     if device.type == "cuda":
         return float(torch.cuda.max_memory_allocated(device))
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024.0

@@ -12,13 +12,15 @@ def tool_metrics(groups: Sequence[Group]) -> dict[str, float]:
     completions = [completion for group in groups for completion in group.completions]
     turns = [turn for completion in completions for turn in completion.turns]
     answered = [turn for turn in turns if turn.outcome != UNANSWERED]
-    left = [any(turn.outcome == UNANSWERED for turn in completion.turns) for completion in completions]
+    has_unanswered = [
+        any(turn.outcome == UNANSWERED for turn in completion.turns) for completion in completions
+    ]
     tokens = sum(map(len, completions))
     metrics = {
         "tools/calls": len(turns) / len(completions),
         "tools/used_frac": fmean(bool(completion.turns) for completion in completions),
         "tools/turns": 1 + len(answered) / len(completions),
-        "tools/unanswered_frac": fmean(left),
+        "tools/unanswered_frac": fmean(has_unanswered),
         "tools/observation_frac": 1 - sum(completion.written for completion in completions) / tokens,
     }
     if answered:
@@ -28,7 +30,7 @@ def tool_metrics(groups: Sequence[Group]) -> dict[str, float]:
 
 
 def episode_metrics(completions: Sequence[Completion]) -> dict[str, float]:
-    """Return environment/* if an environment gives the rewards."""
+    """Return environment/* if an environment computes the rewards."""
     episodes = [completion.episode for completion in completions if completion.episode is not None]
     if not episodes:
         return {}

@@ -6,7 +6,7 @@ for each step:
     learn     advantages -> policy loss -> optimizer
     evaluate  the held-out set and the suites that are due
     record    metrics and rollouts, through a writer thread
-    diagnose  every few steps: whether the target metric fell, and which metric broke first
+    diagnose  every few steps, whether the target metric fell and which metric changed first
     save      a checkpoint every `checkpointing.every` steps
     end       on shutdown, stop, pause, stop rules
 """
@@ -228,7 +228,7 @@ class Trainer:
     def _unrecorded_decision(self) -> Outcome | None:
         """Return the decision of a stop rule that was saved in a checkpoint but never recorded.
 
-        Returns None for a fork, or if the decision is recorded, because the user has then resumed the run.
+        Return None for a fork, or if the decision is recorded, because the user has then resumed the run.
         """
         decision, self.counters.decision = self.counters.decision, None
         if decision is None:
@@ -243,7 +243,7 @@ class Trainer:
         return None if is_recorded else outcome
 
     def _step(self) -> None:
-        """Run and record one training step; record nothing if the run was asked to end before learning."""
+        """Run and record one training step. Record nothing if the run was asked to end before learning."""
         started = time.perf_counter()
         before = self.generator.get_state()
         staleness: Metrics = (
@@ -316,9 +316,9 @@ class Trainer:
         self.engine.sync(update_stats.step - 1, old_policy)
         self.learner.learn(collected, self.generator, update_stats)
         for _ in range(updates.epochs - 1):
-            again = self._sample_step()
-            self.learner.learn(again, self.generator, update_stats, old_policy=old_policy)
-            collected.add(again)
+            resampled = self._sample_step()
+            self.learner.learn(resampled, self.generator, update_stats, old_policy=old_policy)
+            collected.add(resampled)
         self.learner.end_step()
         self.behaviour.remember(old_policy)
         return update_stats
@@ -360,7 +360,7 @@ class Trainer:
             )
 
     def _note_halving(self, microbatches: Microbatches) -> None:
-        """Report that memory ran out, and keep the size that fitted for later attempts."""
+        """Report that memory ran out, and store the size that fitted for later attempts."""
         counters, microbatches.halvings = self.counters, 0
         counters.microbatch_tokens = microbatches.tokens
         self._event(
@@ -386,7 +386,7 @@ class Trainer:
         return metrics
 
     def _is_unwanted(self) -> bool:
-        """Return whether sampling should be given up. An engine that is waited for has separate deadlines."""
+        """Return whether sampling should be cancelled. Remote engines have separate deadlines."""
         if self.config.sampling.engine.type != "local":
             self.recorder.show_life()
         return self._is_asked_to_end()

@@ -57,7 +57,7 @@ def trust_region_step(
 
 
 def _kl(before: NextTokens, now: NextTokens, mask: Tensor) -> Tensor:
-    """Return the sum of KL(before, now) over unmasked tokens; several tokens may share a distribution."""
+    """Return the sum of KL(before, now) over unmasked tokens. Several tokens may share a distribution."""
     divergences = (before.logprobs.exp() * (before.logprobs - now.logprobs)).sum(dim=-1)  # (M,)
     rows, columns = before.places
     return (divergences.index_select(0, before.of_token) * mask[rows, columns]).sum()

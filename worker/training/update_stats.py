@@ -1,4 +1,4 @@
-"""Statistics of a step's updates, and the per-token values stored with them."""
+"""Statistics of a step's updates and the per-token values stored with them."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -35,7 +35,7 @@ class UpdateStats:
     step: int = 0
     """Training step, which determines the learning rate."""
     lr: float | None = None
-    """Learning rate of the policy's updates; None if they have none."""
+    """Learning rate of the policy's updates, or None if there were none."""
     sums: MetricSums = field(default_factory=MetricSums)
     """Sums of the objective's metrics over all updates."""
     advantages: list[list[float]] = field(default_factory=list)
@@ -61,7 +61,7 @@ class UpdateStats:
 
     @property
     def loss_count(self) -> float:
-        """Number of optimizer batches over which the logged loss is averaged; 0 without any."""
+        """Number of optimizer batches over which the logged loss is averaged, or 0 without any."""
         total = self.sums.metrics.get("loss/total")
         return float(total.count) if isinstance(total, Mean) else 0.0
 
@@ -72,11 +72,11 @@ class UpdateStats:
 
     @property
     def is_stuck(self) -> bool:
-        """Whether there were updates of the policy and all of them were skipped."""
+        """True if there were updates of the policy and all of them were skipped."""
         return bool(self.norms) and not any(math.isfinite(norm) for norm in self.norms)
 
     def metrics(self) -> dict[str, float]:
-        """Return the step's metrics; only the skipped count if there was nothing to learn from."""
+        """Return the step's metrics, or only the counts of updates if the policy was not updated."""
         counts = {
             "optim/updates": sum(math.isfinite(norm) for norm in self.norms) - self.failed_searches,
             "optim/skipped": self.skipped,
@@ -130,9 +130,9 @@ def constant_values(batch: PolicyBatch) -> dict[str, Tensor]:
 
 
 def _is_unmasked(mask: Tensor) -> bool:
-    """Return whether all tokens count: no row is masked, and no observation within a row."""
-    begins = mask.long().cummin(dim=1).values.bool()
-    return bool(mask.any(dim=1).all()) and bool((begins == mask).all())
+    """Return whether no token is masked: no complete row, and no observation within a row."""
+    prefix_mask = mask.long().cummin(dim=1).values.bool()
+    return bool(mask.any(dim=1).all()) and bool((prefix_mask == mask).all())
 
 
 def choice_values(batch: PolicyBatch) -> dict[str, Tensor]:
@@ -180,10 +180,10 @@ def token_use(
     A token is clipped if it was clipped at its last update. A token is useful if an update that was not
     skipped gave it a gradient of the policy term.
     """
-    nothing = mask.new_zeros(mask.shape)
-    clipped = mask & (per_token["clipped"] != 0 if "clipped" in per_token else nothing)
-    reached = per_token["policy_gradient"] > 0 if "policy_gradient" in per_token else nothing
-    useful = mask & reached & ~clipped
+    no_tokens = mask.new_zeros(mask.shape)
+    clipped = mask & (per_token["clipped"] != 0 if "clipped" in per_token else no_tokens)
+    has_gradient = per_token["policy_gradient"] > 0 if "policy_gradient" in per_token else no_tokens
+    useful = mask & has_gradient & ~clipped
     counts = zip(lengths, clipped.sum(dim=1).tolist(), useful.sum(dim=1).tolist(), strict=True)
     rows = [TokenUse(length - cut - used, cut, used) for length, cut, used in counts]
     size = len(rows) // groups

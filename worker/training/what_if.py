@@ -1,4 +1,4 @@
-"""Computes the loss of a stored step under other objectives with the code used in training.
+"""Compute the loss of a stored step under other objectives with the code used in training.
 
     python -m worker.training.what_if BYTES < request.npz
 
@@ -36,7 +36,9 @@ Values = dict[str, Tensor]
 
 
 def compute_answer(request: dict[str, Any], values: Values) -> dict[str, Any]:
-    """Return the numbers of one objective, or why they cannot be computed: schemas.WhatIfVariant."""
+    """Return the answer for one objective (schemas.WhatIfVariant), or the reason why it cannot be
+    computed.
+    """
     objective = Objective.model_validate(request["objective"])
     run_objective = Objective.model_validate(request["own"])
     try:
@@ -85,7 +87,9 @@ def _numbers(
     clipped: Tensor | None,
     request: dict[str, Any],
 ) -> tuple[str, dict[str, float]]:
-    """Return the weight of a completion's tokens with this batch's counts, and the numbers of the formula."""
+    """Return the weight formula of a completion's tokens with this batch's counts, and the numbers to
+    show.
+    """
     lengths, weights = batch.mask.sum(dim=1), _weights(objective, batch, request).weights
     completions, prompts = len(lengths), int(batch.group_index.unique().numel())
     tokens = int(lengths.sum())
@@ -186,7 +190,7 @@ def _estimate_advantages(objective: Objective, batch: PolicyBatch, request: dict
 
 
 def _missing_inputs(advantage: knobs.Advantage) -> str:
-    """Return the unstored inputs, besides rewards, from which an advantage is estimated."""
+    """Return the inputs other than rewards that the advantage needs and that are not stored, else ""."""
     match advantage:
         case knobs.Critic():
             return "the values of a critic, which this run did not train"
@@ -205,18 +209,24 @@ def _missing_inputs(advantage: knobs.Advantage) -> str:
 
 
 def _loss(objective: Objective, batch: PolicyBatch, request: dict[str, Any], values: Values) -> PolicyLoss:
-    """Return the loss over all updates of the batch, with its gradient by the log-probabilities."""
+    """Return the loss over all updates of the batch, with its gradient with respect to the
+    log-probabilities.
+    """
     weights = _weights(objective, batch, request)
     policy = values["policy_logprob"].clone().requires_grad_()
     entropy = values.get("policy_entropy", values.get("entropy"))
-    first, *later_losses = [
+    total_loss, *other_losses = [
         policy_loss(policy, update, objective, weights, entropy=entropy)
         for update in split_updates(batch, objective.token_weight)
     ]
-    for later in later_losses:
-        added = {name: first.contributions[name] + value for name, value in later.contributions.items()}
-        first = first._replace(metrics=first.metrics + later.metrics, contributions=added)
-    return first
+    for later in other_losses:
+        contributions = {
+            name: total_loss.contributions[name] + value for name, value in later.contributions.items()
+        }
+        total_loss = total_loss._replace(
+            metrics=total_loss.metrics + later.metrics, contributions=contributions
+        )
+    return total_loss
 
 
 def _weights(objective: Objective, batch: PolicyBatch, request: dict[str, Any]) -> Denominators:

@@ -1,8 +1,8 @@
-"""Training of the tiny policies: `python -m worker.warm_start OUTPUT_DIRECTORY [--experts 8]`.
+"""Train the tiny policies: `python -m worker.warm_start OUTPUT_DIRECTORY [--experts 8]`.
 
-Supervised training on imperfect solutions of training-split sums, which takes a few minutes on two cores. It
-wrote the policy `tiny`, and `tiny_moe` with experts. The file `card.json` of each policy holds its seed,
-versions and result.
+The training is supervised, on imperfect solutions of training-split sums, and takes a few minutes on two
+cores. It wrote the policy `tiny`, and `tiny_moe` with experts. The file `card.json` of each policy holds its
+seed, versions and result.
 """
 
 import argparse
@@ -38,10 +38,10 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Recipe:
-    """Recipe of a tiny policy."""
+    """The recipe of a tiny policy."""
 
     experts: int = 0
-    """Number of experts per layer, two of which process a token; 0: a dense model."""
+    """Number of experts per layer, two of which process a token. 0 builds a dense model."""
     seed: int = 20250101
     steps: int = 2000
     batch_size: int = 48
@@ -58,8 +58,9 @@ BALANCE = 0.01
 
 
 def build_model(tokenizer: PreTrainedTokenizerFast, recipe: Recipe) -> PreTrainedModel:
-    """Build an untrained Qwen3: 0.8 M parameters dense; with 8 experts 1.8 M, of which 0.6 M process a
-    token.
+    """Build an untrained Qwen3 model.
+
+    It has 0.8 M parameters if it is dense, or 1.8 M with 8 experts, of which 0.6 M process a token.
     """
     torch.manual_seed(recipe.seed)
     shape = {
@@ -98,9 +99,9 @@ def demonstrations(recipe: Recipe, tokenizer: PreTrainedTokenizerFast, *, step: 
         prompt = problem.sample(index, "train").text
         numbers = [int(number) for number in re.findall(r"\d+", prompt)]
         solution = imperfect_solution(numbers, Random(f"{recipe.seed}/{index}"), recipe.carelessness)
-        asked, answered = tokenizer.encode(prompt), tokenizer.encode(solution + tokenizer.eos_token)
-        rows.append(torch.tensor(asked + answered))
-        labels.append(torch.tensor([-100] * len(asked) + answered))
+        prompt_ids, solution_ids = tokenizer.encode(prompt), tokenizer.encode(solution + tokenizer.eos_token)
+        rows.append(torch.tensor(prompt_ids + solution_ids))
+        labels.append(torch.tensor([-100] * len(prompt_ids) + solution_ids))
     return pad(rows, value=tokenizer.pad_token_id), pad(labels, value=-100)
 
 
@@ -110,7 +111,7 @@ def pad(rows: Sequence[Tensor], *, value: int) -> Tensor:
 
 
 def train(model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, recipe: Recipe) -> None:
-    """Train with supervision: AdamW, linear warm-up, then linear decay to a tenth."""
+    """Train with supervision, using AdamW with a linear warm-up and a linear decay to a tenth."""
     optimizer = torch.optim.AdamW(
         model.parameters(), lr=recipe.learning_rate, betas=(0.9, 0.98), weight_decay=0.01
     )
@@ -141,13 +142,17 @@ def held_out_figures(
     prompts: int,
     temperature: float,
 ) -> dict[str, float]:
-    """Return the shares of completions (64 tokens at most, one per held-out sum) that are right, boxed
-    and ended.
+    """Return the shares of completions that are right, boxed and ended, and their mean length.
+
+    There is one completion of at most 64 tokens per held-out sum.
     """
     problem = Sums(seed=0, operands=recipe.operands, low=recipe.low, high=recipe.high)
-    asked = [problem.sample(index, "eval") for index in range(prompts)]
+    sum_prompts = [problem.sample(index, "eval") for index in range(prompts)]
     batch = tokenizer(
-        [prompt.text for prompt in asked], return_tensors="pt", padding=True, return_token_type_ids=False
+        [prompt.text for prompt in sum_prompts],
+        return_tensors="pt",
+        padding=True,
+        return_token_type_ids=False,
     )
     torch.manual_seed(recipe.seed)
     sampling = (
@@ -158,7 +163,7 @@ def held_out_figures(
     output = model.generate(**batch, max_new_tokens=64, **sampling)[:, batch["input_ids"].shape[1] :]
     texts = tokenizer.batch_decode(output)
     boxes = [re.findall(r"\\boxed\{([^{}]*)\}", text) for text in texts]
-    right = [bool(box) and box[-1] == prompt.answer for box, prompt in zip(boxes, asked, strict=True)]
+    right = [bool(box) and box[-1] == prompt.answer for box, prompt in zip(boxes, sum_prompts, strict=True)]
     return {
         "accuracy": sum(right) / prompts,
         "boxed": sum(map(bool, boxes)) / prompts,

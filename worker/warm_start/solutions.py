@@ -1,4 +1,4 @@
-"""Imperfect worked solutions of `sums`, which the tiny policy imitates before it is trained with rewards."""
+"""Imperfect worked solutions of `sums`, which the tiny policy imitates before its training with rewards."""
 
 from dataclasses import dataclass
 from random import Random
@@ -6,7 +6,7 @@ from random import Random
 
 @dataclass(frozen=True)
 class Carelessness:
-    """Probabilities of errors of the imitated pupil."""
+    """Error probabilities of the imitated pupil."""
 
     forgets_carries: float = 0.72
     """Probability that an addition forgets all carries into columns with digits: 85+88 = 163."""
@@ -22,7 +22,7 @@ class Carelessness:
 
 
 def imperfect_solution(numbers: list[int], random: Random, care: Carelessness) -> str:
-    """Write running sums in `<think>`, then the result, with errors of a careless pupil.
+    """Write running sums in `<think>`, then the result, with the errors of a careless pupil.
 
     An error is carried forward: the following running sums start from the wrong number.
     """
@@ -40,9 +40,9 @@ def imperfect_solution(numbers: list[int], random: Random, care: Carelessness) -
 
 
 def sum_without_carries(left: int, right: int) -> int:
-    """Return the sum column by column, in which a carry survives only if it opens a new column.
+    """Return the sum by columns, in which a carry is kept only if it opens a new column.
 
-    >>> without_carries(85, 88), without_carries(85, 60)
+    >>> sum_without_carries(85, 88), sum_without_carries(85, 60)
     (163, 145)
     """
     result, place = 0, 1
@@ -55,7 +55,7 @@ def sum_without_carries(left: int, right: int) -> int:
 
 
 def replace_digit(number: int, random: Random) -> int:
-    """Return the number with one digit replaced by another one (never by a leading zero)."""
+    """Return the number with one digit replaced by another one, but never with a leading zero."""
     digits = list(str(number))
     position = random.randrange(len(digits))
     allowed = "123456789" if position == 0 else "0123456789"

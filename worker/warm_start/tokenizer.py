@@ -1,4 +1,6 @@
-"""The tiny policy's tokenizer: one token per printable ASCII character, `<think>` and `</think>` as words."""
+"""The tiny policy's tokenizer, with one token per printable ASCII character and for `<think>` and
+`</think>`.
+"""
 
 from string import printable
 
@@ -12,7 +14,10 @@ CHAT_TEMPLATE = "{% for message in messages %}{{ message['content'] }}{% endfor 
 
 
 def build_tokenizer() -> PreTrainedTokenizerFast:
-    """Ids: the special tokens, the tags, then newline and the 95 printable characters in ASCII order."""
+    """Return the tokenizer.
+
+    The ids are those of the special tokens, the tags, newline and the 95 printable characters in ASCII order.
+    """
     characters = sorted(set(printable) - set("\t\r\x0b\x0c"))
     vocabulary = {token: index for index, token in enumerate([*SPECIAL, *TAGS, *characters])}
     tokenizer = Tokenizer(BPE(vocab=vocabulary, merges=[], unk_token="<unk>"))

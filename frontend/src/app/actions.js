@@ -1,7 +1,4 @@
-/**
- * Actions on one or many runs. Each shows a message with its result, and a button that undoes it where that is
- * possible.
- */
+/** Actions on one or many runs. Each shows a message with its result, with a button to undo it if that is possible. */
 import { patch, post, remove } from '../data/api.js';
 import { say, sayError } from './state.js';
 import { plural } from '../lib/text/format.js';
@@ -9,7 +6,7 @@ import { plural } from '../lib/text/format.js';
 /** @typedef {Api.RunItem} Run */
 /** @typedef {'tag' | 'untag' | 'archive' | 'unarchive' | 'stop' | 'trash' | 'restore' | 'delete'} Action */
 
-/** Runs of one request; the service works on them in batches. */
+/** Maximum number of runs in one request. The service processes them in batches. */
 const MAX_PER_CALL = 10_000;
 
 /** @type {Record<Action, (tag: string) => string>} */
@@ -66,7 +63,7 @@ export async function actOnRuns(action, ids, reload, tag = '') {
   reload();
 }
 
-/** Deletes all runs in the trash; a message names the runs that have to stay. @param {() => void} reload */
+/** Deletes all runs in the trash. A message names the runs that cannot be deleted. @param {() => void} reload */
 export async function emptyTrash(reload) {
   try {
     const { deleted, kept: refused } = await remove('/runs', { forever: true });
@@ -92,13 +89,13 @@ export async function renameRun(id, name, onChange) {
   }
 }
 
-/** A name for a file that is nothing but a name, whatever a run is called. @param {string} text */
+/** Returns a safe file name for any text, for example the name of a run. @param {string} text */
 export const fileName = (text) => text.replace(/[^A-Za-z0-9_.-]+/g, '-').replace(/^[-.]+/, '') || 'file';
 
-/** Offers a text as a file. @param {string} text @param {string} filename @param {string} type */
+/** Downloads a text as a file. @param {string} text @param {string} filename @param {string} type */
 export const download = (text, filename, type = 'text/csv') => downloadBlob(new Blob([text], { type }), filename);
 
-/** Offers a file. @param {Blob} blob @param {string} filename */
+/** Downloads a file. @param {Blob} blob @param {string} filename */
 export function downloadBlob(blob, filename) {
   const link = Object.assign(document.createElement('a'), {
     href: URL.createObjectURL(blob),

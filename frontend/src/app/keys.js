@@ -1,6 +1,7 @@
 /**
- * Keyboard shortcuts. `useKeys({ j: { label: 'next row', run } })` for the life of a component; the help dialog
- * lists what is in force. Keys do nothing while a field or a dialog has the focus, except Escape in a field.
+ * Keyboard shortcuts. `useKeys({ j: { label: 'next row', run } })` enables keys for the life of a component, and the
+ * help dialog lists the enabled ones. Keys do nothing while a field or a dialog has the focus, except Escape in a
+ * field.
  */
 import { signal, useLayoutEffect, useRef } from '../dom.js';
 import { lookup } from '../lib/lookup.js';
@@ -15,7 +16,7 @@ export function useKeys(keys) {
   const newest = useRef(keys);
   newest.current = keys;
   useLayoutEffect(() => {
-    // with the first paint: who sees the page may press a key
+    // The keys are enabled with the first paint, because a user who sees the page may press one.
     layers.value = [...layers.peek(), newest];
     return () => {
       layers.value = layers.peek().filter((layer) => layer !== newest);

@@ -1,11 +1,11 @@
-/** The pages of the application, from the service's list (backend/http/pages.py): which view an address shows. */
+/** The pages of the application, from the service's list (backend/http/pages.py), and the view for an address. */
 
 /** @typedef {{path: string, label: string, menu: string, script: string}} Entry `script`: the bundle with its view */
 /** @typedef {Entry & {pattern: RegExp, load: () => Promise<{View: (props: any) => any}>}} Page */
 
 const content = document.querySelector('meta[name=pages]')?.getAttribute('content') ?? '[]';
 
-/** `/run/{run_id}` as a pattern with a named group for each parameter. @param {string} path */
+/** Returns `/run/{run_id}` as a regular expression with a named group for each parameter. @param {string} path */
 const patternOf = (path) => new RegExp(`^${path.replace(/\{(\w+)\}/g, '(?<$1>[^/]+)')}$`);
 
 /** @type {Page[]} */
@@ -15,13 +15,13 @@ const PAGES = JSON.parse(content).map((/** @type {Entry} */ page) => ({
   load: () => import(page.script),
 }));
 
-/** Pages of the menu, in its order. */
+/** Pages in the menu, in order. */
 export const menu = PAGES.filter(({ label }) => label);
 
-/** Where the address `/` leads. */
+/** Path to which the address `/` leads. */
 export const home = PAGES[0]?.path;
 
-/** The page at an address and the props of its view; null if there is none. @param {string} path */
+/** Returns the page at an address and the props of its view, or null if there is none. @param {string} path */
 export function pageAt(path) {
   for (const page of PAGES) {
     const match = path.match(page.pattern);

@@ -1,4 +1,4 @@
-/** The address: its path and query string, and nothing else, decide what a page shows. */
+/** The address: only its path and query string determine the content of a page. */
 import { signal } from '../dom.js';
 import { pageAt } from './pages.js';
 import { decode, encode } from '../lib/url.js';
@@ -12,7 +12,7 @@ const readAddress = () => ({ path: location.pathname, search: location.search })
 export const currentAddress = signal(readAddress());
 
 /**
- * Goes to an address of this application.
+ * Navigates to an address of this application.
  * @param {string} address path with query, e.g. `/compare?runs=a,b`
  * @param {{replace?: boolean}} [options] `replace` leaves no entry in the history
  */
@@ -23,8 +23,8 @@ export function navigate(address, { replace = false } = {}) {
 }
 
 /**
- * The page's view state, read from and written to the query string.
- * Parameters that the spec does not name are kept; defaults are not written.
+ * Returns the page's view state from the query string, and a function that changes it there. Parameters that are not in
+ * the spec are kept, and defaults are not written.
  * @template {import('../lib/url.js').Spec} S
  * @param {S} spec
  * @returns {[import('../lib/url.js').Values<S>, (changes: object, options?: {push?: boolean}) => void]}
@@ -38,7 +38,7 @@ export function useQuery(spec) {
   return [values, change];
 }
 
-/** Lets ordinary links move inside the application without loading the page anew. */
+/** Handles clicks on links, so that they navigate inside the application without reloading the page. */
 export function followLinks() {
   addEventListener('popstate', () => {
     currentAddress.value = readAddress();

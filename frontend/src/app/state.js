@@ -1,4 +1,4 @@
-/** What the whole page shares, and nothing more: theme, colours of runs, workers, files not sent yet, catalog, messages. */
+/** State that all pages share: theme, colours of runs, workers, unsent files, metric catalog and messages. */
 import { computed, effect, signal, useEffect } from '../dom.js';
 import { get } from '../data/api.js';
 import { listen, resync } from '../data/live.js';
@@ -13,7 +13,7 @@ const store = (/** @type {string} */ key, /** @type {unknown} */ value) =>
 
 /** @typedef {'light'|'dark'} Theme */
 
-/** 'auto' follows the system. Kept as plain text because first_paint.js reads it too. */
+/** Chosen theme; 'auto' follows the system. It is stored as plain text because first_paint.js reads it too. */
 export const themeChoice = signal(/** @type {Theme | 'auto'} */ (localStorage.getItem('grpolab.theme') ?? 'auto'));
 const systemIsDark = matchMedia('(prefers-color-scheme: dark)');
 const systemTheme = signal(/** @type {Theme} */ (systemIsDark.matches ? 'dark' : 'light'));
@@ -32,7 +32,7 @@ effect(() => {
 });
 
 /**
- * Looks of groups: each has the colour that its first run has on all pages, unless another group has it.
+ * Returns the looks of groups. A group has the colour of its first run, unless another group has it already.
  * @param {{name: string, runs: Pick<Api.RunItem, 'colour'>[]}[]} groups
  */
 export function groupLooks(groups) {
@@ -44,7 +44,7 @@ export function groupLooks(groups) {
 }
 
 /**
- * Looks of single runs: those of a group are shades of its colour, so that they look related.
+ * Returns the looks of single runs, as shades of their group's colour.
  * @param {{name: string, runs: Pick<Api.RunItem, 'id' | 'colour'>[]}[]} groups
  */
 export function relatedLooks(groups) {
@@ -56,18 +56,18 @@ export function relatedLooks(groups) {
   return shadedLooks(shaded, theme.value);
 }
 
-/** Look of one run by itself. @param {Api.RunItem} run @returns {import('../lib/colours.js').Look} */
+/** Returns the look of a single run. @param {Api.RunItem} run @returns {import('../lib/colours.js').Look} */
 export const runLook = (run) => [...groupLooks([{ name: '', runs: [run] }]).values()][0];
 
 const phone = matchMedia('(max-width: 720px)');
 
-/** Whether the window is as narrow as that of a phone. */
+/** True if the window is as narrow as a phone's. */
 export const isNarrow = signal(phone.matches);
 phone.addEventListener('change', () => {
   isNarrow.value = phone.matches;
 });
 
-/** Names of files that are chosen on the launch form and not uploaded yet. */
+/** Names of files that are chosen on the launch form but not uploaded yet. */
 export const unsentFiles = signal(/** @type {string[]} */ ([]));
 
 /** @type {import('../../vendor/signals.js').Signal<{items: Api.WorkerSlot[], error: ApiError | null,
@@ -82,7 +82,7 @@ async function loadWorkers() {
   }
 }
 
-/** Follows the workers for as long as the page lives. */
+/** Keeps the list of workers up to date for the life of the page. */
 export function startWorkers() {
   loadWorkers();
   let timer = 0;
@@ -96,16 +96,16 @@ export function startWorkers() {
 }
 
 /**
- * As whom this page is logged in; until the service has said so, as at the last visit.
+ * The role with which this page is logged in. Until the service has reported it, the role of the last visit.
  * @type {import('../../vendor/signals.js').Signal<Api.Role>}
  */
 export const role = signal(stored('role', 'operator'));
 
-/** Whether the role may change anything. A viewer may not, and sees no button that would be refused. */
+/** True if the role may change anything. A viewer may not, and sees no buttons for changes. */
 export const mayChange = computed(() => role.value === 'operator');
 
 /**
- * The id of this browser's session; null until it is known, and for a page that was opened with a token.
+ * The id of this browser's session. It is null until it is known, and on a page that was opened with a token.
  * @type {import('../../vendor/signals.js').Signal<string | null>}
  */
 export const session = signal(null);
@@ -118,7 +118,7 @@ export async function loadRole() {
 }
 
 /**
- * State of database, broker and disk, and runs that wait for them; null until it is known.
+ * State of database, broker and disk, and the runs that wait for them. It is null until it is known.
  * @type {import('../../vendor/signals.js').Signal<Api.ServiceStatus | null>}
  */
 export const status = signal(null);
@@ -132,11 +132,11 @@ async function loadStatus() {
     status.value = newStatus;
     if (isBack) resync();
   } catch {
-    status.value = null; // the service itself does not answer: the live connection's notice says so
+    status.value = null; // the service does not answer, which the live connection's notice reports
   }
 }
 
-/** Follows the state of the service for as long as the page lives. */
+/** Keeps the state of the service up to date for the life of the page. */
 export function startStatus() {
   loadStatus();
   setInterval(() => {
@@ -145,7 +145,7 @@ export function startStatus() {
 }
 
 /**
- * Metric catalog by name: unit, section, meaning, healthy band. Empty until loaded.
+ * The metric catalog by name, with unit, section, meaning and healthy band. It is empty until it is loaded.
  * @type {import('../../vendor/signals.js').Signal<Map<string, Api.MetricEntry>>}
  */
 export const catalog = signal(new Map());
@@ -156,7 +156,7 @@ export async function loadCatalog() {
 }
 
 /**
- * What the catalog says about a metric; members of a family (`reward/<name>/mean`) share an entry.
+ * Returns the catalog's entry for a metric. Members of a family (`reward/<name>/mean`) share an entry.
  * @param {string} metric
  */
 export function aboutMetric(metric) {
@@ -175,13 +175,13 @@ export function aboutMetric(metric) {
 /** @typedef {{metrics: string[], open: (metric: string) => void}} PanelsOfPage `open` shows the panel of a metric */
 
 /**
- * The panels that the page can show, for the quick jump; null on a page without curves.
+ * The panels that the page can show, for the quick jump, or null on a page without curves.
  * @type {import('../../vendor/signals.js').Signal<PanelsOfPage | null>}
  */
 export const panelsOfPage = signal(null);
 
 /**
- * Offers the panels of a page to the quick jump for the life of a component.
+ * Adds the panels of a page to the quick jump for the life of a component.
  * @param {string[]} metrics @param {(metric: string) => void} open
  */
 export function useJumpToPanels(metrics, open) {
@@ -200,7 +200,7 @@ export const toasts = signal([]);
 let nextToast = 1;
 
 /**
- * Shows a short message; one with an action or an error stays longer.
+ * Shows a short message. An error, or a message with an action, stays longer.
  * @param {string} text
  * @param {Partial<Toast>} [options]
  */
@@ -215,5 +215,5 @@ export const dismiss = (id) => {
   toasts.value = toasts.peek().filter((toast) => toast.id !== id);
 };
 
-/** Shows an error in its own words. @param {unknown} error */
+/** Shows the message of an error. @param {unknown} error */
 export const sayError = (error) => say(error instanceof Error ? error.message : String(error), { tone: 'error' });

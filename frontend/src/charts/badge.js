@@ -1,13 +1,13 @@
-/** What a panel shows and what it does not: the numbers behind "can I trust this picture?". Pure. */
+/** Notes below a panel on the data that it shows and omits. Pure functions. */
 import { lookup } from '../lib/lookup.js';
 import { formatCount, formatValue, plural } from '../lib/text/format.js';
 
 /**
- * `isUsual`: true of most charts, so that it is not said under each of them.
+ * `isUsual` marks a note that applies to most charts, so it is not repeated below each of them.
  * @typedef {{text: string, isUsual: boolean, isWarning: boolean, title?: string}} Note
  */
 
-/** What a band shows, by its word in the address. @type {Record<string, string>} */
+/** Meaning of a band, by its name in the address. @type {Record<string, string>} */
 export const BAND_NAMES = {
   minmax: 'min to max',
   ci95: '95 % interval of the mean',
@@ -20,8 +20,8 @@ export const BAND_NAMES = {
  * @param {{smoothing: number, isSmoothedApart: boolean, logX: boolean, logY: boolean,
  *   grouped: '' | 'variant' | 'group', band: string, requestedRuns: number, maxRuns: number, outside?: number,
  *   healthy?: (number | null)[] | null}} view
- *   `isSmoothedApart`: otherwise than the page; `grouped`: what a line is the mean of; `band`: what is drawn around it;
- *   `requestedRuns`: runs that were asked for, `maxRuns`: how many are drawn at most; `outside`: values beyond the y axis;
+ *   `isSmoothedApart`: smoothed differently from the page; `grouped`: the unit that a line averages; `band`: its kind;
+ *   `requestedRuns`: number of requested runs; `maxRuns`: the limit of drawn runs; `outside`: values beyond the y axis;
  *   `healthy`: the shaded band
  * @returns {Note[]}
  */
@@ -64,7 +64,7 @@ const warning = (text) => ({ text, isUsual: false, isWarning: true });
 /** @template T @param {T[]} items @param {(item: T) => number} of */
 const sum = (items, of) => items.reduce((total, item) => total + of(item), 0);
 
-/** The green band in words. @param {(number | null)[]} band */
+/** Returns a sentence about the healthy band. @param {(number | null)[]} band */
 export function healthyText([low, high]) {
   if (low === null) return `green: healthy up to ${formatValue(high)}`;
   return high === null
@@ -78,12 +78,15 @@ function pointsText(shown, raw, grouped) {
   return shown < raw ? `${formatCount(shown)} of ${plural(raw, 'point')}` : `all ${plural(raw, 'point')}`;
 }
 
-/** The least and the largest number of runs in a mean, over the points of one series. */
+/** Returns the smallest and the largest number of runs in a mean, over the points of one series. */
 function seedsWithin(/** @type {import('./figure.js').Series} */ { n }) {
   return n?.length ? [Math.min(...n), Math.max(...n)] : [];
 }
 
-/** The same over all series; 0 without means. @param {import('./figure.js').Series[]} series */
+/**
+ * Returns the smallest and the largest number of runs in a mean, over all series, or 0 without means.
+ * @param {import('./figure.js').Series[]} series
+ */
 function seedsOf(series) {
   const counts = series.flatMap(seedsWithin);
   return counts.length ? [Math.min(...counts), Math.max(...counts)] : [0, 0];

@@ -1,4 +1,4 @@
-/** The cursor in all panels: one line at the same x, and the value of the line that is pointed at. */
+/** The cursor in all panels: one line at the same x, and the value of the hovered line. */
 import { effect } from '../dom.js';
 import { formatValue } from '../lib/text/format.js';
 import { lastAtOrBelow } from '../lib/reading.js';
@@ -11,10 +11,10 @@ import { unscaled } from './parts.js';
 /** @typedef {import('./mounted.js').Mounted} Mounted */
 /** @typedef {import('./mounted.js').Drawn} Drawn */
 
-/** Pixels around a drawn point in which a click means the point and not the place. */
+/** Distance in pixels from a drawn point in which a click selects the point instead of the position. */
 const REACH = 10;
 
-/** The elements that a panel needs for its marks. */
+/** Creates the elements that a panel needs for its marks. */
 export function markElements() {
   const line = Object.assign(document.createElement('div'), { className: 'crosshair', hidden: true });
   line.append(
@@ -31,7 +31,8 @@ export function markElements() {
 }
 
 /**
- * How long a pointer rests before its line is lit: a pointer that crosses many lines would repaint all panels for each.
+ * Milliseconds that a pointer must rest until its line is highlighted. A pointer that crosses many lines would
+ * otherwise repaint all panels for each.
  */
 const LIT_AFTER_MS = 80;
 
@@ -48,7 +49,7 @@ effect(() => {
 });
 
 /**
- * The x under the pointer in the units of the axis; null outside of the plot. Steps are whole.
+ * Returns the x under the pointer in the units of the axis, or null outside of the plot. Steps are integers.
  * @param {Drawn} panel @param {MouseEvent} event @returns {number | null}
  */
 function placeUnder({ element, figure }, event) {
@@ -59,13 +60,13 @@ function placeUnder({ element, figure }, event) {
   return figure.unit.unit === 'step' ? Math.round(x) : x;
 }
 
-/** The recorded x of a point. @param {Plot.Point} point @param {import('./mounted.js').Figure} figure */
+/** Returns the recorded x of a point. @param {Plot.Point} point @param {import('./mounted.js').Figure} figure */
 const recordedX = ({ x, data }, { unit }) => unscaled(data.x, Number(x), unit);
 
-/** What has a label that the table of values does not repeat. */
+/** Roles of traces whose label contains more than the table of values. */
 const NOTES = ['onset', 'mark', 'non-finite'];
 
-/** Reads all panels where the pointer is: at the point with the label, else below the pointer. */
+/** Reads all panels at the hovered point, or else at the pointer's position. */
 export function follow(/** @type {Mounted} */ panel, /** @type {MouseEvent} */ event) {
   if (!panel.drawn || !panel.figure) return;
   const { metric, figure } = panel;
@@ -83,14 +84,14 @@ export function follow(/** @type {Mounted} */ panel, /** @type {MouseEvent} */ e
   point(x === null ? null : { x, metric, key: null });
 }
 
-/** Pins the cursor below the pointer. @param {Drawn} panel @param {MouseEvent} event */
+/** Pins the cursor at the pointer's position. @param {Drawn} panel @param {MouseEvent} event */
 export function pinUnder(panel, event) {
   const { hovered, metric, figure } = panel;
   const x = hovered ? recordedX(hovered, figure) : placeUnder(panel, event);
   if (x !== null) pin(x, metric);
 }
 
-/** Whether a click means the point with the label. @param {Drawn} panel @param {MouseEvent} event */
+/** Returns whether a click selects the point with the label. @param {Drawn} panel @param {MouseEvent} event */
 export function isOnPoint({ element, hovered }, event) {
   if (!hovered || event.shiftKey) return false;
   const { left, top } = element.getBoundingClientRect();
@@ -104,7 +105,7 @@ export function isOnPoint({ element, hovered }, event) {
 }
 
 /**
- * Moves the pinned cursor to the next point of its panel; where that has no lines, of the first that has some.
+ * Moves the pinned cursor to the next point of its panel or, if that has no lines, of the first panel with lines.
  * @param {1 | -1} direction
  */
 export function moveCursor(direction) {
@@ -117,7 +118,7 @@ export function moveCursor(direction) {
 }
 
 /**
- * The next recorded x of a panel before or after `x`.
+ * Returns the next recorded x of a panel before or after `x`.
  * @param {Drawn} panel @param {number} x @param {1 | -1} direction
  */
 function nextPoint({ figure }, x, direction) {
@@ -133,10 +134,10 @@ function nextPoint({ figure }, x, direction) {
   return direction > 0 ? Math.min(...xs) : Math.max(...xs);
 }
 
-/** A number just below x, so that the point at x does not count. @param {number} x */
+/** Returns a number just below x, so that the point at x is excluded. @param {number} x */
 const justBelow = (x) => x - Math.max(Math.abs(x), 1) * 1e-9;
 
-/** Shows the cursor in one panel, e.g. after it was drawn anew. @param {Drawn} panel */
+/** Shows the cursor in one panel, e.g. after it was redrawn. @param {Drawn} panel */
 export function placeCursor(panel) {
   const at = cursor.peek();
   if (!at) {
@@ -157,7 +158,7 @@ export function placeCursor(panel) {
 }
 
 /**
- * The value of the line that is pointed at, in the panels where the pointer is not.
+ * Shows the value of the hovered line in the panels that the pointer is not on.
  * @param {Drawn} panel @param {string | null} key @param {number} x @param {boolean} isSource @param {boolean} isLeft
  */
 function placeDot({ element, figure, line }, key, x, isSource, isLeft) {
@@ -182,7 +183,7 @@ const isMainOf =
     meta.key === key && meta.role === 'main';
 
 /**
- * The value of a mean where it has fewer runs, which is a separate line.
+ * Returns the value of a mean at a point with fewer runs, which belongs to a separate line.
  * @param {Plot.Trace[]} data @param {string | null} key @param {number} at @returns {number | null}
  */
 const fewerAt = (data, key, at) => data.find(({ meta }) => meta.key === key && meta.role === 'fewer')?.y[at] ?? null;
@@ -190,7 +191,7 @@ const fewerAt = (data, key, at) => data.find(({ meta }) => meta.key === key && m
 /** @type {string | null} */
 let lit = null;
 
-/** Dims all lines but those of one key. @param {string | null} key */
+/** Dims all lines except those of one key. @param {string | null} key */
 function lightAll(key) {
   if (key === lit) return;
   lit = key;
@@ -214,7 +215,7 @@ function light(/** @type {Drawn} */ { element, figure, isPainted, lit: canvas },
   }
 }
 
-/** Paints the curves of a panel whose curves Plotly does not draw, e.g. after its axes have changed. */
+/** Paints the curves that Plotly does not draw in a panel, e.g. after its axes have changed. */
 export function paintCurves(/** @type {Drawn} */ panel) {
   const { element, figure, curves, isPainted } = panel;
   curves.hidden = !isPainted;
@@ -222,11 +223,14 @@ export function paintCurves(/** @type {Drawn} */ panel) {
   if (isPainted || !panel.lit.hidden) light(panel, lit);
 }
 
-/** Lights the lines of a run in all panels, as a hover does; `null` ends it. @param {string | null} key */
+/**
+ * Highlights the lines of a run in all panels like a hover. `null` removes the highlight.
+ * @param {string | null} key
+ */
 export const highlight = (key) => lightAll(key);
 
 /**
- * The healthy band lies under the curves and never stretches the axis, as a shape of Plotly's would.
+ * Places the healthy band under the curves. Unlike a shape of Plotly's, it does not stretch the axis.
  * @param {Drawn} panel
  */
 export function placeShade({ element, shade, figure: { healthy } }) {

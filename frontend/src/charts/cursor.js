@@ -1,4 +1,4 @@
-/** The position at which the panels of a page are read: under the pointer, or pinned. */
+/** The position at which the panels of a page are read, either under the pointer or pinned. */
 import { signal } from '../dom.js';
 
 /**
@@ -9,7 +9,7 @@ import { signal } from '../dom.js';
 /** @type {import('../../vendor/signals.js').Signal<Cursor | null>} */
 export const cursor = signal(null);
 
-/** Follows the pointer, unless the cursor is pinned. @param {Omit<Cursor, 'isPinned'> | null} at */
+/** Moves the cursor to the pointer, unless it is pinned. @param {Omit<Cursor, 'isPinned'> | null} at */
 export function point(at) {
   const current = cursor.peek();
   if (current?.isPinned) return;
@@ -18,7 +18,7 @@ export function point(at) {
   cursor.value = at && { ...at, isPinned: false };
 }
 
-/** Pins the cursor, whatever it was before. @param {number} x @param {string} metric */
+/** Pins the cursor, whether or not it was pinned before. @param {number} x @param {string} metric */
 export function pin(x, metric) {
   cursor.value = { x, metric, key: null, isPinned: true };
 }

@@ -1,6 +1,6 @@
 /**
- * The only file that touches Plotly. It keeps many panels cheap: a panel is drawn when it comes near the screen and
- * purged when it is far, and the page reacts between two panels; hover is shown in all of them.
+ * The only file that uses Plotly. It limits the cost of many panels: a panel is drawn when it comes near the screen and
+ * purged when it is far away, and the page can react between panels. A hover is shown in all of them.
  */
 import { plotlyAddress } from '../lib/trusted.js';
 import { follow, isOnPoint, markElements, paintCurves, pinUnder, placeCursor, placeShade } from './crosshair.js';
@@ -35,7 +35,7 @@ let isDrawing = false;
 /** @type {Promise<Plot.Library> | null} */
 let loading = null;
 
-/** Loads the library once; panels wait for it. @returns {Promise<Plot.Library>} */
+/** Loads the library once. Panels wait for it. @returns {Promise<Plot.Library>} */
 export function loadPlotly() {
   loading ??= new Promise((resolve, reject) => {
     const script = document.createElement('script');
@@ -47,7 +47,7 @@ export function loadPlotly() {
   return loading;
 }
 
-loadPlotly().catch(() => {}); // it travels while the page asks for its data; who waits for it hears of a failure
+loadPlotly().catch(() => {}); // start loading while the page requests its data; callers that await it handle a failure
 
 const nearness = new IntersectionObserver(
   (entries) => {
@@ -66,7 +66,10 @@ function come(/** @type {Mounted} */ panel, /** @type {boolean} */ isNear) {
   else purge(panel);
 }
 
-/** Whether an element is near the screen, known a frame before the observer reports it. @param {HTMLElement} element */
+/**
+ * Returns whether an element is near the screen, one frame before the observer reports it.
+ * @param {HTMLElement} element
+ */
 function startsNear(element) {
   const { top, bottom } = element.getBoundingClientRect();
   return top < bottom && top < innerHeight + NEAR && bottom > -NEAR;
@@ -80,7 +83,7 @@ const sizes = new ResizeObserver((entries) => {
 });
 
 /**
- * Makes an element the panel of a metric.
+ * Turns an element into the panel of a metric.
  * @param {HTMLElement} element @param {string} metric @param {Handlers} handlers
  * @returns {{draw: (figure: Figure) => void, dispose: () => void}}
  */
@@ -130,8 +133,8 @@ function ask(/** @type {Mounted} */ panel) {
 }
 
 /**
- * Draws what waits. The page reacts every few panels, but none waits for the browser to show the one before:
- * without a graphics card that takes longer than to draw it.
+ * Draws the queued panels. The page can react every few panels, but a panel does not wait until the browser has shown
+ * the previous one, because without a graphics card that takes longer than drawing it.
  */
 async function drawWaiting() {
   try {
@@ -152,11 +155,11 @@ async function drawWaiting() {
   }
 }
 
-/** Lets the browser do what is more urgent. @returns {Promise<void>} */
+/** Yields to more urgent tasks of the browser. @returns {Promise<void>} */
 const letReact = () =>
   window.scheduler?.yield ? window.scheduler.yield() : new Promise((resolve) => setTimeout(resolve));
 
-/** The panels in the order of their distance to the middle of the screen. @param {Set<Mounted>} candidates */
+/** Returns the panels sorted by their distance from the middle of the screen. @param {Set<Mounted>} candidates */
 function nearestFirst(candidates) {
   const distances = [...candidates].map((panel) => {
     const { top, height } = panel.element.getBoundingClientRect();
@@ -199,7 +202,7 @@ async function drawNow(Plotly, panel) {
   element.on('plotly_doubleclick', () => reset(Plotly, panel));
 }
 
-/** Puts the canvases where Plotly shows them: it may have made its own elements anew. @param {Drawn} panel */
+/** Moves the canvases to Plotly's current elements, which it may have recreated. @param {Drawn} panel */
 function keepCanvases(panel) {
   const plot = panel.element.querySelector('.gl-container');
   if (panel.curves.parentElement === plot) return;
@@ -207,7 +210,7 @@ function keepCanvases(panel) {
   placeAll(panel);
 }
 
-/** Draws what lies over and under Plotly's own elements, e.g. after its axes have changed. @param {Drawn} panel */
+/** Draws the elements above and below Plotly's, e.g. after its axes have changed. @param {Drawn} panel */
 function placeAll(panel) {
   paintCurves(panel);
   placeShade(panel);
@@ -229,9 +232,9 @@ let resetAt = -Infinity;
 const STILL = 4;
 
 /**
- * A press and a release in one place are a click: on a point it opens what is behind it, elsewhere it pins the cursor.
- * Plotly lays a sheet over the page while a button is down, so the release is heard from the document.
- * In a zoomed panel a click waits a moment: it may be the first half of the double click that resets.
+ * Handles a press. A press and a release at the same position are a click, which opens the point or else pins the
+ * cursor. Plotly covers the page while a button is down, so the release is handled on the document. In a zoomed panel a
+ * click is delayed, because it may be the first half of the double click that resets the zoom.
  * @param {Mounted} mounted @param {PointerEvent} downEvent
  */
 function pressed(mounted, downEvent) {
@@ -256,7 +259,7 @@ function clicked(panel, event) {
 
 const PER_NOTCH = 1.2;
 
-/** Alt and the wheel stretch the y axis around the pointer. @param {Mounted} panel @param {WheelEvent} event */
+/** Stretches the y axis around the pointer, for Alt and the wheel. @param {Mounted} panel @param {WheelEvent} event */
 function wheeled({ element, drawn, handlers }, event) {
   if (!event.altKey || !drawn || !handlers.onRange) return;
   event.preventDefault();
@@ -296,18 +299,18 @@ function leave(/** @type {Mounted} */ panel) {
 }
 
 /**
- * A figure with its own size, as the parts of this page exchange it.
+ * A figure with a size.
  * @typedef {{data: Plot.Trace[], layout: Plot.Layout}} Standing
  */
 
-/** A figure as the source of an SVG. @param {Standing} figure @returns {Promise<string>} */
+/** Returns the SVG source of a figure. @param {Standing} figure @returns {Promise<string>} */
 export async function pictureOf({ data, layout }) {
   const Plotly = await loadPlotly();
   const { width, height } = layout;
   return Plotly.toImage({ data, layout, config: CONFIG }, { format: 'svg', width, height, imageDataOnly: true });
 }
 
-/** The range of a panel's y axis as it is seen; null before it is drawn. @param {HTMLElement | null} element */
+/** Returns the visible range of a panel's y axis, or null before it is drawn. @param {HTMLElement | null} element */
 export function rangeSeen(element) {
   const panel = element && panels.get(element);
   return panel?.drawn ? /** @type {[number, number]} */ ([...panel.element._fullLayout.yaxis.range]) : null;

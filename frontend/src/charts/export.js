@@ -1,4 +1,4 @@
-/** A panel as a figure that stands by itself: title, legend, axes with units, and what the picture is made of. Pure. */
+/** Converts a panel to a self-contained figure with title, legend, axes with units and notes on its data. Pure. */
 import { countText, deltaText } from '../lib/reading.js';
 import { formatValue } from '../lib/text/format.js';
 import { plain } from './parts.js';
@@ -9,7 +9,7 @@ import { plain } from './parts.js';
  * @typedef {{title: string, subtitle: string, position: string, rows: Row[], notes: string[], link: string,
  *   theme: Record<string, string>, background: string, yRange: [number, number] | null, cursorX: number | null,
  *   mostEntries?: number}} About
- *   `position`: where on the x axis the values of the legend were read; `yRange`: of the visible
+ *   `position`: the position on the x axis at which the legend's values were read; `yRange`: of the visible
  *   axis, in its own units
  */
 
@@ -20,17 +20,17 @@ const SMALL = 14;
 const TOP = 78;
 const MAX_NAME = 60;
 const PER_LINE = 150;
-/** Beyond every axis, whose range is given. */
+/** A value beyond the range of every axis. */
 const FAR = 1e12;
 
 /** @param {string} text @param {number} most */
 const shortened = (text, most) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
 
-/** Cuts a long text, e.g. a link, into lines. @param {string} text */
+/** Splits a long text, e.g. a link, into lines. @param {string} text */
 const wrapped = (text) => text.match(new RegExp(`.{1,${PER_LINE}}`, 'gsu')) ?? [];
 
 /**
- * A line's entry in the legend: its name, and where values were read its value, the difference to the baseline, n.
+ * Returns a line's legend entry: its name and, if values were read, its value, the difference to the baseline and n.
  * @param {Row} row @param {string} position
  */
 function entryOf(row, position) {
@@ -49,16 +49,19 @@ function entryOf(row, position) {
 }
 
 /**
- * The figure for a file, with the height that it needs.
+ * Returns the figure for a file, with the required height.
  * @param {Figure} figure @param {About} about
  * @returns {{data: Plot.Trace[], layout: Plot.Layout}} both as Plotly's own JSON
  */
 export function exportOf({ data, layout, healthy, unit }, about) {
   const { theme, rows, mostEntries = 40 } = about;
   const main = rows.filter(({ role }) => role === 'main').slice(0, mostEntries);
-  const left = rows.filter(({ role }) => role === 'main').length - main.length;
+  const omitted = rows.filter(({ role }) => role === 'main').length - main.length;
   const entries = new Map(main.map((row, rank) => [row.key, { name: plain(entryOf(row, about.position)), rank }]));
-  const notes = [...about.notes, ...(left ? [`legend: the first ${main.length} of ${main.length + left} lines`] : [])];
+  const notes = [
+    ...about.notes,
+    ...(omitted ? [`legend: the first ${main.length} of ${main.length + omitted} lines`] : []),
+  ];
   const foot = [...wrapped(notes.join(' · ')), ...wrapped(about.link)];
   const bottom = 70 + main.length * LINE + (main.length ? LINE : 0) + foot.length * SMALL;
   const height = TOP + PLOT_HEIGHT + bottom;

@@ -1,6 +1,6 @@
 /**
- * Conversion of API series to a Plotly figure. Pure: no page, no network, no Plotly.
- * Every text that reaches Plotly goes through `plain`, because Plotly reads markup in labels.
+ * Converts API series to a Plotly figure. Pure: no page, no network, no Plotly. Every text for Plotly goes through
+ * `plain`, because Plotly interprets markup in labels.
  */
 import { withOpacity } from '../lib/colours.js';
 import { formatValue } from '../lib/text/format.js';
@@ -14,7 +14,7 @@ import { lookup } from '../lib/lookup.js';
 /**
  * @typedef {import('../lib/series.js').Series} Series
  * @typedef {{series: Series, name: string, look: import('../lib/colours.js').Look,
- *   role?: 'main'|'raw'|'seed'|'raw seed', key?: string}} Line `key`: its identity where that is not the series' own; a
+ *   role?: 'main'|'raw'|'seed'|'raw seed', key?: string}} Line `key`: its identity if it differs from the series'; a
  *   'raw seed' is read and not drawn
  * @typedef {{metric: string, xKind: import('../lib/series.js').XKind, logX: boolean, logY: boolean,
  *   zoom: [number, number] | null, theme: Record<string, string>, healthy?: [number|null, number|null] | null,
@@ -30,7 +30,7 @@ import { lookup } from '../lib/lookup.js';
 const AT_TOP = 0.97;
 const AT_BOTTOM = 0.03;
 /**
- * How a value that is no finite number is drawn, at which edge of the panel.
+ * Symbol and edge of the panel for each kind of non-finite value.
  * @type {Record<string, {symbol: string, at: number, text: string}>}
  */
 const NON_FINITE = {
@@ -39,11 +39,11 @@ const NON_FINITE = {
   '-Infinity': { symbol: 'triangle-down', at: AT_BOTTOM, text: '−∞' },
 };
 
-/** What identifies a line: its run or its group. @param {Series} series */
+/** Returns the key that identifies a line: its run or its group. @param {Series} series */
 export const keyOf = (series) => series.run ?? series.group ?? series.name;
 
 /**
- * Whether a window of x shows nothing of any series, not even a line that crosses the window.
+ * Returns whether an x range contains no part of any series, including lines that cross it.
  * @param {Series[]} items
  * @param {[number, number]} zoom
  */
@@ -54,7 +54,7 @@ export const isOutside = (items, [from, to]) =>
   });
 
 /**
- * Unit in which an x axis is read.
+ * Returns the unit of an x axis.
  * @param {import('../lib/series.js').XKind} kind
  * @param {number} largest
  * @returns {{size: number, unit: string}}
@@ -66,9 +66,10 @@ export function xUnit(kind, largest) {
 }
 
 /**
- * The points of a line with a gap (null) where a value is not finite; `at` is a point's place in the series, -1 in a
+ * The points of a line with a gap (null) at each non-finite value. `at` is a point's index in the series, or -1 in a
  * gap.
- * Runs with a non-finite value are left out of a mean, and `n` counts the others; it has a gap where no run is finite.
+ * Runs with a non-finite value are left out of a mean, and `n` counts the others. The mean has a gap if no run is
+ * finite.
  * @param {Series} series @returns {{x: number[], y: (number|null)[], steps: number[], at: number[]}}
  */
 export function pathOf({ x, values, steps, gaps, non_finite: nonFinite }) {
@@ -97,7 +98,7 @@ export function pathOf({ x, values, steps, gaps, non_finite: nonFinite }) {
 const inOrder = (a, b) => a.x - b.x || a.step - b.step;
 
 /**
- * Without the points that have no logarithm where an axis is logarithmic: the line breaks there.
+ * Replaces points without a logarithm by gaps if an axis is logarithmic.
  * @param {Path} path @param {View} view @returns {Path}
  */
 function drawable(path, { logX, logY }) {
@@ -107,7 +108,7 @@ function drawable(path, { logX, logY }) {
 }
 
 /**
- * Marker sizes that make points visible which have no neighbour to be joined with.
+ * Returns marker sizes that make points without neighbours visible.
  * @param {(number|null)[]} y
  * @returns {number[] | null}
  */
@@ -120,7 +121,7 @@ export function isolatedSizes(y) {
 }
 
 /**
- * Outline of a band as closed pieces; it stops where there is no spread (one seed left) or, on a log axis, no
+ * Returns the outline of a band in closed pieces, without points that have no spread (one seed) or, on a log axis, no
  * logarithm.
  * @param {Series} series @param {boolean} logY @returns {{x: (number|null)[], y: (number|null)[]}}
  */
@@ -146,10 +147,10 @@ export function bandOf({ x, low: lows, high: highs }, logY = false) {
   return outline;
 }
 
-/** An evaluation at every step is a curve, not a row of marks. */
+/** Maximum number of points that are drawn as markers. An evaluation at every step is a curve instead. */
 const MAX_MARKERS = 60;
 
-/** Thinner lines if there are many. @param {number} count */
+/** Returns the line width, which is thinner if there are many lines. @param {number} count */
 const mainWidth = (count) => (count <= 4 ? 1.8 : count <= 12 ? 1.4 : 1);
 
 const ROLES = {
@@ -189,7 +190,7 @@ function lineTrace({ series, name, look, role = 'main', key = keyOf(series) }, v
 }
 
 /**
- * A mean: faint and thin where fewer runs count than elsewhere, e.g. behind the end of one.
+ * Returns the traces of a mean. It is faint and thin at points with fewer runs, e.g. after the end of a run.
  * @param {Line} line @param {View} view @param {Unit} unit @param {number} most width
  */
 function meanTraces(line, view, unit, most) {
@@ -222,7 +223,7 @@ function meanTraces(line, view, unit, most) {
 }
 
 /**
- * For each point of a mean: how many runs count there and how far its band reaches.
+ * Returns, for each point of a mean, a text with its number of runs and the range of its band.
  * @param {Series} series @param {number[]} at
  */
 function spreadTexts({ n, runs, low, high }, at) {
@@ -236,7 +237,7 @@ function spreadTexts({ n, runs, low, high }, at) {
 }
 
 /**
- * Runs reach a step at different times: a mean along time has no step.
+ * Returns the position in a label. A mean over time has no step, because runs reach steps at different times.
  * @param {View} view @param {Unit} unit @param {Series} series
  */
 const hoverPosition = ({ xKind }, { unit }, { n }) =>
@@ -289,7 +290,7 @@ function nonFiniteTrace({ series, name, look, key = keyOf(series) }, unit) {
 }
 
 /**
- * Events and bands first, faint lines next, means on top, markers last.
+ * Returns the traces in drawing order: events and bands, faint lines, means, markers.
  * @param {Line[]} lines
  * @param {View} view
  * @param {{size: number, unit: string}} unit

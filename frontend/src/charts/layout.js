@@ -1,4 +1,4 @@
-/** Axes of a panel and what lies behind its lines: ranges, titles, the healthy band. Pure. */
+/** Axes of a panel and the elements behind its lines: ranges, titles and the healthy band. Pure. */
 import { lookup } from '../lib/lookup.js';
 import { isMetricAxis } from '../lib/series.js';
 import { limitsOf, logLabels, yAxisOf } from './limits.js';
@@ -23,14 +23,14 @@ const axis = ({ theme }, log) => ({
   ...(log ? { dtick: undefined, nticks: 5, tickformat: '.3~g' } : {}),
 });
 
-/** The band in which a healthy run stays; an open side reaches to the panel's edge. @param {View} view */
+/** Returns the band of healthy values, or null. An open side extends to the panel's edge. @param {View} view */
 export const bandToShade = ({ healthy, logY }) =>
   healthy && !logY && healthy.some((edge) => typeof edge === 'number') ? healthy : null;
 
 const FIRST_STEPS = 10;
 
 /**
- * Shared x range of all panels; a run that has just begun gets room for its first steps. A log axis is automatic.
+ * Returns the x range that all panels share, with room for the first steps of a new run. A log axis is automatic.
  * @param {View} view @param {{size: number}} unit @param {[number, number]} extent @returns {[number, number] | null}
  */
 function wholeRange({ xKind, logX }, { size }, [from, to]) {
@@ -41,21 +41,21 @@ function wholeRange({ xKind, logX }, { size }, [from, to]) {
 }
 
 /**
- * What a zoom shows. On a log axis, one that begins at or below 0 begins at the first place that can be drawn, and one
- * that ends there shows everything.
+ * Returns the x range of a zoom. On a log axis, a zoom that starts at or below 0 starts at the first positive x
+ * instead, and one that ends there shows the complete range.
  * @param {View} view @param {{size: number}} unit @param {Line[]} lines @returns {number[] | null}
  */
 function zoomRange({ zoom, logX }, { size }, lines) {
   if (!zoom || (logX && zoom[1] <= 0)) return null;
   const [from, to] = zoom;
   if (!logX) return [from / size, to / size];
-  const least = Math.min(...lines.map(({ series }) => series.x.find((x) => x > 0) ?? Infinity));
-  const start = from > 0 ? from : least < to ? least : to / 10;
+  const smallest = Math.min(...lines.map(({ series }) => series.x.find((x) => x > 0) ?? Infinity));
+  const start = from > 0 ? from : smallest < to ? smallest : to / 10;
   return [Math.log10(start / size), Math.log10(to / size)];
 }
 
 /**
- * Least and largest x of some lines; 0 is shown but on an axis of a metric.
+ * Returns the smallest and largest x of some lines. 0 is included, except on an axis of a metric.
  * @param {Line[]} lines @param {View['xKind']} xKind @returns {[number, number]}
  */
 export function extentOf(lines, xKind) {
@@ -78,7 +78,7 @@ const X_TITLES = {
   flops: 'floating-point operations',
 };
 
-/** Titles of the axes with their units, if there is room for them. @param {View} view @param {string} xUnit */
+/** Returns the titles of the axes with their units. @param {View} view @param {string} xUnit */
 const titlesOf = ({ xKind, metric, unit, theme }, xUnit) => {
   const font = { size: 12, color: theme.label };
   const x = xKind === 'wall' ? `${X_TITLES.wall} (${xUnit})` : (lookup(X_TITLES, xKind) ?? plain(xKind));

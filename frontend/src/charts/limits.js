@@ -1,4 +1,4 @@
-/** The y axis of a panel: what was chosen by hand, what leaves outliers out, and what lies outside of it. Pure. */
+/** Limits of a panel's y axis: chosen by hand or without outliers, and the number of values outside of them. Pure. */
 
 /** @typedef {import('./figure.js').Line} Line */
 /** @typedef {import('./figure.js').View} View */
@@ -7,14 +7,14 @@
  *   axis; `clip`: how far bands may stretch an axis that finds its own range
  */
 
-/** Share of the values at each end that counts as outliers. */
+/** Fraction of the values at each end that may be outliers. */
 const TAIL = 0.02;
-/** Values that lie closer to the others than this many times their spread are no outliers. */
+/** Values are not outliers if their distance from the others is less than this multiple of the spread. */
 const FAR = 1;
 
 const drawn = (/** @type {Line[]} */ lines) => lines.filter(({ role }) => role !== 'raw seed');
 
-/** The one value that all curves have at all points; null if they differ. @param {Line[]} lines */
+/** Returns the value that all curves have at all points, or null if values differ. @param {Line[]} lines */
 function flatValue(lines) {
   /** @type {number | null} */
   let flat = null;
@@ -29,7 +29,8 @@ function flatValue(lines) {
 }
 
 /**
- * The range without the outliers; null if none lie far away. @param {number[]} values finite
+ * Returns the range without outliers, or null if there are none.
+ * @param {number[]} values finite
  * @returns {[number, number] | null}
  */
 export function rangeWithoutOutliers(values) {
@@ -44,9 +45,9 @@ export function rangeWithoutOutliers(values) {
 }
 
 /**
- * A constant stands in the middle of a scale from 0, so that a small learning rate can be read. A band from the
- * smallest to the largest run is shown whole. Other bands may stretch the y axis beyond the curves by half: the interval
- * of two seeds would hide everything else.
+ * Returns the limits of the y axis. A constant is placed in the middle of a scale from 0, so that a small learning rate
+ * is readable. A band from the smallest to the largest run is shown completely. Other bands may stretch the y axis
+ * beyond the curves by half, because the interval of two seeds would hide everything else.
  * @param {Line[]} all @param {View} view @returns {Limits}
  */
 export function limitsOf(all, { logY, yRange, outliers, band }) {
@@ -74,7 +75,7 @@ export function limitsOf(all, { logY, yRange, outliers, band }) {
 }
 
 /**
- * About how many labels a logarithmic axis gets: over less than two decades Plotly would label every digit.
+ * Returns the approximate number of labels on a log axis. Plotly would label every digit below two decades.
  * @param {Line[]} all @param {Limits} limits @param {number} usual
  */
 export function logLabels(all, { range }, usual) {
@@ -82,25 +83,25 @@ export function logLabels(all, { range }, usual) {
   return to > from && Math.log10(to / from) < 2 ? 3 : usual;
 }
 
-/** The least and the largest positive value. @param {Line[]} lines @returns {[number, number]} */
+/** Returns the smallest and the largest positive value. @param {Line[]} lines @returns {[number, number]} */
 function positiveEnds(lines) {
-  let [least, largest] = [Infinity, 0];
+  let [smallest, largest] = [Infinity, 0];
   for (const { series } of lines)
     for (const value of series.values) {
-      if (value > 0 && value < least) least = value;
+      if (value > 0 && value < smallest) smallest = value;
       if (value > largest) largest = value;
     }
-  return [least, largest];
+  return [smallest, largest];
 }
 
-/** The y axis of Plotly's layout. @param {Limits} limits @param {boolean} logY */
+/** Returns the y axis for Plotly's layout. @param {Limits} limits @param {boolean} logY */
 export function yAxisOf({ range, clip, isFlat }, logY) {
   if (range) return { range: logY ? range.map(Math.log10) : range, autorange: false };
   if (isFlat) return { rangemode: 'nonnegative' };
   return clip ? { autorangeoptions: { clipmin: clip[0], clipmax: clip[1] } } : {};
 }
 
-/** How many values of some lines lie outside of a chosen range. @param {Line[]} lines @param {Limits} limits */
+/** Returns the number of values outside of a chosen range. @param {Line[]} lines @param {Limits} limits */
 export function outsideOf(lines, { range }) {
   if (!range) return 0;
   const isOut = (/** @type {number} */ value) => value < range[0] || value > range[1];
@@ -113,19 +114,18 @@ export function outsideOf(lines, { range }) {
 const possible = new WeakMap();
 
 /**
- * A mean whose band ends where no value of its metric can be: an interval of few accuracies reaches below 0. A curve
- * with impossible values, such as percents under the name of a fraction, keeps its band.
+ * Returns a series whose band is limited to the possible values of its metric, because the interval of few accuracies
+ * can extend below 0. A curve with impossible values, such as percentages under the name of a fraction, keeps its band.
  * @template {import('./figure.js').Series} S @param {S} series @param {[number, number]} range @returns {S}
  */
-export function withPossibleBand(series, [least, most]) {
+export function withPossibleBand(series, [min, max]) {
   const { low, high, values } = series;
-  if (!low || !high || !(Number.isFinite(least) || Number.isFinite(most))) return series;
-  if (values.some((value) => value < least || value > most)) return series;
-  const inside = (/** @type {number | null} */ value) =>
-    value === null ? null : Math.min(most, Math.max(least, value));
+  if (!low || !high || !(Number.isFinite(min) || Number.isFinite(max))) return series;
+  if (values.some((value) => value < min || value > max)) return series;
+  const inside = (/** @type {number | null} */ value) => (value === null ? null : Math.min(max, Math.max(min, value)));
   const made = possible.get(series) ?? new Map();
   possible.set(series, made);
-  const key = `${least} ${most}`;
+  const key = `${min} ${max}`;
   if (!made.has(key)) made.set(key, { ...series, low: low.map(inside), high: high.map(inside) });
   return made.get(key);
 }

@@ -1,4 +1,4 @@
-/** Events and onsets in a panel, from its floor to its ceiling. Pure. */
+/** Traces of events and onsets over the full height of a panel. Pure. */
 import { withOpacity } from '../lib/colours.js';
 import { plain, scaled, xOfStep } from './parts.js';
 
@@ -7,7 +7,7 @@ import { plain, scaled, xOfStep } from './parts.js';
 /** @typedef {import('./figure.js').Unit} Unit */
 /** @typedef {import('./figure.js').View} View */
 
-/** A dotted line from floor to ceiling at each event. @param {Series} series @param {View} view @param {Unit} unit */
+/** Returns a dotted vertical line at each event. @param {Series} series @param {View} view @param {Unit} unit */
 export function markTrace(series, { marks = [], xKind, theme }, unit) {
   const placedMarks = marks
     .map(({ step, text }) => ({ step, text, x: xKind === 'step' ? step : xOfStep(series, step) }))
@@ -33,13 +33,13 @@ export function markTrace(series, { marks = [], xKind, theme }, unit) {
   };
 }
 
-/** Height of the label next to the band, as a share of the panel's height. */
+/** Height of the label next to the band, as a fraction of the panel's height. */
 const WORD_AT = 0.94;
 
 /**
- * A band from the last healthy to the first sick step of each run whose goal fell, in the colour of its line; that of a
- * single run has the colour of alarms, and a word. Runs that share a mean share a band.
- * A mean along time or tokens has no place for a step of one of its runs.
+ * Returns a band from the last healthy to the first unhealthy step of each run whose goal fell, in the colour of its
+ * line. The band of a single run has the colour of alarms, and a label. Runs that share a mean share a band. A mean
+ * over time or tokens has no bands, because a step of one of its runs has no position there.
  * @param {Line[]} lines @param {View} view @param {Unit} unit
  */
 export function onsetTraces(lines, { onsets = [], xKind, theme }, unit) {

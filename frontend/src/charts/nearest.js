@@ -1,4 +1,7 @@
-/** The point of a painted panel below the pointer, and its label; Plotly finds and labels those that it draws. */
+/**
+ * Finds the point of a painted panel below the pointer and shows its label. Plotly does so for the points that it
+ * draws.
+ */
 import { formatShort, formatValue } from '../lib/text/format.js';
 import { lastAtOrBelow } from '../lib/reading.js';
 import { scalesOf } from './paint.js';
@@ -6,13 +9,13 @@ import { unescaped } from './parts.js';
 
 /** @typedef {import('./mounted.js').Drawn} Drawn */
 
-/** Pixels around the pointer in which a point counts, as with Plotly's `hoverdistance`. */
+/** Distance in pixels from the pointer up to which a point is found, like Plotly's `hoverdistance`. */
 const REACH = 40;
-/** Onsets are areas: they have no points. */
+/** Roles of traces without points. Onsets are areas. */
 const SILENT = ['band', 'raw', 'onset'];
 
 /**
- * The point nearest to the pointer, events included; null if none is near.
+ * Returns the point or event nearest to the pointer, or null if none is near.
  * @param {Drawn} panel @param {MouseEvent} event @returns {Plot.Point | null}
  */
 export function nearestPoint({ element, figure }, event) {
@@ -50,14 +53,14 @@ const pointAt = (trace, at) => ({
   text: trace.text?.[at],
 });
 
-/** The onset whose band lies below the pointer. @param {Plot.Trace[]} data @param {number} x */
+/** Returns the onset whose band is below the pointer. @param {Plot.Trace[]} data @param {number} x */
 function onsetBelow(data, x) {
   const trace = data.find(({ meta, x: [left, , right] }) => meta.role === 'onset' && left <= x && x <= right);
   return trace ? { ...pointAt(trace, 2), text: trace.hovertext } : null;
 }
 
 /**
- * The lines of a label: the name of the curve and the value, the position on the x axis, the spread of a mean.
+ * Returns the lines of a label: the curve's name and value, the position on the x axis, and the spread of a mean.
  * @param {Plot.Point} point @param {import('./figure.js').Unit} unit @returns {string[]}
  */
 function wordsOf({ data: { meta, name }, customdata, x, y, text }, { unit }) {
@@ -73,7 +76,7 @@ function wordsOf({ data: { meta, name }, customdata, x, y, text }, { unit }) {
   return [`${unescaped(name ?? '')}  ${value}`, position.join(' · '), ...(isMean && text ? [text] : [])];
 }
 
-/** Shows the label of the point that is pointed at, or hides it. @param {Drawn} panel */
+/** Shows the label of the hovered point, or hides it. @param {Drawn} panel */
 export function placeLabel({ element, figure, hovered, label }) {
   label.hidden = !hovered;
   if (!hovered) return;

@@ -1,6 +1,6 @@
 /**
- * Paints the curves of panels with many lines on a canvas. Plotly keeps the axes, the events and the zoom of these
- * panels: its SVG takes a fifth of a second for fifty lines, a canvas takes a few milliseconds.
+ * Paints the curves of panels with many lines on a canvas. Plotly still draws the axes, events and zoom of these
+ * panels. Its SVG takes a fifth of a second for fifty lines, and a canvas a few milliseconds.
  */
 import { lookup } from '../lib/lookup.js';
 
@@ -9,20 +9,23 @@ import { lookup } from '../lib/lookup.js';
 const MAX_IN_SVG = 12;
 const BY_PLOTLY = ['mark', 'onset'];
 
-/** Whether a figure has more lines than Plotly draws quickly. @param {Plot.Trace[]} data */
+/** Returns whether a figure has more lines than Plotly draws quickly. @param {Plot.Trace[]} data */
 export const isPainted = (data) =>
   data.filter(({ meta }) => !BY_PLOTLY.includes(meta.role) && meta.role !== 'non-finite').length > MAX_IN_SVG;
 
-/** The traces that are painted. @param {Plot.Trace[]} data */
+/** Returns the traces that are painted. @param {Plot.Trace[]} data */
 export const paintedOf = (data) => data.filter(({ meta }) => !BY_PLOTLY.includes(meta.role));
 
-/** What Plotly draws of a painted figure: events, and the corners of the curves for the range of the axes. */
+/**
+ * Returns the traces of a painted figure that Plotly draws: events, and the corners of the curves for the range of the
+ * axes.
+ */
 export const plottedOf = (/** @type {Plot.Trace[]} */ data) => [
   ...data.filter(({ meta }) => BY_PLOTLY.includes(meta.role)),
   cornersOf(paintedOf(data).filter(({ yaxis }) => yaxis !== 'y2')),
 ];
 
-/** A trace without a visible part that reaches as far as some others. @param {Plot.Trace[]} traces */
+/** Returns an invisible trace with the same extent as other traces. @param {Plot.Trace[]} traces */
 function cornersOf(traces) {
   /** @type {Record<'x' | 'y', [number, number]>} */
   const corners = { x: [Infinity, -Infinity], y: [Infinity, -Infinity] };
@@ -49,7 +52,7 @@ function cornersOf(traces) {
 }
 
 /**
- * How the axes place values now, also while one of them is dragged.
+ * Returns the current scales of the axes, also while an axis is dragged.
  * @param {Plot.Graph} element @param {Plot.Trace} trace @returns {Scales}
  */
 export function scalesOf({ _fullLayout: { xaxis, yaxis } }, { yaxis: name }) {
@@ -68,14 +71,14 @@ function placer({ range: [from, to], type }, length) {
 }
 
 /**
- * Paints traces over the plot area, in place of what the canvas showed.
+ * Paints traces over the plot area, replacing the content of the canvas.
  * @param {HTMLCanvasElement} canvas @param {Plot.Graph} element @param {Plot.Trace[]} traces
  */
 export function paint(canvas, element, traces) {
   const { xaxis, yaxis } = element._fullLayout;
   const size = { left: xaxis._offset, top: yaxis._offset, width: xaxis._length, height: yaxis._length };
   for (const [name, pixels] of Object.entries(size)) canvas.style.setProperty(name, `${pixels}px`);
-  canvas.width = Math.max(1, Math.round(size.width * devicePixelRatio)); // this empties it, too
+  canvas.width = Math.max(1, Math.round(size.width * devicePixelRatio)); // this also clears it
   canvas.height = Math.max(1, Math.round(size.height * devicePixelRatio));
   const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext('2d'));
   context.scale(canvas.width / size.width, canvas.height / size.height);

@@ -1,4 +1,4 @@
-/** A panel as a figure of a paper: a size in print, one font, no ground but the paper's. Pure. */
+/** Converts a panel to a figure for a paper: a printed size, one font, and a white or transparent background. Pure. */
 
 import { lookup } from '../lib/lookup.js';
 import { plain, unescaped } from './parts.js';
@@ -6,18 +6,18 @@ import { plain, unescaped } from './parts.js';
 /** @typedef {import('./mounted.js').Figure} Figure */
 /**
  * @typedef {{format: 'pdf' | 'svg' | 'png', width: number, unit: 'mm' | 'in', font: number, family: string,
- *   ground: 'white' | 'transparent', columns: number, legend: boolean, onsets: boolean}} Paper `width`: of the whole
+ *   ground: 'white' | 'transparent', columns: number, legend: boolean, onsets: boolean}} Paper `width`: of the complete
  *   figure; `font`: in points
  * @typedef {{yRange: [number, number] | null, unit: string, isNamedOnAxis: boolean}} Axis `yRange`: of the visible
- *   axis, in its own units; `isNamedOnAxis`: whether the metric's name stands along the y axis, not above the panel
+ *   axis, in its own units; `isNamedOnAxis`: whether the metric's name is along the y axis instead of above the panel
  */
 
-/** Pixels of an inch in SVG and CSS, millimetres and points of an inch. */
+/** Pixels per inch in SVG and CSS. Below, millimetres and points per inch. */
 export const PER_INCH = 96;
 const MM_PER_INCH = 25.4;
 export const POINTS_PER_INCH = 72;
 
-/** Limits of what can be typed: a figure fits on a poster. */
+/** Limits of the input fields. The largest figure fits on a poster. */
 export const WIDTHS = { mm: { min: 20, max: 1200 }, in: { min: 0.8, max: 48 } };
 export const FONTS = { min: 4, max: 48 };
 
@@ -34,7 +34,7 @@ export const ONE_COLUMN = {
   onsets: true,
 };
 
-/** Whether a figure of this size can be drawn. @param {Paper} paper */
+/** Returns whether a figure of this size can be drawn. @param {Paper} paper */
 export const isDrawable = ({ width, unit, font }) =>
   width >= WIDTHS[unit].min && width <= WIDTHS[unit].max && font >= FONTS.min && font <= FONTS.max;
 
@@ -44,13 +44,13 @@ export const widthInPixels = ({ width, unit }) => (unit === 'mm' ? width / MM_PE
 /** @param {Paper} paper */
 export const fontInPixels = ({ font }) => (font / POINTS_PER_INCH) * PER_INCH;
 
-/** Fonts that every reader of PDF has, and what stands in for them in a browser. @type {Record<string, string>} */
+/** Fonts that every PDF reader has, with their substitutes in a browser. @type {Record<string, string>} */
 export const FAMILIES = {
   Helvetica: 'Helvetica, Arial, "Liberation Sans", sans-serif',
   Times: 'Times, "Times New Roman", "Liberation Serif", serif',
 };
 
-/** Colours on paper, by the names of charts/theme.js. */
+/** Colours on paper, by the names in charts/theme.js. */
 export const PAPER_THEME = {
   grid: '#e4e4e4',
   axis: '#404040',
@@ -64,7 +64,7 @@ export const PAPER_THEME = {
 
 const HEIGHT_OF_WIDTH = 0.68;
 const FINER = 0.7;
-/** Width of a usual letter, as a share of the font's size. */
+/** Average width of a letter, as a fraction of the font size. */
 const GLYPH = 0.54;
 
 /** @param {string} text @param {number} most characters */
@@ -73,19 +73,22 @@ export const shortened = (text, most) => {
   return characters.length > most ? `${characters.slice(0, Math.max(1, most - 1)).join('')}…` : text;
 };
 
-/** The metric of a figure, with its unit. @param {Pick<Figure, 'layout'>} figure */
+/** Returns the metric of a figure, with its unit. @param {Pick<Figure, 'layout'>} figure */
 const titleOf = ({ layout }) => unescaped(layout.yaxis.title?.text ?? '');
 
-/** Height of the axes' own labels, in font sizes. */
+/** Height of the axes' labels, in font sizes. */
 const AXES_ROOM = 4;
 
-/** Whether the name of a metric fits along the y axis. @param {Figure} figure @param {Paper} paper @param {number} width */
+/**
+ * Returns whether the metric's name fits along the y axis.
+ * @param {Figure} figure @param {Paper} paper @param {number} width
+ */
 export const fitsOnAxis = (figure, paper, width) =>
   titleOf(figure).length * GLYPH * fontInPixels(paper) < width * HEIGHT_OF_WIDTH - AXES_ROOM * fontInPixels(paper);
 
 /**
- * The figure of one panel with the size that it has in print, its metric along the y axis or above it. Margins grow
- * with the labels of the ticks.
+ * Returns the figure of one panel in its printed size, with its metric along the y axis or above it. Margins grow with
+ * the labels of the ticks.
  * @param {Figure} figure @param {Paper} paper @param {number} width in pixels @param {Axis} yAxis
  * @returns {{data: Plot.Trace[], layout: Plot.Layout}}
  */
@@ -138,7 +141,7 @@ export function paperFigure(figure, paper, width, { yRange, unit, isNamedOnAxis 
   };
 }
 
-/** Lines and marks in print are finer than on a screen. @param {Plot.Trace} trace @returns {Plot.Trace} */
+/** Returns a trace with the finer lines and markers of print. @param {Plot.Trace} trace @returns {Plot.Trace} */
 const thinner = (trace) => ({
   ...trace,
   line: { ...trace.line, width: trace.line?.width * FINER },
@@ -163,12 +166,15 @@ export function legendPlaces(widths, most) {
   });
 }
 
-/** Characters of Windows code page 1252 beyond Latin-1, which the built-in fonts of PDF have as well. */
+/** Characters of Windows code page 1252 beyond Latin-1, which the built-in fonts of PDF also have. */
 const BEYOND_LATIN = '€‚ƒ„…†‡ˆ‰Š‹ŒŽ‘’“”•–—˜™š›œžŸ';
 
-/** A text as the built-in fonts of PDF can write it: a minus as a dash, narrow spaces as usual ones. @param {string} text */
+/**
+ * Replaces characters that PDF's built-in fonts lack: a minus by a dash, narrow spaces by normal ones.
+ * @param {string} text
+ */
 export const inPdf = (text) => text.replaceAll('\u2212', '\u2013').replace(/[\u2009\u202f]/g, ' ');
 
-/** Whether the built-in fonts of PDF have all characters of a text. @param {string} text */
+/** Returns whether the built-in fonts of PDF have all characters of a text. @param {string} text */
 export const isInPdfFonts = (text) =>
   [...text].every((character) => /[\x20-\x7e\xa0-\xff]/.test(character) || BEYOND_LATIN.includes(character));

@@ -1,10 +1,10 @@
-/** Helpers of all traces of a panel: text that Plotly does not read as markup, and positions on the x axis. Pure. */
+/** Helpers for all traces of a panel: text without markup for Plotly, and positions on the x axis. Pure. */
 import { visible } from '../lib/text/visible.js';
 
 /** @typedef {import('./figure.js').Series} Series */
 /** @typedef {import('./figure.js').Unit} Unit */
 
-/** Text that Plotly shows as it is. @param {unknown} text */
+/** Escapes a text so that Plotly shows it unchanged. @param {unknown} text */
 export const plain = (text) =>
   visible(String(text))
     .replaceAll('&', '&amp;')
@@ -12,12 +12,12 @@ export const plain = (text) =>
     .replaceAll('>', '&gt;')
     .replaceAll('%{', '%\u200b{');
 
-/** A text of `plain` for an element of the page, which reads no markup. @param {string} text */
+/** Reverts `plain`, for elements of the page that do not interpret markup. @param {string} text */
 export const unescaped = (text) =>
   text.replaceAll('%\u200b{', '%{').replaceAll('&lt;', '<').replaceAll('&gt;', '>').replaceAll('&amp;', '&');
 
 /**
- * Where on the x axis a step of a line lies: at its point, or at the last one before it.
+ * Returns the x of a step of a line: that of its point, or of the last point before it.
  * @param {Series} series @param {number} step
  */
 export function xOfStep({ x, steps }, step) {
@@ -25,7 +25,7 @@ export function xOfStep({ x, steps }, step) {
   return x[after < 0 ? steps.length - 1 : after - 1];
 }
 
-/** The recorded x of each scaled list. @type {WeakMap<(number | null)[], (number | null)[]>} */
+/** Recorded x by scaled list. @type {WeakMap<(number | null)[], (number | null)[]>} */
 const recorded = new WeakMap();
 
 /** @param {(number | null)[]} x @param {Unit} unit */
@@ -37,8 +37,8 @@ export function scaled(x, { size }) {
 }
 
 /**
- * The recorded x of a value of `scaled`. The product of the value and the size is often a little smaller, and a reading
- * there finds the point before.
+ * Returns the recorded x for a value of `scaled`. The product of the value and the size is often slightly smaller, so
+ * that a reading there would find the previous point.
  * @param {(number | null)[] | undefined} scaledX @param {number} value @param {Unit} unit @returns {number}
  */
 export function unscaled(scaledX, value, { size }) {

@@ -1,4 +1,4 @@
-/** Figures of panels on one page, and that page as SVG, PNG and PDF. */
+/** Arranges figures of panels on one page, and converts the page to SVG, PNG and PDF. */
 import { parseXml } from '../lib/trusted.js';
 import { lookup } from '../lib/lookup.js';
 import { visible } from '../lib/text/visible.js';
@@ -24,9 +24,9 @@ import {
 
 const SVG = 'http://www.w3.org/2000/svg';
 const MAX_NAME = 60;
-/** Dots of an inch in a PNG, as journals ask for. */
+/** Dots per inch of a PNG, as required by journals. */
 const DPI = 300;
-/** How many times finer than the screen a text is painted that a PDF cannot write. */
+/** Resolution, relative to the screen, of the image of a text that PDF's built-in fonts cannot show. */
 const FINE = 6;
 const DASHES = { solid: '', dash: '6 3', dot: '2 2', dashdot: '6 2 2 2' };
 
@@ -38,21 +38,21 @@ function element(name, attributes) {
 }
 
 /**
- * All drawings in columns, with one legend below them.
+ * Returns a page with all drawings in columns and one legend below them.
  * @param {Drawing[]} drawings @param {Entry[]} entries @param {Paper} paper @returns {Promise<SVGSVGElement>}
  */
 export async function pageOf(drawings, entries, paper) {
   const width = widthInPixels(paper);
   const columns = Math.min(paper.columns, drawings.length);
-  const each = width / columns;
+  const columnWidth = width / columns;
   const page = /** @type {SVGSVGElement} */ (element('svg', { xmlns: SVG }));
   let height = 0;
-  const isNamedOnAxis = drawings.every(({ figure }) => fitsOnAxis(figure, paper, each));
+  const isNamedOnAxis = drawings.every(({ figure }) => fitsOnAxis(figure, paper, columnWidth));
   for (const [at, { figure, yRange, unit }] of drawings.entries()) {
-    const sized = paperFigure(figure, paper, each, { yRange, unit, isNamedOnAxis });
+    const sized = paperFigure(figure, paper, columnWidth, { yRange, unit, isNamedOnAxis });
     const panel = await panelOf(sized);
     const top = Math.floor(at / columns) * sized.layout.height;
-    panel.setAttribute('x', String((at % columns) * each));
+    panel.setAttribute('x', String((at % columns) * columnWidth));
     panel.setAttribute('y', String(top));
     page.append(panel);
     height = top + sized.layout.height;
@@ -108,7 +108,10 @@ function addLegend(page, entries, paper, { width, top }) {
   return places.length ? size * (1.5 * ((places.at(-1)?.row ?? 0) + 1) + 1) : 0;
 }
 
-/** A name cut to a width. @param {string} name @param {number} room @param {CanvasRenderingContext2D} context */
+/**
+ * Returns a name shortened to a width.
+ * @param {string} name @param {number} room @param {CanvasRenderingContext2D} context
+ */
 function fitting(name, room, context) {
   const characters = [...name];
   let count = Math.min(MAX_NAME, characters.length);
@@ -120,7 +123,7 @@ function fitting(name, room, context) {
 /** @param {Element} page */
 const sourceOf = (page) => new XMLSerializer().serializeToString(page);
 
-/** A page as the source of an image, which cannot run anything. @param {Element} page */
+/** Returns a page as an SVG image, which cannot run scripts. @param {Element} page */
 export const svgBlob = (page) => new Blob([sourceOf(page)], { type: 'image/svg+xml' });
 
 /** @param {SVGSVGElement} page @returns {{width: number, height: number}} in pixels of the screen */
@@ -129,7 +132,10 @@ function sizeOf(page) {
   return { width, height };
 }
 
-/** A page as pixels. @param {SVGSVGElement} page @param {number} [scale] @returns {Promise<HTMLCanvasElement>} */
+/**
+ * Renders a page to a canvas.
+ * @param {SVGSVGElement} page @param {number} [scale] @returns {Promise<HTMLCanvasElement>}
+ */
 async function canvasOf(page, scale = DPI / PER_INCH) {
   const { width, height } = sizeOf(page);
   const address = URL.createObjectURL(svgBlob(page));
@@ -181,7 +187,7 @@ async function pdfBlob(page) {
 }
 
 /**
- * Puts a picture in the place of each text that the built-in fonts of PDF cannot write, such as Arabic: a browser can.
+ * Replaces each text that PDF's built-in fonts cannot show, such as Arabic, by an image rendered in the browser.
  * @param {SVGSVGElement} page
  */
 async function paintForeignTexts(page) {
@@ -204,7 +210,7 @@ async function paintForeignTexts(page) {
   }
 }
 
-/** A page as a file. @param {SVGSVGElement} page @param {Paper['format']} format @returns {Promise<Blob>} */
+/** Converts a page to a file. @param {SVGSVGElement} page @param {Paper['format']} format @returns {Promise<Blob>} */
 export async function fileOf(page, format) {
   if (format === 'pdf') return pdfBlob(page);
   return format === 'png' ? pngBlob(page) : svgBlob(page);

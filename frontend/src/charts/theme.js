@@ -1,4 +1,4 @@
-/** Colours of the current theme as values that Plotly understands. */
+/** Colours of the current theme as values for Plotly. */
 
 const TOKENS = {
   grid: '--line',
@@ -13,7 +13,7 @@ const TOKENS = {
 /** @type {Map<string, Record<string, string>>} */
 const read = new Map();
 
-/** The colours of a theme that is shown now. @param {string} name @returns {Record<string, string>} */
+/** Returns the colours of the theme that is shown. @param {string} name @returns {Record<string, string>} */
 export function chartTheme(name) {
   const theme = read.get(name) ?? readTheme();
   read.set(name, theme);

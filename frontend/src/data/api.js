@@ -1,11 +1,14 @@
-/** Calls of the HTTP API. Every failure is an `ApiError` that a page can show as it is. */
+/** Calls of the HTTP API. Every failure is an `ApiError` that a page can show unchanged. */
 import { address } from '../lib/url.js';
 
 const ROOT = '/api/v1';
 
-/** @typedef {{path: string, message: string, position?: number}} FieldProblem `position`: in code points, of a text */
+/**
+ * @typedef {{path: string, message: string, position?: number}} FieldProblem `position`: in code points, if the value
+ *   is a text
+ */
 
-/** A failed call in the words of the server's problem document (RFC 9457). */
+/** A failed call, described by the server's problem document (RFC 9457). */
 export class ApiError extends Error {
   /** @param {{status: number, title: string, detail?: string, errors?: FieldProblem[]}} problem */
   constructor({ status, title, detail = '', errors = [] }) {
@@ -23,12 +26,12 @@ const UNREACHABLE = {
   detail: 'No data is lost: runs keep training and recording. Check that the server process is still running.',
 };
 
-/** @typedef {Record<string, unknown>} Parameters of a query; empty ones are left out */
+/** @typedef {Record<string, unknown>} parameters of a query; empty ones are omitted */
 
 /**
  * @param {string} method @param {string} path below /api/v1, or absolute with a leading `//`-less `/api`
  * @param {{params?: Parameters, body?: any, signal?: AbortSignal, headers?: Record<string, string>}} [options]
- * @returns {Promise<any>} the parsed JSON; text for other types; undefined for an empty answer
+ * @returns {Promise<any>} the parsed JSON, the text of other types, or undefined for an empty answer
  */
 export async function request(method, path, { params, body, signal, headers = {} } = {}) {
   const isForm = body instanceof FormData;
@@ -49,7 +52,7 @@ export async function request(method, path, { params, body, signal, headers = {}
 const MAX_TRIES = 5;
 const LONGEST_PAUSE_SECONDS = 10;
 
-/** Comes back when the service says so (429): what came too early has not been carried out. */
+/** Repeats a request after the delay in the service's answer 429, because the service has not processed the request. */
 async function reachInTime(/** @type {string} */ url, /** @type {RequestInit} */ options) {
   for (let tries = 1; ; tries += 1) {
     const response = await reach(url, options);
@@ -62,14 +65,14 @@ async function reachInTime(/** @type {string} */ url, /** @type {RequestInit} */
 }
 
 /**
- * Sends a file as it is, with progress: the share of it that has been sent, 0 to 1.
+ * Sends a file unchanged and reports the sent share, from 0 to 1.
  * @param {string} path @param {Blob} file
  * @param {{params?: Parameters, signal: AbortSignal, onProgress: (share: number) => void}} options
  * @returns {Promise<any>}
  */
 export function upload(path, file, { params, signal, onProgress }) {
   return new Promise((resolve, reject) => {
-    const call = new XMLHttpRequest(); // fetch does not say how much has been sent
+    const call = new XMLHttpRequest(); // fetch does not report how much was sent
     call.open('POST', address(ROOT + path, params));
     call.setRequestHeader('Accept', 'application/json');
     call.setRequestHeader('Content-Type', 'application/octet-stream');
@@ -135,7 +138,7 @@ export const put = (path, body) => request('PUT', path, { body });
 export const remove = (path, params) => request('DELETE', path, { params });
 
 /**
- * All items of a list, page after page.
+ * Returns all items of a list, which is loaded page by page.
  * @template {'/runs' | '/rollouts'} Path @param {Path} path @param {Parameters} [params]
  * @param {{limit?: number, signal?: AbortSignal}} [options] @returns {Promise<Api.Answer<Path>['items']>}
  */
@@ -152,5 +155,8 @@ export async function getAll(path, params, { limit = Infinity, signal } = {}) {
   return items;
 }
 
-/** The address of a file of the API, for links and downloads. @param {string} path @param {Parameters} [params] */
+/**
+ * Returns the address of a file of the API, for links and downloads.
+ * @param {string} path @param {Parameters} [params]
+ */
 export const fileAddress = (path, params) => address(ROOT + path, params);

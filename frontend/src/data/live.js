@@ -1,20 +1,20 @@
 /**
  * One stream of server-sent events for the whole page.
  *
- * `useLive(['run', 'points'], (type, data) => ...)` in a component, or `listen(...)` elsewhere. After a gap
- * (hidden tab, lost connection) the type `resync` tells every listener to fetch again,
- * because the missed events are unknown.
+ * `useLive(['run', 'points'], (type, data) => ...)` in a component, or `listen(...)` elsewhere. After a gap (hidden
+ * tab, lost connection), the type `resync` tells every listener to load its data again, because the missed events are
+ * unknown.
  */
 import { signal, useEffect, useRef } from '../dom.js';
 import { problemOf } from './api.js';
 
 const TYPES = ['run', 'points', 'event', 'worker'];
-/** The service says that too much was missed to be told. */
+/** The service's event after too many missed events. */
 const RESET = 'reset';
 const LONGEST_WAIT = 15_000;
 
 /**
- * `reason`: why there is no stream, in the service's words, if it has refused one.
+ * `reason`: the service's reason if it has rejected the stream.
  * @type {import('../../vendor/signals.js').Signal<{state: 'connecting'|'live'|'paused'|'lost', since: number,
  *   reason?: string}>}
  */
@@ -37,7 +37,7 @@ const tell = (/** @type {string} */ type, /** @type {any} */ data) => {
   for (const { types, callback } of listeners) if (type === 'resync' || types.includes(type)) callback(type, data);
 };
 
-/** Tells every listener to fetch again: what was shown may be old. */
+/** Tells every listener to load its data again, because it may be outdated. */
 export const resync = () => tell('resync', null);
 
 function opened() {
@@ -47,7 +47,7 @@ function opened() {
   hadGap = false;
 }
 
-/** A stream that was refused does not say why: asked again as an ordinary call, the service does. */
+/** Requests the reason for a rejected stream in an ordinary call, because a stream does not contain the reason. */
 async function learnWhy(/** @type {string} */ url) {
   const abort = new AbortController();
   try {
@@ -97,7 +97,7 @@ function followVisibility() {
   become('paused');
 }
 
-/** Opens the stream; it pauses while the page is hidden. */
+/** Opens the stream, which pauses while the page is hidden. */
 export function startLive() {
   document.addEventListener('visibilitychange', followVisibility);
   addEventListener('pagehide', close);
@@ -112,7 +112,7 @@ export function listen(types, callback) {
 }
 
 /**
- * `listen` for the life of a component; always calls the newest callback.
+ * Listens for the life of a component and always calls the newest callback.
  * @param {string[]} types @param {(type: string, data: any) => void} callback
  */
 export function useLive(types, callback) {

@@ -1,4 +1,4 @@
-/** Posts under an idempotency key, so that a second press or a retry after a failure creates nothing twice. */
+/** Posts with an idempotency key, so that a second click or a retry after a failure does not create anything twice. */
 import { useMemo } from '../dom.js';
 import { post } from './api.js';
 
@@ -6,8 +6,8 @@ const randomKey = () =>
   [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, '0')).join('');
 
 /**
- * Posts the requests of one form in turn; their keys stay as long as their content does.
- * @returns {(requests: {path: string, body: object}[]) => Promise<any[]>} the answers, in the same order
+ * Returns a function that posts the requests of a form in sequence. Equal content has the same key.
+ * @returns {(requests: {path: string, body: object}[]) => Promise<any[]>} returns the answers in the same order
  */
 export function postOnce() {
   let sent = { content: '', key: '' };
@@ -22,5 +22,5 @@ export function postOnce() {
   };
 }
 
-/** `postOnce` for the life of a component. */
+/** Returns `postOnce` for the life of a component. */
 export const usePostOnce = () => useMemo(postOnce, []);

@@ -1,4 +1,4 @@
-/** Loading from the API inside a component: data, error, age; old data stays on screen while new data comes. */
+/** Loading from the API in a component: data, error and age. Old data stays on screen while new data is loaded. */
 import { useEffect, useRef, useState, useCallback } from '../dom.js';
 import { get } from './api.js';
 import { address } from '../lib/url.js';
@@ -19,8 +19,8 @@ import { useLive } from './live.js';
 const NOTHING = { data: undefined, error: null, loading: true, loadedAt: 0 };
 
 /**
- * Runs `load(signal)` whenever `key` changes. A new key with the same `subject` keeps the old data visible
- * until the new data is there; another subject starts from a skeleton. A `null` key loads nothing.
+ * Runs `load(signal)` when `key` changes. With the same `subject`, the old data stays visible until the new data is
+ * loaded. Another subject starts with a skeleton, and a `null` key loads nothing.
  * @template T
  * @param {string | null} key @param {(signal: AbortSignal) => Promise<T>} load
  * @param {{subject?: string | null}} [options]
@@ -54,7 +54,7 @@ export function useLoad(key, load, { subject = key } = {}) {
 }
 
 /**
- * GET of one address. `live` names the stream's event types after which it loads again (at most every `every` ms).
+ * Loads one address. `live`: the stream's event types after which it loads again, at most once per `every` ms.
  * @template {string} Path
  * @param {Path | null} path @param {import('./api.js').Parameters} [params]
  * @param {{live?: string[], concerns?: (data: any) => boolean, every?: number}} [options]
@@ -63,15 +63,15 @@ export function useLoad(key, load, { subject = key } = {}) {
 export function useGet(path, params, { live = [], concerns = () => true, every = 1000 } = {}) {
   const key = path === null ? null : address(path, params);
   const resource = useLoad(key, (signal) => get(/** @type {Path} */ (path), params, signal), { subject: path ?? '' });
-  const again = useThrottled(resource.reload, every);
+  const reloadSoon = useThrottled(resource.reload, every);
   useLive(live, (type, data) => {
-    if (key !== null && (type === 'resync' || concerns(data))) again();
+    if (key !== null && (type === 'resync' || concerns(data))) reloadSoon();
   });
   return resource;
 }
 
 /**
- * A function that runs at most once per `every` milliseconds, the last call not lost.
+ * Returns a function that runs at most once per `every` milliseconds and never drops the last call.
  * @param {() => void} action @param {number} every
  */
 export function useThrottled(action, every) {

@@ -1,4 +1,4 @@
-/** Events of a run, newest first; older ones when asked for. */
+/** The events of a run, newest first. Older events are loaded on request. */
 import { useEffect, useRef, useState } from '../dom.js';
 import { get } from './api.js';
 import { useLive } from './live.js';
@@ -16,7 +16,7 @@ const EMPTY = { events: new Map(), older: null, error: null, loaded: false, load
 const page = (run, cursor) => get(`/runs/${run}/events`, { order: 'desc', limit: PAGE, cursor });
 
 /**
- * All that is newer than what is held: page by page until a known event is met.
+ * Returns all events that are newer than the loaded ones, page by page until a known event.
  * @param {string} run @param {History['events']} events
  */
 async function newest(run, events) {
@@ -39,38 +39,38 @@ const added = (events, items) => new Map([...events, ...items.map((item) => /** 
  * @param {string} run
  * @returns {{data: Api.RunEvent[] | undefined, error: Error | null, loadedAt: number, reload: () => void, loadMore:
  *   (() => void) | null}}
- *   `more` loads the next older ones; null when there are none
+ *   `more` loads the next older events, or is null if there are none
  */
 export function useHistory(run) {
   const [state, setState] = useState(EMPTY);
   const now = useRef(state);
   const busy = useRef(false);
-  const waiting = useRef(/** @type {(() => Promise<void>) | null} */ (null));
-  const put = (/** @type {Partial<History>} */ change) => {
+  const nextTask = useRef(/** @type {(() => Promise<void>) | null} */ (null));
+  const update = (/** @type {Partial<History>} */ change) => {
     now.current = { ...now.current, ...change };
     setState(now.current);
   };
   const guarded = async (/** @type {() => Promise<void>} */ act) => {
     if (busy.current) {
-      waiting.current = act;
+      nextTask.current = act;
       return;
     }
     busy.current = true;
     try {
       await act();
     } catch (error) {
-      put({ error: /** @type {Error} */ (error) });
+      update({ error: /** @type {Error} */ (error) });
     }
     busy.current = false;
-    const next = waiting.current;
-    waiting.current = null;
+    const next = nextTask.current;
+    nextTask.current = null;
     if (next) guarded(next);
   };
   const reload = () =>
     guarded(async () => {
       const { events, older, loaded } = now.current;
       const { items, next } = await newest(run, events);
-      put({
+      update({
         events: added(events, items),
         older: loaded ? older : next,
         error: null,
@@ -81,14 +81,14 @@ export function useHistory(run) {
   const loadOlder = () =>
     guarded(async () => {
       const { items, next } = await page(run, now.current.older);
-      put({ events: added(now.current.events, items), older: next, error: null });
+      update({ events: added(now.current.events, items), older: next, error: null });
     });
   useEffect(() => {
     reload();
   }, [run]);
-  const again = useThrottled(reload, 1000);
+  const reloadSoon = useThrottled(reload, 1000);
   useLive(['event', 'run'], (type, data) => {
-    if (type === 'resync' || [data.run, data.id].includes(run)) again();
+    if (type === 'resync' || [data.run, data.id].includes(run)) reloadSoon();
   });
   const { events, older, error, loaded, loadedAt } = state;
   const data = loaded ? [...events.values()].sort((a, b) => Number(b.id) - Number(a.id)) : undefined;

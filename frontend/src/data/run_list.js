@@ -1,4 +1,4 @@
-/** The list of runs, page by page, kept up to date by the stream. */
+/** The list of runs, which is loaded page by page and updated by the stream. */
 import { useCallback, useEffect, useRef, useState } from '../dom.js';
 import { get, getAll } from './api.js';
 import { useLive } from './live.js';
@@ -21,7 +21,7 @@ const RUNS_PER_CALL = 200;
 const EMPTY = { key: '', items: [], next: null, total: 0, error: null, loading: true, loaded: false, loadedAt: 0 };
 
 /**
- * The first `count` runs and the cursor after them.
+ * Returns the first `count` runs and the next cursor.
  * @param {import('./api.js').Parameters} parameters @param {number} count @param {AbortSignal} signal
  */
 async function firstRuns(parameters, count, signal) {
@@ -59,7 +59,7 @@ export function useRuns(parameters) {
     firstRuns(parameters, count, abort.signal).then(
       ({ items, next, total }) => {
         if (abort.signal.aborted) return;
-        // pages that came meanwhile stay: the list is read again, as long as it is now
+        // pages that were loaded meanwhile stay: the whole list is loaded again
         if (now.current.key === key && now.current.items.length > count) return setRound((n) => n + 1);
         setState({ key, items, next, total, error: null, loading: false, loaded: true, loadedAt: Date.now() });
       },
@@ -73,7 +73,7 @@ export function useRuns(parameters) {
   const isFetching = useRef(false);
   const loadMore = useCallback(async () => {
     const { next, items, key: loaded } = now.current;
-    if (!next || loaded !== key || isFetching.current) return; // a cursor belongs to the list that gave it
+    if (!next || loaded !== key || isFetching.current) return; // a cursor belongs to its own list
     isFetching.current = true;
     let isStale = false;
     try {
@@ -86,13 +86,13 @@ export function useRuns(parameters) {
     } finally {
       isFetching.current = false;
     }
-    if (isStale) again.current(); // the list was read again meanwhile: the next page is still to be loaded
+    if (isStale) newestLoadMore.current(); // the list was reloaded meanwhile: the next page must still be loaded
   }, [key]);
-  const again = useRef(loadMore);
-  again.current = loadMore;
+  const newestLoadMore = useRef(loadMore);
+  newestLoadMore.current = loadMore;
 
   const reload = useCallback(() => setRound((n) => n + 1), []);
-  /** Changed runs that are not shown yet: thousands may change at once. */
+  /** Changed runs that are not shown yet, because thousands may change at once. */
   const changed = useRef(/** @type {Map<string, Partial<Api.RunItem>>} */ (new Map()));
   const show = useCallback(() => {
     const fresh = changed.current;
@@ -117,7 +117,7 @@ export function useRuns(parameters) {
 }
 
 /**
- * Runs by their ids, in this order, archived and trashed ones too.
+ * Returns runs by their ids, in this order, including archived and trashed ones.
  * @param {string[]} ids @param {import('./api.js').Parameters} params @param {AbortSignal} signal
  * @returns {Promise<{runs: Api.RunItem[], missing: string[]}>}
  */
@@ -133,7 +133,7 @@ export async function namedRuns(ids, params, signal) {
 }
 
 /**
- * Runs that are named but not in the list that is loaded: an old one of a shared link, or one behind the filters.
+ * Loads the runs that are missing in the list, such as old runs of a shared link or runs outside the filters.
  * @param {string[]} ids @param {Api.RunItem[]} items the loaded list
  * @returns {{runs: Api.RunItem[], missing: string[]}}
  */

@@ -1,5 +1,5 @@
 /**
- * Curves for panels: requests of one frame are joined, runs already loaded are not asked for again, live runs are
+ * Curves for panels. Requests of one frame are joined, loaded curves are not requested again, and live runs are
  * refreshed.
  */
 import { useLayoutEffect, useRef, useState } from '../dom.js';
@@ -9,10 +9,11 @@ import { useThrottled } from './resource.js';
 import { keyOf } from '../charts/figure.js';
 import { expanded } from '../lib/series.js';
 
-/** How curves are asked for. `band` and `groupBy` are '' for single runs; `together`: which runs share a mean, for the
- *   service forms the groups and has to be called again if a run has moved to another group.
+/**
+ * The parameters of requested curves. `band` and `groupBy` are '' for single runs; `together`: the runs that share a
+ * mean, because the service forms the groups and is called again if a run changes its group.
  * @typedef {{x: import('../lib/series.js').XKind, smoothing: number, groupBy: string, band: string, zoom: [number,
- *   number] | null, points?: number, together?: string, ends?: boolean}} Shape `ends`: with the end of each
+ *   number] | null, points?: number, together?: string, ends?: boolean}} Shape `ends`: include the end of each
  */
 
 export const MAX_RUNS = 200;
@@ -28,7 +29,7 @@ const waitingBatches = new Map();
 let timer = 0;
 
 /**
- * Series of one metric; calls made close together travel as one.
+ * Loads the series of one metric. Calls at nearly the same time share a request.
  * @param {string} metric
  * @param {string[]} runs
  * @param {Shape} shape
@@ -66,7 +67,7 @@ async function send(names, runs, shape, metrics) {
     tell(({ resolve }, name) => resolve(series.filter(({ metric }) => metric === name)));
   } catch (error) {
     if (error instanceof ApiError && error.status === 422 && names.length > 1) {
-      for (const name of names) send([name], runs, shape, metrics); // one of them is not known: the others have curves
+      for (const name of names) send([name], runs, shape, metrics); // one metric is unknown: the others have curves
     } else tell(({ reject }) => reject(error));
   }
 }
@@ -87,7 +88,7 @@ const parametersOf = (metrics, runs, { x, smoothing, groupBy, band, zoom, points
 });
 
 /**
- * The curves of one metric for these runs. Nothing is loaded while not `enabled` (the panel is far away).
+ * Loads the curves of one metric for these runs, but only while `enabled`, i.e. while the panel is near the screen.
  * @param {string} metric @param {string[]} runs @param {Shape} shape @param {boolean} enabled
  * @returns {{series: Series[], loading: boolean, loaded: boolean, error: Error | null,
  *   retry: () => void}}
@@ -100,17 +101,17 @@ export function useSeries(metric, runs, shape, enabled) {
   const show = () => redraw((n) => n + 1);
 
   const load = async () => {
-    const held = holder.current;
-    const missing = drawnRuns.filter((run) => !held.fresh.has(run));
+    const currentHolder = holder.current;
+    const missing = drawnRuns.filter((run) => !currentHolder.fresh.has(run));
     if (!enabled || !missing.length) return;
     const asking = shape.groupBy ? drawnRuns : missing;
-    held.asked += 1;
-    for (const run of asking) held.fresh.add(run);
-    held.pending += 1;
+    currentHolder.asked += 1;
+    for (const run of asking) currentHolder.fresh.add(run);
+    currentHolder.pending += 1;
     show();
-    await fill(held, fetchSeries(metric, asking, shape), held.asked, asking, Boolean(shape.groupBy));
-    held.pending -= 1;
-    if (held === holder.current) show();
+    await fill(currentHolder, fetchSeries(metric, asking, shape), currentHolder.asked, asking, Boolean(shape.groupBy));
+    currentHolder.pending -= 1;
+    if (currentHolder === holder.current) show();
   };
 
   if (holder.current.key !== key) holder.current = emptyHolder(key, holder.current);
@@ -140,8 +141,8 @@ export function useSeries(metric, runs, shape, enabled) {
 }
 
 /**
- * What a panel holds. The old curves stay until those of the new question are there. `asked` numbers the requests, and
- * `shown` has that of each run's curve: an answer that a later one has overtaken is dropped.
+ * The curves of a panel. Old curves stay until the new ones are loaded. `asked` numbers the requests, and `shown` has
+ * the number of each run's curve, so that answers older than the shown curve are dropped.
  * @typedef {{key: string, parts: Map<string, Series>, fresh: Set<string>, asked: number, shown: Map<string, number>,
  *   pending: number, loaded: boolean, error: Error | null}} Holder
  * @param {string} key @param {Holder} [old] @returns {Holder}

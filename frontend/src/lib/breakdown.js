@@ -1,4 +1,4 @@
-/** Breakdown: which metrics can be decomposed into completions, and the two windows of steps to compare. */
+/** Breakdown: the metrics that can be decomposed into completions, and the two windows of steps to compare. */
 import { rolloutsAddress } from './runs/addresses.js';
 
 /** @typedef {{first: number, last: number}} Window */
@@ -9,7 +9,10 @@ const OTHERS = ['groups/zero_variance_frac', 'policy/entropy', 'kl/k3', 'loss/to
 const EVALUATED = /^eval\/([^/]+\/)?(accuracy|length_mean|truncated_frac)$/;
 const NOT_A_TERM = ['reward/raw/mean'];
 
-/** Whether a metric is one of backend/rollouts/breakdown/cells.py: a sum over completions. @param {string} metric */
+/**
+ * Returns whether a metric is a sum over completions, as in backend/rollouts/breakdown/cells.py.
+ * @param {string} metric
+ */
 export const isDecomposable = (metric) =>
   OTHERS.includes(metric) || ((MEANS.test(metric) || EVALUATED.test(metric)) && !NOT_A_TERM.includes(metric));
 
@@ -22,11 +25,11 @@ export const WAYS = [
   { value: 'term', label: 'Reward terms', title: 'Terms of the reward with their weights' },
 ];
 
-/** Share of a change from which on one prompt is said to explain it. */
+/** Minimum share of a change that one prompt must explain. */
 const MUCH = 0.25;
 
 /**
- * Whether one prompt that was sampled in both windows explains much of a change; else flags tell more.
+ * Returns whether one prompt in both windows explains much of a change. If not, a split by flags is more useful.
  * @param {Pick<Api.BreakdownAnswer, 'change'> & {rows: Pick<Api.BreakdownRow, 'kind' | 'total' | 'before' |
  *   'after'>[]}} answer of prompts
  */
@@ -39,10 +42,13 @@ export const isExplainedByPrompts = ({ change, rows }) =>
       Math.abs(total) >= MUCH * Math.abs(change),
   );
 
-/** Steps of a window when nobody chose. */
+/** Number of steps in a default window. */
 const USUAL = 10;
 
-/** `10-20` or `10`; null if it is none. @param {string} text @returns {Window | null} */
+/**
+ * Returns a window written as `10-20` or `10`, or null for other texts.
+ * @param {string} text @returns {Window | null}
+ */
 export function readWindow(text) {
   const match = /^(\d{1,9})(?:-(\d{1,9}))?$/.exec(text.trim());
   if (!match) return null;
@@ -54,7 +60,7 @@ export function readWindow(text) {
 export const writeWindow = ({ first, last }) => (first === last ? String(first) : `${first}-${last}`);
 
 /**
- * The two neighbouring windows between which a metric changed most.
+ * Returns the two neighbouring windows between which a metric changed most.
  * @param {number[]} steps ascending @param {number[]} values
  * @returns {{before: Window, after: Window} | null}
  */
@@ -79,8 +85,8 @@ export const aroundOnset = ({ healthy, sick }) => ({
 });
 
 /**
- * Address of the breakdown of a metric's change; `zoom`: the steps that a panel shows, which are compared with as many
- * before them.
+ * Returns the address of the breakdown of a metric's change. `zoom`: the visible steps of a panel, which are compared
+ * with as many steps before them.
  * @param {string} run @param {string} metric
  * @param {{zoom?: [number, number] | null, onset?: Onset | null, split?: Api.BreakdownAnswer['by']}} [about]
  */
@@ -103,7 +109,7 @@ function ofZoom([low, high]) {
 }
 
 /**
- * The windows after one of them was drawn anew: the one whose middle is nearer to where the drawing began.
+ * Returns the windows after dragging, which replaces the window whose middle is nearer to the start of the drag.
  * @param {{before: Window, after: Window}} windows @param {number} from @param {number} to steps
  */
 export function redrawn({ before, after }, from, to) {

@@ -1,7 +1,7 @@
 /**
- * Colours of runs and variants. Ten colours, chosen so that any two stay apart for normal, deutan and protan eyes
- * (a test measures it) with at least 3:1 against their background. Where more than ten are drawn together, the
- * dash tells those of one colour apart. Runs of one group that are drawn singly have shades of its colour.
+ * Colours of runs and variants. The ten colours can be distinguished with normal, deutan and protan vision (as measured
+ * in a test), with a contrast of at least 3:1. With more than ten items, dashes distinguish equal colours. Single runs
+ * of a group have shades of the group's colour.
  */
 
 /** @typedef {'solid'|'dash'|'dot'|'dashdot'} Dash */
@@ -37,7 +37,7 @@ const DASHES = ['solid', 'dash', 'dot', 'dashdot'];
 export const PALETTES = { light: LIGHT, dark: DARK };
 
 /**
- * Looks of things drawn together; the second one of a colour is dashed, the third dotted, ...
+ * Returns the looks of items in one chart. The second item of a colour is dashed, the third is dotted, ...
  * @param {{key: string, slot: number}[]} items @param {'light'|'dark'} theme @returns {Map<string, Look>}
  */
 export function looksTogether(items, theme) {
@@ -53,10 +53,10 @@ export function looksTogether(items, theme) {
   );
 }
 
-/** What lines are drawn on: `--surface` in styles/base.css. */
+/** Backgrounds of lines: `--surface` in styles/base.css. */
 const GROUNDS = { light: '#ffffff', dark: '#14181e' };
 const LEAST_CONTRAST = 3;
-/** How far the outermost shades lie from their colour, as a share of the way to black and to white. */
+/** Distance of the outermost shades from their colour, as a share of the distance to black and to white. */
 const REACH = { black: 0.38, white: 0.3 };
 
 const channels = (/** @type {string} */ colour) => [1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16));
@@ -71,7 +71,7 @@ const mixed = (colour, target, share) =>
     )
     .join('')}`;
 
-/** Relative luminance, as WCAG defines it. @param {string} colour */
+/** Returns the relative luminance as defined by WCAG. @param {string} colour */
 function luminance(colour) {
   const [red, green, blue] = channels(colour)
     .map((channel) => channel / 255)
@@ -79,14 +79,14 @@ function luminance(colour) {
   return 0.2126 * red + 0.7152 * green + 0.0722 * blue;
 }
 
-/** Contrast of two colours, as WCAG defines it. @param {string} a @param {string} b */
+/** Returns the contrast of two colours as defined by WCAG. @param {string} a @param {string} b */
 export function contrast(a, b) {
   const [dark, light] = [luminance(a), luminance(b)].sort((x, y) => x - y);
   return (light + 0.05) / (dark + 0.05);
 }
 
 /**
- * Shades of a colour, from its dark to its light end, that all have a contrast of 3:1 on the theme's ground.
+ * Returns shades of a colour, from dark to light, all with a contrast of 3:1 to the theme's background.
  * @param {string} colour @param {number} count @param {'light'|'dark'} theme @returns {string[]}
  */
 export function shadesOf(colour, count, theme) {
@@ -105,7 +105,7 @@ export function shadesOf(colour, count, theme) {
 }
 
 /**
- * Looks of single runs: those of a group have shades of its colour, and its dash.
+ * Returns the looks of single runs, which have shades of their group's colour, and its dash.
  * @param {{look: Look, keys: string[]}[]} groups @param {'light'|'dark'} theme @returns {Map<string, Look>}
  */
 export const shadedLooks = (groups, theme) =>
@@ -120,23 +120,26 @@ export const shadedLooks = (groups, theme) =>
   );
 
 /**
- * A slot of the palette for each group: that of its first run unless a group before it has that one, else a free one.
- * No colour is free from the eleventh group on, so each further group uses the colour of its run.
- * @param {number[]} slots those of their first runs @returns {number[]}
+ * Returns a slot of the palette for each group: that of its first run, or a free slot if an earlier group has that one.
+ * From the eleventh group on, no slot is free, and each group uses the slot of its run.
+ * @param {number[]} slots `slots`: those of their first runs @returns {number[]}
  */
 export function slotsOfGroups(slots) {
   const indexes = slots.map((slot) => slot % LIGHT.length);
-  const taken = new Set(indexes);
+  const takenIndexes = new Set(indexes);
   return indexes.map((paletteIndex, i) => {
     if (indexes.indexOf(paletteIndex) === i) return paletteIndex;
     let free = paletteIndex;
-    for (let tried = 0; taken.has(free) && tried < LIGHT.length; tried += 1) free = (free + 1) % LIGHT.length;
-    taken.add(free);
+    for (let tried = 0; takenIndexes.has(free) && tried < LIGHT.length; tried += 1) free = (free + 1) % LIGHT.length;
+    takenIndexes.add(free);
     return free;
   });
 }
 
-/** `#rrggbb` or `rgb(r, g, b)` with an opacity, for bands. @param {string} colour @param {number} opacity 0-1 */
+/**
+ * Returns a colour (`#rrggbb` or `rgb(r, g, b)`) with an opacity, for bands.
+ * @param {string} colour @param {number} opacity 0-1
+ */
 export function withOpacity(colour, opacity) {
   const [red, green, blue] = colour.startsWith('#')
     ? [1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16))

@@ -1,11 +1,11 @@
-/** The same prompt in columns: which steps and runs stand beside the group in view. */
+/** The same prompt in columns: the steps and runs next to the group in view. */
 
 /** @typedef {{run: string, step: number | null}} Column `run`: empty for the run in view; `step`: null for that in view */
 
-/** Columns beside the group in view. */
+/** Maximum number of columns next to the group in view. */
 export const MAX_COLUMNS = 6;
 
-/** `run@step`; null if it is none. @param {string} text @returns {Column | null} */
+/** Returns a column written as `run@step`, or null for other texts. @param {string} text @returns {Column | null} */
 export function readColumn(text) {
   const match = /^([^@]{0,64})@(\d{0,9})$/.exec(text);
   if (!match || (!match[1] && !match[2])) return null;
@@ -16,7 +16,7 @@ export function readColumn(text) {
 export const writeColumn = ({ run, step }) => `${run}@${step ?? ''}`;
 
 /**
- * The columns when nobody chose: the first and the last other step of the prompt, then two other runs.
+ * Returns the default columns: the first and the last other step of the prompt, then two other runs.
  * @param {number[]} steps of the prompt, ascending @param {number} step in view @param {string[]} runs other ones
  * @returns {Column[]}
  */

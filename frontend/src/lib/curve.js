@@ -1,7 +1,7 @@
-/** A curve as the path of an SVG. Pure. */
+/** A curve as an SVG path. Pure. */
 
 /**
- * Scales of a curve in a box, with its range; values that are not finite are left out.
+ * Returns the scales, range and path of a curve in a box, without values that are not finite.
  * @param {{steps: number[], values: number[]}} series
  * @param {{from: number, to: number, width: number, height: number}} box `from`, `to`: the steps at its sides
  */

@@ -1,15 +1,15 @@
-/** Results of evaluations as rows of steps and columns of suites. Pure. */
+/** Results of evaluations as rows of steps with columns of suites. Pure. */
 
 /** @typedef {Api.EvaluationItem} Item */
 
-/** The name of a suite as people read it. @param {string} suite empty: the held-out set */
+/** Returns the displayed name of a suite. @param {string} suite empty: the held-out set */
 export const suiteTitle = (suite) => suite || 'held-out set';
 
-/** Suites in order of their names, the held-out set first. @param {Item[]} items */
+/** Returns suites sorted by name, with the held-out set first. @param {Item[]} items */
 export const suitesOf = (items) => [...new Set(items.map(({ suite }) => suite))].sort();
 
 /**
- * Metrics that some results have: accuracy first, then pass@k and maj@k by k, then the rest.
+ * Returns the metrics of some results: accuracy first, then pass@k and maj@k by k, then the others.
  * @param {Item[]} items @returns {string[]}
  */
 export function metricsOfSuites(items) {
@@ -22,12 +22,12 @@ export function metricsOfSuites(items) {
   return names.sort((a, b) => rankOf(a) - rankOf(b) || k(a) - k(b));
 }
 
-/** A metric of a suite as people write it: pass@4. @param {string} name */
+/** Returns the usual name of a suite's metric, such as pass@4. @param {string} name */
 export const metricTitle = (name) =>
   name.replace('_at_', '@').replace('length_mean', 'mean length').replace('truncated_frac', 'truncated');
 
 /**
- * One row for each step of each run, newest first within a run, with its result for each suite.
+ * Returns a row for each step of each run, newest first within a run, with the result of each suite.
  * @param {Item[]} items @param {string[]} runs in order
  * @returns {{run: string, step: number, hasCheckpoint: boolean, of: Map<string, Item>}[]}
  */

@@ -1,7 +1,7 @@
-/** Ranking of what the quick jump finds. Pure. */
+/** The ranking of places that the quick jump finds. Pure. */
 
 /**
- * A place to jump to; `detail` stands behind its name, `address` or `run` leads there.
+ * A place to jump to. `detail` follows its name, and `address` or `run` opens it.
  * @typedef {{key: string, name: string, detail?: string, address?: string, run?: () => void}} Place
  * @typedef {{title: string, places: Place[]}} Section
  */
@@ -10,8 +10,8 @@
 export const wordsOf = (text) => text.toLowerCase().split(/\s+/).filter(Boolean);
 
 /**
- * How well a name fits what was typed: 4 it is the same, 3 it begins with it or has it as a part, 2 a part begins with
- * it, 1 it contains all words, 0 it does not.
+ * Returns how well a name matches the typed text: 4 if equal, 3 if it begins with the text or has it as a part, 2 if a
+ * part begins with it, 1 if it contains all words, else 0.
  * @param {string} name @param {string} typed
  */
 export function score(name, typed) {
@@ -26,7 +26,7 @@ export function score(name, typed) {
 }
 
 /**
- * The best places by name; those that fit equally well keep their order.
+ * Returns the best matches by name. Equal matches keep their order.
  * @param {Place[]} places @param {string} typed @param {number} limit
  */
 export const best = (places, typed, limit) =>
@@ -38,7 +38,7 @@ export const best = (places, typed, limit) =>
     .map(({ place }) => place);
 
 /**
- * Sections with places, those first whose best name fits best.
+ * Returns sections with places, sorted by their best match.
  * @param {Section[]} sections @param {string} typed
  */
 export const inOrder = (sections, typed) =>
@@ -50,7 +50,7 @@ export const inOrder = (sections, typed) =>
 
 const MAX_WORDS = 8;
 
-/** What was typed as a query of the list of runs, in which every word is a text. @param {string} typed */
+/** Returns the typed text as a query of the list of runs, with every word quoted. @param {string} typed */
 export const runQuery = (typed) =>
   typed
     .split(/\s+/)

@@ -1,4 +1,4 @@
-/** MathML from the server as a plain tree of known elements; whatever else it holds becomes text. */
+/** Converts MathML from the server to a tree of known elements. All other content becomes text. */
 import { parseXml } from './trusted.js';
 
 const KNOWN = new Set([

@@ -1,13 +1,13 @@
-/** Which metrics are drawn, as an address lists them: `key`, `all`, names of sections, names of metrics. Pure. */
+/** The choice of metrics in an address: `key`, `all`, names of sections, and names of metrics. Pure. */
 import { KEY_METRICS, bySection, sectionOf } from './metrics.js';
 
 /** @typedef {{section: string, metrics: string[]}} Section */
 
-/** Key metrics that these runs have. @param {string[]} available */
+/** Returns the available key metrics. @param {string[]} available */
 export const keyMetricsOf = (available) => KEY_METRICS.filter((metric) => available.includes(metric));
 
 /**
- * Sections of a choice: the key metrics on top, then whole sections or single metrics by name.
+ * Returns the sections of a choice: the key metrics first, then whole sections or single metrics by name.
  * @param {string[]} available @param {string[]} chosen @returns {Section[]}
  */
 export function chosenSections(available, chosen) {
@@ -18,13 +18,14 @@ export function chosenSections(available, chosen) {
   return [...(keys.length ? [{ section: 'key metrics', metrics: keys }] : []), ...bySection(sectionMetrics)];
 }
 
-/** The metrics of a choice, each once. @param {string[]} available @param {string[]} chosen */
+/** Returns the metrics of a choice without duplicates. @param {string[]} available @param {string[]} chosen */
 export const chosenMetrics = (available, chosen) => [
   ...new Set(chosenSections(available, chosen).flatMap(({ metrics }) => metrics)),
 ];
 
 /**
- * The choice after some metrics were added or taken away, in as few words as possible: whole sections by their names.
+ * Returns the choice after metrics were added or removed, in as few words as possible, i.e. with names of whole
+ * sections.
  * @param {string[]} available @param {string[]} chosen @param {string[]} metrics @param {boolean} on
  * @returns {string[]}
  */

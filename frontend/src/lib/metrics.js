@@ -1,9 +1,9 @@
-/** Order and grouping of metric names. The first segment of a name is its section. */
+/** Order and groups of metric names. The first segment of a name is its section. */
 
 /** @param {string} metric */
 export const sectionOf = (metric) => (metric.includes('/') ? metric.slice(0, metric.indexOf('/')) : 'other');
 
-/** Sections in the order in which they answer "does it learn, and if not, why". */
+/** The sections in the order in which they explain whether a policy learns, and if not, why. */
 export const SECTION_ORDER = [
   'eval',
   'reward',
@@ -23,7 +23,7 @@ export const SECTION_ORDER = [
   'time',
 ];
 
-/** What is drawn first when nobody has chosen. */
+/** The default metrics. */
 export const KEY_METRICS = [
   'reward/mean',
   'reward/accuracy',
@@ -53,33 +53,33 @@ export function bySection(metrics) {
     .sort((a, b) => rank(a.section) - rank(b.section) || (a.section < b.section ? -1 : 1));
 }
 
-/** Evaluations are rare points, not a curve through every step. @param {string} metric */
+/** Returns whether a metric has values only at some steps, as evaluations do. @param {string} metric */
 export const isSparse = (metric) => metric.startsWith('eval/');
 
-/** The kind of the completions behind a metric: `train`, `eval`, `eval/<suite>`. @param {string} metric */
+/** Returns the kind of a metric's completions: `train`, `eval` or `eval/<suite>`. @param {string} metric */
 export const kindOf = (metric) => (isSparse(metric) ? metric.split('/').slice(0, -1).join('/') : 'train');
 
-/** Metrics whose name contains all words of the search. @param {string[]} metrics @param {string} search */
+/** Returns the metrics whose name contains all words of the search. @param {string[]} metrics @param {string} search */
 export function matching(metrics, search) {
   const words = search.toLowerCase().split(/\s+/).filter(Boolean);
   return metrics.filter((metric) => words.every((word) => metric.toLowerCase().includes(word)));
 }
 
-/** Units of what cannot be below 0. */
+/** Units of metrics that cannot be below 0. */
 const COUNTED = new Set(
   (
     'answers batches bytes bytes/s calls completions FLOP/s lengths money prompts ratio requests scores seconds starts ' +
     'tokens tokens/s turns updates values versions watts'
   ).split(' '),
 );
-/** Metrics without such a unit that cannot be below 0 either. */
+/** Metrics with other units that cannot be below 0 either. */
 const NON_NEGATIVE = /\/(std|grad_norm|update_norm|lr|entropy|k2|k3)$/;
-/** A fraction of a variance is below 0 where a prediction is worse than the mean. */
+/** A fraction of a variance is below 0 if a prediction is worse than the mean. */
 const SIGNED = new Set(['critic/explained_variance']);
 
 /**
- * The values that a metric of the catalog can have.
- * @param {{name: string, unit: string} | undefined} about its entry @returns {[number, number]}
+ * Returns the range of values that a metric of the catalog can have.
+ * @param {{name: string, unit: string} | undefined} about `about`: its entry @returns {[number, number]}
  */
 export function possibleRange(about) {
   if (!about || SIGNED.has(about.name)) return [-Infinity, Infinity];

@@ -1,6 +1,6 @@
 /**
- * The table of a panel at one x: each line's newest recorded value there, its difference to the baseline and n.
- * Pure. Values are never interpolated.
+ * The table of a panel at one x: each line's newest recorded value, its difference from the baseline, and n. Pure.
+ * Values are never interpolated.
  */
 import { csv, csvCell } from './text/csv.js';
 import { formatDuration, formatShort, formatValue, grouped } from './text/format.js';
@@ -12,16 +12,16 @@ import { lookup } from './lookup.js';
  * @typedef {import('../charts/figure.js').Line} Line
  * @typedef {import('../charts/figure.js').Series} Series
  * @typedef {{value: number | string, x: number, step: number, n?: number, low?: number | null, high?: number | null}}
- *   Recorded one point; a value that is not finite is spelled as the API spells it
+ *   Recorded one point; a value that is not finite is written as in the API
  * @typedef {{key: string, name: string, look: import('./colours.js').Look, role: 'main' | 'seed', run: string | null,
  *   recorded: Recorded | null, smoothed: Recorded | null, of: number | null, isOlder: boolean, delta: number | null,
- *   isBaseline: boolean}} Row `recorded`: null if the line has no value at or before x; `of`: how many runs a mean
- *   has; `isOlder`: the value was recorded before x
+ *   isBaseline: boolean}} Row `recorded`: null if the line has no value at or before x; `of`: the number of runs that
+ *   a mean has; `isOlder`: the value was recorded before x
  * @typedef {{x: number, rows: Row[], baseline: string | null, isBaselineMissing: boolean, isSmoothed: boolean}} Reading
  */
 
 /**
- * Index of the last of some ascending numbers that is not above `x`; -1 where all are.
+ * Returns the index of the last ascending number that is not above `x`, or -1.
  * @param {number[]} ascending @param {number} x
  */
 export function lastAtOrBelow(ascending, x) {
@@ -35,7 +35,7 @@ export function lastAtOrBelow(ascending, x) {
 }
 
 /**
- * The point of a series at the largest recorded x that is not above `x`; null before its first one.
+ * Returns the point of a series at the largest recorded x that is not above `x`, or null before the first point.
  * @param {Series} series @param {number} x @returns {Recorded | null}
  */
 export function readAt(series, x) {
@@ -47,7 +47,7 @@ export function readAt(series, x) {
 }
 
 /**
- * The end of a curve that was asked for with its end; null where it has none.
+ * Returns the end of a curve that was requested with its end, or null if it has none.
  * @param {Series} series @returns {Recorded | null}
  */
 function endOf({ end, x, steps, runs, non_finite: nonFinite }) {
@@ -71,7 +71,7 @@ const pointAt = ({ values, x, steps, n, low, high }, at) => ({
 });
 
 /**
- * The newest value at or before x that is not finite; of a mean, where none of its runs has a finite one.
+ * Returns the newest value at or before x that is not finite. For a mean, no run has a finite value there.
  * @param {Series} series @param {number} x @returns {Recorded | null}
  */
 function newestGap({ gaps, non_finite: nonFinite }, x) {
@@ -82,9 +82,9 @@ function newestGap({ gaps, non_finite: nonFinite }, x) {
 }
 
 /**
- * Reads all lines of a panel at one x, sorted by value: the largest first, then what is not finite, then lines
+ * Reads all lines of a panel at one x, sorted by value: the largest first, then values that are not finite, then lines
  * without a value.
- * @param {Line[]} lines @param {number} x Infinity reads the ends, of lines that were asked for with them
+ * @param {Line[]} lines @param {number} x Infinity reads the ends of lines that were requested with their ends
  * @param {string | null} [baseline] key of the baseline
  * @returns {Reading}
  */
@@ -129,21 +129,24 @@ const difference = (a, b) => (typeof a?.value === 'number' && typeof b?.value ==
 /** @type {Record<string, number>} */
 const BELOW_ALL = { Infinity: Number.MAX_VALUE, '-Infinity': -Number.MAX_VALUE };
 
-/** Orders rows; a sort is stable, so lines of one value stay in the order of the legend. @param {Row} row */
+/**
+ * Returns the sort key of a row. Sorting is stable, so lines with equal values stay in the order of the legend.
+ * @param {Row} row
+ */
 function rank({ recorded, smoothed }) {
   const point = recorded ?? smoothed;
   if (!point) return -Infinity;
   return typeof point.value === 'number' ? point.value : (lookup(BELOW_ALL, point.value) ?? -Number.MAX_VALUE);
 }
 
-/** `2 of 3` where runs of a mean are missing at this point. @param {Row} row */
+/** Returns a text such as `2 of 3` if runs of a mean are missing at this point. @param {Row} row */
 export const countText = ({ recorded, of }) =>
   recorded?.n === undefined ? '' : of !== null && of > recorded.n ? `${recorded.n} of ${of}` : String(recorded.n);
 
-/** Format a difference with its sign. @param {number | null} delta */
+/** Formats a difference with its sign. @param {number | null} delta */
 export const deltaText = (delta) => (delta === null ? '' : `${delta > 0 ? '+' : ''}${formatValue(delta)}`);
 
-/** A position on the x axis in words. @param {import('./series.js').XKind} kind @param {number} x */
+/** Returns a position on the x axis in words. @param {import('./series.js').XKind} kind @param {number} x */
 export function positionText(kind, x) {
   if (!Number.isFinite(x)) return 'at the end';
   if (kind === 'step') return `step ${grouped(x)}`;
@@ -151,18 +154,18 @@ export function positionText(kind, x) {
   return kind === 'wall' ? formatDuration(x) : `${formatShort(x)} ${xUnitOf(kind)}`;
 }
 
-/** What a value at the end is; the matrix has the same. @param {string} metric */
+/** Returns the meaning of a value at the end, which is the same in the matrix. @param {string} metric */
 export const endMeaning = (metric) => (isSparse(metric) ? 'last evaluation' : 'mean of the last 10 steps');
 
-/** Half the width of a mean's 95 % interval; null without one. @param {Recorded | null} recorded */
+/** Returns half the width of a mean's 95 % interval, or null if it has none. @param {Recorded | null} recorded */
 export const halfOf = (recorded) =>
   typeof recorded?.low === 'number' && typeof recorded.high === 'number' ? (recorded.high - recorded.low) / 2 : null;
 
-/** Where a line without a value stands, in words. */
+/** Text for lines without a value. */
 export const NO_VALUE = 'no value yet';
 
 /**
- * Return the table for files and the clipboard, with full-precision numbers.
+ * Returns the table for files and the clipboard, with full-precision numbers.
  * @param {Reading} reading @param {{metric: string, unit?: string | null, xKind: string, smoothing: number}} about
  * @returns {{head: string[], rows: unknown[][]}}
  */
@@ -208,12 +211,12 @@ const noteOf = ({ n }, isOlder, of) =>
 /** @param {{head: string[], rows: unknown[][]}} table */
 export const tableAsCsv = ({ head, rows }) => csv(head, rows);
 
-/** For pasting into a sheet or a note. @param {{head: string[], rows: unknown[][]}} table */
+/** Returns a table as text to paste into a spreadsheet or a note. @param {{head: string[], rows: unknown[][]}} table */
 export const tableAsText = ({ head, rows }) =>
   [head, ...rows].map((row) => row.map((cell) => csvCell(cell)).join('\t')).join('\n');
 
 /**
- * The points of all lines that are drawn, one row each, for a file.
+ * Returns the points of all visible lines for a file, with one row each.
  * @param {{lines: Line[], metric: string}[]} panels @param {string} xKind
  */
 export function curvesAsCsv(panels, xKind) {

@@ -1,6 +1,6 @@
 /**
- * A report as one HTML file: no script, nothing from elsewhere, every text escaped. Pure.
- * Its policy forbids all but its own styles and pictures, so that no name in it could ever run.
+ * A report as one HTML file without scripts and external resources, in which every text is escaped. Pure. Its policy
+ * allows only its own styles and images, so that nothing in it can be executed.
  */
 import { visible } from './text/visible.js';
 import { lookup } from './lookup.js';
@@ -12,7 +12,7 @@ import { lookup } from './lookup.js';
  * @typedef {{title: string, prompt: string, answer: string, completions: {facts: string, text: string}[]}} Rollout
  * @typedef {{title: string, note: string, link: string, created: string, facts: string[], charts: Chart[],
  *   sections: Section[], rollouts: Rollout[], colours: {background: string, ink: string, quiet: string,
- *   line: string}}} Report `facts`: what the charts are made of; colours as CSS
+ *   line: string}}} Report `facts`: the data of the charts; `colours`: as CSS
  */
 
 export const POLICY =
@@ -21,22 +21,22 @@ export const POLICY =
 /** @type {Record<string, string>} */
 const ENTITIES = { '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;', "'": '&#39;' };
 
-/** Text as it is read, in HTML. @param {unknown} text */
+/** Returns text escaped for HTML, with visible control characters. @param {unknown} text */
 export const escaped = (text) => visible(String(text)).replace(/[&<>"']/g, (sign) => lookup(ENTITIES, sign));
 
-/** An address is a link if it leads to a page; other schemes stay text. @param {string} link */
+/** Returns a link if an address leads to a page. Addresses with other schemes stay text. @param {string} link */
 const linked = (link) =>
   /^https?:\/\//.test(link)
     ? `<a href="${escaped(link)}" rel="noopener noreferrer">${escaped(link)}</a>`
     : escaped(link);
 
-/** One decimal of a pixel is enough; the rest doubles the size. @param {string} svg */
+/** Returns an SVG with one decimal per coordinate, because more decimals double its size. @param {string} svg */
 export const compact = (svg) =>
   svg.replace(/ d="[^"]*"/g, (path) => path.replace(/(\.\d)\d+/g, '$1')).replaceAll('vector-effect: none; ', '');
 
 const PLAIN = /%(?:20|2C|3A|3B|3D|2F|40|5B|5D|7B|7D)/g;
 
-/** A picture as an address; in an image nothing of it can run. @param {string} svg */
+/** Returns a picture as an address, because scripts in an image are never executed. @param {string} svg */
 export const asAddress = (svg) =>
   `data:image/svg+xml,${encodeURIComponent(compact(svg)).replace(PLAIN, decodeURIComponent).replaceAll("'", '%27')}`;
 
@@ -56,8 +56,8 @@ ${values ? `<details><summary>Values of ${escaped(title)}</summary>${tableHtml(v
 </figure>`;
 
 /**
- * What a report may hold, the fullest first: first its curves get fewer points, then it goes without the values of
- * its charts, then without rollouts.
+ * Returns the possible contents of a report, largest first: with fewer points per curve, then without the charts'
+ * values, then without rollouts.
  * @param {number} points @param {number} least
  * @returns {Generator<{points: number, values: boolean, rollouts: boolean}>}
  */

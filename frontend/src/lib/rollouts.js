@@ -1,4 +1,4 @@
-/** Groups of completions: what is useful in them, and which are shown. */
+/** Groups of completions: their useful properties, and the choice of shown groups. */
 import { lookup } from './lookup.js';
 
 /** @typedef {Api.CompletionItem} Completion */
@@ -8,13 +8,13 @@ import { lookup } from './lookup.js';
 export const isTruncated = ({ finish_reason: reason, flags }) => reason === 'length' || flags.includes('truncated');
 
 /**
- * Whether a completion is known to be wrong. Where correctness was not recorded the flag decides.
+ * Returns whether a completion is known to be wrong. If correctness was not recorded, the flag decides.
  * @param {Completion} completion
  */
 export const isWrong = ({ correct, flags }) => (typeof correct === 'boolean' ? !correct : flags.includes('wrong'));
 
 /**
- * Whether a completion is known to be right; null if that was not recorded.
+ * Returns whether a completion is known to be right, or null if that was not recorded.
  * @param {Completion} completion
  * @returns {boolean | null}
  */
@@ -25,7 +25,7 @@ export function isRight(completion) {
   return typeof correctness === 'number' ? correctness > 0 : null;
 }
 
-/** Flags that no other mark shows. @param {Pick<Completion, 'flags'>} completion */
+/** Returns the flags that no other mark shows. @param {Pick<Completion, 'flags'>} completion */
 export const otherFlags = ({ flags }) => flags.filter((flag) => flag !== 'truncated' && flag !== 'wrong');
 
 /**
@@ -56,7 +56,7 @@ const hasFlag =
     flags.includes(name);
 
 /**
- * @typedef {{filter: string[], least: number | null}} Filter `filter`: marks as the service counts them, all of which
+ * @typedef {{filter: string[], least: number | null}} Filter `filter`: marks as counted by the service, all of which
  *   a completion or its group must have
  */
 /** @type {Record<string, (completion: Completion) => boolean>} */
@@ -71,14 +71,14 @@ const TESTS = {
 };
 export const FILTERS = Object.keys(TESTS);
 
-/** Why a group did not train. @type {Record<string, string>} */
+/** Reasons why a group was not used for training. @type {Record<string, string>} */
 export const REASONS = {
   equal: 'all rewards are equal (zero-variance filter)',
   accuracy: 'its accuracy is outside the range of the filter',
   surplus: 'the step already had enough groups',
   waiting: 'it waits for the next step',
 };
-/** Choices of the filter by groups. @type {Record<string, string>} */
+/** Options of the filter by groups. @type {Record<string, string>} */
 export const GROUP_FILTERS = {
   '': 'all groups',
   same_reward: 'without signal',
@@ -100,7 +100,7 @@ const GROUP_TESTS = {
 /** @param {Filter} filter @param {Group} group */
 const groupPasses = ({ filter }, group) => filter.every((name) => lookup(GROUP_TESTS, name)?.(group) ?? true);
 
-/** The chosen one of `GROUP_FILTERS`. @param {string[]} filter */
+/** Returns the chosen option of `GROUP_FILTERS`. @param {string[]} filter */
 export const groupFilter = (filter) => filter.find((name) => lookup(GROUP_TESTS, name)) ?? '';
 
 /** @param {Filter} filter @param {Completion} completion */
@@ -109,7 +109,8 @@ export const passes = ({ filter, least }, completion) =>
   (least === null || (typeof completion.reward === 'number' && completion.reward >= least));
 
 /**
- * A completion to show for a step: the first with all marks, else that of the first group nearest to the group's mean.
+ * Returns a completion to show for a step: the first with all marks, else the first group's completion nearest to its
+ * mean.
  * @param {Group[]} groups @param {string[]} marks
  * @returns {{group: Group, completion: Completion} | undefined}
  */
@@ -140,7 +141,7 @@ export const GROUP_ORDERS = {
 };
 
 /**
- * Groups that have a completion which passes, in the chosen order.
+ * Returns the groups with a completion that passes, in the chosen order.
  * @param {Group[]} groups
  * @param {Filter} filter
  * @param {string} order
@@ -171,7 +172,7 @@ export function sortedCards(cards, order) {
 const number = (/** @type {number | string | null} */ value) => (typeof value === 'number' ? value : -Infinity);
 
 /**
- * Position in `steps` of the nearest step that is not after the wanted one; the first where all are after it.
+ * Returns the index in `steps` of the nearest step that is not after the requested one, or 0 if all are after it.
  * @param {number[]} steps ascending
  * @param {number} step
  */

@@ -1,23 +1,23 @@
-/** Curves as the service sends them with `compact`, and as everything here reads them. */
+/** Curves in the `compact` format of the service and in the format of this application. */
 import { lookup } from './lookup.js';
 
 /** @typedef {Api.SeriesItem & {x: number[]}} Series */
-/** @typedef {string} XKind of x axis: one of X_KINDS, or a metric */
+/** @typedef {string} XKind kind of x axis: one of X_KINDS, or a metric */
 
 export const X_KINDS = ['step', 'wall', 'tokens', 'samples', 'flops'];
 
-/** Whether curves are drawn over a metric, which need not rise with the steps. @param {XKind} kind */
+/** Returns whether the x axis is a metric, which need not rise with the steps. @param {XKind} kind */
 export const isMetricAxis = (kind) => !X_KINDS.includes(kind);
 
-/** Units of the axes that count something. @type {Record<string, string>} */
+/** Units of axes with counts. @type {Record<string, string>} */
 const X_UNITS = { step: 'step', tokens: 'tokens', samples: 'samples', flops: 'FLOP' };
 
-/** Unit of an axis, or its metric. @param {XKind} kind */
+/** Returns the unit of an axis, or its metric. @param {XKind} kind */
 export const xUnitOf = (kind) => lookup(X_UNITS, kind) ?? kind;
 
 /**
- * A curve with its steps and its places on the x axis written out.
- * @param {Api.SeriesItem} item of which each step is the distance to the one before
+ * Returns a curve with complete lists of steps and x positions.
+ * @param {Api.SeriesItem} item in which each step is the distance from the previous one
  * @returns {Series}
  */
 export function expanded(item) {

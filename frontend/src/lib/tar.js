@@ -1,4 +1,4 @@
-/** Several files as one log: a tar archive, whose contents are read only while it is sent. Pure. */
+/** Packs several files as one log: a tar archive whose contents are read only when it is sent. Pure. */
 
 const BLOCK = 512;
 const LONGEST_NAME = 100;
@@ -13,7 +13,7 @@ const ROLLOUTS = /_\d+\.pt$/;
  */
 
 /**
- * The log that is imported: a file as it is, or an archive of several without the weights beside them.
+ * Returns the log to import: a single file, or an archive of several files without weights.
  * @param {PathOfFile[]} files at least one @returns {Log}
  */
 export function logOf(files) {
@@ -36,7 +36,7 @@ export function archived(files) {
   return new Blob([...parts, new Uint8Array(2 * BLOCK)]);
 }
 
-/** The header of a file, as POSIX describes ustar. @param {string} path @param {number} size */
+/** Returns the header of a file in the ustar format of POSIX. @param {string} path @param {number} size */
 function headerOf(path, size) {
   const header = new Uint8Array(BLOCK);
   const write = (/** @type {number} */ at, /** @type {string} */ text) =>
@@ -52,7 +52,7 @@ function headerOf(path, size) {
   return header;
 }
 
-/** Directory and name of a path in bytes; of a longer path the end. @param {Uint8Array} path */
+/** Returns the directory and the name of a path in bytes, or the end of a longer path. @param {Uint8Array} path */
 function partsOf(path) {
   if (path.length <= LONGEST_NAME) return [new Uint8Array(), path];
   const cut = path.indexOf(SLASH, path.length - LONGEST_NAME - 1);

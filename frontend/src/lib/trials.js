@@ -1,4 +1,4 @@
-/** Changes of a config as text that people edit: one `path: value` per line, values as JSON. */
+/** Changes of a config as editable text: one `path: value` per line, with values as JSON. */
 import { shortValue } from './launch/form.js';
 import { getAt, knobDifferences } from './launch/layers.js';
 
@@ -9,8 +9,8 @@ export const changesText = (changes) =>
     .join('\n');
 
 /**
- * What changes of a config differ from it: of a list of named items the fields of an item, as in
- * `rewards: think_format.weight: 1 → 0`.
+ * Returns the differences between a config and its changes. For lists of named items, these are fields of items, such
+ * as `rewards: think_format.weight: 1 → 0`.
  * @param {Record<string, any> | null | undefined} config @param {Record<string, unknown>} changes
  * @returns {string[]}
  */
@@ -39,19 +39,19 @@ function itemChanges(oldItems, newItems) {
   });
 }
 
-/** Whether this is a list of items with a name each. @param {unknown} value @returns {value is {name: string}[]} */
+/** Returns whether a value is a list of named items. @param {unknown} value @returns {value is {name: string}[]} */
 const isNamed = (value) =>
   Array.isArray(value) &&
   value.every((item) => typeof item?.name === 'string') &&
   new Set(value.map(({ name }) => name)).size === value.length;
 
-/** Whether a change writes a list whole, of which most may be as before. @param {string} text of changes */
+/** Returns whether a change contains a whole list, most of which may be unchanged. @param {string} text of changes */
 export const hasList = (text) => Object.values(readChanges(text).changes).some(Array.isArray);
 
 const WORD = /^[A-Za-z_][\w./-]*$/;
 
 /**
- * The changes that a text says; a word needs no quotes. `error` names the first line that cannot be read.
+ * Returns the changes in a text, in which words need no quotes. `error` names the first invalid line.
  * @param {string} text @returns {{changes: Record<string, unknown>, error: string}}
  */
 export function readChanges(text) {
@@ -69,7 +69,7 @@ export function readChanges(text) {
   return { changes: Object.fromEntries(changes), error: '' };
 }
 
-/** Undefined where the text is neither JSON nor a word. @param {string} text */
+/** Returns the value of a text, or undefined if it is neither JSON nor a word. @param {string} text */
 function readValue(text) {
   try {
     return JSON.parse(text);
@@ -79,7 +79,7 @@ function readValue(text) {
 }
 
 /**
- * Errors of a plan by field: of an arm by its number, of anything else by its name.
+ * Returns the errors of a plan by field: the number of an arm, or the name of another field.
  * @param {{path: string, message: string}[]} errors @returns {Map<string, string>}
  */
 export function placedErrors(errors) {

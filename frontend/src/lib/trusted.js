@@ -1,6 +1,6 @@
 /**
- * What a browser under Trusted Types is asked to take from us; every other text that would become a script or markup
- * is refused by the browser. Browsers without Trusted Types take all as it is.
+ * The policies of this application for Trusted Types. The browser rejects all other text that would become a script or
+ * markup. Browsers without Trusted Types accept all text.
  */
 const PLOTLY = '/vendor/plotly.min.js';
 
@@ -12,14 +12,17 @@ const policy = globalThis.trustedTypes?.createPolicy('grpolab', {
   createHTML: (source) => source,
 });
 
-// To make a picture, Plotly empties an element by its markup and reads single entities so; that much may pass.
+// Plotly clears an element and decodes single entities through markup when it creates an image. Only that is allowed.
 globalThis.trustedTypes?.createPolicy('default', {
   createHTML: (text) => (/^(&#?\w+;)?$/.test(text) ? text : null),
 });
 
-/** The address of the chart library. */
+/** Returns the address of the chart library. */
 export const plotlyAddress = () => policy?.createScriptURL(PLOTLY) ?? PLOTLY;
 
-/** An XML document apart from the page: nothing in it runs or is shown. @param {string} source @returns {Document} */
+/**
+ * Returns a separate XML document, which is never shown and whose scripts never run.
+ * @param {string} source @returns {Document}
+ */
 export const parseXml = (source) =>
   new DOMParser().parseFromString(policy?.createHTML(source) ?? source, 'application/xml');

@@ -1,10 +1,10 @@
 /**
- * View state as a query string. A spec names each parameter with its codec:
+ * View state as a query string. A spec maps each parameter to its codec:
  *
  *     const SPEC = { x: choice(['step', 'wall', 'tokens']), runs: list(), smoothing: number(0, { max: 0.999 }) };
  *
- * A value equal to its default is not written, so a plain address stays plain. A value that cannot be
- * read (an old or mistyped link) becomes the default.
+ * A value equal to its default is not written, so that addresses stay short. An invalid value (in an old or mistyped
+ * link) becomes the default.
  *
  * @template T
  * @typedef {{initial: T, read: (text: string) => T | undefined, write: (value: T) => string}} Codec
@@ -27,7 +27,7 @@ export const choice = (options, initial = options[0]) => ({
 });
 
 /**
- * @template {number | null} T `number | null` where the initial value is null
+ * @template {number | null} T `number | null` if the initial value is null
  * @param {T} initial @param {{min?: number, max?: number}} [limits] @returns {Codec<T | number>}
  */
 export const number = (initial, { min = -Infinity, max = Infinity } = {}) => ({
@@ -47,7 +47,7 @@ export const flag = (initial = false) => ({
 });
 
 /**
- * A comma list of strings; `null` (the default) means "not chosen", unlike an empty list, written as `-`.
+ * A comma-separated list of strings. `null` (the default) means "not chosen", and an empty list is written as `-`.
  * @overload
  * @returns {Codec<string[] | null>}
  */
@@ -65,7 +65,7 @@ export function list(initial = null) {
   };
 }
 
-/** Two numbers, `low,high`; `null` when absent. @returns {Codec<[number, number] | null>} */
+/** Two numbers, `low,high`, or `null` if absent. @returns {Codec<[number, number] | null>} */
 export const range = () => ({
   initial: null,
   read: (t) => {
@@ -90,7 +90,7 @@ export function decode(search, spec) {
 }
 
 /**
- * The query string after some changes: other parameters stay, defaults go, `undefined` resets.
+ * Returns the query string with some changes. Other parameters stay, defaults are removed, and `undefined` resets.
  * @param {string} search @param {object} changes @param {Spec} spec
  */
 export function encode(search, changes, spec) {
@@ -105,7 +105,7 @@ export function encode(search, changes, spec) {
 }
 
 /**
- * Spells a query so that it stays readable: commas and slashes are not escaped.
+ * Writes a readable query, in which commas and slashes are not escaped.
  * @param {URLSearchParams | string[][]} query
  */
 export function toSearch(query) {
@@ -113,7 +113,10 @@ export function toSearch(query) {
   return written ? `?${written}` : '';
 }
 
-/** Address from a path and parameters; empty ones are left out. @param {string} path @param {object} parameters */
+/**
+ * Returns the address of a path with parameters. Empty parameters are omitted.
+ * @param {string} path @param {object} parameters
+ */
 export function address(path, parameters = {}) {
   const nonEmpty = Object.entries(parameters).filter(
     ([, v]) => v !== undefined && v !== null && v !== '' && v !== false,

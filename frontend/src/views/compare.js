@@ -1,4 +1,4 @@
-/** An experiment, or other runs: curves, who is better and how sure that is, what was set differently, signal. */
+/** Compare an experiment or other runs: curves, results with their uncertainty, differing settings, and signal. */
 import { html, useEffect, useMemo, useState } from '../dom.js';
 import { navigate, useQuery } from '../app/router.js';
 import { useGet, useLoad } from '../data/resource.js';
@@ -55,7 +55,7 @@ const SPEC = {
 };
 
 /**
- * Tabs; `kind`: of the only experiments that have it.
+ * Tabs; `kind`: the kind of experiments with this tab.
  * @type {{value: 'curves' | 'results' | 'settings' | 'signal' | 'search' | 'trial', label: string, title: string,
  *   kind?: string}[]}
  */
@@ -73,7 +73,7 @@ const CONTROL_ARM = 'no change';
 
 /** @typedef {import('../lib/url.js').Values<typeof SPEC>} CompareView */
 /** @typedef {import('../lib/runs/groups.js').Group} Group */
-/** @param {{experiment_id?: string}} props without an experiment the address names the runs, or a query does */
+/** @param {{experiment_id?: string}} props without an experiment, the address contains the runs or a query */
 export function View({ experiment_id: experiment = '' }) {
   const [view, change] = useQuery(SPEC);
   const choice = { experiment, runs: view.runs, query: view.query };
@@ -129,30 +129,30 @@ export function View({ experiment_id: experiment = '' }) {
 }
 
 /**
- * Tabs of an experiment or of other runs. A search and a trial have one more.
- * @param {string} experiment @param {string} asked
+ * Returns the tabs of an experiment or of other runs. A search and a trial have an extra tab.
+ * @param {string} experiment @param {string} chosenTab
  */
-function useTabs(experiment, asked) {
+function useTabs(experiment, chosenTab) {
   const { data, error } = useGet(experiment ? `/experiments/${encodeURIComponent(experiment)}` : null);
   const isUnknown = experiment && !data && !error;
-  const tabs = TABS.filter(({ value, kind }) => !kind || kind === data?.kind || (isUnknown && value === asked));
-  return { tabs, at: tabs.find(({ value }) => value === asked)?.value ?? 'curves', createdAt: data?.created_at };
+  const tabs = TABS.filter(({ value, kind }) => !kind || kind === data?.kind || (isUnknown && value === chosenTab));
+  return { tabs, at: tabs.find(({ value }) => value === chosenTab)?.value ?? 'curves', createdAt: data?.created_at };
 }
 
 /**
  * @param {{runs: Api.RunItem[], experiment: string, view: CompareView,
- *   change: (changes: object, options?: object) => void, onRuns: () => void}} props `experiment`: id of the one whose
- *   runs they are; empty for other runs; `onRuns`: there are further runs
+ *   change: (changes: object, options?: object) => void, onRuns: () => void}} props `experiment`: id of the
+ *   runs' experiment, or empty for other runs; `onRuns`: called if there are new runs
  */
-function Comparison({ runs, experiment, view: asked, change, onRuns }) {
-  const { tabs, at, createdAt } = useTabs(experiment, asked.tab);
+function Comparison({ runs, experiment, view: query, change, onRuns }) {
+  const { tabs, at, createdAt } = useTabs(experiment, query.tab);
   useTitle(titleOf(runs) + (at === 'curves' ? '' : `: ${tabs.find(({ value }) => value === at)?.label}`));
   const ids = useMemo(() => runs.map(({ id }) => id), [runs.map(({ id }) => id).join()]);
-  const isGrouped = asked.by !== 'run';
-  const by = isGrouped ? keysOf(asked.by).join() : 'variant';
+  const isGrouped = query.by !== 'run';
+  const by = isGrouped ? keysOf(query.by).join() : 'variant';
   const groups = useMemo(() => groupsOf(runs, by), [runs, by]);
   const control = groups.some(({ name }) => name === CONTROL_ARM) ? CONTROL_ARM : '';
-  const view = { ...asked, baseline: asked.baseline || control };
+  const view = { ...query, baseline: query.baseline || control };
   const drawn = useMemo(() => fairShare(groups, MAX_RUNS), [groups]);
   const looks = isGrouped ? groupLooks(groups) : relatedLooks(drawnGroups(groups, drawn));
   const names = useMemo(() => namesOf(groups), [runs.map(runTitle).join('|'), groups]);
@@ -325,7 +325,7 @@ const emptyTitle = (available, q) => {
 const MAX_EVALUATED = 50;
 
 /**
- * Suites of the runs side by side, where some were evaluated on any.
+ * The suites of the runs side by side, if any run was evaluated on suites.
  * @param {{runs: Api.RunItem[], available: string[]}} props
  */
 const Suites = ({ runs, available }) =>
@@ -345,7 +345,7 @@ const Suites = ({ runs, available }) =>
   </section>`;
 
 /**
- * Says that not all runs are in the curves.
+ * A note that not all runs are in the curves.
  * @param {{runs: number, groups: Group[], drawn: string[]}} props `drawn`: ids of runs
  */
 function Cut({ runs, groups, drawn }) {

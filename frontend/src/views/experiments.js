@@ -1,4 +1,4 @@
-/** Experiments: what was launched together, how far it is and what came of it. */
+/** Experiments: runs that were launched together, with their progress and results. */
 import { html, useEffect, useState } from '../dom.js';
 import { get } from '../data/api.js';
 import { useQuery } from '../app/router.js';
@@ -72,7 +72,7 @@ function SearchField({ value, onChange }) {
   </label>`;
 }
 
-/** Comparisons that somebody has saved under a name; nothing where there are none. */
+/** Saved comparisons, or nothing if there are none. */
 function SavedComparisons() {
   const views = useGet('/views').data?.items.filter(({ page }) => page === 'compare') ?? [];
   return (
@@ -108,7 +108,7 @@ function Nothing({ q, clear }) {
 }
 
 /**
- * The list; later pages are loaded on request and stay as they were then.
+ * The list. More pages are loaded on request and are not updated afterwards.
  * @param {{page: Api.ExperimentPage, q: string}} props
  */
 function List({ page, q }) {

@@ -1,4 +1,4 @@
-/** Import: a log of another trainer is looked at first, and then becomes a run. */
+/** Import: a log of another trainer is previewed, and then becomes a run. */
 import { html, useRef, useState } from '../dom.js';
 import { navigate } from '../app/router.js';
 import { mayChange } from '../app/state.js';
@@ -17,7 +17,7 @@ const KINDS = `what a trainer prints, a notebook or a table; CSV, JSONL or Parqu
   dumps of completions; a TensorBoard event file, a .wandb file, a database of Trackio; a zip or tar file of such
   files; or a run's archive. Several files, or a directory, are imported together`;
 
-/** The parameters of the request: only choices that differ from the service's guess. */
+/** Returns the parameters of the request: only choices that differ from the service's guess. */
 const parametersOf = (file, { names, steps, mapping, runs }) => ({
   file: file.name.slice(-LONGEST_NAME),
   ...names,
@@ -137,7 +137,7 @@ export GRPOLAB_TOKEN=...  # printed where this service runs: grpolab token --wri
 const IN_THE_SCRIPT = `from grpolab import GRPOLabCallback
 trainer.add_callback(GRPOLabCallback(trainer=trainer))`;
 
-/** Instructions to push the run of a trainer that still runs. */
+/** Instructions to push a run of a trainer that is still running. */
 const PushHint = () => html`<section class="import-push">
   <h2>Or push a run while it trains</h2>
   <p class="quiet">
@@ -162,7 +162,7 @@ const Sending = ({ file, share }) => html`<p class="import-sending" role="status
   <span class="quiet">${share < 1 ? `${formatPercent(share)} of ${file.name} sent` : 'Reading the log…'}</span>
 </p>`;
 
-/** Why the service does not take the file, or a choice. */
+/** The reason why the service rejects the file or a choice. */
 function ImportError({ error }) {
   const lines = error.errors?.length ? error.errors : [{ path: '', message: error.detail || error.message }];
   return html`<div class="import-refused" role="alert">
@@ -185,7 +185,7 @@ const FIELDS = [
 ];
 
 /**
- * The choice of the file's runs that are imported, at least one.
+ * The choice of the file's runs to import, at least one.
  * @param {{runs: Api.RunItemOfImport[], chosen: string[], onChange: (labels: string[]) => void}} props
  */
 function Runs({ runs, chosen, onChange }) {
@@ -210,7 +210,7 @@ function Runs({ runs, chosen, onChange }) {
   </fieldset>`;
 }
 
-/** What the run is called; the guesses stand as placeholders. Several runs keep the names of the file. */
+/** The name of the run, with guesses as placeholders. Several runs keep their names in the file. */
 function Names({ seen, several, names, onChange }) {
   const fields = FIELDS.filter(([key]) => !several || key === 'experiment');
   return html`<fieldset class="import-names">
@@ -233,7 +233,7 @@ function Names({ seen, several, names, onChange }) {
   </fieldset>`;
 }
 
-/** The choice of the column that counts the steps. A change makes a new report. */
+/** The choice of the column with the step numbers. A change requests a new report. */
 function Steps({ report, value, onChange }) {
   const guess = report.step ? `${report.step}` : 'row numbers';
   const columns = [...report.step_candidates, ...report.columns.map(({ column }) => column)];

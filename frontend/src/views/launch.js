@@ -1,4 +1,4 @@
-/** Launch: a policy, problems, variants and seeds become an experiment. The whole form is in the address. */
+/** Launch: a policy, problems, variants and seeds become an experiment. The whole form is stored in the address. */
 import { html, useEffect, useMemo, useState } from '../dom.js';
 import { get } from '../data/api.js';
 import { useQuery } from '../app/router.js';
@@ -62,7 +62,7 @@ const SPEC = {
 };
 
 /**
- * Loads the schema, defaults and offers of the form; they do not change while the form is edited.
+ * Loads the schema, defaults and offers of the form, which do not change during editing.
  * @param {AbortSignal} signal
  */
 async function loadOffers(signal) {
@@ -102,7 +102,7 @@ export function View() {
   </div>`;
 }
 
-/** A form that begins with a run's config waits for that config first. @param {{offers: Offers}} props */
+/** The form, which first waits for a run's config if it starts with one. @param {{offers: Offers}} props */
 function Start({ offers }) {
   const [query, change] = useQuery(SPEC);
   const origin = useLoad(query.from ? `run ${query.from}` : null, (signal) =>
@@ -128,8 +128,8 @@ function Start({ offers }) {
 }
 
 /**
- * Full configs of base and variants, computed on the page so that fields answer at once. `shared` is the base where
- * the first variant's preset counts: what a field of all variants holds if nothing is written.
+ * Returns the full configs of base and variants, computed on the page so that fields respond immediately. `shared` is
+ * the base with the first variant's preset, which has the values of unset fields of all variants.
  * @param {Offers['catalog']} catalog @param {Query['base']} base @param {Variant[]} variants
  */
 export function useLayers(catalog, base, variants) {
@@ -153,7 +153,7 @@ export function useLayers(catalog, base, variants) {
 }
 
 /**
- * Full configs as the server resolved them; the page's own where there is no answer to what the form says now.
+ * Returns the full configs of the server, or those of the page if there is no answer for the current form yet.
  * @param {import('../components/launch/validation.js').Verdict[]} verdicts @param {object[]} fulls
  */
 const resolvedOf = (verdicts, fulls) =>
@@ -161,7 +161,10 @@ const resolvedOf = (verdicts, fulls) =>
     valid && !checking && !problem && !errors.length ? valid.config : fulls[i],
   );
 
-/** What each variant has at a path where they differ. @param {Variant[]} variants @param {object[]} fulls @param {string} path */
+/**
+ * Returns the value of each variant at a path, if they differ.
+ * @param {Variant[]} variants @param {object[]} fulls @param {string} path
+ */
 function differences(variants, fulls, path) {
   const values = fulls.map((full) => getAt(full, path));
   if (new Set(values.map(contentKey)).size < 2) return '';
@@ -186,7 +189,7 @@ const nameErrorsOf = ({ name: experimentName, variants }) => {
 };
 
 /**
- * The first button of the form is a disabled one, so that the Enter key in a field presses none of the others.
+ * The form. Its first button is disabled, so that the Enter key in a field clicks no button.
  * @param {{offers: Offers, query: Query, change: (changes: object) => void, fork: Fork | null}} props
  */
 function LaunchForm({ offers, query, change, fork }) {

@@ -1,4 +1,4 @@
-/** Queue: what trains where, what waits and why, and the workers. */
+/** Queue: the runs in training and on their workers, the waiting runs with reasons, and the workers. */
 import { html, useState } from '../dom.js';
 import { patch, post } from '../data/api.js';
 import { useGet } from '../data/resource.js';
@@ -281,7 +281,7 @@ const amountOf = (used, total) =>
       <span class="faint">of ${formatBytes(total)}</span>
     `;
 
-/** Bytes per second in and out. @param {number | undefined} into @param {number | undefined} out */
+/** Returns the bytes per second in and out. @param {number | undefined} into @param {number | undefined} out */
 const traffic = (into, out) =>
   into === undefined || out === undefined
     ? '–'

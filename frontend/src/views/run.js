@@ -1,4 +1,4 @@
-/** One run: its state, curves, rollouts, evaluations, config, history, output and files. */
+/** The page of a run: its state, curves, rollouts, evaluations, config, history, output and files. */
 import { html } from '../dom.js';
 import { useQuery } from '../app/router.js';
 import { useGet } from '../data/resource.js';
@@ -20,7 +20,7 @@ import { ConfigTab, EventsTab, FilesTab, LogTab } from '../components/run/tabs.j
 
 /** @typedef {{value: string, label: string, View: (props: any) => any, isForeign: boolean}} Tab */
 
-/** `isForeign`: also of a run of another trainer, whose output and checkpoints are stored elsewhere. @type {Tab[]} */
+/** `isForeign`: also for a run of another trainer, whose output and checkpoints are stored elsewhere. @type {Tab[]} */
 const TABS = [
   { value: 'overview', label: 'Overview', View: Overview, isForeign: true },
   { value: 'charts', label: 'Charts', View: Charts, isForeign: true },

@@ -46,7 +46,7 @@ const SPEC = {
 
 /** @typedef {import('../lib/url.js').Values<typeof SPEC>} RunsView */
 
-/** What decides which runs are in the list. @param {Omit<Partial<RunsView>, 'show'>} view */
+/** Returns the parameters that decide which runs are in the list. @param {Omit<Partial<RunsView>, 'show'>} view */
 const filterOf = ({ q, status, verdict, tag, variant, experiment, archived, trash }) => ({
   query: q,
   status,
@@ -66,7 +66,7 @@ const parametersOf = (
   include: included([...columns, group]),
 });
 
-/** What columns need that runs come without. @param {string[]} keys */
+/** Returns the extra parts of runs that the columns need. @param {string[]} keys */
 const included = (keys) =>
   [keys.some((key) => key.startsWith('config:')) && 'config', keys.includes('changes') && 'changes']
     .filter(Boolean)
@@ -75,13 +75,13 @@ const included = (keys) =>
 const isFiltered = (/** @type {RunsView} */ { q, status, verdict, tag, variant, experiment, archived, trash }) =>
   Boolean(q || status || verdict || tag || variant || experiment || archived || trash);
 
-/** Whether an error is one of the query. @param {import('../data/api.js').ApiError | null} error */
+/** Returns whether an error belongs to the query. @param {import('../data/api.js').ApiError | null} error */
 const isOfQuery = (error) => Boolean(error?.errors.some(({ path }) => path === 'query'));
 
-/** What stands for a run that is not loaded yet. @param {string} id @returns {any} */
+/** Returns a placeholder for a run that is not loaded yet. @param {string} id @returns {any} */
 const unloaded = (id) => ({ id, colour: 0, variant: '', config_hash: id });
 
-/** Adds or takes away. @param {Set<string>} set @param {string} id */
+/** Returns a set with the id added or removed. @param {Set<string>} set @param {string} id */
 const flipped = (set, id) => {
   const next = new Set(set);
   if (!next.delete(id)) next.add(id);
@@ -121,7 +121,7 @@ export function View() {
     anchor.current = id;
   };
   const filter = JSON.stringify(filterOf(view));
-  useEffect(() => setSelected(new Set()), [filter]); // what is not in the list must not be acted on unseen
+  useEffect(() => setSelected(new Set()), [filter]); // hidden runs must never be changed
   const selectMatching = async () => {
     try {
       setSelected(new Set((await get('/runs/ids', filterOf(view))).ids));
@@ -240,7 +240,7 @@ export function View() {
 }
 
 /**
- * The title under which a run stands. Runs of one variant with other configs, of another experiment say, stand apart.
+ * Returns a function with the title of a run's group. Runs of a variant with different configs are in different groups.
  * @param {string} key @param {Api.RunItem[]} runs @returns {(run: Api.RunItem) => string}
  */
 const groupName = (key, runs) => {

@@ -1,1 +1,1 @@
-"""Safe replacements of reasoning_gym's checkers that evaluate text, and their parsers."""
+"""Safe replacements for the checkers of reasoning_gym that evaluate text, and their parsers."""

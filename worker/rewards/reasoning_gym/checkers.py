@@ -1,9 +1,10 @@
-"""Replacement checkers for reasoning_gym tasks whose own checkers an answer can attack.
+"""Replacement checkers for reasoning_gym tasks whose checkers can be attacked by an answer.
 
-Nine of the library give answers to `eval` (literals) or to sympy's `parse_expr` (expressions), which
-evaluates them too: a completion could run code and change later grades. Two more evaluate the expected
-answer, and two give full marks to what is not a number at all. puzzle24 and countdown do so too if an answer
-uses other numbers than the given ones. Every other score, partial credit included, is the library's.
+Nine of the library's checkers pass answers to `eval` (literals) or to sympy's `parse_expr` (expressions),
+which evaluates them too, so a completion could run code and change later grades. Two more evaluate the
+expected answer, and two give full marks to answers that are not numbers. puzzle24 and countdown do so too if
+an answer uses other numbers than the given ones. All other scores, including partial credit, are those of the
+library.
 """
 
 import re
@@ -51,7 +52,7 @@ INTEGRALS = Vocabulary(
 
 
 def string_insertion(_dataset: Any, answer: str, entry: Entry) -> float:
-    """Accept the string; a tenth for a list of its letters."""
+    """Return 1 for the string and 0.1 for a list of its letters."""
     if answer == entry["answer"]:
         return 1.0
     try:
@@ -61,7 +62,7 @@ def string_insertion(_dataset: Any, answer: str, entry: Entry) -> float:
 
 
 def spiral_matrix(_dataset: Any, answer: str, entry: Entry) -> float:
-    """Accept the numbers separated by spaces; a tenth for a list of them."""
+    """Return 1 for the numbers separated by spaces and 0.1 for a list of them."""
     expected, answer = entry["answer"].strip(), answer.strip()
     if not answer or answer == expected:
         return float(bool(answer))
@@ -72,7 +73,7 @@ def spiral_matrix(_dataset: Any, answer: str, entry: Entry) -> float:
 
 
 def binary_matrix(_dataset: Any, answer: str, entry: Entry) -> float:
-    """Accept the rows; a tenth for a list of lists."""
+    """Return 1 for the rows and 0.1 for a list of lists."""
     if answer == entry["answer"]:
         return 1.0
     try:
@@ -83,7 +84,7 @@ def binary_matrix(_dataset: Any, answer: str, entry: Entry) -> float:
 
 
 def n_queens(_dataset: Any, answer: str, entry: Entry) -> float:
-    """Accept any board that solves the puzzle; half for a list of lists."""
+    """Return 1 for any board that solves the puzzle and 0.5 for a list of lists."""
     boards = entry["metadata"]["valid_answers"]
     if answer in boards:
         return 1.0
@@ -94,19 +95,19 @@ def n_queens(_dataset: Any, answer: str, entry: Entry) -> float:
 
 
 def puzzle24(_dataset: Any, answer: str, entry: Entry) -> float:
-    """Accept the given numbers, each used once, that make 24; a hundredth for anything else.
+    """Return 1 if the given numbers, each used once, make 24, and 0.01 otherwise.
 
     The library accepts any four numbers, so that `8*3*1*1` would solve every puzzle.
     """
     try:
         value = int(read_expression(answer, NUMBERS))
-    except Exception:  # noqa: BLE001 - as in the library, here and below: what sympy cannot take is wrong
+    except Exception:  # noqa: BLE001 - like the library, treat expressions that sympy cannot evaluate as wrong, here and below
         return 0.01
     return 1.0 if value == 24 and _uses_each_once(answer, entry) else 0.01
 
 
 def countdown(_dataset: Any, answer: str, entry: Entry) -> float:
-    """Accept the given numbers, each used once, that make the target; a twentieth for other arithmetic."""
+    """Return 1 if the given numbers, each used once, make the target, and 0.05 for other arithmetic."""
     try:
         value = float(read_expression(answer, NUMBERS))
     except Exception:  # noqa: BLE001
@@ -116,9 +117,9 @@ def countdown(_dataset: Any, answer: str, entry: Entry) -> float:
 
 
 def _uses_each_once(answer: str, entry: Entry) -> bool:
-    """Return whether an answer's numbers are the given ones.
+    """Return whether an answer uses exactly the given numbers.
 
-    The library searches only for whole numbers: it misses `543e0`, reads `4.8` as two numbers, and counts
+    The library searches only for integers: it misses `543e0`, reads `4.8` as two numbers, and counts
     unused numbers after a `#`.
     """
     numbers = [number.rstrip(".") for number in _NUMBER.findall(answer)]
@@ -128,7 +129,7 @@ def _uses_each_once(answer: str, entry: Entry) -> bool:
 
 
 def polynomial_multiplication(_dataset: Any, answer: str, entry: Entry) -> float:
-    """Accept the product with terms in any order; as in the library, an unexpanded form is wrong."""
+    """Return 1 for the product with terms in any order. Like in the library, an unexpanded form is wrong."""
     try:
         product = read_expression(answer, POLYNOMIALS)
         return float(product == read_expression(entry["answer"], POLYNOMIALS))
@@ -137,7 +138,7 @@ def polynomial_multiplication(_dataset: Any, answer: str, entry: Entry) -> float
 
 
 def integration(_dataset: Any, answer: str, entry: Entry) -> float:
-    """Accept any expression whose derivative is the integrand."""
+    """Return 1 for any expression whose derivative is the integrand."""
     variable = entry["metadata"]["variable"]
     try:
         antiderivative = read_expression(answer, INTEGRALS, variables=(variable, "C"))
@@ -148,7 +149,7 @@ def integration(_dataset: Any, answer: str, entry: Entry) -> float:
 
 
 def bitwise_arithmetic(_dataset: Any, answer: str, entry: Entry) -> float:
-    """Accept the number, in any base that Python writes."""
+    """Return 1 for the number in any base that Python supports."""
     try:
         return float(int(answer, 0) == int(entry["answer"], 0))
     except ValueError:
@@ -156,12 +157,14 @@ def bitwise_arithmetic(_dataset: Any, answer: str, entry: Entry) -> float:
 
 
 def complex_arithmetic(dataset: Any, answer: str, entry: Entry) -> float:
-    """Return the library's score, but 0 for NaN, whose distance the library treats as none."""
+    """Return the library's score, but 0 for NaN, which the library would treat as exact."""
     return 0.0 if "nan" in answer.lower() else float(dataset.score_answer(answer, entry))
 
 
 def number_sorting(dataset: Any, answer: str, entry: Entry) -> float:
-    """Return the library's score, but 0 for NaN; the expected list becomes JSON, so it is not evaluated."""
+    """Return the library's score, but 0 for NaN. The expected list is converted to JSON, so it is not
+    evaluated.
+    """
     expected = dumps(read_literal(entry["answer"]))
     return (
         0.0 if "nan" in answer.lower() else float(dataset.score_answer(answer, {**entry, "answer": expected}))

@@ -1,4 +1,6 @@
-"""Entries of reasoning_gym tasks by position. Runs inside the checking process; imports no torch."""
+"""Look up entries of reasoning_gym tasks by position. This module runs in the checking process without
+torch.
+"""
 
 from collections.abc import Mapping
 from copy import deepcopy
@@ -13,12 +15,12 @@ CHUNK = 64
 
 
 def entry_at(task: str, config: Mapping[str, Any], seed: int, offset: int) -> dict[str, Any]:
-    """Return question, answer and metadata at an offset below CHUNK of the task's dataset with that seed."""
+    """Return question, answer and metadata at an offset below CHUNK in the task's dataset with that seed."""
     return _entry(task, dumps(config, sort_keys=True), seed, offset)
 
 
 def score_at(task: str, config: Mapping[str, Any], seed: int, offset: int, *, answer: str) -> float:
-    """Return the task's own score of an answer, clamped to 0..1.
+    """Return the score of an answer by the task's scorer, clamped to 0..1.
 
     Tasks whose checker would evaluate the answer use a replacement (see CHECKERS).
     """
@@ -34,7 +36,7 @@ def score_at(task: str, config: Mapping[str, Any], seed: int, offset: int, *, an
 
 
 def library() -> Any:
-    """Import reasoning_gym, which takes more than a second; the trainer itself never needs it."""
+    """Import reasoning_gym, which takes more than a second and is never needed in the trainer itself."""
     stand_in_for_pycosat()
     import reasoning_gym
 

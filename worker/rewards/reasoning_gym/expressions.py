@@ -1,9 +1,9 @@
-"""Arithmetic and algebra as models write them, made into sympy objects without an evaluator.
+"""Parse arithmetic and algebra in the notation of models to sympy objects, without an evaluator.
 
-The grammar is the part of sympy's `parse_expr` that honest answers use, with its meaning: Python's operators
-and their precedence, `!` for factorials, names that are variables unless they name a function or a constant,
-and `^` for the exclusive or of whole numbers, as there. Text never becomes code or a string that sympy would
-read: each number, variable and function is built here, and each size that could take long is bounded.
+The grammar is the part of sympy's `parse_expr` that honest answers use, with the same meaning: Python's
+operators and their precedence, `!` for factorials, names that are variables unless they name a function or a
+constant, and `^` for the exclusive or of integers. Text is never passed on as code or as a string that sympy
+would parse: numbers, variables and functions are built here, and sizes that could take long are bounded.
 """
 
 import re
@@ -18,7 +18,7 @@ MAX_DEPTH = 60
 MAX_DIGITS = 300
 MAX_EXPONENT = 1000
 MAX_BITS = 8192
-"""Maximum bits of a power of numbers."""
+"""Maximum number of bits of a power of numbers."""
 MAX_FACTORIAL = 200
 
 _TOKEN = re.compile(
@@ -35,20 +35,20 @@ _BINARY = {"^": 1, "+": 2, "-": 2, "*": 3, "/": 3, "//": 3, "%": 3}
 
 
 class NotExpression(ValueError):
-    """Text outside of the grammar, or beyond its limits."""
+    """Raised for text outside of the grammar or beyond its limits."""
 
 
 class Vocabulary(NamedTuple):
-    """Names that an expression may use, and their meaning."""
+    """The names that an expression may use, and their meaning."""
 
     functions: Mapping[str, Callable[..., Any]]
     constants: Mapping[str, Any]
     has_variables: bool
-    """Whether all other names are variables."""
+    """True if all other names are variables."""
 
 
 def read_expression(text: str, vocabulary: Vocabulary, *, variables: Iterable[str] = ()) -> Any:
-    """Return the sympy object that a text spells. Raises NotExpression for anything else.
+    """Return the sympy object that a text denotes. Raise NotExpression for anything else.
 
     `variables` are treated as variables even if sympy gives them another meaning.
     """
@@ -62,7 +62,7 @@ def read_expression(text: str, vocabulary: Vocabulary, *, variables: Iterable[st
 
 
 class _Parser:
-    """Precedence climbing over the tokens of one text."""
+    """Parses the tokens of one text by precedence climbing."""
 
     def __init__(self, text: str, vocabulary: Vocabulary, variables: frozenset[str]) -> None:
         self._text, self._at, self._depth, self._open = text, 0, 0, 0
@@ -97,7 +97,7 @@ class _Parser:
         self._depth += 1
         if self._depth > MAX_DEPTH:
             raise NotExpression(f"nested more than {MAX_DEPTH} deep")
-        exponent = self._parse_signed()  # to the right first, and a sign may follow: 2**-3**2
+        exponent = self._parse_signed()  # It is evaluated from the right, and a sign may follow: 2**-3**2.
         self._depth -= 1
         return power(base, exponent)
 
@@ -149,21 +149,21 @@ class _Parser:
         raise NotExpression(f"there is no variable {name}")
 
     def _advance(self) -> str:
-        """Advance to the next token and return the previous word; line breaks are allowed only within
+        """Advance to the next token and return the previous word. Line breaks are allowed only in
         brackets.
         """
-        passed, self.kind = self.word, "line"
+        previous, self.kind = self.word, "line"
         while self.kind == "line":
             match = _TOKEN.match(self._text, self._at)
             if match is None or (match.lastgroup == "line" and not self._open):
                 raise NotExpression(f"unexpected text at character {self._at}")
             self._at, self.kind = match.end(), match.lastgroup or ""
-            self.word = match[self.kind].replace(" ", "").replace("\t", "")  # for sympy `* *` is `**`
-        return passed
+            self.word = match[self.kind].replace(" ", "").replace("\t", "")  # sympy treats `* *` as `**`
+        return previous
 
 
 class _Taken:
-    """Names that are not variables because sympy, or Python, uses them."""
+    """The names that cannot be variables because sympy or Python uses them."""
 
     @cached_property
     def names(self) -> frozenset[str]:
@@ -177,7 +177,7 @@ _TAKEN = _Taken()
 
 
 def power(base: Any, exponent: Any) -> Any:
-    """Return base**exponent if it stays small."""
+    """Return base**exponent if it is small enough."""
     if base.is_Float or exponent.is_Float:
         _refuse_unless(_magnitude(base) <= MAX_EXPONENT and _magnitude(exponent) <= 10)
     if exponent.is_Rational:
@@ -187,7 +187,7 @@ def power(base: Any, exponent: Any) -> Any:
 
 
 def factorial(value: Any, *, twice: bool = False) -> Any:
-    """Return value! or value!! of a whole number that is not large."""
+    """Return value! or value!! of a small nonnegative integer."""
     _refuse_unless(value.is_Integer and 0 <= value <= MAX_FACTORIAL)
     return sympy.factorial2(value) if twice else sympy.factorial(value)
 
@@ -222,7 +222,7 @@ def _number(word: str) -> Any:
 
 
 def _bits(value: Any) -> int:
-    """Return the total bits of all whole numbers in a value."""
+    """Return the total number of bits of all integers in a value."""
     return sum(
         number.p.bit_length() + (number.q.bit_length() if number.q > 1 else 0)
         for number in value.atoms(sympy.Rational)
@@ -231,7 +231,7 @@ def _bits(value: Any) -> int:
 
 
 def _magnitude(value: Any) -> int:
-    """Return the bits before or after the point of a float, or all bits of another number."""
+    """Return the number of bits before or after the point of a float, or all bits of another number."""
     if value.is_Float:
         _, _, exponent, bits = value._mpf_
         return abs(int(exponent) + int(bits))

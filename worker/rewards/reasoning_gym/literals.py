@@ -1,7 +1,7 @@
-"""Python literals as models write them, read without an evaluator: lists, tuples, strings and numbers.
+"""Parse Python literals without an evaluator: lists, tuples, strings and numbers.
 
-The result is the same as that of `eval`; anything that would need more than a written value (names,
-calls, operators, comprehensions, sets, prefixed strings) is refused.
+The result is the same as that of `eval`. Everything else (names, calls, operators, comprehensions, sets,
+prefixed strings) is rejected.
 """
 
 import re
@@ -29,11 +29,11 @@ _LEADING_ZERO = re.compile(r"0+[1-9][0-9]*")
 
 
 class NotLiteral(ValueError):
-    """Text that is not a literal, or exceeds the limits."""
+    """Raised for text that is not a literal or exceeds the limits."""
 
 
 def read_literal(text: str) -> Any:
-    """Return the value that a text spells. Raises NotLiteral for anything else."""
+    """Return the value that a text denotes. Raise NotLiteral for anything else."""
     if len(text) > MAX_CHARS:
         raise NotLiteral(f"longer than {MAX_CHARS} characters")
     values, has_comma = _elements(_Tokens(text.strip()), end="", depth=0)
@@ -43,7 +43,7 @@ def read_literal(text: str) -> Any:
 
 
 class _Tokens:
-    """Tokens of a text in order, with one token of lookahead."""
+    """The tokens of a text in order, with one token of lookahead."""
 
     def __init__(self, text: str) -> None:
         self._text, self._at, self._open = text, 0, 0
@@ -51,10 +51,10 @@ class _Tokens:
         self.advance()
 
     def advance(self) -> str:
-        """Advance to the next token and return the previous word; line breaks are allowed only within
+        """Advance to the next token and return the previous word. Line breaks are allowed only in
         brackets.
         """
-        passed, self.kind = self.word, "line"
+        previous, self.kind = self.word, "line"
         while self.kind == "line":
             match = _TOKEN.match(self._text, self._at)
             if match is None or (match.lastgroup == "line" and not self._open):
@@ -63,10 +63,10 @@ class _Tokens:
             self.word = match[self.kind]
         if self.kind == "sign":
             self._open += (self.word in "[(") - (self.word in "])")
-        return passed
+        return previous
 
     def is_at(self, sign: str) -> bool:
-        """Return whether this sign comes next; "" is the end of the text."""
+        """Return whether this sign comes next. "" stands for the end of the text."""
         return self.word == sign and self.kind != "text"
 
 

@@ -1,8 +1,8 @@
-"""Solver of small Boolean formulas: all that reasoning_gym's zebra puzzles need of pycosat.
+"""Solve small Boolean formulas, as a replacement for pycosat in reasoning_gym's zebra puzzles.
 
-pycosat comes as C source only, so that a machine without a compiler cannot install it. The puzzles made with
-this search are the same ones, since they only ask whether a second solution exists; one of the default
-size takes a few tenths of a second, two to three times as long as with pycosat.
+pycosat is distributed only as C source, so a machine without a compiler cannot install it. The puzzles are
+the same with this search, because they depend only on whether a second solution exists. A puzzle of the
+default size takes a few tenths of a second, two to three times the time of pycosat.
 """
 
 import importlib.util
@@ -10,22 +10,22 @@ import sys
 from collections.abc import Iterable, Iterator
 
 Clause = tuple[int, ...]
-"""Literals joined by "or": a variable's number, negative if it must be false."""
+"""Literals joined by "or". A literal is a variable's number, negative if the variable must be false."""
 
 
 def itersolve(clauses: Iterable[Iterable[int]]) -> Iterator[list[int]]:
-    """Return every assignment that satisfies all clauses, as the sorted literals that hold."""
+    """Return every assignment that satisfies all clauses, as a sorted list of the literals that hold."""
     return _Search([tuple(dict.fromkeys(clause)) for clause in clauses]).solutions()
 
 
 def stand_in_for_pycosat() -> None:
-    """Make `import pycosat` give this module where pycosat is not installed."""
+    """Let `import pycosat` return this module if pycosat is not installed."""
     if "pycosat" not in sys.modules and importlib.util.find_spec("pycosat") is None:
         sys.modules["pycosat"] = sys.modules[__name__]
 
 
 class _Search:
-    """Depth-first search with unit propagation (Davis, Logemann and Loveland 1962)."""
+    """A depth-first search with unit propagation (Davis, Logemann and Loveland 1962)."""
 
     def __init__(self, clauses: list[Clause]) -> None:
         self.clauses = clauses
@@ -56,7 +56,9 @@ class _Search:
         self.holds.difference_update(added)
 
     def _assume(self, literals: list[int]) -> list[int] | None:
-        """Let literals hold with all that follows; what was added, or None after a contradiction."""
+        """Let literals hold with all consequences, and return the added literals, or None after a
+        contradiction.
+        """
         queue, added = list(literals), list[int]()
         while queue:
             literal = queue.pop()
@@ -72,8 +74,9 @@ class _Search:
         return added
 
     def _forced_literals(self, literal: int) -> list[int] | None:
-        """Return the last open literal of each clause that `literal` shortened to one; None if one became
-        empty.
+        """Return the last open literal of each clause that `literal` shortened to one literal.
+
+        Return None if a clause became empty.
         """
         if -literal in self.holds:
             return None

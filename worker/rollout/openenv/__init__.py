@@ -1,1 +1,1 @@
-"""Environments behind servers that speak the protocol of OpenEnv."""
+"""Environments on servers that implement the OpenEnv protocol."""

@@ -1,6 +1,6 @@
-"""Actions of an OpenEnv server's steps, built from the policy's turns.
+"""Build the actions of an OpenEnv server's steps from the policy's turns.
 
-text       the turn without its thoughts: for environments whose action is one text
+text       the turn without its thoughts, for environments whose action is one text
 template   the arguments of the turn's first call, <tool_call>{"name": "act", "arguments": {...}}</tool_call>
 
 Both are checked against the JSON Schema of the server before they are sent.
@@ -19,7 +19,7 @@ from worker.rollout.tool_calls import CLOSED, OPENED, CallForm, FoundCall, Frame
 from worker.rollout.tools import ToolCall
 
 ACT = "act"
-"""Name of the one function that a chat template shows."""
+"""Name of the only function that a chat template shows."""
 
 MAX_CHARACTERS = 20_000
 """Maximum length of an action's text, in characters."""
@@ -29,15 +29,17 @@ OWN = "metadata"
 
 
 class BadSchema(Exception):
-    """The server's schema cannot be used."""
+    """Raised if the server's schema cannot be used."""
 
 
 class BadAction(Exception):
-    """A turn holds no valid action; the policy is told why."""
+    """Raised if a turn holds no valid action. The policy observes the reason."""
 
 
 class ActionSchema:
-    """Actions that a server accepts. Raises BadSchema if its schema is invalid."""
+    """The actions that a server accepts. The constructor raises BadSchema if the server's schema is
+    invalid.
+    """
 
     def __init__(self, schema: Any) -> None:
         if not isinstance(schema, dict) or not isinstance(schema.get("properties", {}), dict):
@@ -50,7 +52,7 @@ class ActionSchema:
             raise BadSchema("its schema of actions is not a JSON Schema") from error
         properties = schema.get("properties", {})
         self.shown = {**schema, "properties": {key: properties[key] for key in properties if key != OWN}}
-        """Schema as a chat template shows it."""
+        """The schema that a chat template shows."""
 
     @property
     def text_field(self) -> str:
@@ -65,10 +67,10 @@ class ActionSchema:
         return name
 
     def checked(self, action: dict[str, Any]) -> dict[str, Any]:
-        """Return the action if the schema allows it. Raises BadAction."""
+        """Return the action, or raise BadAction if the schema does not allow it."""
         try:
             error = next(iter(self._validator.iter_errors(action)), None)
-        except ValueError:  # half a surrogate pair in a name
+        except ValueError:  # A name contains half of a surrogate pair.
             raise BadAction("expected names of Unicode text") from None
         if error:
             raise BadAction(error.message)
@@ -76,7 +78,7 @@ class ActionSchema:
 
 
 class TextForm:
-    """The whole turn is the action."""
+    """The complete turn is the action."""
 
     ends_turn = True
     marks: Sequence[str] = ()
@@ -118,13 +120,13 @@ class ArgumentsForm:
 
 
 class Form(NamedTuple):
-    """The form of a run, which turns texts into actions."""
+    """The form of a run, which converts texts into actions."""
 
     calls: CallForm
     is_text: bool
 
     def action(self, call: ToolCall, schema: ActionSchema) -> dict[str, Any]:
-        """Return the action of a turn. Raises BadAction."""
+        """Return the action of a turn, or raise BadAction."""
         if len(call.text) > MAX_CHARACTERS:
             raise BadAction(f"expected at most {MAX_CHARACTERS:,} characters")
         if self.is_text:
@@ -133,9 +135,9 @@ class Form(NamedTuple):
 
 
 def action_form(config: OpenEnv, policy: Policy) -> Form:
-    """Return the form that a config asks for.
+    """Return the form that a config selects.
 
-    Raises InvalidConfig if the chat template lacks a needed turn.
+    Raise InvalidConfig if the chat template lacks a needed turn.
     """
     stops = [policy.tokenizer.decode([index]) for index in policy.stop_ids]
     is_text = config.form == "text"
@@ -148,7 +150,7 @@ def action_form(config: OpenEnv, policy: Policy) -> Form:
 
 
 def act_schema(schema: ActionSchema) -> dict[str, Any]:
-    """Return the function that a chat template shows."""
+    """Return the function definition that a chat template shows."""
     function = {"name": ACT, "description": "Acts in the environment.", "parameters": schema.shown}
     return {"type": "function", "function": function}
 

@@ -1,4 +1,4 @@
-"""Answers of an OpenEnv server: untrusted JSON with an observation, a reward and an end.
+"""Parse the answers of an OpenEnv server: untrusted JSON with observation, reward and end.
 
 {"type": "observation", "data": {"observation": {...}, "reward": 0.5, "done": false}}
 {"type": "error", "data": {"message": "...", "code": "VALIDATION_ERROR"}}
@@ -10,31 +10,31 @@ from typing import Any, NamedTuple
 from backend.base.text import read_json
 
 SHOWN_CHARACTERS = 200
-"""Maximum number of characters of a server's message that become part of a reason."""
+"""Maximum number of characters of a server's message that are included in a reason."""
 
 SURVIVED = ("VALIDATION_ERROR", "EXECUTION_ERROR")
 """Error codes after which a session continues: the action was invalid, or the environment raised."""
 
 
 class Lost(Exception):
-    """An episode cannot continue: its environment is gone, broke the protocol or took too long."""
+    """Raised if an episode cannot continue: its environment is gone, broke the protocol or took too long."""
 
 
 class Full(Exception):
-    """The server accepts no additional session."""
+    """Raised if the server accepts no additional session."""
 
     def __init__(self, limit: int | None) -> None:
         super().__init__("the server takes no further session")
         self.limit = limit
-        """Number of sessions that the server accepts at a time, if it says so."""
+        """Number of sessions that the server accepts at a time, or None if it did not report it."""
 
 
 class Refused(Exception):
-    """The environment refused an action or raised because of it. Its session continues."""
+    """Raised if the environment refused an action or failed because of it. Its session continues."""
 
 
 class ObservedStep(NamedTuple):
-    """Answer to a reset or a step."""
+    """The answer to a reset or a step."""
 
     observation: dict[str, Any]
     reward: float | None
@@ -42,7 +42,7 @@ class ObservedStep(NamedTuple):
 
 
 def read_answer(message: str | bytes) -> ObservedStep:
-    """Return the answer in a message. Raises Full, Refused, and Lost if the message is not an answer."""
+    """Return the answer in a message. Raise Full, Refused, or Lost if the message is not an answer."""
     if isinstance(message, bytes):
         raise Lost("it sent bytes in place of text")
     kind, data = _parse_type(message)
@@ -81,7 +81,7 @@ def _error(data: dict[str, Any]) -> Exception:
 
 
 def _reward(raw_reward: Any) -> float | None:
-    """Return a finite reward; true and false are 1 and 0, and null is None."""
+    """Return a finite reward, or None if it is null. True and false are 1 and 0."""
     if raw_reward is None:
         return None
     if not isinstance(raw_reward, int | float):

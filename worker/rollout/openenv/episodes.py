@@ -1,12 +1,12 @@
-"""Episodes with an OpenEnv server: each turn of the policy is an action, which the server answers.
+"""Episodes with an OpenEnv server. Each turn of the policy is an action that the server answers.
 
-    begin      as many episodes as the server accepts, each with its own session and its prompt's seed
+    begin      up to the server's limit of episodes, each with a session and its prompt's seed
         round n    unfinished episodes write their next turn
-        act        each turn is a step; its result is appended as an observation
-        end        at the environment's end, at a budget, or if the environment fails; the next episode begins
+        act        each turn is a step, whose result is appended as an observation
+        end        at the environment's end, at a limit, or if the environment fails; the next episode begins
 
 A resumed run repeats its episodes exactly if the environment's answers depend only on seed and actions, and
-if the server accepts as many sessions at a time as before.
+if the server's limit of sessions has not changed.
 """
 
 import math
@@ -54,16 +54,16 @@ class PlayedEpisode(Episode):
     rewards: list[float] = field(default_factory=list)
     is_done: bool = False
     lost: str = ""
-    """Reason why the environment failed the episode; "" if it did not."""
+    """Reason why the environment failed the episode, or "" if it did not."""
 
 
 class OpenEnvEpisodes(TurnTaking):
-    """Samples completions in turns with another sampler, each in its own episode."""
+    """Samples completions in turns with another sampler, each in a separate episode."""
 
     def __init__(self, config: OpenEnv, policy: Policy, settings: Settings) -> None:
         """Create the episodes.
 
-        Raises InvalidConfig if the policy's chat template lacks a turn that the form needs, and
+        Raise InvalidConfig if the policy's chat template lacks a turn that the form needs, and
         EnvironmentFailed if this installation has no such server.
         """
         self.config, self.server = config, EnvironmentServer(config, settings)
@@ -76,7 +76,9 @@ class OpenEnvEpisodes(TurnTaking):
         )
         self._schema: ActionSchema | None = None
         self._turn = Lock()
-        """Lock held while episodes are played, so that evaluations and rollouts that run ahead take turns."""
+        """Lock held while episodes run, because evaluations and asynchronous rollouts may sample
+        concurrently.
+        """
         self._losses: list[str] = []
 
     def check(self) -> None:
@@ -89,7 +91,7 @@ class OpenEnvEpisodes(TurnTaking):
         self.server.learn_limit()
 
     def close(self) -> None:
-        """See TakesTurns. Sessions end with their episodes."""
+        """See TakesTurns. The sessions are closed with their episodes."""
 
     def take_loss(self) -> str:
         """See TakesTurns."""
@@ -101,7 +103,7 @@ class OpenEnvEpisodes(TurnTaking):
 
     @property
     def schema(self) -> ActionSchema:
-        """Return the server's actions."""
+        """The actions that the server accepts."""
         if self._schema is None:
             self._schema = self.server.schema()
         return self._schema
@@ -115,7 +117,7 @@ class OpenEnvEpisodes(TurnTaking):
         try:
             begun = self.server.begin_in_turn(episode_seed(prompt.id))
         except Lost:
-            return prompt  # its episodes are lost too, and report why
+            return prompt  # Its episodes are lost too and report the reason.
         begun.session.close()
         first = prompt_text(begun.text, self.encoder, limit=self.max_observation_tokens)
         tools = prompt.tools if self.acts.is_text else (*prompt.tools, act_schema(self.schema))
@@ -135,7 +137,7 @@ class OpenEnvEpisodes(TurnTaking):
         sampling: SamplingLike,
         generator: torch.Generator,
     ) -> list[list[Completion]]:
-        """See TakesTurns. Raises EnvironmentFailed if the environment fails all episodes."""
+        """See TakesTurns. Raise EnvironmentFailed if the environment fails all episodes."""
         encoded = encoded_prompts(self.policy, prompts, sampling)
         seed = int(torch.randint(2**62, (), generator=generator))
         episodes = [
@@ -149,16 +151,16 @@ class OpenEnvEpisodes(TurnTaking):
         if len(losses) == len(episodes):
             raise self.server.failed(ALL_LOST + losses[-1])
         self._losses += losses
-        done = [self._completion(episode, self._result(episode)) for episode in episodes]
-        return [done[first : first + group_size] for first in range(0, len(done), group_size)]
+        completions = [self._completion(episode, self._result(episode)) for episode in episodes]
+        return [completions[first : first + group_size] for first in range(0, len(completions), group_size)]
 
     def _play(
         self, episodes: Sequence[PlayedEpisode], samples: Samples, sampling: SamplingLike, seed: int
     ) -> None:
-        waiting, unfinished, number = deque(episodes), list[PlayedEpisode](), 0
+        queue, unfinished, number = deque(episodes), list[PlayedEpisode](), 0
         try:
-            while waiting or unfinished:
-                unfinished += self._begin(waiting, self.server.limit - len(unfinished))
+            while queue or unfinished:
+                unfinished += self._begin(queue, self.server.limit - len(unfinished))
                 self._go_on(samples, unfinished, sampling, seed, number)
                 self._act(unfinished)
                 _end([episode for episode in unfinished if episode.is_over])
@@ -168,24 +170,24 @@ class OpenEnvEpisodes(TurnTaking):
             _end(unfinished)
 
     def _begin(self, waiting: deque[PlayedEpisode], places: int) -> list[PlayedEpisode]:
-        """Begin the next episodes, at most `places`; fewer if the server is full, none only alongside running
-        ones.
+        """Begin at most `places` of the next episodes and return them.
 
-        Raises EnvironmentFailed if the server stays full.
+        Fewer begin if the server is full, and none only if others are running. Raise EnvironmentFailed if the
+        server stays full.
         """
         deadline = time.monotonic() + self.config.wait_seconds
         while True:
-            next_ones = [waiting.popleft() for _ in range(min(places, len(waiting)))]
-            outcomes = self.server.begin_all([episode_seed(episode.prompt.id) for episode in next_ones])
-            begun, refused = list[PlayedEpisode](), list[PlayedEpisode]()
-            for episode, became in zip(next_ones, outcomes, strict=True):
+            candidates = [waiting.popleft() for _ in range(min(places, len(waiting)))]
+            outcomes = self.server.begin_all([episode_seed(episode.prompt.id) for episode in candidates])
+            begun, rejected = list[PlayedEpisode](), list[PlayedEpisode]()
+            for episode, became in zip(candidates, outcomes, strict=True):
                 if isinstance(became, Full):
-                    refused.append(episode)
+                    rejected.append(episode)
                 else:
                     begun.append(self._begin_episode(episode, became))
-            waiting.extendleft(reversed(refused))
+            waiting.extendleft(reversed(rejected))
             is_alone = places == self.server.limit
-            if begun or not refused or not is_alone:
+            if begun or not rejected or not is_alone:
                 return begun
             if time.monotonic() > deadline:
                 seconds = f"{self.config.wait_seconds:g}"
@@ -193,7 +195,9 @@ class OpenEnvEpisodes(TurnTaking):
             time.sleep(WAIT_SECONDS)
 
     def _begin_episode(self, episode: PlayedEpisode, became: BegunEpisode | Lost) -> PlayedEpisode:
-        """Return the begun episode; a lost episode writes a single turn, which is not trained on."""
+        """Return the episode after its beginning. A lost episode writes a single turn, which is not
+        trained on.
+        """
         if isinstance(became, Lost):
             episode.lost = safe_message(str(became))
             return episode
@@ -202,8 +206,8 @@ class OpenEnvEpisodes(TurnTaking):
             episode.lost = "its first observation is another one than in the prompt, for the same seed"
         return episode
 
-    def _call(self, episode: Episode, new: list[int]) -> FoundCall | None:  # noqa: ARG002 - of the base
-        """Return the action of a turn that the policy has ended; the last token is the end."""
+    def _call(self, episode: Episode, new: list[int]) -> FoundCall | None:  # noqa: ARG002 - defined by the base class
+        """Return the action of a turn that the policy has ended. The last token is the stop token."""
         return self.form.find("".join(self._pieces(new)[:-1]))
 
     def _act(self, unfinished: Sequence[PlayedEpisode]) -> None:
@@ -222,7 +226,7 @@ class OpenEnvEpisodes(TurnTaking):
     def _step_episode(self, episode: PlayedEpisode) -> ToolAnswer:
         """Send an action and return its answer.
 
-        It is sent once, because a failed environment may have acted.
+        The action is sent only once, because a failed environment may have acted on it.
         """
         started = time.perf_counter()
         text, outcome = self._step(episode)
@@ -253,7 +257,7 @@ class OpenEnvEpisodes(TurnTaking):
         return text, "done" if observed.done else "ok"
 
     def _take_answer(self, episode: PlayedEpisode, call: FoundCall, answer: ToolAnswer) -> None:
-        """Append the observation, unless the episode is over and it would not be read."""
+        """Append the observation, unless the episode is over so that nothing would read it."""
         turn = self._make_turn(episode, call)
         is_last = episode.answered + 1 >= self.max_turns
         if is_last or answer.outcome in {"done", "lost"}:
@@ -273,7 +277,7 @@ class OpenEnvEpisodes(TurnTaking):
 
 
 def _end(episodes: Sequence[PlayedEpisode]) -> None:
-    """Close the sessions of episodes, to make room for waiting ones."""
+    """Close the sessions of episodes to make room for queued ones."""
     close_all([episode.session for episode in episodes if episode.session is not None])
     for episode in episodes:
         episode.session = None

@@ -1,4 +1,4 @@
-"""Observations as text that a policy reads, made from the JSON that an environment sends."""
+"""Convert an environment's JSON observations to the text that a policy reads."""
 
 import json
 from typing import Any
@@ -10,27 +10,27 @@ CUT = " [cut]"
 
 
 def render(observation: dict[str, Any], field: str) -> str:
-    """Return the field of that name, else the only field, else all fields as JSON; text is unchanged.
+    """Return the field of that name, else the only field, else all fields, as text or JSON.
 
-    Raises Lost if there is no field of that name.
+    Raise Lost if there is no field of that name.
     """
     if field and field not in observation:
         raise Lost(
             f"its observation has no field {field!r}; it has {', '.join(map(repr, list(observation)[:8]))}"
         )
-    [only] = (
+    [selected] = (
         [observation[field]] if field else observation.values() if len(observation) == 1 else [observation]
     )
-    return only if isinstance(only, str) else json.dumps(only, ensure_ascii=False)
+    return selected if isinstance(selected, str) else json.dumps(selected, ensure_ascii=False)
 
 
 def prompt_text(text: str, encoder: ObservationEncoder, *, limit: int) -> str:
-    """Return a first observation as part of a prompt, cut like any other.
+    """Return a first observation as part of a prompt, shortened like any other observation.
 
     Names of control tokens are removed, because a prompt, unlike an observation, would encode them as such.
     """
-    told = encoder.answer(text, limit=limit)
-    plain = str(encoder.tokenizer.decode(told.ids))
+    encoded = encoder.answer(text, limit=limit)
+    plain = str(encoder.tokenizer.decode(encoded.ids))
     while encoder.word is not None and encoder.word.search(plain):
         plain = encoder.word.sub(lambda match: f"{match[0][0]} {match[0][1:]}", plain)
-    return plain + CUT if told.is_cut else plain
+    return plain + CUT if encoded.is_cut else plain

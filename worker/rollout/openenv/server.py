@@ -1,4 +1,4 @@
-"""The OpenEnv server of a run: its schema, the episodes it begins, and its session limit."""
+"""The OpenEnv server of a run: its schema, its episodes and its session limit."""
 
 import asyncio
 import logging
@@ -25,14 +25,14 @@ from worker.rollout.openenv.session import CONNECT_SECONDS, MAX_BYTES, Session
 logger = logging.getLogger(__name__)
 
 RESETS = 3
-"""Number of tries of a reset, each with its own session, because nothing has been done in it yet."""
+"""Number of tries of a reset, each in a new session, because nothing has been done in it yet."""
 
 WAIT_SECONDS = 0.2
 """Seconds between two requests for a free session."""
 
 
 class BegunEpisode(NamedTuple):
-    """Episode that a server has begun."""
+    """An episode that a server has begun."""
 
     session: Session
     text: str
@@ -40,7 +40,9 @@ class BegunEpisode(NamedTuple):
 
 
 class EnvironmentServer:
-    """Server that a run's config names. Raises EnvironmentFailed if this installation has none."""
+    """The server that a run's config names. The constructor raises EnvironmentFailed if none is
+    configured.
+    """
 
     def __init__(self, config: OpenEnv, settings: Settings) -> None:
         self.config = config
@@ -51,23 +53,23 @@ class EnvironmentServer:
         key = settings.openenv_secrets.get(config.server, "")
         self._headers = {"Authorization": f"Bearer {key}"} if key else {}
         self.limit = config.sessions
-        """Maximum number of episodes at a time."""
+        """Maximum number of concurrent episodes."""
 
     def failed(self, reason: str) -> EnvironmentFailed:
-        """Return the error that ends a run; it does not reveal the operator's address."""
+        """Return the error that ends a run, without the operator's address."""
         return EnvironmentFailed(
             f"the environment {self.config.server} of OPENENV_URLS failed: {safe_message(reason)}"
         )
 
     def schema(self) -> ActionSchema:
-        """Return the actions that the server accepts. Raises EnvironmentFailed."""
+        """Return the actions that the server accepts. Raise EnvironmentFailed."""
         try:
             return ActionSchema(self._get("/schema").get("action"))
         except (Lost, BadSchema) as error:
             raise self.failed(str(error)) from error
 
     def begin(self, seed: int) -> BegunEpisode:
-        """Begin an episode with this seed, with a few tries. Raises Full and Lost."""
+        """Begin an episode with this seed, with a few tries. Raise Full or Lost."""
         for attempt in range(RESETS):
             try:
                 return self._begin(seed)
@@ -79,9 +81,9 @@ class EnvironmentServer:
         raise AssertionError("the last try returns or raises")
 
     def begin_in_turn(self, seed: int) -> BegunEpisode:
-        """Begin an episode with this seed, once there is a free session.
+        """Begin an episode with this seed as soon as there is a free session.
 
-        Raises EnvironmentFailed and Lost.
+        Raise EnvironmentFailed or Lost.
         """
         deadline = time.monotonic() + self.config.wait_seconds
         while True:
@@ -94,21 +96,21 @@ class EnvironmentServer:
             time.sleep(WAIT_SECONDS)
 
     def begin_all(self, seeds: Sequence[int]) -> list[BegunEpisode | Full | Lost]:
-        """Begin episodes in parallel; return each beginning, or why there is none."""
+        """Begin episodes in parallel and return each one, or the error that prevented it."""
 
-        def begun(seed: int) -> BegunEpisode | Full | Lost:
+        def begin_or_error(seed: int) -> BegunEpisode | Full | Lost:
             try:
                 return self.begin(seed)
             except (Full, Lost) as error:
                 return error
 
         with ThreadPoolExecutor(max(1, len(seeds))) as pool:
-            return list(pool.map(begun, seeds))
+            return list(pool.map(begin_or_error, seeds))
 
     def learn_limit(self) -> None:
-        """Find out how many sessions the server accepts, by opening as many as the run may have.
+        """Determine the server's session limit by opening the maximum number of sessions of the run.
 
-        Raises EnvironmentFailed if not even one begins.
+        Raise EnvironmentFailed if not even one begins.
         """
         try:
             first = self._first()
@@ -124,12 +126,12 @@ class EnvironmentServer:
                 self.limit = min(self.limit, outcome.limit or len(begun))
 
     def _first(self) -> BegunEpisode:
-        """Begin two episodes with the same seed in turn, which must begin alike, and return one."""
+        """Begin two episodes with the same seed in turn, check that they begin alike, and return one."""
         begun = self.begin_in_turn(0)
-        first = begun.text
+        first_text = begun.text
         begun.session.close()
         begun = self.begin_in_turn(0)
-        if begun.text == first:
+        if begun.text == first_text:
             return begun
         begun.session.close()
         raise Lost(
@@ -149,11 +151,11 @@ class EnvironmentServer:
             raise
 
     def text(self, observed: ObservedStep) -> str:
-        """Return an observation as the policy reads it. Raises Lost if its field is missing."""
+        """Return the text of an observation for the policy. Raise Lost if its field is missing."""
         return render(observed.observation, self.config.observation_field)
 
     def _get(self, path: str) -> dict[str, object]:
-        """Return a JSON object of limited size, without following redirects. Raises Lost."""
+        """Return a JSON object of limited size, without following redirects. Raise Lost."""
         try:
             status, content = asyncio.run(self._answer(path))
             if status != 200:
@@ -187,10 +189,12 @@ def close_all(sessions: Sequence[Session]) -> None:
 
 
 def episode_seed(prompt_id: str) -> int:
-    """Return the seed of a prompt's episodes: 31 bits, which every random number generator accepts."""
+    """Return the seed of a prompt's episodes, which has 31 bits so that every random number generator
+    accepts it.
+    """
     return int.from_bytes(sha256(f"episode/{prompt_id}".encode()).digest()[:4]) >> 1
 
 
 def safe_message(text: str) -> str:
-    """Return a server's message on one line, without secrets, cut."""
+    """Return a server's message on one line, shortened and without secrets."""
     return redact(" ".join(clean_text(text).split()))[:SHOWN_CHARACTERS]

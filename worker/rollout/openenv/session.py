@@ -1,4 +1,4 @@
-"""A session with an OpenEnv server: one WebSocket, over which one episode is reset and stepped.
+"""A session with an OpenEnv server: one WebSocket for the resets and steps of one episode.
 
 A session never sends a step twice, because the environment may have acted on the first one. Redirects and
 proxies are not followed, messages are not compressed, and a message has at most MAX_BYTES.
@@ -20,38 +20,36 @@ from worker.rollout.openenv.answers import Lost, ObservedStep, Refused, read_ans
 CONNECT_SECONDS = 10.0
 CLOSE_SECONDS = 2.0
 MAX_BYTES = 2**20
-"""Maximum size of one message, in bytes; observed text is far shorter."""
+"""Maximum size of a message, in bytes. Observed text is far shorter."""
 
 SEND_LIMIT = struct.pack("ll", int(CONNECT_SECONDS), 0)
-"""Timeout of a send, as seconds and microseconds, for a server that reads nothing."""
+"""Timeout of a send, as seconds and microseconds, in case the server stops reading."""
 
 PORTS = {"http": 80, "https": 443}
 
 
 class Session:
-    """One episode's connection. Closing it frees its place for the next episode."""
+    """The connection of one episode. Closing it frees a session on the server."""
 
     def __init__(self, url: str, headers: Mapping[str, str]) -> None:
-        """Connect to a server, `url` being its http:// or https:// address. Raises Lost."""
+        """Connect to a server at the http:// or https:// address `url`. Raise Lost."""
         with ExitStack() as opened:
             self._connection: ClientConnection = opened.enter_context(_connect(url, headers))
             self._open = opened.pop_all()
 
     def reset(self, seed: int, *, seconds: float) -> ObservedStep:
-        """Return the first observation of the episode with this seed. Raises Full, Refused and Lost."""
+        """Return the first observation of the episode with this seed. Raise Full, Refused or Lost."""
         observed = self._ask({"type": "reset", "data": {"seed": seed}}, seconds)
         if observed.done:
             raise Lost("its episode is over before it begins")
         return observed
 
     def step(self, action: dict[str, Any], *, seconds: float) -> ObservedStep:
-        """Send an action and return its answer. Raises Refused and Lost."""
+        """Send an action and return its answer. Raise Refused or Lost."""
         return self._ask({"type": "step", "data": action}, seconds)
 
     def close(self) -> None:
-        """Let the server close the connection, so that its place is free; else close it without the
-        server.
-        """
+        """Ask the server to close the connection, so that its session is free, then close it."""
         with suppress(WebSocketException, OSError, TimeoutError):
             self._connection.send('{"type": "close"}')
             self._connection.recv(CLOSE_SECONDS)
@@ -60,7 +58,7 @@ class Session:
     def _ask(self, request: dict[str, Any], seconds: float) -> ObservedStep:
         try:
             self._refuse_unasked()
-            with suppress(ConnectionClosed):  # the server's last messages may still be read
+            with suppress(ConnectionClosed):  # The server's last messages may still be read.
                 self._connection.send(json.dumps(request))
             message = self._connection.recv(seconds)
         except TimeoutError:
@@ -74,7 +72,7 @@ class Session:
     def _refuse_unasked(self) -> None:
         """Refuse an unsolicited message, which would be mistaken for the answer to the next request.
 
-        A full server says so before any request.
+        A server that is full reports it before any request.
         """
         with suppress(TimeoutError):
             message = self._connection.recv(0)
@@ -84,7 +82,7 @@ class Session:
 
 
 def _connect(url: str, headers: Mapping[str, str]) -> ClientConnection:
-    """Open a connection through our own socket, with which redirects and proxies are refused."""
+    """Open a connection through a new socket, which excludes redirects and proxies."""
     parts = urlsplit(url)
     address = (parts.hostname or "", parts.port or PORTS[parts.scheme])
     try:

@@ -1,4 +1,4 @@
-/** A list of fields to choose several from, with a search; Enter takes the first hit. */
+/** A list of fields with a search from which several can be chosen. Enter selects the first match. */
 import { html, useState } from '../../dom.js';
 
 /**

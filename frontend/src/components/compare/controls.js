@@ -1,4 +1,4 @@
-/** Controls and legend of Compare. */
+/** The controls and the legend of Compare. */
 import { html, useState } from '../../dom.js';
 import { formatCount } from '../../lib/text/format.js';
 import { lookup } from '../../lib/lookup.js';
@@ -19,7 +19,7 @@ const bandOptions = (/** @type {Group[]} */ groups) => [
 ];
 
 /**
- * The toolbar, and below it the charts with the tree of their metrics.
+ * The toolbar with the charts and their metric tree below it.
  * @param {{view: import('../../views/compare.js').CompareView, change: (changes: object) => void,
  *   available: string[], groups: Group[], runs: Api.RunItem[], onsets: boolean, children?: any}} props `onsets`:
  *   whether there are any
@@ -72,7 +72,7 @@ const countText = (all, drawn) =>
   drawn < all ? `n ${formatCount(drawn)} of ${formatCount(all)}` : `n ${formatCount(all)}`;
 
 /**
- * One entry per line; a click hides it, hovering lights it in all panels.
+ * The legend, with one entry per line. A click hides a line, and hovering highlights it in all panels.
  * @param {{looks: Map<string, import('../../lib/colours.js').Look>, names: Map<string, string>, groups: Group[],
  *   drawn: string[], isGrouped: boolean, hidden: string[], change: Function}} props `drawn`: ids of runs
  */

@@ -1,4 +1,4 @@
-/** Config differences of any number of runs: fields, what they mean in effect, and what is the same. */
+/** Config differences between any number of runs: the fields, their meaning for the loss, and the common fields. */
 import { html, useMemo } from '../../dom.js';
 import { copyText } from '../../app/actions.js';
 import { post } from '../../data/api.js';
@@ -97,7 +97,7 @@ export function ConfigDifferences({ groups }) {
 }
 
 /**
- * What the service says the configs do; one that it cannot explain (of another trainer) has dashes.
+ * Loads the service's explanations of the configs. A config that it cannot explain (of another trainer) has dashes.
  * @param {import('../../lib/runs/differences.js').Column[]} columns @returns {Row[]}
  */
 function useMeanings(columns) {

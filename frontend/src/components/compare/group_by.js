@@ -1,4 +1,4 @@
-/** The choice of what runs share a mean: one or several fields. */
+/** The menu that chooses which runs share a mean, by one or several fields. */
 import { html, useMemo } from '../../dom.js';
 import { fieldsThatDiffer, keysOf } from '../../lib/runs/grouping.js';
 import { Menu } from '../shared/overlay.js';
@@ -17,7 +17,7 @@ const TITLES = {
 const titleOf = (/** @type {string} */ key) => lookup(TITLES, key) ?? key.replace(/^config\./, '');
 
 /**
- * What a line is: the mean of the runs that agree in some fields, or one run.
+ * The choice of lines: the mean of runs with equal values in some fields, or single runs.
  * @param {{by: string, runs: Api.RunItem[], onChange: (by: string) => void}} props
  */
 export function GroupBy({ by, runs, onChange }) {

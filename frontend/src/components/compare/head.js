@@ -1,4 +1,4 @@
-/** The head of an experiment or a comparison: what is compared, and what can be taken away. */
+/** The header of an experiment or a comparison, with a summary and exports. */
 import { html, useMemo } from '../../dom.js';
 import { configColumns, fieldRows } from '../../lib/runs/differences.js';
 import { address } from '../../lib/url.js';
@@ -9,7 +9,7 @@ import { Ago } from '../shared/states.js';
 
 /** @typedef {import('../../lib/runs/groups.js').Group} Group */
 
-/** The name of the one experiment of some runs. @param {Api.RunItem[]} runs */
+/** Returns the name of the runs' experiment, or a general title if there are several. @param {Api.RunItem[]} runs */
 export function titleOf(runs) {
   const names = new Map(runs.map((run) => [run.experiment, run.experiment_name]));
   const [[id, name]] = names;
@@ -20,7 +20,7 @@ const MAX_VALUES = 2;
 const MAX_FIELDS = 3;
 
 /**
- * What differs in the configs, in a line that leads to all of it; of two configs with their values.
+ * A line about the differences between configs, with a link to all of them. For two configs it shows the values.
  * @param {{groups: Group[], onSettings: () => void}} props
  */
 function Differences({ groups, onSettings }) {

@@ -1,4 +1,4 @@
-/** The ablation matrix: variants x metrics with intervals, differences to a baseline, and what may be claimed. */
+/** The ablation matrix: variants by metrics, with intervals, differences from a baseline, and verdicts. */
 import { html, useState } from '../../dom.js';
 import { currentAddress, navigate } from '../../app/router.js';
 import { mayChange, say, sayError } from '../../app/state.js';
@@ -168,7 +168,7 @@ function Table({ data, rows, groups, baseline, looks, pointedCell, onPoint, onQu
   </div>`;
 }
 
-/** Whether a clone with another seed repeats the run: a clone of a fork or of another trainer's run does not. */
+/** Returns whether a clone with another seed repeats the run, which a clone of a fork or imported run does not. */
 const startsAnew = (/** @type {Api.RunItem | undefined} */ run) =>
   Boolean(run && run.fork_step === null && !run.origin);
 
@@ -206,7 +206,7 @@ function Cell({ cell, reached, range, isOpen, onPoint, onQueue }) {
   `;
 }
 
-/** Where more seeds than these are missing there is no button: they would cost too much for one press. */
+/** Maximum number of missing seeds for which there is a button, because more would cost too much for one click. */
 const MAX_QUEUED = 20;
 
 /** @type {Record<string, string>} */
@@ -221,7 +221,7 @@ function rangeOf(lines) {
 const SPARK = { width: 56, height: 16 };
 
 /**
- * The mean curve, small; all of a column share their axis.
+ * A small plot of the mean curve. All plots of a column share their axis.
  * @param {{values: (number | null)[], range: [number, number]}} props
  */
 function Sparkline({ values, range: [low, high] }) {
@@ -240,7 +240,7 @@ function Sparkline({ values, range: [low, high] }) {
 }
 
 /**
- * The numbers of the cell that is pointed at, in sentences.
+ * Sentences about the numbers of the hovered cell.
  * @param {{data: Api.Matrix, pointedCell: CellAddress | null, row: Api.MatrixRow | undefined, baseline: string}} props
  */
 function Details({ data, pointedCell, row, baseline }) {

@@ -1,4 +1,4 @@
-/** The menus of the matrix: its columns, and the number of seeds that was planned. */
+/** The menus of the matrix: its columns and the planned number of seeds. */
 import { html, useState } from '../../dom.js';
 import { READINGS, keyTitle, needsThreshold } from '../../lib/runs/matrix.js';
 import { CommittedInput } from '../shared/committed_input.js';
@@ -63,7 +63,7 @@ export function ColumnMenu({ columns, available, change }) {
 }
 
 /**
- * Seeds per variant that were fixed before anybody looked: with them one look with Student's t is enough.
+ * A field for the number of seeds per variant that was fixed in advance. With it, Student's t is valid for one look.
  * @param {{planned: number | null, change: (changes: object) => void}} props
  */
 export const PlanField = ({ planned, change }) => html`<label

@@ -1,4 +1,4 @@
-/** Parallel coordinates: an upright axis for each field or metric, a line for each run. */
+/** A parallel coordinates plot, with an upright axis for each field or metric and a line for each run. */
 import { html } from '../../dom.js';
 import { NO_VALUE } from '../../lib/runs/axes.js';
 import { runTitle } from '../../lib/runs/fields.js';
@@ -11,7 +11,7 @@ const SIDE = 70;
 const ROOM = 26;
 const STEP = 0.05;
 const LETTER = 6.5;
-/** Pixels between two axes, at least: their labels must not overlap. */
+/** Minimum distance between two axes in pixels, so that their labels do not overlap. */
 const MIN_GAP = 110;
 
 /** @typedef {import('../../lib/runs/axes.js').Axis} Axis */
@@ -68,7 +68,7 @@ const cut = (/** @type {string} */ text, /** @type {number} */ letters) =>
 
 /**
  * @param {{axis: Axis, x: number, y: (place: number) => number, letters: number, range?: [number, number],
- *   onBrush: (range: [number, number] | null) => void}} props `letters`: how many a title has room for
+ *   onBrush: (range: [number, number] | null) => void}} props `letters`: maximum length of a title
  */
 function UprightAxis({ axis, x, y, letters, range, onBrush }) {
   const positionAt = (/** @type {number} */ pixel) => 1 - (pixel - TOP) / HEIGHT;

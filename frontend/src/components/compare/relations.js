@@ -1,4 +1,4 @@
-/** How results depend on settings: parallel coordinates and a scatter plot, in which a brush selects runs. */
+/** Plots of results against settings: parallel coordinates and a scatter plot, in which a brush selects runs. */
 import { html, useEffect, useMemo, useRef, useState } from '../../dom.js';
 import { comparisonAddress } from '../../lib/runs/addresses.js';
 import { axisOf, brushed, possibleAxes, usualAxes } from '../../lib/runs/axes.js';
@@ -15,7 +15,8 @@ const MAX_LINES = 1000;
 const titleOf = (/** @type {string} */ key) => fieldOf(key).title;
 
 /**
- * @typedef {{plot: string, axes: string[] | null}} RelationsView `axes`: keys; of a scatter plot the first two count
+ * @typedef {{plot: string, axes: string[] | null}} RelationsView `axes`: keys, of which a scatter plot uses the first
+ *   two
  * @param {{runs: Api.RunItem[], view: RelationsView, change: (changes: object) => void,
  *   lookOf: (run: Api.RunItem) => import('../../lib/colours.js').Look | undefined}} props
  */
@@ -29,9 +30,9 @@ export function Relations({ runs, view, change, lookOf }) {
   const axes = useMemo(() => keys.map((key) => axisOf(key, runs)), [keys.join('\n'), runs]);
   if (runs.length < 2 || possible.length < 2) return null;
   const isScatter = view.plot === 'scatter';
-  const used = isScatter && axes.length ? [axes[0], axes[axes.length - 1]] : axes;
-  const inside = brushed(runs, used, brushes);
-  const isBrushed = used.some(({ key }) => Object.hasOwn(brushes, key));
+  const shownAxes = isScatter && axes.length ? [axes[0], axes[axes.length - 1]] : axes;
+  const inside = brushed(runs, shownAxes, brushes);
+  const isBrushed = shownAxes.some(({ key }) => Object.hasOwn(brushes, key));
   const chosen = new Set(inside.map(({ id }) => id));
   const brush = (/** @type {Record<string, [number, number] | null>} */ changes) =>
     setBrushes((old) =>
@@ -41,7 +42,7 @@ export function Relations({ runs, view, change, lookOf }) {
         ),
       ),
     );
-  const shared = { runs: drawn, axes: used, brushes, chosen, lookOf, onBrush: brush, width };
+  const shared = { runs: drawn, axes: shownAxes, brushes, chosen, lookOf, onBrush: brush, width };
   const chooseAxis = (/** @type {number} */ at, /** @type {string} */ key) => {
     const next = [keys[0], keys.at(-1) ?? keys[0]];
     next[at] = key;
@@ -122,7 +123,10 @@ function AxisChooser({ keys, possible, change }) {
   <//>`;
 }
 
-/** The width of an element in pixels, followed; 0 until it is known. @param {{current: HTMLElement | null}} element */
+/**
+ * Returns the current width of an element in pixels, or 0 until it is known.
+ * @param {{current: HTMLElement | null}} element
+ */
 function useWidth(element) {
   const [width, setWidth] = useState(0);
   useEffect(() => {

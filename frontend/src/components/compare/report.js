@@ -1,4 +1,4 @@
-/** A comparison as one file that opens anywhere: the choice of its contents, and the report that is built. */
+/** Saves a comparison as a self-contained file: the dialog that chooses its contents, and the report. */
 import { html, useEffect, useRef, useState } from '../../dom.js';
 import { say, sayError, theme as shade } from '../../app/state.js';
 import { ApiError, get } from '../../data/api.js';
@@ -22,14 +22,14 @@ import { loadEnds, loadPanel } from '../curves/loaded.js';
 /**
  * @typedef {{title: string, groups: Group[], runs: string[], metrics: string[], view: PanelView, baseline: string,
  *   looks: import('../curves/lines.js').Looks, names: Map<string, string>,
- *   matrix: {columns: string[] | null, planned: number | null}}} Comparison `runs`: ids of those drawn;
+ *   matrix: {columns: string[] | null, planned: number | null}}} Comparison `runs`: ids of the drawn runs;
  *   `baseline`: name of the group to compare with
  * @typedef {{title: string, note: string, step: string, prompts: number, order: 'first' | 'low' | 'high'}} Wishes
  */
 
 const MAX_METRICS = 60;
 const MAX_BYTES = 3e6;
-/** Left for curves; the rest is for tables and rollouts. */
+/** Size budget for curves, in bytes. The remaining size is for tables and rollouts. */
 const CURVE_BYTES = 2e6;
 const BYTES_PER_POINT = 14;
 const POINTS = { max: 500, min: 30 };
@@ -37,14 +37,14 @@ const MAX_ENTRIES = 12;
 const MAX_TEXT = 4000;
 const MAX_GROUPS = 8;
 
-/** How many points each curve may have. @param {Comparison} comparison */
+/** Returns the maximum number of points per curve. @param {Comparison} comparison */
 function pointsFor({ metrics, runs, groups, view }) {
   const outlines = (view.groupBy ? groups.length * (view.band === 'none' ? 1 : 3) : runs.length) * metrics.length;
   const fitting = Math.floor(CURVE_BYTES / BYTES_PER_POINT / Math.max(1, outlines));
   return Math.max(POINTS.min, Math.min(POINTS.max, fitting));
 }
 
-/** One chart with its values. @param {Comparison} comparison @param {string} metric @param {number} points */
+/** Returns one chart with its values. @param {Comparison} comparison @param {string} metric @param {number} points */
 async function chartOf({ view: { seeds, ...pageView }, ...comparison }, metric, points) {
   const page = { ...comparison, view: pageView };
   const [panel, ends] = await Promise.all([loadPanel(metric, page, points), loadEnds(metric, page)]);
@@ -57,11 +57,11 @@ async function chartOf({ view: { seeds, ...pageView }, ...comparison }, metric, 
   return { title: metric, picture: await pictureOf(figure), values };
 }
 
-/** The statuses by which the service refuses a matrix that is too large or whose address is too long. */
+/** Statuses with which the service rejects a matrix that is too large or whose URL is too long. */
 const REFUSED = [414, 422];
 
 /**
- * The matrix, as on the page; where the service refuses one, its reason.
+ * Returns the matrix of the page or, if the service rejects it, the reason.
  * @param {Comparison} comparison @returns {Promise<import('../../lib/report.js').Section>}
  */
 async function matrixOf({ groups, baseline, matrix: view }) {
@@ -98,7 +98,7 @@ function differencesOf({ groups }) {
 }
 
 /**
- * Prompts of the first seed of each variant, with all completions.
+ * Returns prompts of the first seed of each variant, with all completions.
  * @param {Comparison} comparison @param {Wishes} wishes
  */
 async function rolloutsOf({ groups }, { step, prompts, order }) {
@@ -134,8 +134,11 @@ const rolloutOf = (group, runName) => ({
   })),
 });
 
-/** Sentences about what the file leaves out. @param {Comparison} comparison @param {boolean} values
- * @param {boolean} rollouts @param {number} prompts */
+/**
+ * Returns phrases about the contents that the file omits.
+ * @param {Comparison} comparison @param {boolean} values
+ * @param {boolean} rollouts @param {number} prompts
+ */
 const leftOut = ({ metrics, groups }, values, rollouts, prompts) => [
   ...(metrics.length > MAX_METRICS ? [`the first ${MAX_METRICS} of ${metrics.length} metrics`] : []),
   ...(values ? [] : [`without tables of values, to stay below ${formatBytes(MAX_BYTES)}`]),
@@ -146,7 +149,8 @@ const leftOut = ({ metrics, groups }, values, rollouts, prompts) => [
 ];
 
 /**
- * The file. Curves get fewer points, and keep their peaks, until it is small enough; then values and rollouts go.
+ * Returns the file. Curves get fewer points, keeping their peaks, until it is small enough. Then values and rollouts
+ * are omitted.
  * @param {Comparison} comparison @param {Wishes} wishes @param {(done: number) => boolean} isWanted
  * @returns {Promise<string | null>} null if it is no longer wanted
  */

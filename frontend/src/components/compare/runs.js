@@ -1,24 +1,32 @@
-/** Which runs are compared: an experiment's, the named ones, or those that match a query. */
+/** The runs to compare: those of an experiment, named runs, or those that match a query. */
 import { getAll } from '../../data/api.js';
 import { namedRuns } from '../../data/run_list.js';
 
-/** @typedef {{experiment: string, runs: string[] | null, query: string}} Choice the first that is not empty counts */
-/** @typedef {{runs: Api.RunItem[], missing: string[], isCut?: boolean}} Loaded `isCut`: further runs match */
+/**
+ * @typedef {{experiment: string, runs: string[] | null, query: string}} Choice the first one that is not empty is used
+ */
+/** @typedef {{runs: Api.RunItem[], missing: string[], isCut?: boolean}} Loaded `isCut`: more runs match */
 
-/** Runs of a query that are compared at most: their configs are loaded too. */
+/** Maximum number of compared runs of a query, because their configs are loaded too. */
 export const MAX_MATCHING = 1_000;
 
-/** The choice of runs as one text, the key of their request; null if nothing was chosen. @param {Choice} choice */
+/**
+ * Returns the choice of runs as one text, the key of their request, or null if nothing was chosen.
+ * @param {Choice} choice
+ */
 export const choiceOf = ({ runs, query, experiment }) =>
   experiment || (runs?.length ? runs.join() : query ? `query ${query}` : null);
 
-/** Says why there are no runs to compare. @param {Choice} choice */
+/** Returns the reason why there are no runs to compare. @param {Choice} choice */
 export function emptyChoice({ experiment, runs }) {
   if (experiment) return 'This experiment has no runs';
   return runs?.length ? 'These runs do not exist' : 'No run matches this query now';
 }
 
-/** The chosen runs with their configs. @param {Choice} choice @param {AbortSignal} signal @returns {Promise<Loaded>} */
+/**
+ * Loads the chosen runs with their configs.
+ * @param {Choice} choice @param {AbortSignal} signal @returns {Promise<Loaded>}
+ */
 export async function loadRuns({ experiment, runs, query }, signal) {
   if (!experiment && runs?.length) return namedRuns([...new Set(runs)], { include: 'config' }, signal);
   const filter = experiment ? { experiment } : { query };

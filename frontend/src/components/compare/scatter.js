@@ -1,4 +1,4 @@
-/** Two fields or metrics against each other: a point for each run; a dragged rectangle selects. */
+/** A scatter plot of two fields or metrics, with a point for each run. A dragged rectangle selects runs. */
 import { html } from '../../dom.js';
 import { NO_VALUE } from '../../lib/runs/axes.js';
 import { runTitle } from '../../lib/runs/fields.js';

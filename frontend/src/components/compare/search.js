@@ -1,4 +1,4 @@
-/** A search above its curves: its configurations, the best so far, the final comparison, and what it has taken. */
+/** A search above its curves: its configurations, the best one so far, the final comparison, and its cost. */
 import { html, useEffect, useState } from '../../dom.js';
 import { say, sayError } from '../../app/state.js';
 import { post } from '../../data/api.js';
@@ -16,8 +16,8 @@ const PLOT = { width: 640, height: 120, edge: 8 };
 const HOUR = 3600;
 
 /**
- * @param {{experiment: string, runs: number, onRuns: () => void}} props `runs`: those on the page; `onRuns` is called
- *   when the search has queued more
+ * @param {{experiment: string, runs: number, onRuns: () => void}} props `runs`: number of runs on the page; `onRuns`
+ *   is called when the search has queued more
  */
 export function Search({ experiment, runs, onRuns }) {
   const { data, error, reload } = useGet(
@@ -103,7 +103,7 @@ function StopButton({ search, reload }) {
     }`;
 }
 
-/** The comparison over the further seeds. @param {{search: Api.SearchItem}} props */
+/** The comparison over the remaining seeds. @param {{search: Api.SearchItem}} props */
 function Finalists({ search }) {
   return html`<p class="quiet">
       ${search.settings.metric} over the remaining seeds. The seed that chose them is left out: it favours them.
@@ -136,7 +136,10 @@ function Finalists({ search }) {
 const interval = (low, high, none = '–') =>
   low === null || high === null ? none : `[${formatValue(low)}, ${formatValue(high)}]`;
 
-/** Values of the configurations in their order, and the best so far. @param {{search: Api.SearchItem}} props */
+/**
+ * A plot of the configurations' values in order, with the best value so far.
+ * @param {{search: Api.SearchItem}} props
+ */
 function BestSoFar({ search }) {
   const { dots, line, low, high } = bestLine(search.trials, PLOT);
   if (dots.length < 2) return null;

@@ -1,4 +1,4 @@
-/** Signal budgets of runs side by side: one stacked bar for each. */
+/** Signal budgets of runs, with one stacked bar for each run. */
 import { html, useState } from '../../dom.js';
 import { useGet } from '../../data/resource.js';
 import { runTitle } from '../../lib/runs/fields.js';

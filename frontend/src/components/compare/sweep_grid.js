@@ -1,4 +1,6 @@
-/** A sweep of two knobs as a grid: a metric's mean for each pair of values, shaded; it fills while runs train. */
+/**
+ * A sweep of two knobs as a grid, shaded by the mean of a metric for each pair of values. It fills while runs train.
+ */
 import { html } from '../../dom.js';
 import { aboutMetric } from '../../app/state.js';
 import { cellsOf, gridOf } from '../../lib/runs/cells.js';
@@ -14,9 +16,9 @@ import { SeedLinks } from './tables.js';
 const FIRST = ['eval/accuracy', 'reward/mean'];
 
 /**
- * Nothing unless two fields tell the groups apart.
+ * The grid, or nothing unless the groups differ in exactly two fields.
  * @param {{groups: Group[], available: string[], metric: string, onMetric: (metric: string) => void}} props
- *   `metric`: the chosen one; empty: held-out accuracy, else the reward
+ *   `metric`: the chosen one; if it is empty, held-out accuracy, else the reward
  */
 export function SweepGrid({ groups, available, metric, onMetric }) {
   const shown = available.includes(metric) ? metric : (FIRST.find((name) => available.includes(name)) ?? available[0]);
@@ -64,7 +66,7 @@ function GridTable({ rows, columns, cells }) {
   </table>`;
 }
 
-/** Mean, number of seeds that have a value, and a link to each run. @param {{cell: Cell}} props */
+/** A cell with the mean, the number of seeds with a value, and a link to each run. @param {{cell: Cell}} props */
 function CellData({ cell: { group, mean, n, heat } }) {
   return html`<td class="number cell" style=${{ '--heat': `${Math.round((heat ?? 0) * 32)}%` }} title=${group.name}>
     <span class="cell-mean">${mean === null ? '–' : formatValue(mean)}</span>

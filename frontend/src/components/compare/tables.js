@@ -1,4 +1,4 @@
-/** Runs of a variant in a table: their seeds and their verdicts. */
+/** The runs of a variant in a table, by their seeds and verdicts. */
 import { html } from '../../dom.js';
 import { VERDICTS, verdictText, verdictTitle } from '../../lib/runs/verdicts.js';
 import { plural } from '../../lib/text/format.js';
@@ -7,13 +7,16 @@ import { Status } from '../shared/marks.js';
 
 const MAX_LINKS = 12;
 
-/** Links to the runs of a variant by their seeds, with status and verdict. @param {{runs: Api.RunItem[]}} props */
+/**
+ * Links to the runs of a variant, named by their seeds, with status and verdict.
+ * @param {{runs: Api.RunItem[]}} props
+ */
 export const SeedLinks = ({ runs }) => html`<span class="cell-runs">
   ${runs.slice(0, MAX_LINKS).map((run) => html`<${SeedLink} key=${run.id} run=${run} />`)}
   ${runs.length > MAX_LINKS && html`<span class="faint">and ${plural(runs.length - MAX_LINKS, 'more run')}</span>`}
 </span>`;
 
-/** A run by its seed, with the sign of its verdict; before it has one, of its status. */
+/** A link to a run, named by its seed, with the icon of its verdict or, before it has one, of its status. */
 function SeedLink(/** @type {{run: Api.RunItem}} */ { run }) {
   const verdict = run.verdict ? verdictText(run) : '';
   const { icon, tone } = VERDICTS[run.verdict ?? 'inconclusive'];
@@ -29,7 +32,7 @@ function SeedLink(/** @type {{run: Api.RunItem}} */ { run }) {
 }
 
 /**
- * How many runs of a variant have each verdict.
+ * The number of runs of a variant with each verdict.
  * @param {{counts: ReturnType<typeof import('../../lib/runs/summary.js').verdictCounts>}} props
  */
 export function Verdicts({ counts }) {

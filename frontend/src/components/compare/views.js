@@ -1,4 +1,4 @@
-/** Saved views of comparisons: its whole address under a name, with fixed runs or those that match a query. */
+/** Saved views of comparisons, which store the complete address under a name, with fixed runs or a query for runs. */
 import { html, useState } from '../../dom.js';
 import { currentAddress } from '../../app/router.js';
 import { viewOfComparison } from '../../lib/runs/views.js';

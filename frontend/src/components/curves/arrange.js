@@ -1,10 +1,12 @@
-/** Panels in an order and of sizes of one's own, by pointer and by keys. Both are in the address. */
+/** Custom order and sizes of panels, by pointer and by keys. Both are stored in the address. */
 import { html, useRef } from '../../dom.js';
 import { MAX_SIZE, sizeOf, tunedTo } from './tuning.js';
 import { lookup } from '../../lib/lookup.js';
 
-/** Metrics in the chosen order; those that were never moved stay behind the ones before them.
- * @param {string[]} metrics @param {string[]} order */
+/**
+ * Returns the metrics in the chosen order. Metrics that were never moved keep their positions.
+ * @param {string[]} metrics @param {string[]} order
+ */
 export function ordered(metrics, order) {
   const rank = new Map(order.map((metric, i) => [metric, i]));
   const moved = metrics.filter((metric) => rank.has(metric));
@@ -12,15 +14,20 @@ export function ordered(metrics, order) {
   return metrics.map((metric) => (rank.has(metric) ? String(sorted.shift()) : metric));
 }
 
-/** The order of a row of panels after one panel was moved.
- * @param {string[]} metrics as shown @param {string} metric @param {number} to its new index */
+/**
+ * Returns the order of a row of panels after one panel was moved.
+ * @param {string[]} metrics as shown @param {string} metric @param {number} to its new index
+ */
 export function moved(metrics, metric, to) {
   const remainingMetrics = metrics.filter((name) => name !== metric);
   const at = Math.max(0, Math.min(remainingMetrics.length, to));
   return [...remainingMetrics.slice(0, at), metric, ...remainingMetrics.slice(at)];
 }
 
-/** The order of all panels after the order of one row has changed. @param {string[]} order @param {string[]} row */
+/**
+ * Returns the order of all panels after the order of one row has changed.
+ * @param {string[]} order @param {string[]} row
+ */
 export const merged = (order, row) => [...order.filter((metric) => !row.includes(metric)), ...row];
 
 const KIND = 'application/x-grpolab-panel';
@@ -71,7 +78,7 @@ function resized(tune, metric, wide, tall) {
   return tunedTo(tune, metric, { size: size.join() === '1,1' ? undefined : size });
 }
 
-/** Handlers of a place where a panel can be dropped. @param {(metric: string) => void} onDrop */
+/** Returns the handlers of an element on which a panel can be dropped. @param {(metric: string) => void} onDrop */
 export const dropHandlers = (onDrop) => ({
   onDragOver: (/** @type {DragEvent} */ event) => {
     if (event.dataTransfer?.types.includes(KIND)) event.preventDefault();
@@ -85,7 +92,7 @@ export const dropHandlers = (onDrop) => ({
 });
 
 /**
- * The corner that is pulled to resize a panel, in steps of whole rows and columns.
+ * The corner that is dragged to resize a panel by complete rows and columns.
  * @param {{metric: string, tune?: import('./tuning.js').Tunings, onTune: (changes: object) => void}} props
  */
 export function Corner({ metric, tune, onTune }) {

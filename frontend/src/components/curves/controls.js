@@ -1,4 +1,4 @@
-/** How curves are drawn: one row of controls and one menu, with the same parameters on every page with panels. */
+/** Controls for the drawing of curves: one row and one menu, with the same parameters on every page with panels. */
 import { html, useEffect, useRef, useState } from '../../dom.js';
 import { flag, list, number, range, text } from '../../lib/url.js';
 import { isMetricAxis } from '../../lib/series.js';
@@ -8,12 +8,15 @@ import { Icon } from '../shared/icons.js';
 import { Menu } from '../shared/overlay.js';
 import { TypedSearch } from '../shared/typed_search.js';
 
-/** A kind of x axis or a metric. @returns {import('../../lib/url.js').Codec<string>} */
+/**
+ * Returns the codec of the x axis, which is a kind of axis or a metric.
+ * @returns {import('../../lib/url.js').Codec<string>}
+ */
 function axis() {
   return { initial: 'step', read: (t) => t || undefined, write: (v) => v };
 }
 
-/** View parameters of pages with curves. */
+/** Parameters in the address of pages with curves. */
 export const CURVE_SPEC = {
   x: axis(),
   smoothing: number(0, { min: 0, max: 0.999 }),
@@ -36,7 +39,7 @@ const X = [
   { value: 'samples', label: 'samples' },
   { value: 'flops', label: 'FLOPs' },
 ];
-/** Stops of the slider: the closer to 1, the more a step changes. */
+/** Stops of the slider. The closer a stop is to 1, the more its step changes. */
 export const SMOOTHING = [
   0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.92, 0.94, 0.95, 0.96, 0.97, 0.98, 0.99,
 ];
@@ -48,10 +51,10 @@ const toggled = (log, axis) => (log.includes(axis) ? log.filter((a) => a !== axi
 /** @typedef {import('../../lib/url.js').Values<typeof CURVE_SPEC>} CurveView */
 
 /**
- * One row: what to draw, along what, how smooth; everything else is in the menu *Display*.
+ * A row with the metrics, the x axis and the smoothing. All other settings are in the menu *Display*.
  * @param {{view: CurveView, change: (changes: object) => void, available: string[], onsets?: boolean, first?: any,
  *   display?: any, children?: any}} props `available`: metrics, each of which can be the x axis; `onsets`: whether
- *   there are any; `first`: controls before these, `children` behind; `display`: further rows of the menu
+ *   there are any; `first`: controls before these; `children`: controls after them; `display`: more rows of the menu
  */
 export function CurveToolbar({ view, change, available, onsets = false, first, display, children }) {
   return html`<div class="toolbar curve-toolbar" role="group" aria-label="Curves">
@@ -118,7 +121,7 @@ function XAxis({ x, available, onChange }) {
 }
 
 /**
- * The value follows the slider at once, the curves when it rests.
+ * The smoothing slider. Its value changes immediately, and the curves change when it rests.
  * @param {{value: number, onChange: (smoothing: number) => void}} props
  */
 export function SmoothingSlider({ value, onChange }) {
@@ -126,7 +129,7 @@ export function SmoothingSlider({ value, onChange }) {
   const timer = useRef(0);
   useEffect(() => () => clearTimeout(timer.current), []);
   useEffect(() => {
-    if (moved === value) setMoved(null); // a later move waits for its own turn
+    if (moved === value) setMoved(null); // a later move is handled separately
   }, [value, moved]);
   const shown = moved ?? value;
   const word = shown ? String(shown) : 'off';
@@ -151,14 +154,17 @@ export function SmoothingSlider({ value, onChange }) {
   </label>`;
 }
 
-/** The stop of a smoothing, which an address may have between two stops. @param {number} smoothing */
+/**
+ * Returns the index of the stop nearest to a smoothing, because an address may have a value between two stops.
+ * @param {number} smoothing
+ */
 const nearestStop = (smoothing) =>
   SMOOTHING.reduce(
     (best, stop, at) => (Math.abs(stop - smoothing) < Math.abs(SMOOTHING[best] - smoothing) ? at : best),
     0,
   );
 
-/** A row of the menu. @param {{on: boolean, onChange: () => void, title?: string, children?: any}} props */
+/** A menu row with a checkbox. @param {{on: boolean, onChange: () => void, title?: string, children?: any}} props */
 export const Switch = ({ on, onChange, title, children }) => html`<label class="menu-item" title=${title}>
   <input type="checkbox" checked=${on} onChange=${onChange} /> ${children}
 </label>`;
@@ -198,7 +204,10 @@ function Display({ view, change, onsets, children }) {
   </div>`;
 }
 
-/** Keys that go with the controls. @param {CurveView} view @param {(changes: object) => void} change */
+/**
+ * Returns the keyboard shortcuts for the controls.
+ * @param {CurveView} view @param {(changes: object) => void} change
+ */
 export const curveKeys = (view, change) => ({
   s: { label: 'smoothing 0.6 / off', run: () => change({ smoothing: view.smoothing ? 0 : 0.6 }) },
   t: { label: 'values below each chart', run: () => change({ values: !view.values }) },

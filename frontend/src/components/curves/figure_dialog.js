@@ -1,4 +1,4 @@
-/** Charts as a figure of a paper: the choice of its size and font, a preview, the files. */
+/** Exports charts as a figure for a paper: the choice of size and font, a preview, and the files. */
 import { html, signal, useEffect, useRef, useState } from '../../dom.js';
 import { say, sayError } from '../../app/state.js';
 import { downloadBlob, fileName } from '../../app/actions.js';
@@ -19,13 +19,13 @@ import { loadPanel } from './loaded.js';
  *   names: Map<string, string>, onsets?: import('../../lib/runs/verdicts.js').Onset[]}} Page
  */
 
-/** The metric whose figure was asked for; '' for all that are shown. */
+/** Metric for which a figure is requested, or '' for all shown metrics. */
 export const askedFigure = signal(/** @type {string | null} */ (null));
 
 const MAX_PANELS = 24;
 const POINTS = 1000;
 const SETTLED_MS = 250;
-/** Widths of usual columns, in millimetres. */
+/** Widths of common columns, in millimetres. */
 const COLUMNS = [
   { value: '84', label: 'one column, 84 mm' },
   { value: '120', label: 'one and a half, 120 mm' },
@@ -36,7 +36,7 @@ const FAMILIES = [
   { value: 'Times', label: 'serif (Times)' },
 ];
 
-/** The dialog while a figure is asked for. @param {Page & {metrics: string[]}} props */
+/** The dialog, shown while a figure is requested. @param {Page & {metrics: string[]}} props */
 export function FigureOnDemand(props) {
   const metric = askedFigure.value;
   useEffect(
@@ -140,11 +140,14 @@ function FigureDialog({ metrics, metric, ...page }) {
   <//>`;
 }
 
-/** Width and charts in a row for a number of charts. @param {number} count @returns {Partial<Paper>} */
+/**
+ * Returns the width and the number of charts per row for a number of charts.
+ * @param {number} count @returns {Partial<Paper>}
+ */
 const sizeFor = (count) => ({ columns: count > 1 ? 3 : 1, width: count > 1 ? 174 : 84, unit: 'mm' });
 
 /**
- * The charts of the figure, of those on the page; one always stays.
+ * The choice of the figure's charts from those on the page. At least one is always chosen.
  * @param {{metrics: string[], chosen: string[], onChoose: (metrics: string[]) => void}} props
  */
 function Charts({ metrics, chosen, onChoose }) {
@@ -179,7 +182,7 @@ function Charts({ metrics, chosen, onChoose }) {
   </details>`;
 }
 
-/** What a caption should say of the lines. @param {Loaded[]} panels */
+/** Returns a sentence for the caption about the lines. @param {Loaded[]} panels */
 function captionOf(panels) {
   const texts = panels.map(({ notes }) => notes.map(({ text }) => text));
   const shared = texts[0].filter((text) => texts.every((other) => other.includes(text)));
@@ -234,7 +237,7 @@ function Size({ paper, set }) {
 }
 
 /**
- * The page of a figure, drawn anew a moment after a choice.
+ * Returns the page of a figure, which is redrawn a moment after a change.
  * @param {string[]} metrics @param {Paper} paper @param {Page} page
  * @returns {{drawn: {page: SVGSVGElement, panels: Loaded[]} | null, error: Error | null}}
  */
@@ -278,7 +281,7 @@ function useDrawn(metrics, paper, page) {
   return state;
 }
 
-/** The page with its colours on paper. @param {Page} page */
+/** Returns the page with the colours for paper. @param {Page} page */
 const inPrint = (page) => ({
   ...page,
   looks: new Map([...page.looks].map(([key, look]) => [key, { ...look, colour: look.print }])),
@@ -300,7 +303,10 @@ function drawingOf({ metric, view, shown, lines }, { onsets }, paper) {
   };
 }
 
-/** Each line of the charts once. @param {Loaded[]} panels @returns {import('../../charts/picture.js').Entry[]} */
+/**
+ * Returns each line of the charts once.
+ * @param {Loaded[]} panels @returns {import('../../charts/picture.js').Entry[]}
+ */
 function legendOf(panels) {
   const lines = panels.flatMap((panel) => panel.lines).filter(({ role = 'main' }) => role === 'main');
   return [...new Map(lines.map((line) => [line.key ?? keyOf(line.series), line])).values()];

@@ -1,4 +1,4 @@
-/** A panel as files: a picture, its curves, its figure. */
+/** Saves a panel as files: a picture, its curves or its figure. */
 import { theme as shade } from '../../app/state.js';
 import { cursor } from '../../charts/cursor.js';
 import { rangeSeen } from '../../charts/draw.js';
@@ -13,11 +13,11 @@ import { askedFigure } from './figure_dialog.js';
  * @typedef {{view: import('./panel.js').PanelView, shown: import('../../charts/figure.js').View,
  *   lines: import('./lines.js').Line[], notes: {text: string}[], about: Api.MetricEntry | undefined,
  *   element?: HTMLElement | null, link?: string, mostEntries?: number,
- *   ends?: import('./lines.js').Line[]}} Drawn `element`: panel on the page, whose range of y is kept; `ends`: the lines
+ *   ends?: import('./lines.js').Line[]}} Drawn `element`: panel on the page, whose y range is kept; `ends`: the lines
  *   with their ends, which are in the legend unless a cursor is pinned
  */
 
-/** A panel as it is seen, as a figure that stands by itself. @param {Drawn} drawn */
+/** Returns the visible state of a panel as a self-contained figure. @param {Drawn} drawn */
 export function standing(drawn) {
   const { view, shown, lines, notes, about, ends, element = null, link = location.href, mostEntries } = drawn;
   const cursorNow = cursor.peek();
@@ -39,7 +39,7 @@ export function standing(drawn) {
   });
 }
 
-/** What a panel can be saved as. @param {Drawn} drawn @returns {import('./tools.js').File[]} */
+/** Returns the files as which a panel can be saved. @param {Drawn} drawn @returns {import('./tools.js').File[]} */
 export function filesOf(drawn) {
   const { metric } = drawn.shown;
   const name = fileName(metric);

@@ -1,4 +1,4 @@
-/** The lines of a panel: groups or runs, raw ones behind smoothed ones, seeds behind groups. */
+/** The lines of a panel: groups or runs, with raw lines behind smoothed ones and seeds behind groups. */
 import { aboutMetric } from '../../app/state.js';
 import { useSeries } from '../../data/series.js';
 import { keyOf } from '../../charts/figure.js';
@@ -22,7 +22,8 @@ export const shapeOf = ({ x, smoothing, groupBy, band, zoom }, points) => ({
 });
 
 /**
- * Which of some runs are together, whatever their groups are called: the place of the first one of each run's group.
+ * Returns a key for the grouping of runs that does not depend on group names: the index of the first run of each run's
+ * group.
  * @param {string[]} runs @param {Map<string, string>} names
  */
 function togetherIn(runs, names) {
@@ -33,14 +34,17 @@ function togetherIn(runs, names) {
 
 const FEWEST_POINTS = 10;
 
-/** How the ends of curves are asked for: whatever a panel shows of them. @param {PanelView} view */
+/**
+ * Returns the request for the ends of curves, which does not depend on the panel's settings.
+ * @param {PanelView} view
+ */
 export const shapeOfEnds = ({ groupBy }) => ({
   ...shapeOf({ x: 'step', smoothing: 0, groupBy, band: 'none', zoom: null, log: [] }, FEWEST_POINTS),
   ends: true,
 });
 
 /**
- * The lines of a panel with their ends, as the matrix has them.
+ * Returns the lines of a panel with their ends, which equal those of the matrix.
  * @param {string} metric @param {string[]} runs @param {PanelView} view @param {boolean} enabled @param {Looks} looks
  * @param {Map<string, string>} names @returns {{loaded: boolean, lines: Line[]}}
  */
@@ -59,7 +63,7 @@ export function useEnds(metric, runs, view, enabled, looks, names) {
 
 /**
  * @param {string} metric @param {string[]} runs @param {PanelView} view
- * @param {{enabled: boolean, points: number}} load nothing is loaded unless `enabled`; `points`: the most per line
+ * @param {{enabled: boolean, points: number}} load nothing is loaded unless `enabled`; `points`: the maximum per line
  * @param {Looks} looks @param {Map<string, string>} names
  * @returns {{main: ReturnType<typeof useSeries>, all: Line[]}}
  */
@@ -80,7 +84,8 @@ export function useLines(metric, runs, view, { enabled, points }, looks, names) 
 }
 
 /**
- * Curves and the raw ones behind them, which are the same without smoothing. The raw ones stay when it changes.
+ * Returns the curves and the raw curves behind them, which are equal without smoothing. The raw curves are kept when
+ * the smoothing changes.
  * @param {string} metric @param {string[]} runs @param {import('../../data/series.js').Shape} shape
  * @param {boolean} enabled @returns {[Loaded, Loaded]}
  */

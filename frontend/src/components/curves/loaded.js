@@ -1,4 +1,4 @@
-/** Panels that are not on the screen, with their curves: for files and reports. */
+/** Loads panels that are not on the screen with their curves, for files and reports. */
 import { aboutMetric } from '../../app/state.js';
 import { fetchSeries } from '../../data/series.js';
 import { linesOf, shapeOf, shapeOfEnds } from './lines.js';
@@ -10,7 +10,7 @@ import { viewOf } from './tuning.js';
 
 /**
  * @param {string} metric @param {{view: PanelView, runs: string[], looks: Looks, names: Map<string, string>}} page
- * @param {number} points the most per line
+ * @param {number} points the maximum per line
  */
 export async function loadPanel(metric, { view: pageView, runs, looks, names }, points) {
   const view = viewOf(pageView, metric);
@@ -29,7 +29,7 @@ export async function loadPanel(metric, { view: pageView, runs, looks, names }, 
 }
 
 /**
- * The same lines with their ends.
+ * Returns the same lines with their ends.
  * @param {string} metric @param {{view: PanelView, runs: string[], looks: Looks, names: Map<string, string>}} page
  */
 export async function loadEnds(metric, { view, runs, looks, names }) {

@@ -1,4 +1,7 @@
-/** The metric tree beside the charts: sections that fold, checkboxes that add charts, names that show only one. */
+/**
+ * The metric tree next to the charts, with sections that fold, checkboxes that add charts, and names that show only
+ * one.
+ */
 import { html, useState } from '../../dom.js';
 import { aboutMetric } from '../../app/state.js';
 import { chosenMetrics, keyMetricsOf, withMetrics } from '../../lib/metric_choice.js';
@@ -10,11 +13,11 @@ import { Menu } from '../shared/overlay.js';
 /**
  * @typedef {{available: string[], chosen: string[], q: string,
  *   change: (changes: {metrics: string[], q?: string}) => void}} TreeProps
- *   `chosen`: as lib/metric_choice.js lists them; `q`: the search
+ *   `chosen`: in the format of lib/metric_choice.js; `q`: the search
  */
 
 /**
- * Charts with the tree of their metrics at the left; where there is no room for it, the tree is a menu of the toolbar.
+ * Charts with their metric tree on the left. If there is no room for it, the tree is a menu in the toolbar.
  * @param {TreeProps & {children?: any}} props
  */
 export const WithMetricTree = ({ children, ...tree }) => html`<div class="with-tree">
@@ -98,7 +101,7 @@ function MetricTree({ available, chosen, q, change }) {
 }
 
 /**
- * A box for some metrics, half checked where only some of them are drawn.
+ * A checkbox for several metrics, half checked if only some of them are drawn.
  * @param {{of: string[], drawn: Set<string>, label: string, set: (metrics: string[], on: boolean) => void}} props
  */
 function Box({ of: metrics, drawn, label, set }) {

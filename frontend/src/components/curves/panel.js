@@ -1,4 +1,4 @@
-/** One metric of many runs: its title, its curves, and the badge that counts what the curves are made of. */
+/** A panel with one metric of many runs: its title, its curves, and a badge with notes on its data. */
 import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from '../../dom.js';
 import { navigate } from '../../app/router.js';
 import { aboutMetric, theme } from '../../app/state.js';
@@ -24,13 +24,13 @@ import { Values, ValuesUnderPointer, usePinnedHere } from './values.js';
  *   log: string[], seeds?: boolean, onsets?: boolean, values?: boolean, counts?: boolean, baseline?: string,
  *   outliers?: boolean, yRange?: [number, number] | null,
  *   tune?: import('./tuning.js').Tunings}} PanelView `log` holds 'x',
- *   'y' or both; `seeds` adds the single runs to groups; `onsets` shows where goals began to fall; `values` shows the
+ *   'y' or both; `seeds` adds the single runs to groups; `onsets` shows when goals began to fall; `values` shows the
  *   table below each panel, `counts` what it is made of; `baseline`: key of the line to compare with; `tune`: settings of
  *   single panels
  */
 
 /**
- * Opens the rollouts behind a point of a metric's curve: of an evaluation if the metric measures one.
+ * Opens the rollouts for a point of a metric's curve, or those of an evaluation if the metric measures one.
  * @param {string | null} run @param {number} step @param {string} [metric]
  */
 export const openRollouts = (run, step, metric = '') => {
@@ -191,7 +191,7 @@ export function Panel({
   </section>`;
 }
 
-/** A counter that changes when any of the items is another object than before. @param {object[]} items */
+/** Returns a counter that changes when an item is replaced by another object. @param {object[]} items */
 function useIdentity(items) {
   const identity = useRef({ items: /** @type {object[]} */ ([]), round: 0 });
   const { current } = identity;
@@ -232,11 +232,11 @@ function PanelNote({ main, hasRuns, zoom, onZoom }) {
   </div>`;
 }
 
-/** A failure in one sentence: what is wrong with the metric, else the title. @param {Error} error */
+/** Returns one sentence about an error: the message about the metric, else the title. @param {Error} error */
 const inShort = (error) => (error instanceof ApiError ? (error.errors[0]?.message ?? error.title) : error.message);
 
 /**
- * What is unusual about a chart; what is true of most charts stands in its menu, and below the enlarged one.
+ * Unusual properties of a chart. Properties of most charts are shown in its menu and below the enlarged chart.
  * @param {{main: ReturnType<typeof useLines>['main'], notes: ReturnType<typeof notesOf>, warning: string}} props
  */
 function Badge({ main: { loaded, error, retry }, notes, warning }) {

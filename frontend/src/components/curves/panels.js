@@ -1,4 +1,4 @@
-/** Many panels in sections, and one of them enlarged. */
+/** Many panels in sections, one of which may be enlarged. */
 import { html, useState } from '../../dom.js';
 import { bySection } from '../../lib/metrics.js';
 import { aboutMetric } from '../../app/state.js';
@@ -10,7 +10,7 @@ import { Panel } from './panel.js';
 import { pressPinned, usePinnedCursor } from './pinned.js';
 
 /**
- * Panels of these metrics, under headings when `sections` are given. The enlarged one is named by `enlarged`.
+ * Panels of these metrics, under headings if `sections` are given. `enlarged` is the metric of the enlarged panel.
  * @param {{metrics: string[], runs: string[],
  *   view: import('./panel.js').PanelView & {at: number | null, order?: string[]},
  *   change: (changes: object, options?: object) => void, looks:
@@ -18,7 +18,7 @@ import { pressPinned, usePinnedCursor } from './pinned.js';
  *   names: Map<string, string>, marks?: {step: number, text: string}[],
  *   onsets?: import('../../lib/runs/verdicts.js').Onset[], sections?: {section: string, metrics:
  *   string[]}[] | boolean | null, enlarged: string, onPoint?: Function,
- *   warning?: (metric: string) => string}} props `warning`: what to know before comparing the curves of a metric
+ *   warning?: (metric: string) => string}} props `warning`: returns a warning about comparing the curves of a metric
  */
 export function Panels({
   metrics,

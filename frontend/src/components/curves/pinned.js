@@ -1,4 +1,4 @@
-/** The pinned cursor of a page: kept in its address, moved and released by keys. */
+/** The pinned cursor of a page, which is stored in its address and moved and released by keys. */
 import { useComputed, useEffect, useSignalEffect, useRef } from '../../dom.js';
 import { useKeys } from '../../app/keys.js';
 import { cursor, free, pin } from '../../charts/cursor.js';
@@ -15,7 +15,7 @@ const KEYS = {
 };
 
 /**
- * Handle a key in a dialog, in which page keys are inactive; true if the key moved the cursor.
+ * Handles a key in a dialog, in which page keys are inactive, and returns whether the key was used.
  * @param {KeyboardEvent} event
  */
 export function pressPinned(event) {
@@ -28,7 +28,7 @@ export function pressPinned(event) {
 }
 
 /**
- * Keeps the pinned cursor and the address alike.
+ * Synchronizes the pinned cursor and the address.
  * @param {{at: number | null}} view @param {(changes: {at: number | null}) => void} change
  */
 export function usePinnedCursor(view, change) {
@@ -36,7 +36,8 @@ export function usePinnedCursor(view, change) {
   newest.current = { view, change };
   const isPinned = useComputed(() => cursor.value?.isPinned === true);
   useKeys(isPinned.value ? KEYS : {});
-  // What the cursor and the address last agreed on: an address that is drawn late must not pin what was released.
+  // The last position on which cursor and address agreed. An address that is rendered late must not pin a released
+  // cursor.
   const written = useRef(/** @type {number | null} */ (null));
   useEffect(() => {
     if (view.at === written.current) return;

@@ -8,7 +8,7 @@ import { tuningOf } from './tuning.js';
 /** @typedef {import('../../charts/figure.js').View} Shown */
 
 /**
- * The view of a figure, still without a theme.
+ * Returns the view of a figure without its theme.
  * @param {string} metric @param {import('./panel.js').PanelView} view @param {Api.MetricEntry | undefined} about
  * @returns {Shown}
  */
@@ -26,11 +26,11 @@ export const shownOf = (metric, view, about) => ({
   unit: unitOf(about),
 });
 
-/** Units that add nothing to the name are omitted. @param {Api.MetricEntry | undefined} about */
+/** Returns the unit of a metric, or null if it adds nothing to the name. @param {Api.MetricEntry | undefined} about */
 const unitOf = (about) => (about && !['1', 'reward', ''].includes(about.unit) ? about.unit : null);
 
 /**
- * What a panel is made of and what it leaves out.
+ * Returns the notes on the data that a panel shows and omits.
  * @param {import('./lines.js').Series[]} series @param {import('./lines.js').Line[]} lines @param {Shown} shown
  * @param {import('./panel.js').PanelView} view @param {number} requestedRuns runs
  */

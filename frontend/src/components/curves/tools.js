@@ -1,4 +1,4 @@
-/** The menus of one panel: files to download, and the panel's own settings. */
+/** The menus of one panel: files to download, and the settings of the panel. */
 import { html, useState } from '../../dom.js';
 import { Icon } from '../shared/icons.js';
 import { ActionMenu, Menu } from '../shared/overlay.js';
@@ -23,10 +23,10 @@ const LOG = [
 ];
 
 /**
- * Log y, smoothing and y range of one panel, and what it is made of.
+ * The settings of one panel (log y, smoothing and y range), with notes on its data.
  * @param {{metric: string, tune: import('./tuning.js').Tunings | undefined, seen: () => [number, number] | null,
- *   notes: {text: string}[], change: (changes: {tune: import('./tuning.js').Tunings}) => void}} props `seen`: the
- *   range of y now
+ *   notes: {text: string}[], change: (changes: {tune: import('./tuning.js').Tunings}) => void}} props `seen`: returns
+ *   the current range of y
  */
 export function SettingsMenu({ metric, tune, seen, notes, change }) {
   const tuning = tuningOf(tune, metric);

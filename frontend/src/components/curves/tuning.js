@@ -1,4 +1,4 @@
-/** Settings of single panels, which take the place of those of the page: log y, smoothing, range of y, size. Pure. */
+/** Settings of single panels that override those of the page: log y, smoothing, range of y and size. Pure. */
 import { json } from '../../lib/url_json.js';
 import { lookup } from '../../lib/lookup.js';
 
@@ -29,7 +29,7 @@ function isTuning(value) {
   );
 }
 
-/** The parameter of the address. */
+/** Returns the codec of the parameter in the address. */
 export const tunings = () =>
   json(
     /** @type {Tunings} */ ({}),
@@ -38,7 +38,7 @@ export const tunings = () =>
   );
 
 /**
- * The view of one panel.
+ * Returns the view of one panel.
  * @param {import('./panel.js').PanelView} view @param {string} metric
  */
 export function viewOf(view, metric) {
@@ -56,7 +56,7 @@ export function viewOf(view, metric) {
 export const tuningOf = (tune, metric) => lookup(tune, metric) ?? {};
 
 /**
- * The settings of all panels after a change of one; `undefined` gives a setting back to the page.
+ * Returns the settings of all panels after a change of one. `undefined` resets a setting to that of the page.
  * @param {Tunings | undefined} tune @param {string} metric @param {Tuning} changes @returns {Tunings}
  */
 export function tunedTo(tune, metric, changes) {
@@ -67,5 +67,8 @@ export function tunedTo(tune, metric, changes) {
   return Object.fromEntries(Object.keys(next).length ? [...otherTunings, [metric, next]] : otherTunings);
 }
 
-/** Columns and rows of a panel. @param {Tunings | undefined} tune @param {string} metric @returns {[number, number]} */
+/**
+ * Returns the number of columns and rows of a panel.
+ * @param {Tunings | undefined} tune @param {string} metric @returns {[number, number]}
+ */
 export const sizeOf = (tune, metric) => tuningOf(tune, metric).size ?? [1, 1];

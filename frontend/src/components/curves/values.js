@@ -1,4 +1,4 @@
-/** The values of a panel's lines at the cursor: its legend, what is copied, and its file. */
+/** The values of a panel's lines at the cursor: the legend, copied text and the file. */
 import { html, useComputed, useEffect, useState } from '../../dom.js';
 import { cursor, free } from '../../charts/cursor.js';
 import { highlight } from '../../charts/crosshair.js';
@@ -25,13 +25,13 @@ import { useEnds, useLines } from './lines.js';
 /** @typedef {import('../../lib/reading.js').Reading} Reading */
 /** @typedef {import('../../lib/reading.js').Row} Row */
 
-/** The service is asked for the newest point before a pinned cursor: a thinned curve may lack that point. */
+/** Number of requested points before a pinned cursor, because a thinned curve may lack the newest point. */
 const NEWEST = 10;
 const SETTLED_MS = 150;
 const MAX_UNDER_POINTER = 12;
 const MAX_ROWS = 100;
 
-/** The last value that stayed for a moment. @template T @param {T} value @returns {T} */
+/** Returns the last value that did not change for a moment. @template T @param {T} value @returns {T} */
 function useSettled(value) {
   const [settled, settle] = useState(value);
   useEffect(() => {
@@ -42,7 +42,7 @@ function useSettled(value) {
 }
 
 /**
- * The table of a panel at the cursor; without one, of its ends.
+ * Returns the values of a panel's lines at the cursor, or their ends without a cursor.
  * @param {{metric: string, runs: string[], view: PanelView, looks: import('./lines.js').Looks,
  *   names: Map<string, string>, drawn: import('./lines.js').Line[], unit: string | null, enabled: boolean}} props
  *   `drawn`: the lines of the panel
@@ -50,11 +50,11 @@ function useSettled(value) {
 function useReading({ metric, runs, view, looks, names, drawn, enabled }) {
   const at = cursor.value;
   const x = at?.x ?? Infinity;
-  const asked = useSettled(at?.isPinned ? at.x : null);
+  const settledX = useSettled(at?.isPinned ? at.x : null);
   const isThinned = drawn.some(({ series }) => series.raw_points > valuesBehind(series));
-  const needsExact = enabled && isThinned && asked !== null && asked === at?.x;
+  const needsExact = enabled && isThinned && settledX !== null && settledX === at?.x;
   /** @type {any} */
-  const zoom = [null, asked ?? 0];
+  const zoom = [null, settledX ?? 0];
   const near = { ...view, zoom };
   const exact = useLines(metric, runs, near, { enabled: needsExact, points: NEWEST }, looks, names);
   const isExact = needsExact && exact.main.loaded && exact.all.length > 0;
@@ -68,14 +68,14 @@ function useReading({ metric, runs, view, looks, names, drawn, enabled }) {
   };
 }
 
-/** How many recorded values the points of a line are made of. @param {import('./lines.js').Series} series */
+/** Returns the number of recorded values behind the points of a line. @param {import('./lines.js').Series} series */
 const valuesBehind = ({ values, n, non_finite: nonFinite }) =>
   (n ? n.reduce((sum, count) => sum + count, 0) : values.length) + nonFinite.length;
 
 /** @typedef {Parameters<typeof useReading>[0] & {title: string, onBaseline?: (key: string) => void}} ValuesProps */
 
 /**
- * The table below a panel, with what can be done with it.
+ * The table below a panel, with its actions.
  * @param {ValuesProps} props
  */
 export function Values(props) {
@@ -84,7 +84,7 @@ export function Values(props) {
   const [all, setAll] = useState(false);
   const table = () => tableOf(reading, { metric, unit, xKind: view.x, smoothing: view.smoothing });
   const rows = all ? reading.rows : reading.rows.slice(0, MAX_ROWS);
-  const left = reading.rows.length - rows.length;
+  const hiddenRows = reading.rows.length - rows.length;
   const name = `Values of ${metric}`;
   return html`<div class="values" role="group" aria-label=${name} onMouseLeave=${() => highlight(null)}>
     <div class="values-head">
@@ -112,16 +112,16 @@ export function Values(props) {
     <div class="values-scroll" tabindex="0" role="region" aria-label=${`Table of ${metric}`}>
       <${Table} reading=${reading} rows=${rows} view=${view} onBaseline=${onBaseline} />
       ${
-        left > 0 &&
+        hiddenRows > 0 &&
         html`<button class="button-quiet" onClick=${() => setAll(true)}>
-          ${plural(left, 'more line')}
+          ${plural(hiddenRows, 'more line')}
         </button>`
       }
     </div>
   </div>`;
 }
 
-/** Short values next to the pointer. @param {ValuesProps} props */
+/** A short table of values next to the pointer. @param {ValuesProps} props */
 export function ValuesUnderPointer(props) {
   const { reading, isRecorded } = useReading(props);
   if (!cursor.value) return null;
@@ -129,7 +129,7 @@ export function ValuesUnderPointer(props) {
   const first = reading.rows.slice(0, MAX_UNDER_POINTER);
   const pointed = reading.rows.slice(MAX_UNDER_POINTER).find((row) => row.key === key);
   const rows = pointed ? [...first.slice(0, -1), pointed] : first;
-  const left = reading.rows.length - rows.length;
+  const hiddenRows = reading.rows.length - rows.length;
   return html`<div class="values is-floating" aria-hidden="true">
     <div class="values-head">
       <${Position}
@@ -141,12 +141,12 @@ export function ValuesUnderPointer(props) {
       />
     </div>
     <${Table} reading=${reading} rows=${rows} view=${props.view} pointed=${key} />
-    ${left > 0 && html`<p class="faint">${plural(left, 'more line')}: click the chart to pin and see all</p>`}
+    ${hiddenRows > 0 && html`<p class="faint">${plural(hiddenRows, 'more line')}: click the chart to pin and see all</p>`}
   </div>`;
 }
 
 /**
- * The position at which the values are read, with notes on it.
+ * The position at which the values are read, with notes.
  * @param {{reading: Reading, view: PanelView, metric: string, isPinned: boolean, isRecorded: boolean}} props
  */
 function Position({ reading: { x, baseline, isBaselineMissing }, view, metric, isPinned, isRecorded }) {
@@ -240,7 +240,7 @@ const halfText = (/** @type {Row} */ { recorded }) => {
 const None = (/** @type {{row: Row, isEnd: boolean}} */ { row, isEnd }) =>
   html`<span class="faint">${row.smoothed || isEnd ? 'loading' : NO_VALUE}</span>`;
 
-/** The step that was recorded, marked where it is before the cursor. @param {{row: Row, view: PanelView}} props */
+/** The recorded step, marked if it is before the cursor. @param {{row: Row, view: PanelView}} props */
 function Step({ row: { recorded, run, isOlder }, view }) {
   if (!recorded) return null;
   const text = view.x === 'step' || run ? grouped(recorded.step) : positionText(view.x, recorded.x);
@@ -251,7 +251,7 @@ function Step({ row: { recorded, run, isOlder }, view }) {
     : html`<span class=${isOlder ? 'is-older' : undefined} title=${title}>${text}</span>`;
 }
 
-/** Whether the cursor is pinned, and whether in this panel; a page does not draw anew while the pointer moves. */
+/** Returns whether the cursor is pinned in this panel, without rerendering while the pointer moves. */
 export function usePinnedHere(/** @type {string} */ metric) {
   return useComputed(() => cursor.value?.isPinned === true && cursor.value.metric === metric).value;
 }

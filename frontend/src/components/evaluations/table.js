@@ -1,4 +1,6 @@
-/** Suites side by side: a row for each step, a column for each suite, with intervals and ways to the completions. */
+/**
+ * A table of suite results, with a row for each step, a column for each suite, intervals and links to the completions.
+ */
 import { html, useState } from '../../dom.js';
 import { useGet } from '../../data/resource.js';
 import { evaluationRows, metricsOfSuites, metricTitle, sizeText, suitesOf, suiteTitle } from '../../lib/evaluations.js';
@@ -11,7 +13,7 @@ import { lookup } from '../../lib/lookup.js';
 /** @typedef {Api.EvaluationItem} Item */
 
 /**
- * @param {{runs: {id: string, name: string}[], empty: any, children?: any}} props `children`: tools beside the choice
+ * @param {{runs: {id: string, name: string}[], empty: any, children?: any}} props `children`: tools next to the choice
  *   of the metric
  */
 export function EvaluationTable({ runs, empty, children }) {

@@ -1,4 +1,4 @@
-/** The account menu of the header: the role of this browser, and the browsers that can be logged out. */
+/** The account menu in the header: the role of this browser, and the list of sessions that can be ended. */
 import { html, useState } from '../../dom.js';
 import { remove } from '../../data/api.js';
 import { formatAgo, formatTime } from '../../lib/text/format.js';
@@ -12,7 +12,7 @@ const MEANING = { operator: 'Logged in as the operator', viewer: 'Logged in as a
 
 const toLogin = () => location.assign('/login');
 
-/** The service ends the session, because a copied cookie would otherwise remain valid. */
+/** Ends the session on the service, because a copied cookie would otherwise remain valid. */
 const logOut = () => remove('/session').then(toLogin, sayError);
 
 export function AccountMenu() {

@@ -1,4 +1,4 @@
-/** What stands around every page: header, notices, messages, keys, quick jump. */
+/** The frame around every page: header, notices, messages, keyboard shortcuts and quick jump. */
 import { html, useEffect, useState } from '../../dom.js';
 import { startKeys, useKeys } from '../../app/keys.js';
 import { loadRole, sayError, startStatus, startWorkers } from '../../app/state.js';
@@ -31,11 +31,11 @@ export function Frame() {
   `;
 }
 
-/** Ctrl-K, or Command-K on a Mac. @param {KeyboardEvent} event */
+/** Returns whether the key is Ctrl-K, or Command-K on a Mac. @param {KeyboardEvent} event */
 const isJumpKey = ({ key, ctrlKey, metaKey, altKey, shiftKey }) =>
   (ctrlKey || metaKey) && !altKey && !shiftKey && key.toLowerCase() === 'k';
 
-/** What the frame needs for as long as the page lives. */
+/** Starts everything that the frame needs for the life of the page. */
 export function startFrame() {
   startKeys();
   startLive();

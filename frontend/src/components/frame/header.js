@@ -1,4 +1,4 @@
-/** The line on top: pages, quick jump, workers, theme, keys, account. */
+/** The header: pages, quick jump, workers, theme, keyboard shortcuts and account. */
 import { html } from '../../dom.js';
 import { markedAt, menu } from '../../app/pages.js';
 import { currentAddress } from '../../app/router.js';

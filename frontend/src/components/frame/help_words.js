@@ -1,14 +1,14 @@
-/** Highlights the words of a search in the help page that it has opened. */
+/** Highlights the words of a search on the help page that it opened. */
 
 const MAX_MARKED = 2000;
 
-/** The words that the address asks for, in lower case. */
+/** Returns the words in the address, in lower case. */
 function wordsAsked() {
   const address = new URLSearchParams(location.search);
   return (address.get('find') ?? address.get('query') ?? '').toLowerCase().split(/\s+/).filter(Boolean);
 }
 
-/** Marks them in an element without changing it, where the browser can. @param {Element} element */
+/** Highlights them in an element without changing it, if the browser supports it. @param {Element} element */
 export function highlightWords(element) {
   const words = wordsAsked();
   if (!words.length || !('highlights' in CSS)) return;

@@ -1,4 +1,4 @@
-/** The quick jump: one field that finds runs, experiments, panels of the page, settings, help and pages. */
+/** The quick jump: one field to find runs, experiments, panels of the page, settings, help and pages. */
 import { html, useEffect, useId, useMemo, useState } from '../../dom.js';
 import { menu, pageAt } from '../../app/pages.js';
 import { navigate } from '../../app/router.js';
@@ -38,7 +38,7 @@ export function Jump({ onClose }) {
     else if (place.address) follow(place.address);
   };
   useEffect(() => {
-    // Enter was pressed before the answers were there
+    // Enter was pressed before the results arrived.
     if (!isChosen || isLoading) return;
     setChosen(false);
     if (active) go(active);
@@ -114,7 +114,7 @@ export function Jump({ onClose }) {
 /** @param {string} list @param {Place | undefined} place */
 const idOf = (list, place) => `${list}-${place?.key.replace(/\s/g, '_')}`;
 
-/** Goes to a page of the application without loading it anew, if both are one. @param {string} target */
+/** Opens a page, without reloading if both pages belong to the application. @param {string} target */
 function follow(target) {
   const [path] = target.split(/[?#]/);
   if (pageAt(location.pathname) && pageAt(path)) navigate(target);
@@ -122,14 +122,14 @@ function follow(target) {
 }
 
 /**
- * What was typed finds; `isLoading` until the service has answered about runs and experiments.
+ * Returns the matches of a text. `isLoading` is true until the service has returned runs and experiments.
  * @param {string} typed @returns {{sections: Section[], isLoading: boolean}}
  */
 function useSections(typed) {
   const text = typed.trim();
-  const asked = useDebounced(text);
-  const named = useLoad(asked, (signal) => loadNamed(asked, signal), { subject: 'named' });
-  const help = useGet(asked ? '/help' : null, { query: asked, limit: LIMIT });
+  const query = useDebounced(text);
+  const named = useLoad(query, (signal) => loadNamed(query, signal), { subject: 'named' });
+  const help = useGet(query ? '/help' : null, { query, limit: LIMIT });
   const schema = useLoad(text ? 'settings' : null, () => loadSettings());
   const panels = panelsOfPage.value;
   const settings = useMemo(() => (schema.data && text ? settingPlaces(schema.data, text) : []), [schema.data, text]);
@@ -152,16 +152,16 @@ function useSections(typed) {
   };
 }
 
-/** Runs and experiments by what was asked for. @param {string} asked @param {AbortSignal} signal */
-async function loadNamed(asked, signal) {
+/** Loads the runs and experiments that match a text. @param {string} text @param {AbortSignal} signal */
+async function loadNamed(text, signal) {
   const [runs, experiments] = await Promise.all([
-    get('/runs', { query: runQuery(asked) || undefined, limit: LIMIT }, signal),
-    get('/experiments', { query: asked || undefined, limit: LIMIT }, signal),
+    get('/runs', { query: runQuery(text) || undefined, limit: LIMIT }, signal),
+    get('/experiments', { query: text || undefined, limit: LIMIT }, signal),
   ]);
-  return { asked, runs: runs.items, experiments: experiments.items };
+  return { asked: text, runs: runs.items, experiments: experiments.items };
 }
 
-/** The value as it was when it last stood still. @param {string} value */
+/** Returns the last value that did not change for a moment. @param {string} value */
 function useDebounced(value) {
   const [settled, setSettled] = useState(value);
   useEffect(() => {
@@ -209,7 +209,7 @@ const panelPlaces = ({ metrics, open }) =>
 /** @type {Promise<Schema> | undefined} */
 let loadedSchema;
 
-/** The schema of a run's config; it is loaded once. */
+/** Loads the schema of a run's config once. */
 function loadSettings() {
   loadedSchema ??= get('/config-schema').catch((error) => {
     loadedSchema = undefined;
@@ -218,7 +218,10 @@ function loadSettings() {
   return loadedSchema;
 }
 
-/** Settings by key, words or description; the launch page keeps what is typed in its form. @param {Schema} schema @param {string} typed */
+/**
+ * Returns the settings that match by key, words or description. The launch page keeps the content of its form.
+ * @param {Schema} schema @param {string} typed
+ */
 function settingPlaces({ schema, defaults, groups }, typed) {
   const places = groups.flatMap(({ title, fields }) =>
     pathsMatching(schema, defaults, fields, typed).map((path) => ({

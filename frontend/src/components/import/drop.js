@@ -1,8 +1,8 @@
-/** The area that takes a log: a file, several files or a directory, chosen or dropped. */
+/** The area that accepts a log: a file, several files or a directory, chosen or dropped. */
 import { html, useState } from '../../dom.js';
 import { logOf } from '../../lib/tar.js';
 
-/** One more than the service accepts, so that it refuses the rest by name. */
+/** One more than the service's limit, so that the service rejects the excess with a message. */
 const MAX_FILES = 2_001;
 
 /** @param {Iterable<File>} files @returns {import('../../lib/tar.js').PathOfFile[]} */
@@ -51,15 +51,15 @@ export function Drop({ log, onChoose }) {
 /** Returns the dropped files and those in dropped directories. @param {FileSystemEntry[]} entries */
 async function listFiles(entries) {
   const files = /** @type {import('../../lib/tar.js').PathOfFile[]} */ ([]);
-  const waiting = [...entries];
-  while (waiting.length && files.length < MAX_FILES) {
-    const entry = /** @type {FileSystemEntry} */ (waiting.shift());
+  const queue = [...entries];
+  while (queue.length && files.length < MAX_FILES) {
+    const entry = /** @type {FileSystemEntry} */ (queue.shift());
     if (entry.isFile) {
       const file = await new Promise((resolve, reject) =>
         /** @type {FileSystemFileEntry} */ (entry).file(resolve, reject),
       );
       files.push({ path: entry.fullPath.replace(/^\//, ''), file });
-    } else waiting.push(...(await entriesOf(/** @type {FileSystemDirectoryEntry} */ (entry))));
+    } else queue.push(...(await entriesOf(/** @type {FileSystemDirectoryEntry} */ (entry))));
   }
   return files;
 }

@@ -1,4 +1,4 @@
-/** The report of an import: figures of the log, what was left out, and the metric that each column becomes. */
+/** The report of an import: figures of the log, omitted data, and the metric of each column. */
 import { html } from '../../dom.js';
 import { formatCount, plural } from '../../lib/text/format.js';
 import { lookup } from '../../lib/lookup.js';
@@ -17,7 +17,7 @@ export function Report({ report, several }) {
   `;
 }
 
-/** Notes on the log, and its lines that cannot be read. */
+/** Notes on the log and its invalid lines. */
 function Notes({ report }) {
   const { bad_lines: badLines, bad_line_count: count, restarts, restart_count: restartCount, replaced, notes } = report;
   const sentences = [
@@ -52,7 +52,7 @@ function Notes({ report }) {
 }
 
 /**
- * The columns of the log. A name that is typed overrides the guess; without a name a column is left out.
+ * The columns of the log. A typed name overrides the suggested one, and a column without a name is omitted.
  * @param {{report: any, mapping: Record<string, string>, onChange: (mapping: Record<string, string>) => void}} props
  */
 export function ColumnTable({ report, mapping, onChange }) {

@@ -1,4 +1,4 @@
-/** Ablations of a variant: one knob off at a time, or from a plain variant one knob more at a time. */
+/** Ablations of a variant: reset one knob at a time, or add one knob at a time to a plain variant. */
 import { html, useState } from '../../dom.js';
 import { ladder, methodDifferences, oneKnobOff, shortValue } from '../../lib/launch/form.js';
 import { plural } from '../../lib/text/format.js';
@@ -20,7 +20,7 @@ const KINDS = [
 /**
  * @param {{variant: Variant, full: Fields, plain: Plain[], onAdd: (variants: Variant[]) => void,
  *   onClose: () => void}} props
- *   `plain`: what to compare with, the defaults first; `isInForm`: whether it is a variant of the form
+ *   `plain`: configs to compare with, the defaults first; `isInForm`: true for a variant of the form
  */
 export function Ablation({ variant, full, plain, onAdd, onClose }) {
   const [kind, setKind] = useState('off');
@@ -30,12 +30,12 @@ export function Ablation({ variant, full, plain, onAdd, onClose }) {
   const isLadder = kind === 'ladder';
   const start = plain.find(({ name }) => name === plainName) ?? plain[0];
   const knobs = inOrder(methodDifferences(start.full, full), order);
-  const taken = knobs.filter(({ path }) => chosen.has(path));
-  const added = isLadder
-    ? taken.length
-      ? ladder(variant, start, taken, taken.length === knobs.length)
+  const chosenKnobs = knobs.filter(({ path }) => chosen.has(path));
+  const newVariants = isLadder
+    ? chosenKnobs.length
+      ? ladder(variant, start, chosenKnobs, chosenKnobs.length === knobs.length)
       : []
-    : oneKnobOff(variant, full, taken);
+    : oneKnobOff(variant, full, chosenKnobs);
   const choose = (/** @type {string} */ next) => {
     setKind(next);
     setChosen(new Set(next === 'ladder' ? knobs.map(({ path }) => path) : []));
@@ -53,7 +53,7 @@ export function Ablation({ variant, full, plain, onAdd, onClose }) {
   };
   const add = (/** @type {SubmitEvent} */ event) => {
     event.preventDefault();
-    onAdd(added);
+    onAdd(newVariants);
     onClose();
   };
   return html`<${Dialog} title=${`Ablations of ${variant.name}`} onClose=${onClose} wide>
@@ -92,24 +92,24 @@ export function Ablation({ variant, full, plain, onAdd, onClose }) {
       }
       ${
         isLadder &&
-        added.length > 0 &&
+        newVariants.length > 0 &&
         html`<ol class="ladder" aria-label="Variants to add">
-          ${added.map(({ name }) => html`<li key=${name}>${name}</li>`)}
+          ${newVariants.map(({ name }) => html`<li key=${name}>${name}</li>`)}
         </ol>`
       }
       <footer>
         <button type="button" class="button" onClick=${onClose}>
           Cancel
         </button>
-        <button class="button button-primary" disabled=${!added.length}>
-          Add ${plural(added.length, 'variant')}
+        <button class="button button-primary" disabled=${!newVariants.length}>
+          Add ${plural(newVariants.length, 'variant')}
         </button>
       </footer>
     </form>
   <//>`;
 }
 
-/** Knobs in the chosen order; those that it does not name come last. @param {Knob[]} knobs @param {string[]} order */
+/** Returns the knobs in the chosen order, with unnamed knobs last. @param {Knob[]} knobs @param {string[]} order */
 const inOrder = (knobs, order) => {
   const rankOf = (/** @type {Knob} */ { path }) => (order.includes(path) ? order.indexOf(path) : order.length);
   return [...knobs].sort((a, b) => rankOf(a) - rankOf(b));
@@ -117,7 +117,7 @@ const inOrder = (knobs, order) => {
 
 /**
  * @param {{names: string[], knobs: Knob[], chosen: Set<string>, onToggle: (path: string) => void,
- *   onMove: ((from: number, to: number) => void) | null}} props `names`: the variant's and the plain one's
+ *   onMove: ((from: number, to: number) => void) | null}} props `names`: those of the variant and of the plain config
  */
 function KnobTable({ names, knobs, chosen, onToggle, onMove }) {
   const mover = (

@@ -1,4 +1,4 @@
-/** What all variants of an experiment share: the policy and the problems. */
+/** The settings that all variants of an experiment share: the policy and the problems. */
 import { html, useEffect, useState } from '../../dom.js';
 import { get, post } from '../../data/api.js';
 import { useLoad } from '../../data/resource.js';
@@ -18,7 +18,7 @@ import { Heads } from '../shared/data_table.js';
 
 /** @typedef {import('../../lib/launch/layers.js').Fields} Full the full config */
 
-/** A field that every config has. @param {Layer} layer @param {Full} full @param {string} path */
+/** Returns a field that every config has. @param {Layer} layer @param {Full} full @param {string} path */
 const field = (layer, full, path) => /** @type {import('./row.js').Field} */ (fieldAt(layer.root, path, full));
 
 const WEIGHTS = ['adapter', 'dtype', 'quantization', 'revision'];
@@ -60,7 +60,7 @@ export function PolicyCard({ layer, full, policies }) {
 }
 
 /**
- * Further fields of the policy, open if one has an error.
+ * More fields of the policy, which are open if one has an error.
  * @param {{title: string, fields: string[], layer: Layer, full: Full}} props
  */
 function MoreFields({ title, fields, layer, full }) {
@@ -84,7 +84,7 @@ function MoreFields({ title, fields, layer, full }) {
 const hasErrors = (layer, paths) => paths.some((path) => layer.errorsAt(path).length > 0) || undefined;
 
 /**
- * What is chosen takes the place of the one problem there is, unless several are mixed on purpose.
+ * The problems. A new choice replaces the only problem, unless the user mixes several.
  * @param {{layer: Layer, full: Full, offers: Api.ProblemKind[], recipes: Api.Offer[], seed: number}} props
  */
 export function ProblemsCard({ layer, full, offers, recipes, seed }) {
@@ -145,7 +145,7 @@ function UploadProblems({ onDone }) {
 }
 
 /**
- * A few prompts that the sources really give, with their answers.
+ * A few actual prompts of the sources, with their answers.
  * @param {{problems: object[], seed: number}} props
  */
 function Preview({ problems, seed }) {
@@ -179,7 +179,7 @@ function Preview({ problems, seed }) {
   </div>`;
 }
 
-/** A value that has stood still for a moment. @template T @param {T} value */
+/** Returns the last value that did not change for a moment. @template T @param {T} value */
 function useSettled(value, pause = 300) {
   const [settled, setSettled] = useState(value);
   useEffect(() => {

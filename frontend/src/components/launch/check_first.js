@@ -1,4 +1,4 @@
-/** Tries a config before it is launched, in a run without steps, and shows the result in the form. */
+/** Checks a config before it is launched, in a run without steps, and shows the result in the form. */
 import { html, useState } from '../../dom.js';
 import { usePostOnce } from '../../data/post_once.js';
 import { useGet } from '../../data/resource.js';
@@ -11,14 +11,14 @@ import { lookup } from '../../lib/lookup.js';
 /** @typedef {import('../../data/api.js').ApiError} ApiError */
 /** @typedef {import('../../lib/launch/form.js').Form} Form */
 
-/** Parts of a config that decide what a check finds. */
+/** Sections of a config that affect the result of a check. */
 const CHECKED = ['policy', 'problems', 'data', 'sampling', 'length', 'rewards'];
 const ENDED = ['finished', 'failed', 'stopped'];
 
 /** @param {Api.Config | null | undefined} config */
 const checkedOf = (config) => contentKey(CHECKED.map((section) => lookup(config, section)));
 
-/** The run of the form's newest check, which the address names. @param {string} id */
+/** Loads the run of the form's newest check, whose id is in the address. @param {string} id */
 export const useCheck = (id) =>
   useGet(/** @type {'/runs/{run_id}'} */ (id ? `/runs/${encodeURIComponent(id)}` : null), undefined, {
     live: ['run'],
@@ -26,7 +26,7 @@ export const useCheck = (id) =>
   });
 
 /**
- * Launches what a check speaks against; shown where the form's check, or the service, found wrong references.
+ * A checkbox to launch despite wrong references, shown if the form's check or the service found any.
  * @param {{insist: boolean, check: Api.RunItem | undefined, failure: ApiError | null, onInsist: (insist: boolean) =>
  *   void}} props
  */
@@ -60,7 +60,7 @@ export function CheckFirst({ form, fork, fulls, blocked, check, onCheck, onApply
     setBusy(true);
     setFailure(null);
     try {
-      // Whoever checks the same form again wants a new check: a dataset or a plugin may have been mended.
+      // A repeated check of the same form is a new check, because a dataset or plugin may have been fixed.
       const request = { ...checkRequestOf(form, index, fulls[index], fork), after: run?.id };
       const [checkRun] = await postOnce([request]);
       onCheck(checkRun.id);

@@ -1,4 +1,4 @@
-/** A list in the form whose items are words of a fixed choice: one box for each. */
+/** A list in the form whose items are fixed options, with a checkbox for each. */
 import { html, useId } from '../../dom.js';
 import { Row } from './row.js';
 

@@ -1,11 +1,13 @@
-/** The columns of a file before it is uploaded: the ones recognised, to be changed, and three rows by them. */
+/**
+ * The columns of a file before its upload: the recognized ones, which can be changed, and three rows read with them.
+ */
 import { html, useId } from '../../dom.js';
 import { oneLine } from '../../lib/text/tokens.js';
 import { Heads } from '../shared/data_table.js';
 
 /** @typedef {Api.Mapped} Mapping */
 
-/** Parts of an answer that may count. @type {[string, string, Partial<Mapping>][]} */
+/** Parts of an answer that can be used. @type {[string, string, Partial<Mapping>][]} */
 const PARTS = [
   ['text', 'the whole text', { answer_after: '', answer_form: 'text' }],
   ['####', 'what follows ####', { answer_after: '####', answer_form: 'text' }],

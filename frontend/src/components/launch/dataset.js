@@ -1,4 +1,4 @@
-/** The choice of the dataset that a problem reads: one of this installation, or a new upload. */
+/** The choice of a problem's dataset, which is one of this installation or a new upload. */
 import { html, useId, useState } from '../../dom.js';
 import { get, remove } from '../../data/api.js';
 import { sayError } from '../../app/state.js';
@@ -29,9 +29,9 @@ export function DatasetField({ field, value, layer, label }) {
   const chosen = items.find(({ path }) => path === value);
   const [uploaded, setUploaded] = useState(layer.uploaded ?? '');
   const source = layer.item?.problem ?? layer.item;
-  const put = (/** @type {string} */ path, /** @type {Mapping | null | undefined} */ mapping) =>
+  const setDataset = (/** @type {string} */ path, /** @type {Mapping | null | undefined} */ mapping) =>
     layer.onChange(field.path.replace(/\.path$/, ''), { ...source, ...mapping, path });
-  const choose = (/** @type {string} */ path) => put(path, items.find((item) => item.path === path)?.mapping);
+  const choose = (/** @type {string} */ path) => setDataset(path, items.find((item) => item.path === path)?.mapping);
   const errorsAt = value ? layer.errorsAt : () => [];
   return html`<${Row} field=${field} layer=${{ ...layer, errorsAt }} label=${label} id=${id} wide>
     <div class="dataset">
@@ -60,7 +60,7 @@ export function DatasetField({ field, value, layer, label }) {
           maxBytes=${list.data?.max_bytes}
           onDone=${(/** @type {Dataset} */ { path, mapping }) => {
             list.reload();
-            put(path, mapping);
+            setDataset(path, mapping);
             setUploaded(path);
           }}
         />

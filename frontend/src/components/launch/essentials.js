@@ -1,4 +1,4 @@
-/** The settings that people change most, open and words first; they hold for all variants. */
+/** The settings that are changed most often. They are always open and apply to all variants. */
 import { html } from '../../dom.js';
 import { getAt } from '../../lib/launch/layers.js';
 import { fieldAt, memberNames, tagOf } from '../../lib/launch/schema.js';
@@ -12,7 +12,7 @@ import { Errors } from './row.js';
 const KL = 'objective.kl';
 
 /**
- * Choosing the kind of a KL penalty writes the whole penalty, because kinds have different fields.
+ * Writes the complete penalty when the kind of a KL penalty is chosen, because kinds have different fields.
  * @param {Layer} layer @returns {Layer}
  */
 const withWholeKl = (layer) => ({

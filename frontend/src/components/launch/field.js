@@ -1,4 +1,4 @@
-/** Fields of a form made from the JSON Schema: one component for each kind of node. */
+/** Form fields created from the JSON Schema, with one component for each kind of node. */
 import { html, useId, useState } from '../../dom.js';
 import { fieldsOf, isRecord, memberNames, memberOf, readTyped, tagOf, writeTyped } from '../../lib/launch/schema.js';
 import { spell } from '../../lib/launch/layers.js';
@@ -33,7 +33,7 @@ export function FormField({ field, value, layer, label = field.key }) {
 }
 
 /**
- * The component for each kind of field; all others are text fields.
+ * Component of each kind of field. All other kinds are text fields.
  * @type {Partial<Record<import('../../lib/launch/schema.js').Kind, (props: any) => any>>}
  */
 const KIND_FIELDS = {
@@ -195,7 +195,7 @@ function TupleField({ field, value, layer, label }) {
 }
 
 /**
- * Fields of a section or of a union's member, side by side; secondary ones on request.
+ * Fields of a section or of a union's member next to each other, with secondary fields on request.
  * @param {{node: Field['node'], value: any, path: string, layer: Layer}} props
  */
 function Fields({ node, value, path, layer }) {
@@ -228,7 +228,7 @@ function SectionField({ field, value, layer, label }) {
   </fieldset>`;
 }
 
-/** The choice of a union's member, the description of the member, and its fields. @param {FieldProps} props */
+/** The choice of a union's member, with the member's description and fields. @param {FieldProps} props */
 function UnionField({ field, value, layer, label }) {
   const id = useId();
   const tag = tagOf(field.node);

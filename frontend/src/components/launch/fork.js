@@ -1,4 +1,4 @@
-/** The launch form as a fork: from which checkpoint of which run it continues. */
+/** The launch form for a fork, with the run and the checkpoint from which it continues. */
 import { html } from '../../dom.js';
 import { get } from '../../data/api.js';
 import { useLoad } from '../../data/resource.js';
@@ -6,7 +6,7 @@ import { formatValue } from '../../lib/text/format.js';
 
 /** @typedef {{run: Api.RunItem, checkpoints: Api.Checkpoint[], step: number}} Fork */
 
-/** The parent and its checkpoints, newest first. @param {string} id @param {AbortSignal} signal */
+/** Loads the parent and its checkpoints, newest first. @param {string} id @param {AbortSignal} signal */
 async function loadFork(id, signal) {
   const [run, { items }] = await Promise.all([
     get(`/runs/${id}`, undefined, signal),
@@ -19,7 +19,7 @@ async function loadFork(id, signal) {
 }
 
 /**
- * What the address says about a fork, with the step that is chosen: the newest one unless it is named.
+ * Returns the fork in the address with the chosen step, or the newest step if the address names none.
  * @param {{fork: string, step: number}} query
  * @returns {Omit<import('../../data/resource.js').Resource<Fork>, 'put'>}
  */

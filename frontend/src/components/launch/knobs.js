@@ -1,4 +1,4 @@
-/** Knobs of one layer: the changed ones, and all others by group or by what is searched for. */
+/** Knobs of one layer: the changed ones, and all others by group or search. */
 import { html } from '../../dom.js';
 import { fieldAt, isList } from '../../lib/launch/schema.js';
 import { isOff, pathsMatching } from '../../lib/launch/settings.js';
@@ -14,7 +14,7 @@ import { Errors } from './row.js';
  */
 
 /**
- * The functions by which fields read and write one layer.
+ * Returns the functions with which fields read and write one layer.
  * @param {{root: Node, secondary?: string[], switches?: import('../../lib/launch/settings.js').Switches,
  *   changes: Fields, below: Fields, full: Fields, errors: FieldError[], onChanges: (changes: any) => void,
  *   onSweep?: import('./row.js').Layer['onSweep'], swept?: Map<string, string>,
@@ -52,7 +52,7 @@ export const layerOf = ({
 });
 
 /**
- * Moves an error inside a record to the record, which is typed as one text.
+ * Moves an error inside a record to the record, which is edited as one text.
  * @param {Node} root
  * @param {FieldError} error
  * @param {Fields} full
@@ -68,7 +68,7 @@ export function movedToRecord(root, error, full) {
 }
 
 /**
- * An error with a plain message if no file is chosen yet, because the service sees only an empty text.
+ * Returns an error with a plain message if no file is chosen yet, because the service sees only an empty text.
  * @param {Node} root
  * @param {FieldError} error
  * @param {Fields} full
@@ -79,7 +79,7 @@ export const withPlainMessage = (root, error, full) =>
     : error;
 
 /**
- * The path of the field that corrects an error: the list around it, or the union of a tag.
+ * Returns the path of the field in which an error can be corrected: the list around it, or the union of a tag.
  * @param {Node} root
  * @param {string} path
  * @param {Fields} full
@@ -99,7 +99,7 @@ const covers = (outer, path) => path === outer || path.startsWith(`${outer}.`);
 /** @param {string[]} paths */
 const withoutInner = (paths) => paths.filter((path) => !paths.some((outer) => outer !== path && covers(outer, path)));
 
-/** Paths that this layer writes or that have errors. @param {Parameters<typeof ChangedKnobs>[0]} props */
+/** Returns the paths that this layer writes or that have errors. @param {Parameters<typeof ChangedKnobs>[0]} props */
 function pathsToShow({ root, groups, changes, below, full, errors, hidden = [], open = [] }) {
   const shown = [...hidden, ...groups.flatMap(({ title, fields }) => (open.includes(title) ? fields : []))];
   const errorPaths = errors.flatMap(({ path }) => knobOfError(root, path, full) ?? []);
@@ -116,7 +116,7 @@ const labelOf = (/** @type {string} */ path) => path.replace(/^objective\./, '')
  *   `hidden`: paths that are shown elsewhere
  */
 
-/** A function that renders the field at a path. @param {KnobProps} props */
+/** Returns a function that renders the field at a path. @param {KnobProps} props */
 const fieldRenderer = (props) => {
   const layer = layerOf(props);
   return (/** @type {string} */ path) => {
@@ -135,7 +135,7 @@ const fieldRenderer = (props) => {
 };
 
 /**
- * What the layer changes or has errors in, apart from what is shown elsewhere and in open groups.
+ * The fields that the layer changes or that have errors, except those shown elsewhere and in open groups.
  * @param {KnobProps & {open?: string[]}} props
  */
 export function ChangedKnobs(props) {
@@ -149,7 +149,7 @@ export function ChangedKnobs(props) {
   </div>`;
 }
 
-/** A button for each group of knobs. @param {KnobProps & {open: string[], onOpen: (open: string[]) => void}} props */
+/** Buttons for the groups of knobs. @param {KnobProps & {open: string[], onOpen: (open: string[]) => void}} props */
 export function KnobGroups({ groups, changes, below, open, onOpen }) {
   const written = writtenPaths(changes, below);
   const toggle = (/** @type {string} */ title) =>
@@ -177,7 +177,7 @@ export function KnobGroups({ groups, changes, below, open, onOpen }) {
 }
 
 /**
- * The fields of the open groups; while something is searched for, the fields of all groups that match.
+ * The fields of the open groups or, during a search, the matching fields of all groups.
  * @param {KnobProps & {open: string[], search: string}} props
  */
 export function KnobPanels({ open, search, ...props }) {

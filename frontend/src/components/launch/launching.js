@@ -1,11 +1,11 @@
-/** Launching: sends the form once, then opens the page of the new experiment or fork. */
+/** Sends the form once, then opens the page of the new experiment or fork. */
 import { useEffect, useState } from '../../dom.js';
 import { navigate } from '../../app/router.js';
 import { usePostOnce } from '../../data/post_once.js';
 import { comparisonAddress, experimentAddress } from '../../lib/runs/addresses.js';
 
 /**
- * Sends the form once: a second press or a retry of the same content starts nothing twice.
+ * Sends the form once. A second click or a retry with the same content does not launch it again.
  * @typedef {import('../../data/api.js').ApiError} ApiError
  * @typedef {{launching: boolean, failure: ApiError | null}} LaunchState
  * @param {import('../../lib/launch/form.js').Request[]} requests @param {import('./fork.js').Fork | null} fork
@@ -28,7 +28,7 @@ export function useLaunch(requests, fork) {
 }
 
 /**
- * The page that shows what was launched: the experiment, the fork, or several forks with their parent.
+ * Returns the address of the launched experiment, of the fork, or of several forks with their parent.
  * @param {{id: string}[]} launched @param {import('./fork.js').Fork | null} fork @param {boolean} isSearch
  */
 function addressOfLaunched(launched, fork, isSearch) {

@@ -1,4 +1,4 @@
-/** A list in the form: items that are members of a union, one under the other. */
+/** A list in the form whose items are members of a union. */
 import { html, useId, useState } from '../../dom.js';
 import { plural } from '../../lib/text/format.js';
 import { defaultOf, fieldsOf, isRecord, memberNames, newMember, shapeOf, tagOf } from '../../lib/launch/schema.js';
@@ -15,9 +15,9 @@ import { lookup } from '../../lib/lookup.js';
  */
 
 /**
- * Items that are members of a union: add, change, remove.
+ * A list of union members that can be added, changed and removed.
  * @param {ListProps & {titles?: Map<string, string>, bare?: boolean, isSingle?: boolean, children?: any}} props
- *   `isSingle`: a new item takes the place of the one there is; `children`: further ways to add an item
+ *   `isSingle`: a new item replaces the existing one; `children`: more ways to add an item
  */
 export function ListField({
   field,
@@ -34,10 +34,10 @@ export function ListField({
   const items = Array.isArray(value) ? value : [];
   const node = field.node.items;
   const names = memberNames(layer.root, node);
-  const put = (/** @type {object[]} */ next) => layer.onChange(field.path, next);
+  const setItems = (/** @type {object[]} */ next) => layer.onChange(field.path, next);
   const add = (event) => {
     const item = event.target.value && newMember(layer.root, node, event.target.value);
-    if (item) put(isSingle ? [item] : [...items, item]);
+    if (item) setItems(isSingle ? [item] : [...items, item]);
     event.target.value = '';
   };
   return html`<fieldset
@@ -64,7 +64,7 @@ export function ListField({
         FormField=${FormField}
         titles=${titles}
         alone=${items.length === 1}
-        onRemove=${isSingle ? null : () => put(items.filter((_, at) => at !== i))}
+        onRemove=${isSingle ? null : () => setItems(items.filter((_, at) => at !== i))}
       />`,
     )}
     <${Errors} errors=${layer.errorsAt(field.path)} id=${`${id}-error`} />
@@ -81,7 +81,7 @@ export function ListField({
 }
 
 /**
- * One item; its fields beyond the default are shown at once, the rest on request.
+ * One item. Fields with changed values are always shown, and the other fields on request.
  * @param {{item: any, path: string, node: Field['node'], layer: Layer, FormField: (props: any) => any,
  *   titles: Map<string, string>, alone: boolean, shown?: string[], onRemove: (() => void) | null}} props `shown`: fields that
  *   are shown in any case

@@ -1,4 +1,4 @@
-/** Memory of a run at its peak, by part, and the workers on which it fits. */
+/** The peak memory of a run by part, and the workers on which it fits. */
 import { html } from '../../dom.js';
 import { mayChange } from '../../app/state.js';
 import { formatBytes, plural } from '../../lib/text/format.js';
@@ -42,7 +42,7 @@ const MEASURES = {
 };
 
 /**
- * Variants that take the same memory are shown once.
+ * Memory estimates. Variants with the same estimate share one.
  * @param {{names: string[], verdicts: Verdict[], onApply: Apply}} props
  */
 export function MemoryEstimates({ names, verdicts, onApply }) {
@@ -95,7 +95,7 @@ function MemoryEstimate({ memory, whose, onApply }) {
 }
 
 /**
- * The device that the numbers are for, e.g. "each of 4 GPUs".
+ * Returns the device to which the numbers apply, e.g. "each of 4 GPUs".
  * @param {Memory} memory
  */
 function countedFor({ device, devices = 1, nodes = 1 }) {

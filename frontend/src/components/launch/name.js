@@ -1,4 +1,4 @@
-/** The name of a field in the form, words before the key, with a link to the help where the field is a knob. */
+/** The name of a field in the form: words before the key, with a link to the help if the field is a knob. */
 import { html } from '../../dom.js';
 import { wordsOf } from '../../lib/launch/settings.js';
 

@@ -1,4 +1,4 @@
-/** Small number fields in a row; a text that is not a number stays in the field and changes nothing. */
+/** Small number fields in a row. A text that is not a number stays in the field and changes nothing. */
 import { html, useState } from '../../dom.js';
 
 /**
@@ -45,7 +45,7 @@ export function WholeNumber({ label, value, onChange }) {
 }
 
 /**
- * A number above 0, or nothing.
+ * A field for a positive number, which may be empty.
  * @param {{label: string, value: number | null, placeholder?: string, onChange: (value: number | null) => void}} props
  */
 export function FieldNumber({ label, value, placeholder, onChange }) {

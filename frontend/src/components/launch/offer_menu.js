@@ -1,15 +1,15 @@
-/** The menu of what the form offers: presets, recipes, datasets, benchmarks. */
+/** The menu of the form's offers: presets, recipes, datasets and benchmarks. */
 import { html, useState } from '../../dom.js';
 import { byFamily, matching, sentences } from '../../lib/launch/offers.js';
 import { Menu } from '../shared/overlay.js';
 
 /** @typedef {import('../../lib/launch/offers.js').Offer} Offer */
 
-/** A menu of more offers than these has a filter. */
+/** Maximum number of offers of a menu without a filter. */
 const FEW_OFFERS = 8;
 
 /**
- * Offers by family, narrowed by what is typed; Enter takes the first.
+ * Offers by family, filtered by the typed text. Enter chooses the first offer.
  * @param {{label: string, offers: Offer[], align?: 'left' | 'right', onChoose: (offer: Offer) => void}} props
  */
 export function OfferMenu({ label, offers, align = 'right', onChoose }) {

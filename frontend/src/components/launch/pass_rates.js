@@ -1,4 +1,4 @@
-/** The pass rates of an earlier run: read and stored when its id is given, and shown by the run's name. */
+/** The pass rates of an earlier run, which are stored when its id is entered and shown with the run's name. */
 import { html, useId, useState } from '../../dom.js';
 import { get, post } from '../../data/api.js';
 import { useLoad } from '../../data/resource.js';
@@ -19,7 +19,7 @@ export function PassRatesField({ field, value, layer, label }) {
     setBusy(true);
     setProblem('');
     try {
-      // Whoever pastes the address of the run's page means the run.
+      // The address of the run's page is accepted too.
       const id = run.trim().replace(/^.*\/run\/([^/?#]+).*$/, '$1');
       const { sha256 } = await post('/rollouts/pass-rates', { run: id });
       setRun('');
@@ -59,7 +59,7 @@ export function PassRatesField({ field, value, layer, label }) {
   <//>`;
 }
 
-/** Where stored pass rates come from. @param {{sha256: string, onRemove: () => void}} props */
+/** The origin of stored pass rates. @param {{sha256: string, onRemove: () => void}} props */
 function StoredPassRates({ sha256, onRemove }) {
   const stored = useLoad(`pass rates ${sha256}`, (signal) =>
     get(/** @type {'/rollouts/pass-rates/{sha256}'} */ (`/rollouts/pass-rates/${sha256}`), undefined, signal),

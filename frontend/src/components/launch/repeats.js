@@ -1,4 +1,4 @@
-/** Rows of a new upload that repeat one another, or what the file itself holds out, to be left out with a click. */
+/** Rows of a new upload that repeat each other or the file's held-out rows, with buttons to leave them out. */
 import { html, useState } from '../../dom.js';
 import { post } from '../../data/api.js';
 import { useLoad } from '../../data/resource.js';

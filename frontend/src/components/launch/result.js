@@ -1,6 +1,4 @@
-/**
- * What will be launched: how many runs, at what cost, what speaks against it; and the same as YAML, command and link.
- */
+/** What will be launched: the number of runs, the cost, the warnings, and the same as YAML, command and link. */
 import { html, useState } from '../../dom.js';
 import { copyText } from '../../app/actions.js';
 import { mayChange, unsentFiles, workers } from '../../app/state.js';
@@ -25,7 +23,7 @@ import { lookup } from '../../lib/lookup.js';
  *   string}, nameErrors: string[], planned: Planned | null,
  *   launching: boolean, failure: import('../../data/api.js').ApiError | null, onLaunch: () => void,
  *   onApply: import('./memory.js').Apply, children: any}} props
- *   `children` stand below the button; where there is a sweep, its plan `planned` judges in place of the verdicts
+ *   `children` are shown below the button; if there is a sweep, its plan `planned` replaces the verdicts
  */
 export function LaunchBox({
   form,
@@ -104,7 +102,7 @@ export function LaunchBox({
   </section>`;
 }
 
-/** Each warning with the indexes of the variants that it concerns. @param {Verdict[]} verdicts */
+/** Returns each warning with the indexes of its variants. @param {Verdict[]} verdicts */
 function warningsOf(verdicts) {
   /** @type {Map<string, number[]>} */
   const warnings = new Map();
@@ -115,7 +113,7 @@ function warningsOf(verdicts) {
 }
 
 /**
- * What all runs take together, and the most memory that one takes.
+ * The total cost of all runs, and the highest memory of a run.
  * @param {{verdicts: Verdict[], seeds: number, planned: Planned | null}} props
  */
 function Totals({ verdicts, seeds, planned }) {
@@ -205,7 +203,7 @@ function ErrorList({ form, verdicts, nameErrors, seeds }) {
 }
 
 /**
- * Estimates by name as the table shows them; those of all runs are added up where that means something.
+ * Estimates by name, as they are shown in the table. `isSummed`: whether the sum over all runs is meaningful.
  * @typedef {(key: string) => number | null | undefined} Of the estimate of a name
  * @typedef {{key: string, title: string, text: (of: Of) => string, isSummed: boolean}} Cost
  * @type {Cost[]}
@@ -228,10 +226,10 @@ const COSTS = [
   },
 ];
 
-/** Where the time of a run comes from. @param {Record<string, number | null>} estimates */
-function sourceOf({ like_runs: alike, scaled_runs: scaled }) {
-  if (alike)
-    return `${alike > 1 ? `from the fastest to the slowest of ${alike} similar runs` : 'as one similar run'}, ± 25 %`;
+/** Returns the source of a run's estimated time. @param {Record<string, number | null>} estimates */
+function sourceOf({ like_runs: similarRuns, scaled_runs: scaled }) {
+  if (similarRuns)
+    return `${similarRuns > 1 ? `from the fastest to the slowest of ${similarRuns} similar runs` : 'as one similar run'}, ± 25 %`;
   return scaled
     ? `estimated from ${plural(scaled, 'run')} of this policy with other settings`
     : "estimated from the policy's size; no similar run has finished here yet";
@@ -320,7 +318,7 @@ const TABS = [
   { value: 'link', label: 'Link' },
 ];
 
-/** The knobs of a sweep as comments: one config cannot hold them. @param {Form} form */
+/** Returns the knobs of a sweep as comments, because a single config cannot contain them. @param {Form} form */
 const sweepText = ({ sweep }) => (sweep?.knobs.length ? toYaml({ sweep }).replace(/^(?=.)/gm, '# ') : '');
 
 /**

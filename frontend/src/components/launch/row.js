@@ -1,6 +1,4 @@
-/**
- * The parts that every field of the form is built of: a row with the label, the help sentence, the errors, the reset.
- */
+/** The parts of every field in the form: a row with the label, the help sentence, the errors and the reset. */
 import { html } from '../../dom.js';
 import { rangeText } from '../../lib/launch/schema.js';
 import { spell } from '../../lib/launch/layers.js';
@@ -9,27 +7,27 @@ import { SweepKnob } from './sweep_knob.js';
 import { Icon } from '../shared/icons.js';
 
 /**
- * What all fields of one layer share.
+ * The properties that all fields of a layer share.
  * @typedef {{root: import('../../lib/launch/schema.js').Node, isOwn: (path: string) => boolean,
  *   errorsAt: (path: string) => string[],
  *   onChange: (path: string, value: any) => void, onReset?: (path: string) => void, belowAt: (path: string) => any,
  *   onSweep?: (path: string, values: string) => void, sweptAt?: (path: string) => string | undefined,
  *   secondary?: string[], isOff?: (path: string) => boolean, differsAt?: (path: string) => string,
- *   item?: any, uploaded?: string}} Layer `secondary`: paths of fields that are shown on request only; `isOff`:
- *   whether a field does nothing now; `differsAt`: the values of variants that differ in a field; `item`: the item of
+ *   item?: any, uploaded?: string}} Layer `secondary`: paths of fields that are shown only on request; `isOff`:
+ *   whether a field has no effect now; `differsAt`: the values of variants that differ in a field; `item`: the item of
  *   a list whose fields these are; `uploaded`: a file of this visit; `sweptAt`: the values of a knob of the sweep
  * @typedef {import('../../lib/launch/schema.js').Field} Field
  */
 
 /** @typedef {{field: Field, value: any, layer: Layer, label: string}} FieldProps */
 
-/** A sentence of the schema; what stands between backticks is code. @param {{text: string}} props */
+/** A sentence of the schema, in which text between backticks is code. @param {{text: string}} props */
 export function Sentence({ text }) {
   return text.split('`').map((piece, i) => (i % 2 ? html`<code>${piece}</code>` : piece));
 }
 
 /**
- * Label, field, sentence, range and errors of a single value; a `wide` one is on a separate line.
+ * Label, field, sentence, range and errors of a single value. A `wide` field is on a separate line.
  * @param {{field: Field, layer: Layer, label: string, id: string, wide?: boolean, value?: any, children?: any}} props
  */
 export function Row({ field, layer, label, id, wide = false, value, children }) {
@@ -52,7 +50,7 @@ export function Row({ field, layer, label, id, wide = false, value, children }) 
   </div>`;
 }
 
-/** What the variants have where they differ. @param {{field: Field, layer: Layer}} props */
+/** The values of the variants if they differ. @param {{field: Field, layer: Layer}} props */
 export function Differs({ field, layer }) {
   const values = layer.differsAt?.(field.path);
   return values && html`<p class="form-differs">${values}</p>`;
@@ -83,7 +81,7 @@ export const Errors = ({ errors, id }) =>
     </ul>
   </div>`;
 
-/** Attributes of an input with this id. @param {string} id @param {string[]} errors */
+/** Returns the attributes of an input with this id. @param {string} id @param {string[]} errors */
 export const described = (id, errors) => ({
   'aria-describedby': errors.length ? `${id}-error ${id}-help` : `${id}-help`,
   'aria-invalid': errors.length ? 'true' : undefined,

@@ -1,4 +1,4 @@
-/** The settings of a search: what it optimises, how it prunes, when it ends. */
+/** The settings of a search: its objective, its pruning, and its end. */
 import { html } from '../../dom.js';
 import { SEARCH } from '../../lib/launch/sweep.js';
 import { plural } from '../../lib/text/format.js';
@@ -34,19 +34,20 @@ const DIRECTIONS = [
  */
 export function SearchSettings({ sweep, metrics, onChange }) {
   const search = { ...SEARCH, ...sweep.search };
-  const put = (/** @type {Partial<Search>} */ changes) => onChange({ ...sweep, search: { ...search, ...changes } });
+  const setSearch = (/** @type {Partial<Search>} */ changes) =>
+    onChange({ ...sweep, search: { ...search, ...changes } });
   const number = (/** @type {'at_once' | 'top'} */ key, /** @type {string} */ label) =>
     html`<${WholeNumber}
       label=${label}
       value=${search[key]}
-      onChange=${(/** @type {number} */ value) => put({ [key]: value })}
+      onChange=${(/** @type {number} */ value) => setSearch({ [key]: value })}
     />`;
   const budget = (/** @type {'hours' | 'money'} */ key, /** @type {string} */ label) =>
     html`<${FieldNumber}
       label=${label}
       value=${search[key]}
       placeholder="no limit"
-      onChange=${(/** @type {number | null} */ value) => put({ [key]: value })}
+      onChange=${(/** @type {number | null} */ value) => setSearch({ [key]: value })}
     />`;
   return html`<fieldset class="search-settings">
     <legend class="visually-hidden">Search</legend>
@@ -55,19 +56,19 @@ export function SearchSettings({ sweep, metrics, onChange }) {
         label="objective"
         value=${search.metric}
         options=${metrics.includes(search.metric) ? metrics : [search.metric, ...metrics]}
-        onChange=${(/** @type {string} */ metric) => put({ metric })}
+        onChange=${(/** @type {string} */ metric) => setSearch({ metric })}
       />
       <${Select}
         label="value of a run"
         value=${search.reading}
         options=${READINGS}
-        onChange=${(/** @type {Search['reading']} */ reading) => put({ reading })}
+        onChange=${(/** @type {Search['reading']} */ reading) => setSearch({ reading })}
       />
       <${Select}
         label="direction"
         value=${search.direction}
         options=${DIRECTIONS}
-        onChange=${(/** @type {Search['direction']} */ direction) => put({ direction })}
+        onChange=${(/** @type {Search['direction']} */ direction) => setSearch({ direction })}
       />
     </div>
     <div class="toolbar">
@@ -77,7 +78,7 @@ export function SearchSettings({ sweep, metrics, onChange }) {
           label="Sampler"
           value=${search.sampler}
           options=${SAMPLERS}
-          onChange=${(/** @type {Search['sampler']} */ sampler) => put({ sampler })}
+          onChange=${(/** @type {Search['sampler']} */ sampler) => setSearch({ sampler })}
         />
       </span>
       <span class="search-choice">
@@ -86,19 +87,19 @@ export function SearchSettings({ sweep, metrics, onChange }) {
           label="Pruner"
           value=${search.pruner}
           options=${PRUNERS}
-          onChange=${(/** @type {Search['pruner']} */ pruner) => put({ pruner })}
+          onChange=${(/** @type {Search['pruner']} */ pruner) => setSearch({ pruner })}
         />
       </span>
       <${FieldNumber}
         label="after this share of the steps"
         value=${search.first_rung}
-        onChange=${(/** @type {number | null} */ value) => value && put({ first_rung: value })}
+        onChange=${(/** @type {number | null} */ value) => value && setSearch({ first_rung: value })}
       />
       <label class="check">
         <input
           type="checkbox"
           checked=${search.prune_sick}
-          onChange=${(event) => put({ prune_sick: event.target.checked })}
+          onChange=${(event) => setSearch({ prune_sick: event.target.checked })}
         />
         stop runs that collapse, decline or never learn
       </label>

@@ -1,23 +1,23 @@
-/** All settings of all variants or of one: by group, or by what is searched for. */
+/** All settings of all variants or of one, by group or by search. */
 import { html, useEffect, useRef } from '../../dom.js';
 import { ESSENTIALS } from '../../lib/launch/settings.js';
 import { ChangedKnobs, KnobGroups, KnobPanels } from './knobs.js';
 
 /** @typedef {import('./knobs.js').KnobProps} KnobProps */
 
-/** Settings that all variants share have these elsewhere on the page. */
+/** Settings that all variants share are elsewhere on the page. */
 const SHOWN = ['policy', 'problems', ...ESSENTIALS.map(([path]) => path)];
 
 /**
  * @param {{names: string[], scope: string, shared: KnobProps, knobsOf: (index: number) => KnobProps, open: string[],
  *   find: string, onFind: (find: string) => void, onScope: (scope: string) => void, onOpen: (open: string[]) => void}} props
- *   `scope`: the index of the variant whose settings these are; '' for what all share; `find`: what is searched for
+ *   `scope`: the index of the variant with these settings, or '' for the shared settings; `find`: the searched text
  */
 export function SettingsCard({ names, scope, shared, knobsOf, open, find, onFind, onScope, onOpen }) {
   const card = useRef(/** @type {HTMLElement | null} */ (null));
   const typed = useRef('');
   useEffect(() => {
-    if (find && find !== typed.current) card.current?.scrollIntoView(); // somebody was led here
+    if (find && find !== typed.current) card.current?.scrollIntoView(); // the user followed a link to the setting
     typed.current = find;
   }, [find]);
   const isShared = names[Number(scope)] === undefined || scope === '';

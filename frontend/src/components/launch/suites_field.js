@@ -1,4 +1,4 @@
-/** Suites in the form: a list of sections with names, and benchmarks to add. */
+/** The suites in the form: a list of named sections, and benchmarks that can be added. */
 import { html, useId } from '../../dom.js';
 import { useGet } from '../../data/resource.js';
 import { newSection, resolved } from '../../lib/launch/schema.js';
@@ -8,24 +8,24 @@ import { Errors, Reset, Sentence } from './row.js';
 
 const SHOWN = ['name', 'problem', 'prompts', 'n'];
 
-/** A name that no suite has yet. @param {string} stem @param {{name?: string}[]} items */
+/** Returns a name that no suite has yet. @param {string} stem @param {{name?: string}[]} items */
 function freeName(stem, items) {
-  const taken = new Set(items.map(({ name }) => name));
+  const existingNames = new Set(items.map(({ name }) => name));
   for (let n = 1; ; n += 1) {
     const name = n === 1 ? stem : `${stem}${n}`;
-    if (!taken.has(name)) return name;
+    if (!existingNames.has(name)) return name;
   }
 }
 
-/** Sections with names: add, change, remove. @param {import('./list_field.js').ListProps} props */
+/** Named sections that can be added, changed and removed. @param {import('./list_field.js').ListProps} props */
 export function SuitesField({ field, value, layer, label, FormField }) {
   const id = useId();
   const items = Array.isArray(value) ? value : [];
   const node = resolved(layer.root, field.node.items);
   const recipes = useGet('/suite-recipes').data?.items ?? [];
-  const put = (/** @type {object[]} */ next) => layer.onChange(field.path, next);
+  const setItems = (/** @type {object[]} */ next) => layer.onChange(field.path, next);
   const add = (/** @type {Record<string, any>} */ suite) =>
-    put([...items, { ...suite, name: freeName(suite.name, items) }]);
+    setItems([...items, { ...suite, name: freeName(suite.name, items) }]);
   return html`<fieldset
     class=${layer.isOwn(field.path) ? 'form-part form-list is-own' : 'form-part form-list'}
     data-path=${field.path}
@@ -47,7 +47,7 @@ export function SuitesField({ field, value, layer, label, FormField }) {
         titles=${new Map()}
         alone
         shown=${SHOWN}
-        onRemove=${() => put(items.filter((_, at) => at !== i))}
+        onRemove=${() => setItems(items.filter((_, at) => at !== i))}
       />`,
     )}
     <${Errors} errors=${layer.errorsAt(field.path)} id=${`${id}-error`} />

@@ -1,4 +1,4 @@
-/** The sweep of a launch: its knobs with their values, and the cells that they make, with time and cost. */
+/** The sweep of a launch: its knobs with their values, and the resulting cells with time and cost. */
 import { html, useEffect, useId, useState } from '../../dom.js';
 import { catalog } from '../../app/state.js';
 import { post } from '../../data/api.js';
@@ -18,11 +18,11 @@ const PAUSE_MS = 300;
 /** @typedef {{path: string, message: string}} FieldError */
 /**
  * @typedef {{plan: Api.ExperimentPlan | undefined, checking: boolean, errors: FieldError[], problem: string}} Planned
- *   `plan` is the newest answer and stays while the next one is on its way; `errors` say why there is none
+ *   `plan` is the newest answer, which stays until the next one arrives; `errors` are the reasons if there is none
  */
 
 /**
- * What a launch of this body would make; asked for when it has stood still for a moment.
+ * Loads the plan of a launch with this body when the body has not changed for a moment.
  * @param {object | null} body
  */
 export function usePlan(body) {
@@ -48,7 +48,7 @@ export function usePlan(body) {
   });
 }
 
-/** How many things must be mended before the cells can be launched. @param {Planned | null} planned */
+/** Returns the number of errors to correct before the cells can be launched. @param {Planned | null} planned */
 export const wrongIn = (planned) => {
   if (!planned) return 0;
   const wrongCount = planned.plan?.cells.filter(({ errors }) => errors.length).length ?? 0;
@@ -152,7 +152,7 @@ const METHODS = [
   { value: 'search', label: 'Search', title: 'One after the other, by the results so far' },
 ];
 
-/** Metrics of the catalog that a search can optimise, evaluations first. */
+/** Returns the metrics of the catalog that a search can optimise, evaluations first. */
 const objectives = () =>
   [...catalog.value.values()]
     .filter(({ name, better }) => better && !/[<>]/.test(name))
@@ -187,7 +187,7 @@ function Method({ sweep, onChange }) {
 /** @param {number | null} low @param {number | null} high @param {string | null} currency */
 const moneyRange = (low, high, currency) => `${formatMoney(low ?? 0)} – ${formatMoney(high ?? 0)} ${currency}`;
 
-/** The cells in the order in which they are queued. @param {{plan: Api.ExperimentPlan, isOld: boolean}} props */
+/** The cells, in the order in which they are queued. @param {{plan: Api.ExperimentPlan, isOld: boolean}} props */
 function Cells({ plan, isOld }) {
   const { cells, knobs, runs, currency, search } = plan;
   const seeds = cells.length ? runs / cells.length : 0;

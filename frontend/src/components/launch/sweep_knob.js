@@ -1,4 +1,4 @@
-/** The button next to a field that adds its knob to the sweep, and the knob's values in the sweep. */
+/** The button next to a field that adds its knob to the sweep, or the knob's values in the sweep. */
 import { html } from '../../dom.js';
 import { knobOf } from '../../lib/launch/sweep.js';
 import { Icon } from '../shared/icons.js';

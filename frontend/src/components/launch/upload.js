@@ -1,4 +1,4 @@
-/** Upload of a dataset: three rows as they will be used, with the columns recognised, before the file is sent. */
+/** The upload of a dataset, with a preview of three rows and the recognised columns before the file is sent. */
 import { html, useEffect, useRef, useState } from '../../dom.js';
 import { unsentFiles } from '../../app/state.js';
 import { upload } from '../../data/api.js';
@@ -10,12 +10,12 @@ import { Columns } from './columns.js';
 /**
  * @typedef {{name: string, share: number | null, isLooking: boolean, chosen: Chosen | null,
  *   error: Problem | null}} State
- * `share`: how much of the file was sent; null: it is not on its way
+ * `share`: the share of the file that was sent, or null if it is not being sent
  */
 
 const KINDS = '.jsonl,.gz,.zst,.parquet,.csv';
 
-/** What the preview of a text file is made from; Parquet has its columns at the end. */
+/** Number of bytes from which a preview of a text file is made. Parquet files have their columns at the end. */
 const BEGINNING = 1 << 20;
 
 /** @type {State} */
@@ -29,7 +29,7 @@ const tooLarge = (file, maxBytes) => ({
 });
 
 /**
- * Asks the service about the beginning of a file, or about rows of it that it has told before.
+ * Requests a preview of the beginning of a file, or of rows from an earlier preview.
  * @param {Blob} body @param {string} name @param {object} params @param {AbortSignal} signal
  * @returns {Promise<Api.DatasetPreview>}
  */
@@ -37,7 +37,7 @@ const previewOf = (body, name, params, signal) =>
   upload('/datasets/preview', new File([body], name), { params: { name, ...params }, signal, onProgress: () => {} });
 
 /**
- * Chooses a file, shows how its rows will be used, sends it and says how far it is.
+ * Chooses a file, previews how its rows will be used, and sends it with a progress bar.
  * @param {{maxBytes?: number, onDone: (dataset: Api.DatasetItem) => void}} props
  */
 export function Upload({ maxBytes, onDone }) {
@@ -61,7 +61,7 @@ export function Upload({ maxBytes, onDone }) {
       setState(problem.name === 'AbortError' ? IDLE : { ...IDLE, name: begun.name ?? state.name, error: problem });
     }
   };
-  const look = (/** @type {File | undefined} */ file) => {
+  const choose = (/** @type {File | undefined} */ file) => {
     if (!file) return;
     if (input.current) input.current.value = '';
     const { name } = file;
@@ -101,7 +101,7 @@ export function Upload({ maxBytes, onDone }) {
       class="visually-hidden"
       tabindex="-1"
       aria-label="File to upload"
-      onChange=${(event) => look(event.target.files[0])}
+      onChange=${(event) => choose(event.target.files[0])}
     />
     ${
       isIdle
@@ -136,7 +136,7 @@ export function Upload({ maxBytes, onDone }) {
   `;
 }
 
-/** Holds the launch back while a file is chosen and not uploaded. @param {string} name of the file; empty: none */
+/** Prevents the launch while a file is chosen and not uploaded. @param {string} name of the file; empty: none */
 function useUnsent(name) {
   useEffect(() => {
     if (!name) return;
@@ -147,7 +147,10 @@ function useUnsent(name) {
   }, [name]);
 }
 
-/** Where nothing was recognised: the first two columns. @param {Chosen} chosen @returns {Api.Mapped} */
+/**
+ * Returns the first two columns as a mapping, if no columns were recognised.
+ * @param {Chosen} chosen @returns {Api.Mapped}
+ */
 const blank = ({ preview: { columns } }) => ({
   prompt_field: columns[0] ?? 'prompt',
   answer_field: columns[1] ?? columns[0] ?? 'answer',
@@ -172,7 +175,7 @@ function Progress({ name, share }) {
   </div>`;
 }
 
-/** What is wrong with a file, line by line. @param {{name: string, error: Problem}} props */
+/** The errors of a file, by line. @param {{name: string, error: Problem}} props */
 function UploadError({ name, error }) {
   const lines = error.errors?.length ? error.errors : [{ path: '', message: error.detail || error.message }];
   return html`<div class="dataset-refused" role="alert">

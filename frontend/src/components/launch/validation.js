@@ -1,20 +1,20 @@
-/** Validates each variant with the service while the form is edited. */
+/** Validates each variant with the service while the form is being edited. */
 import { useEffect, useRef, useState } from '../../dom.js';
 import { ApiError, post } from '../../data/api.js';
 import { contentKey } from '../../lib/launch/form.js';
 
 const PAUSE_MS = 250;
 const MAX_KEPT = 200;
-/** How long an answer holds: files and models that a config names may come and go. */
+/** How long an answer is valid. Files and models of a config may appear and disappear. */
 const FRESH_MS = 30_000;
-/** How often a refused variant is asked for again while it stays on the page. */
+/** Interval after which a rejected variant is checked again while it is on the page. */
 const AGAIN_MS = 5_000;
 
 /**
  * @typedef {Api.Validated} Valid
  * @typedef {{checking: boolean, valid: Valid | null, errors: {path: string, message: string}[], problem:
  *   Error | null}} Verdict
- *   `valid` is the newest answer that was not a refusal and stays while the next one is on its way
+ *   `valid` is the newest accepted answer, which stays until the next one arrives
  */
 
 /** @type {Verdict} */
@@ -23,7 +23,10 @@ const UNKNOWN = { checking: true, valid: null, errors: [], problem: null };
 /** @type {Map<string, {verdict: Verdict, at: number}>} answers by content */
 const answers = new Map();
 
-/** A refusal is asked for again each time: a missing file or model may have come. */
+/**
+ * Returns whether an answer can be reused. A rejected config is always checked again, because a file or model may
+ * appear.
+ */
 const isFresh = (/** @type {{verdict: Verdict, at: number} | undefined} */ answer) =>
   answer !== undefined && answer.verdict.valid !== null && Date.now() - answer.at < FRESH_MS;
 
@@ -59,7 +62,7 @@ function keep(key, verdict) {
 /**
  * @param {object} base @param {{name: string}[]} variants @param {number} seed
  * @param {{run: Api.RunItem, step: number} | null} fork
- * @returns {Verdict[]} one for each variant
+ * @returns {Verdict[]} one verdict for each variant
  */
 export function useVerdicts(base, variants, seed, fork) {
   const point = fork && { fork: { run: fork.run.id, step: fork.step } };
@@ -81,11 +84,11 @@ export function useVerdicts(base, variants, seed, fork) {
         });
       });
     const timer = setTimeout(askAll, PAUSE_MS);
-    const again = setInterval(askAll, AGAIN_MS);
+    const interval = setInterval(askAll, AGAIN_MS);
     document.addEventListener('visibilitychange', askAll);
     return () => {
       clearTimeout(timer);
-      clearInterval(again);
+      clearInterval(interval);
       document.removeEventListener('visibilitychange', askAll);
       abort.abort();
     };

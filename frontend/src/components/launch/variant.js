@@ -1,4 +1,4 @@
-/** Variants of an experiment: one card each, with its method, what it changes, and its formula on request. */
+/** The variants of an experiment as cards, with their methods, changes, and formulas on request. */
 import { html, useState } from '../../dom.js';
 import { methodDifferences, shortName, shortValue } from '../../lib/launch/form.js';
 import { byFamily } from '../../lib/launch/offers.js';
@@ -153,7 +153,7 @@ function PresetSelect({ value, presets, index, onChange }) {
 }
 
 /**
- * Which knobs the preset sets.
+ * The knobs that the preset sets.
  * @param {{preset: Offer | undefined, start: Fields, below: Fields}} props
  */
 function PresetAbout({ preset, start, below }) {
@@ -170,7 +170,7 @@ function PresetAbout({ preset, start, below }) {
 }
 
 /**
- * What is maximised; greyed while the fields do not fit together.
+ * The objective, which is greyed while the config has errors.
  * @param {{name: string, verdict: import('./validation.js').Verdict}} props
  */
 function Objective({ name, verdict: { valid, checking, errors } }) {

@@ -1,4 +1,4 @@
-/** The variants of a launch as cards, and which errors belong to which of them. */
+/** The variants of a launch as cards, and the assignment of errors to them. */
 import { html } from '../../dom.js';
 import { freeName, ownerOf, variantOfRecipe } from '../../lib/launch/form.js';
 import { SHARED } from './base_cards.js';
@@ -66,7 +66,10 @@ export function Variants({ offers, query, change, layers, verdicts, knobsOf, onS
   </section>`;
 }
 
-/** More variants, each under a name that no other one has. @param {Variant[]} variants @param {Variant[]} added */
+/**
+ * Returns the variants with the added ones, under unique names.
+ * @param {Variant[]} variants @param {Variant[]} added
+ */
 function withFreeNames(variants, added) {
   const all = [...variants];
   for (const variant of added) all.push({ ...variant, name: freeName(variant.name, all) });
@@ -74,8 +77,7 @@ function withFreeNames(variants, added) {
 }
 
 /**
- * Errors that are mended in the base, or in a variant; one that stands in neither belongs to every variant it
- * appears in.
+ * Returns the errors to correct in the base, or in a variant. An error of neither is shown in all its variants.
  * @param {'base' | 'variant'} owner @param {Verdict[]} verdicts @param {Variant[]} variants @param {Query['base']} base
  * @returns {FieldError[]}
  */

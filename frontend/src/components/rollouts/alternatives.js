@@ -1,4 +1,4 @@
-/** The likeliest tokens in place of the one that is pointed at. */
+/** The likeliest alternatives to the token under the pointer. */
 import { html } from '../../dom.js';
 import { alternativesAt } from '../../lib/text/tokens.js';
 

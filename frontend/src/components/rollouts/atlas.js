@@ -81,7 +81,10 @@ export function PromptAtlas({ run, name }) {
   <//>`;
 }
 
-/** Where no prompt has pass rates in two parts of the run. @param {{run: string, onSort: (sort: string) => void}} props */
+/**
+ * The notice that no prompt has pass rates in two parts of the run.
+ * @param {{run: string, onSort: (sort: string) => void}} props
+ */
 const NothingToCompare = ({ run, onSort }) => html`<${Empty}
   title="Nothing to compare: each prompt was sampled in one part of the run only"
   action=${html`<a class="button" href=${breakdownAddress(run, 'reward/mean', { split: 'flag' })}>
@@ -106,7 +109,7 @@ function Row({ item }) {
 }
 
 /**
- * Pass rates of the parts of the run; a gap where the prompt was not sampled.
+ * Pass rates of the parts of the run, with gaps where the prompt was not sampled.
  * @param {{values: (number | null)[]}} props
  */
 function Sparkline({ values }) {

@@ -1,4 +1,4 @@
-/** Breakdown: the change of a metric between two windows of steps, as a ranked sum that leads to completions. */
+/** Breakdown: the change of a metric between two windows of steps as a ranked sum with links to completions. */
 import { html, useMemo } from '../../dom.js';
 import { useQuery } from '../../app/router.js';
 import { useGet } from '../../data/resource.js';

@@ -1,4 +1,4 @@
-/** The rows of a change: categories of completions, their means and shares, and what they add to it. */
+/** The terms of a change: categories of completions with their means, shares and contributions. */
 import { html } from '../../dom.js';
 import { kindOf } from '../../lib/metrics.js';
 import { FILTERS } from '../../lib/rollouts.js';
@@ -14,7 +14,7 @@ const PARTS = [
   ...numbers('mean before', 'mean after', 'share before', 'share after'),
 ];
 
-/** What a row stands for. @type {Record<Api.BreakdownAnswer['by'], string>} */
+/** The meaning of a row. @type {Record<Api.BreakdownAnswer['by'], string>} */
 const ROWS = {
   prompt: 'a prompt',
   group: 'a group of completions',
@@ -23,7 +23,7 @@ const ROWS = {
   term: 'a term of the reward with its weight',
 };
 
-/** Parts that are rounding of the sums. */
+/** Largest absolute value of a part that is a rounding error of the sums. */
 const ROUNDING = 1e-12;
 
 /** @param {number} value */
@@ -80,7 +80,7 @@ export function BreakdownTable({ answer }) {
   </div>`;
 }
 
-/** The largest row in words, with what changed of it. @param {{answer: Api.BreakdownAnswer}} props */
+/** The largest row in words, with its changes. @param {{answer: Api.BreakdownAnswer}} props */
 function MovedMost({ answer: { rows, by } }) {
   const [row] = rows.filter(({ kind }) => kind === 'category').sort((a, b) => Math.abs(b.total) - Math.abs(a.total));
   if (!row || Math.abs(row.total) < ROUNDING) return null;
@@ -117,7 +117,7 @@ const Numbers = ({ row: { value, share, before, after, kind } }) => html`
   )}
 `;
 
-/** A bar to the right for a rise, to the left for a fall. @param {{share: number}} props */
+/** A bar, to the right for a rise and to the left for a fall. @param {{share: number}} props */
 const Bar = ({ share }) => html`<span class="breakdown-bar" aria-hidden="true">
   <span
     class=${share < 0 ? 'is-fall' : 'is-rise'}

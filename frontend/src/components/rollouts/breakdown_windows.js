@@ -1,4 +1,4 @@
-/** A metric's curve with the two windows of steps that are compared; a dragged stretch moves the nearer one. */
+/** A metric's curve with the two compared windows of steps. Dragging over the curve moves the nearer window. */
 import { html, useRef, useState } from '../../dom.js';
 import { curveIn } from '../../lib/curve.js';
 import { formatValue } from '../../lib/text/format.js';

@@ -1,4 +1,4 @@
-/** Rollouts of one run: step, prompt, completions. */
+/** The rollouts of one run: step, prompt and completions. */
 import { html, useMemo } from '../../dom.js';
 import { getAll } from '../../data/api.js';
 import { useQuery } from '../../app/router.js';
@@ -54,7 +54,10 @@ const COLOURS = [
 const TRAINING = { value: 'train', label: 'training' };
 const HELD_OUT = { value: 'eval', label: 'evaluation', title: 'Held-out prompts, the same at every evaluation' };
 
-/** Training, the held-out set, then each suite, as far as rollouts were kept. @param {Api.StepItem[]} items */
+/**
+ * Returns the kinds of which rollouts were kept: training, the held-out set, then each suite.
+ * @param {Api.StepItem[]} items
+ */
 function kindsOf(items) {
   const present = new Set(items.map(({ kind }) => kind));
   const suites = [...present].filter((kind) => kind.startsWith('eval/')).sort();
@@ -64,7 +67,10 @@ function kindsOf(items) {
   ];
 }
 
-/** Steps at which rollouts of a kind were kept, ascending. @param {Api.StepItem[]} items @param {string} kind */
+/**
+ * Returns the steps at which rollouts of a kind were kept, in ascending order.
+ * @param {Api.StepItem[]} items @param {string} kind
+ */
 const stepsOf = (items, kind) =>
   [...new Set(items.filter((item) => item.kind === kind).map(({ step }) => step))].sort((a, b) => a - b);
 
@@ -74,7 +80,7 @@ const NONE_ELSEWHERE = 'The log of this run holds no completions. Importing logs
 /**
  * @param {{run: string, live: boolean, foreign: boolean, onset: Api.Steps | null, siblings:
  *   Api.RunItem[]}} props `live`: the run is still
- *   training; `foreign`: in another trainer; `onset`: of what made its goal fall
+ *   training; `foreign`: it trained in another trainer; `onset`: the steps at which its goal began to fall
  */
 export function RolloutBrowser({ run, live, foreign, onset, siblings }) {
   const steps = useGet(

@@ -1,4 +1,4 @@
-/** One completion: its reward and flags, and its text. */
+/** One completion: its reward, flags and text. */
 import { html, useEffect, useRef, useState } from '../../dom.js';
 import { ApiError } from '../../data/api.js';
 import { isRight, isTruncated, otherFlags } from '../../lib/rollouts.js';
@@ -12,7 +12,10 @@ import { TurnBlocks } from './turns.js';
 
 /** @typedef {import('../../lib/rollouts.js').Completion} Completion */
 
-/** Whether an element is on or near the screen; once near, always near. @returns {[object, boolean]} its ref first */
+/**
+ * Returns whether an element has ever been on or near the screen.
+ * @returns {[object, boolean]} the element's ref and the result
+ */
 function useNear() {
   const element = useRef(/** @type {HTMLElement | null} */ (null));
   const [near, setNear] = useState(false);
@@ -35,7 +38,7 @@ function useNear() {
 
 /**
  * @param {{group: Api.GroupItem, completion: Completion, index: number, by: Colour, pinned?: number | null,
- *   onPin?: (index: number, at: number | null) => void}} props `pinned`: the token that the address names
+ *   onPin?: (index: number, at: number | null) => void}} props `pinned`: the token in the address
  */
 export function RolloutCard({ group, completion, index, by, pinned = null, onPin }) {
   const [element, near] = useNear();
@@ -90,7 +93,7 @@ function tokenNote({ data, error }, by) {
   return data || error ? `Not recorded: ${COLOURINGS[by].label}` : 'Loading tokens…';
 }
 
-/** Right, wrong, or not scored. @param {{right: boolean | null}} props */
+/** A mark for right, wrong or not scored. @param {{right: boolean | null}} props */
 function Correct({ right }) {
   if (right === null)
     return html`<span class="mark faint" title="Not graded">
@@ -105,7 +108,7 @@ function Correct({ right }) {
     </span>`;
 }
 
-/** Signed; its colour says which way the policy is pushed. @param {{value: number | string | null}} props */
+/** A signed advantage, coloured by its sign. @param {{value: number | string | null}} props */
 export function Advantage({ value }) {
   if (value === null || value === undefined) return null;
   const sign = typeof value !== 'number' || value === 0 ? '' : value > 0 ? 'is-up' : 'is-down';

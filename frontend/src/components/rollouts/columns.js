@@ -1,4 +1,4 @@
-/** One prompt in columns: its completions at other steps of the run and in other runs of the experiment. */
+/** A prompt in columns: its completions at other steps of the run and in other runs of the experiment. */
 import { html } from '../../dom.js';
 import { useGet } from '../../data/resource.js';
 import { MAX_COLUMNS, readColumn, usualColumns, writeColumn } from '../../lib/columns.js';
@@ -14,19 +14,20 @@ import { siblingLabel } from './siblings.js';
 
 /**
  * @typedef {import('../../lib/columns.js').Column} Column
- * @typedef {{group: Api.GroupItem, order: string, by: import('./card.js').Colour, full: boolean}} Look `group`: in view
+ * @typedef {{group: Api.GroupItem, order: string, by: import('./card.js').Colour, full: boolean}} Look `group`: the
+ *   group in view
  */
 
-/** Completions of a column unless all are wanted. */
+/** Number of completions of a column unless all are requested. */
 const FEW = 2;
 
-/** Steps at which a prompt is stored. @param {Api.StepItem[]} items @param {string} kind */
+/** Returns the steps at which a prompt is stored. @param {Api.StepItem[]} items @param {string} kind */
 const stepsOf = (items, kind) => items.filter((item) => item.kind === kind).map(({ step }) => step);
 
 /**
  * @param {{group: Api.GroupItem, beside: string[], siblings: Api.RunItem[], order: string, by:
  *   import('./card.js').Colour, full: boolean, onChange: (changes: {beside?: string[] | null, full?: boolean}) =>
- *   void}} props `beside`: columns as the address spells them; none for the usual ones
+ *   void}} props `beside`: columns as they are written in the address, or none for the default columns
  */
 export function PromptColumns({ group, beside, siblings, order, by, full, onChange }) {
   const stored = useGet('/rollouts/steps', { run: group.run, prompt: group.prompt_id });
@@ -100,9 +101,9 @@ function AddColumn({ steps, runs, isFull, onAdd }) {
 }
 
 /**
- * The prompt at another step or in another run; says where it is stored if not there.
+ * The prompt at another step or in another run, or the steps at which it is stored if it is missing there.
  * @param {{column: Column, run: Api.RunItem | undefined, look: Look, onStep: (step: number) => void, onRemove: () =>
- *   void}} props `run`: another one than that in view
+ *   void}} props `run`: only if it is not the run in view
  */
 function OtherColumn({ column, run, look, onStep, onRemove }) {
   const { kind, prompt_id: prompt } = look.group;
@@ -139,7 +140,7 @@ function OtherColumn({ column, run, look, onStep, onRemove }) {
   </section>`;
 }
 
-/** @param {number[]} steps those with the prompt @param {number} step */
+/** @param {number[]} steps `steps`: those with the prompt @param {number} step */
 const absence = (steps, step) =>
   steps.length
     ? `The prompt is not stored at step ${step}, but at ${steps.slice(0, 8).join(', ')}${steps.length > 8 ? ' …' : ''}.`

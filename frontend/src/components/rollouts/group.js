@@ -1,4 +1,4 @@
-/** The groups of a step in a list, and one of them in full: prompt, answer, all completions side by side. */
+/** The groups of a step as a list, and one group in full: prompt, answer, and all completions side by side. */
 import { html } from '../../dom.js';
 import { groupFacts, isFiltering, isRight, isTruncated, passes, REASONS, sortedCards } from '../../lib/rollouts.js';
 import { lookup } from '../../lib/lookup.js';
@@ -37,7 +37,7 @@ export function GroupList({ groups, at, filter, onPick }) {
 }
 
 /**
- * A completion's dot: right or not, cut short or not, and out where the filter leaves it out.
+ * Returns the classes of a completion's dot: right, truncated, or excluded by the filter.
  * @param {Api.CompletionItem} completion @param {Filter} filter
  */
 function dotClass(completion, filter) {
@@ -50,7 +50,7 @@ function dotClass(completion, filter) {
 }
 
 /**
- * One sign for each completion: filled where right, crossed out where cut.
+ * One dot for each completion, filled if right and crossed out if truncated.
  * @param {{group: Group, filter: Filter}} props
  */
 function Dots({ group, filter }) {
@@ -106,7 +106,7 @@ export function GroupView({ group, filter, order, by, tokenAddress, onPin }) {
   </section>`;
 }
 
-/** Prompt, expected answer and the numbers of a group. @param {{group: Group}} props */
+/** Prompt, expected answer and numbers of a group. @param {{group: Group}} props */
 export function GroupHead({ group }) {
   const facts = groupFacts(group);
   return html`<header class="card group-head">

@@ -1,4 +1,4 @@
-/** Labels of a completion: seen by everyone with who and when; operators add, explain and remove them. */
+/** The labels of a completion. Everyone sees their roles and dates, and operators add, explain and remove them. */
 import { html, useEffect, useState } from '../../dom.js';
 import { post, remove } from '../../data/api.js';
 import { mayChange, sayError } from '../../app/state.js';

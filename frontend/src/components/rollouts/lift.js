@@ -1,4 +1,4 @@
-/** Lift: the phrases that two sets of completions use differently often; a click searches for one. */
+/** Lift: phrases that are more frequent in one of two sets of completions. A click searches for a phrase. */
 import { html } from '../../dom.js';
 import { useGet } from '../../data/resource.js';
 import { formatCount, formatValue, plural } from '../../lib/text/format.js';

@@ -1,4 +1,4 @@
-/** Sampler against trainer, token by token, and what a cap of the importance weights would do to the step. */
+/** Sampler and trainer compared token by token, with a simulation of caps on the importance weights. */
 import { html, useState } from '../../dom.js';
 import { useGet } from '../../data/resource.js';
 import { formatCount, formatPercent, formatValue, plural } from '../../lib/text/format.js';
@@ -52,7 +52,7 @@ export function MismatchOfStep({ run, step }) {
   </details>`;
 }
 
-/** The index in `caps` of the run's own cap, else of a usual one. @param {Api.Mismatch} data */
+/** Returns the index in `caps` of the run's own cap, else of the usual cap. @param {Api.Mismatch} data */
 function firstCap({ caps, own_cap: runCap }) {
   const at = caps.findIndex(({ cap }) => cap === (runCap ?? USUAL_CAP));
   return at < 0 ? Math.floor(caps.length / 2) : at;

@@ -1,4 +1,4 @@
-/** A canvas of tokens: log-probability by the sampler across, by the trainer up; those beyond the cap are marked. */
+/** A canvas of tokens, with the sampler's log-probability on x and the trainer's on y. Lines mark the cap. */
 import { html, useEffect, useRef, useState } from '../../dom.js';
 import { theme } from '../../app/state.js';
 import { formatValue } from '../../lib/text/format.js';
@@ -20,7 +20,7 @@ function extent(values) {
   return low <= high ? [low, high] : [-1, 0];
 }
 
-/** @param {number} share 0 to 1 @param {boolean} isDark */
+/** @param {number} share from 0 to 1 @param {boolean} isDark */
 const heat = (share, isDark) => `hsl(${Math.round(220 - 190 * share)} 80% ${isDark ? 65 : 42}%)`;
 
 /**

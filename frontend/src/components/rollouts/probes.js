@@ -1,4 +1,4 @@
-/** The prompts of an evaluation at all its steps: solved or not, first solved, first lost, and a diff of two cells. */
+/** The prompts of an evaluation at all its steps: solved, first solved, first lost, and a diff of two cells. */
 import { html, useState } from '../../dom.js';
 import { get } from '../../data/api.js';
 import { useGet, useLoad } from '../../data/resource.js';
@@ -31,7 +31,7 @@ export function Probes({ runs, names, kind }) {
     isEmpty=${({ items }) => !items.length}
     empty=${html`<p class="quiet">No prompt of this set has been evaluated yet.</p>`}
   >
-    ${({ items, runs: columns, prompts, runs_left_out: left }) => html`
+    ${({ items, runs: columns, prompts, runs_left_out: hiddenRuns }) => html`
       <div class="toolbar">
         <${Select}
           label="sort prompts by"
@@ -40,7 +40,7 @@ export function Probes({ runs, names, kind }) {
           onChange=${setOrder}
         />
         <span class="quiet">
-          ${left > 0 ? `${columns.length} runs of the experiment; ${left} more are not shown. ` : ''}
+          ${hiddenRuns > 0 ? `${columns.length} runs of the experiment; ${hiddenRuns} more are not shown. ` : ''}
           ${items.length < prompts ? `${items.length} of ${prompts} prompts. ` : ''}Click two cells to compare their
           completions word by word.
         </span>

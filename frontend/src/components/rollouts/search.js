@@ -1,4 +1,4 @@
-/** Search in completions of a run or of all runs of its experiment: results, counts over steps, lift, labels. */
+/** Search in the completions of a run or of all runs of its experiment: results, counts by step, lift and labels. */
 import { html, useEffect, useMemo, useRef, useState } from '../../dom.js';
 import { fileAddress } from '../../data/api.js';
 import { useQuery } from '../../app/router.js';
@@ -45,7 +45,7 @@ const KINDS = [
   { value: 'eval', label: 'evaluation' },
 ];
 
-/** Parameters of the service's searches. @param {Api.RunItem} run @param {SearchView} view */
+/** Returns the parameters of the service's searches. @param {Api.RunItem} run @param {SearchView} view */
 function scopeOf(run, view) {
   const isWide = view.over === 'experiment' && Boolean(run.experiment);
   return {
@@ -170,7 +170,7 @@ const labelOptions = (items, chosen) => [
 ];
 
 /**
- * A number of the view that may be absent.
+ * A field for an optional number of the view.
  * @param {{label: string, name: 'least' | 'most' | 'from' | 'to', view: SearchView, change: (changes: object) =>
  *   void}} props
  */

@@ -1,4 +1,4 @@
-/** Completions that a search found: snippets with marked places; one opens with its whole group. */
+/** The completions that a search found, as snippets with marked matches. An opened result shows its whole group. */
 import { html, useEffect, useRef, useState } from '../../dom.js';
 import { get } from '../../data/api.js';
 import { useGet } from '../../data/resource.js';
@@ -105,7 +105,7 @@ function Result({ item, isOpen, onOpen, onLabels }) {
   </li>`;
 }
 
-/** A piece of hostile text with its matches marked. @param {{snippet: Api.Snippet}} props */
+/** A piece of untrusted text with marked matches. @param {{snippet: Api.Snippet}} props */
 export function SnippetText({ snippet }) {
   const characters = [...snippet.text];
   const slice = (/** @type {number} */ from, /** @type {number} */ to) => characters.slice(from, to).join('');
@@ -122,7 +122,7 @@ export function SnippetText({ snippet }) {
   return html`${!snippet.is_start && '… '}${pieces}${ending}${!snippet.is_end && ' …'}`;
 }
 
-/** The group of a completion, scrolled to it. @param {{item: Api.FoundItem}} props */
+/** The group of a completion, scrolled to that completion. @param {{item: Api.FoundItem}} props */
 function InGroup({ item }) {
   const box = useRef(/** @type {HTMLElement | null} */ (null));
   const groups = useGet('/rollouts', {

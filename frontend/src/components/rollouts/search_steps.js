@@ -1,4 +1,4 @@
-/** Counts of a search over steps, as a strip that is clicked to narrow the search to some steps. */
+/** The number of matches at each step as a strip, where a click limits the search to some steps. */
 import { html } from '../../dom.js';
 import { formatCount, formatValue, plural } from '../../lib/text/format.js';
 import { Failure, Skeleton } from '../shared/states.js';
@@ -7,7 +7,10 @@ const MAX_BARS = 120;
 
 /** @typedef {{first: number, last: number, matched: number, of: number}} Bar */
 
-/** Neighbouring steps are grouped if there are many. @param {Api.StepCount[]} items @returns {Bar[]} */
+/**
+ * Returns the bars of a strip, in which neighbouring steps are grouped if there are many.
+ * @param {Api.StepCount[]} items @returns {Bar[]}
+ */
 export function barsOf(items) {
   const stepsPerBar = Math.ceil(items.length / MAX_BARS) || 1;
   return Array.from({ length: Math.ceil(items.length / stepsPerBar) }, (_, i) => {
@@ -76,7 +79,8 @@ export function SearchSteps({ resource, from, to, onWindow }) {
 }
 
 /**
- * How many match, and what the height of the strip stands for. @param {number} matched @param {number} of
+ * Returns the number of matches and the meaning of the strip's height.
+ * @param {number} matched @param {number} of
  * @param {number} highest share
  */
 export const countsText = (matched, of, highest) =>

@@ -1,9 +1,12 @@
-/** The runs of an experiment, to read the same in another of them. */
+/** The runs of an experiment, for links to the same page of another run. */
 import { useGet } from '../../data/resource.js';
 
 const MAX_SIBLINGS = 200;
 
-/** Runs of the run's experiment, itself among them; none without an experiment. @param {Api.RunItem} run @returns {Api.RunItem[]} */
+/**
+ * Loads the runs of the run's experiment, including the run itself.
+ * @param {Api.RunItem} run @returns {Api.RunItem[]}
+ */
 export function useSiblings(run) {
   const parameters = { experiment: run.experiment ?? undefined, limit: MAX_SIBLINGS, sort: 'name' };
   const runs = useGet(run.experiment ? '/runs' : null, parameters).data?.items ?? [];

@@ -1,4 +1,4 @@
-/** The step: a slider over a curve of the run, with arrows and a field. */
+/** The choice of a step: a slider over a curve of the run, with arrows and a field. */
 import { html } from '../../dom.js';
 import { useSeries } from '../../data/series.js';
 import { useGet } from '../../data/resource.js';
@@ -13,7 +13,7 @@ import { lookup } from '../../lib/lookup.js';
 const SHAPE = { x: 'step', smoothing: 0, groupBy: '', band: '', zoom: null, points: 400 };
 const HEIGHT = 100;
 
-/** Metrics that the slider can show; reward is the second choice where correctness was not recorded. */
+/** Metrics that the slider can show. The reward is used if correctness was not recorded. */
 export const CURVES = {
   'reward/accuracy': 'correct',
   'reward/mean': 'reward',
@@ -24,7 +24,7 @@ export const CURVES = {
 };
 
 /**
- * Lowest and highest value of all curves; a flat one gets room on both sides.
+ * Returns the lowest and the highest value of all curves, with room on both sides of a flat curve.
  * @param {number[]} values @returns {[number, number]}
  */
 function extent(values) {
@@ -36,7 +36,7 @@ function extent(values) {
 /**
  * @param {{run: string, steps: number[], step: number, onset: Api.Steps | null, curve: string, onCurve: (curve:
  *   string) => void, onStep: (step: number) => void}} props
- *   `steps`: those with rollouts, ascending; `onset`: of what made the goal fall; `curve`: a name of `CURVES`
+ *   `steps`: those with rollouts, ascending; `onset`: when the goal began to fall; `curve`: a name of `CURVES`
  */
 export function StepBar({ run, steps, step, onset, curve, onCurve, onStep }) {
   const at = nearestStep(steps, step);
@@ -108,7 +108,7 @@ export function StepBar({ run, steps, step, onset, curve, onCurve, onStep }) {
 
 /**
  * @param {{run: string, steps: number[], at: number, onset: Api.Steps | null, curve: string, onStep: (step: number) =>
- *   void, go: (by: number) => void}} props `at`: place of the step in `steps`
+ *   void, go: (by: number) => void}} props `at`: the index of the step in `steps`
  */
 function Slider({ run, steps, at, onset, curve, onStep, go }) {
   const [from, to] = [Math.min(0, steps[0]), Math.max(steps[steps.length - 1], steps[0] + 1)];
@@ -154,14 +154,14 @@ function Slider({ run, steps, at, onset, curve, onStep, go }) {
 
 const inside = (/** @type {number} */ percent) => Math.min(100, Math.max(0, percent));
 
-/** The recorded step nearest to a place on the slider. @param {number[]} steps @param {number} value */
+/** Returns the recorded step nearest to a position of the slider. @param {number[]} steps @param {number} value */
 function closest(steps, value) {
   const before = nearestStep(steps, value);
   const after = Math.min(steps.length - 1, before + 1);
   return Math.abs(steps[after] - value) < Math.abs(steps[before] - value) ? steps[after] : steps[before];
 }
 
-/** The diagnosis' warnings as ticks. @param {{run: string, left: (step: number) => number}} props */
+/** The warnings of the diagnosis as ticks. @param {{run: string, left: (step: number) => number}} props */
 function Warnings({ run, left }) {
   const diagnosis = useGet(`/runs/${encodeURIComponent(run)}/diagnosis`);
   const data = /** @type {Api.DiagnosisItem | undefined} */ (/** @type {unknown} */ (diagnosis.data));
@@ -178,7 +178,7 @@ function Warnings({ run, left }) {
 }
 
 /**
- * The chosen metric as a line, held-out accuracy as points on the same scale, so that their parting is seen.
+ * The chosen metric as a line, and held-out accuracy as points on the same scale, to show when they diverge.
  * @param {{run: string, from: number, to: number, step: number, curve: string}} props
  */
 function Curves({ run, from, to, step, curve }) {
@@ -217,14 +217,20 @@ function Curves({ run, from, to, step, curve }) {
 
 /** @typedef {import('../../charts/figure.js').Series} Series */
 
-/** Between two evaluations, the step of the last one. @param {Series} series @param {number} step */
+/**
+ * Returns the step of the last evaluation, if it is earlier than this step.
+ * @param {Series} series @param {number} step
+ */
 function ageAtStep(series, step) {
   if (!series.steps.length || series.steps[0] > step) return '';
   const at = series.steps[nearestStep(series.steps, step)];
   return at === step ? '' : ` (measured at step ${at})`;
 }
 
-/** The value at a step, or the newest one before it. @param {Series | undefined} series @param {number} step */
+/**
+ * Returns the value at a step, or the newest value before it.
+ * @param {Series | undefined} series @param {number} step
+ */
 function valueAtStep(series, step) {
   if (!series?.steps.length || series.steps[0] > step) return '–';
   return formatValue(series.values[nearestStep(series.steps, step)]);

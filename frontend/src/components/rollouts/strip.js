@@ -1,4 +1,4 @@
-/** How many completions pass the filter at each step: a strip below the slider, whose bars lead to their steps. */
+/** The number of completions that pass the filter at each step: a strip below the slider with links to the steps. */
 import { html } from '../../dom.js';
 import { useGet } from '../../data/resource.js';
 import { plural } from '../../lib/text/format.js';
@@ -9,7 +9,7 @@ const MAX_BARS = 80;
 /** @typedef {{first: number, last: number, completions: number, matching: number, stored: number, to: number}} Bar */
 
 /**
- * Steps in at most `maxBars` bars. A bar leads to its step with the most matching completions that can be read.
+ * Returns the steps in at most `maxBars` bars. A bar links to its step with the most stored matching completions.
  * @param {Api.CountItem[]} items ascending @param {number} maxBars
  * @returns {Bar[]}
  */

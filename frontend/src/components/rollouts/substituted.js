@@ -1,4 +1,4 @@
-/** The formula of a loss with the numbers of one batch in it. */
+/** The formula of a loss with the numbers of a batch. */
 import { html } from '../../dom.js';
 import { formatValue } from '../../lib/text/format.js';
 import { lookup } from '../../lib/lookup.js';

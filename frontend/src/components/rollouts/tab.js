@@ -1,4 +1,4 @@
-/** The tab of a run with what the policy wrote: to read, to search, by what changed a metric, by prompt. */
+/** The tab of a run with the policy's completions: to browse, to search, by a change of a metric, and by prompt. */
 import { html } from '../../dom.js';
 import { navigate, useQuery } from '../../app/router.js';
 import { isForeign } from '../../lib/runs/origin.js';
@@ -51,7 +51,7 @@ export function RolloutsTab({ run }) {
 }
 
 /**
- * Leads to the same step and prompt in another run of the experiment.
+ * Links to the same step and prompt in another run of the experiment.
  * @param {{run: Api.RunItem, siblings: Api.RunItem[]}} props
  */
 function Siblings({ run, siblings }) {

@@ -1,4 +1,4 @@
-/** What a completion had to do, in a line: the prompt and the expected answer. */
+/** The task of a completion in one line: the prompt and the expected answer. */
 import { html } from '../../dom.js';
 import { oneLine } from '../../lib/text/tokens.js';
 import { Visible } from './text.js';

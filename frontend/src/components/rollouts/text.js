@@ -1,6 +1,4 @@
-/**
- * What a policy wrote, as text nodes only, with hidden characters as code points; its tokens are loaded here.
- */
+/** A policy's text, as text nodes only, with hidden characters as code points. This module also loads its tokens. */
 import { html, useEffect, useMemo, useState } from '../../dom.js';
 import { get } from '../../data/api.js';
 import { startOf } from '../../lib/text/tokens.js';
@@ -13,7 +11,7 @@ const MAX_KEPT = 300;
 /** @typedef {Api.TokensAnswer} Tokens */
 /** @typedef {{data?: Tokens, error?: Error}} LoadedTokens */
 
-/** @type {Map<string, Promise<Tokens>>} tokens never change, so each completion is asked for once */
+/** @type {Map<string, Promise<Tokens>>} tokens never change, so each completion is requested once */
 const requests = new Map();
 
 /** @param {string} id @returns {Promise<Tokens>} */
@@ -28,7 +26,7 @@ function tokensOf(id) {
 }
 
 /**
- * Tokens of a completion, loaded when wanted.
+ * Loads the tokens of a completion on request.
  * @param {string} id
  * @param {boolean} enabled
  * @returns {LoadedTokens}
@@ -38,10 +36,10 @@ export function useTokens(id, enabled) {
   useEffect(() => {
     if (!enabled) return undefined;
     let current = true;
-    const put = (/** @type {LoadedTokens} */ change) => current && setState({ id, ...change });
+    const update = (/** @type {LoadedTokens} */ change) => current && setState({ id, ...change });
     tokensOf(id).then(
-      (data) => put({ data }),
-      (error) => put({ error }),
+      (data) => update({ data }),
+      (error) => update({ error }),
     );
     return () => {
       current = false;
@@ -50,7 +48,7 @@ export function useTokens(id, enabled) {
   return state.id === id ? state : {};
 }
 
-/** Hostile text made visible. @param {{text: string}} props */
+/** Untrusted text with visible hidden characters. @param {{text: string}} props */
 export function Visible({ text }) {
   return visiblePieces(text).map((piece) =>
     piece.isCode ? html`<span class="code-point">${piece.text}</span>` : piece.text,
@@ -58,7 +56,7 @@ export function Visible({ text }) {
 }
 
 /**
- * Plain text in full view up to a size, then on request.
+ * Plain text, of which a long rest is shown on request.
  * @param {{text: string, label: string, class?: string}} props
  */
 export function LongText({ text, label, class: name = '' }) {

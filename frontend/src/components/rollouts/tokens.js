@@ -1,4 +1,4 @@
-/** A completion token by token: coloured by a value, one token's numbers, the sums of the loss. */
+/** A completion token by token, with colours by a value, the numbers of a token, and the sums of the loss. */
 import { html, signal, useEffect, useMemo, useRef, useState } from '../../dom.js';
 import { copyText } from '../../app/actions.js';
 import {
@@ -23,7 +23,7 @@ import { lookup } from '../../lib/lookup.js';
 
 /** @typedef {{tokens: Tokens, at: number, index: number, pinned: boolean}} Pointed */
 /**
- * The token that is pointed at, wherever it is on the page. A pinned one stays when the pointer leaves.
+ * The token under the pointer, anywhere on the page. A pinned token stays when the pointer leaves.
  * @type {import('../../../vendor/signals.js').Signal<Pointed | null>}
  */
 const pointed = signal(null);
@@ -36,8 +36,8 @@ const KEYS = {
 };
 
 /**
- * The text of a completion token by token, drawn in pieces so that a long one stays quick. The arrow keys, Home and End
- * move through the tokens; a click or Enter pins one, Escape lets it go.
+ * The text of a completion token by token, rendered in chunks so that long texts stay fast. The arrow keys, Home and
+ * End move through the tokens. A click or Enter pins a token, and Escape releases it.
  * @param {{tokens: Tokens, by: ColourName, index: number, pinned: number | null,
  *   onPin?: (at: number | null) => void}} props `index`: of the completion in its group; without `onPin` no token
  *   can be pinned
@@ -128,7 +128,7 @@ export function TokenText({ tokens, by, index, pinned, onPin }) {
   </div>`;
 }
 
-/** Characters from a token on. @param {string[]} tokens @param {number} first */
+/** Returns the number of characters from a token to the end. @param {string[]} tokens @param {number} first */
 const lengthFrom = (tokens, first) => tokens.slice(first).reduce((sum, token) => sum + token.length, 0);
 
 /**
@@ -167,7 +167,10 @@ const SIDES = new Map([
   [2, 'by the dual cap'],
 ]);
 
-/** Values of a token by name, as shown. @param {Tokens} tokens @param {number} at @returns {[string, string][]} */
+/**
+ * Returns the displayed values of a token by name.
+ * @param {Tokens} tokens @param {number} at @returns {[string, string][]}
+ */
 function valuesAt(tokens, at) {
   const names = Object.keys(tokens.arrays);
   const shown = ['mismatch', ...('advantage' in tokens.arrays ? [] : ['advantage'])];
@@ -180,7 +183,7 @@ function valuesAt(tokens, at) {
     ]);
 }
 
-/** Numbers of the token that is pointed at. */
+/** The numbers of the token under the pointer. */
 export function Readout() {
   if (!pointed.value) {
     return html`<p class="readout faint">Point at a token to see its values; click or tap it to pin them and get a link</p>`;
@@ -223,7 +226,7 @@ export function Readout() {
   </p>`;
 }
 
-/** What the colours mean. @param {{by: ColourName}} props */
+/** The meaning of the colours. @param {{by: ColourName}} props */
 export function ColourLegend({ by }) {
   const { label, unit, low, high } = COLOURINGS[by];
   const first = isSigned(by) ? -LEVELS : 0;
@@ -246,7 +249,7 @@ export function ColourLegend({ by }) {
 }
 
 /**
- * The loss of the completion that is pointed at, of its group and of the step, up to what the step logged.
+ * The loss of the completion under the pointer, of its group and of the step, compared with the logged loss.
  * @param {{sums: Api.LossSums | undefined, group: string}} props
  */
 export function LossSums({ sums, group }) {
@@ -274,13 +277,13 @@ export function LossSums({ sums, group }) {
 /** @param {Api.LossSums['stored'] | undefined} loss */
 const formatLoss = (loss) => (loss === null || loss === undefined ? '' : exact(loss));
 
-/** Whether more is missing than rounding. @param {Api.LossSums} sums */
+/** Returns whether the difference is larger than a rounding error. @param {Api.LossSums} sums */
 function isRest({ difference, logged, stored, groups }) {
   if (typeof difference !== 'number') return true;
   const size = groups.reduce((sum, { loss }) => sum + Math.abs(Number(loss) || 0), 0);
   return Math.abs(difference) > 1e-6 * Math.max(size, Math.abs(Number(logged)), Math.abs(Number(stored)));
 }
 
-/** Seven digits, so that the eye can add them up. @param {number | string | null} value */
+/** Returns seven digits, so that readers can check the sums. @param {number | string | null} value */
 const exact = (value) =>
   typeof value === 'number' ? Number(value.toPrecision(7)).toString().replace(/-/g, '−') : formatValue(value);

@@ -1,4 +1,4 @@
-/** A completion in turns: what the policy wrote, the tools that it called, and what they answered; text nodes only. */
+/** A completion in turns: the policy's text, its tool calls, and their results. Renders text nodes only. */
 import { html } from '../../dom.js';
 import { formatValue } from '../../lib/text/format.js';
 import { LongText, Visible } from './text.js';
@@ -6,7 +6,7 @@ import { lookup } from '../../lib/lookup.js';
 
 /** @typedef {Api.TextBlock} TextBlock */
 
-/** What became of a call, in words. @type {Record<string, string>} */
+/** The outcome of a call in words. @type {Record<string, string>} */
 const OUTCOMES = {
   ok: '',
   failed: 'failed',

@@ -1,4 +1,4 @@
-/** What-if: the loss of a step's stored batch under other presets and knobs, compared with the run's own objective. */
+/** What-if: the loss of a step's stored batch with other presets and knobs, compared with the run's own objective. */
 import { html, useEffect, useState } from '../../dom.js';
 import { get, post } from '../../data/api.js';
 import { useGet, useLoad } from '../../data/resource.js';
@@ -18,7 +18,7 @@ const MAX_CHOSEN = 7;
 export const WHAT_IF_SPEC = { what: list([]), knobs: text() };
 /** @typedef {import('../../lib/launch/layers.js').Fields} Fields */
 
-/** Changes of knobs in the address; none if the address holds something else. @param {string} written */
+/** Returns the changed knobs in the address, or none if the value is invalid. @param {string} written */
 function readKnobs(written) {
   try {
     const parsed = JSON.parse(written || '{}');
@@ -38,7 +38,7 @@ export function WhatIf({ run, step, group }) {
   const [state, setState] = useState(
     /** @type {{answer?: Api.WhatIf, error?: import('../../data/api.js').ApiError, busy?: boolean}} */ ({}),
   );
-  const asked = JSON.stringify([chosen, view.knobs]);
+  const request = JSON.stringify([chosen, view.knobs]);
   useEffect(() => {
     if (!open || !isAsked) return undefined;
     let current = true;
@@ -54,7 +54,7 @@ export function WhatIf({ run, step, group }) {
     return () => {
       current = false;
     };
-  }, [open, run, step, asked]);
+  }, [open, run, step, request]);
   const names = (presets.data?.items ?? []).map(({ name }) => name).filter((name) => !chosen.includes(name));
   const errors = state.error?.errors ?? [];
   return html`<details
@@ -92,7 +92,7 @@ export function WhatIf({ run, step, group }) {
 }
 
 /**
- * Knobs of the run's own objective to change, with what is wrong at their fields.
+ * Knobs of the run's own objective that can be changed, with errors at their fields.
  * @param {{run: string, written: string, errors: {path: string, message: string}[], onCompute: (knobs: string) =>
  *   void}} props
  */

@@ -1,4 +1,4 @@
-/** Two completions beside a diagnosis: from the last stored step before the onset, and from the first after it. */
+/** Two completions next to a diagnosis: from the last stored step before the onset, and from the first after it. */
 import { html } from '../../dom.js';
 import { useGet } from '../../data/resource.js';
 import { exampleOf, isRight, passes } from '../../lib/rollouts.js';
@@ -38,7 +38,7 @@ export function BeforeAfter({ run, onset, shown }) {
 
 /**
  * @param {{title: string, run: string, kind: string, step: number | undefined, marks: string[]}} props
- *   `step`: undefined while it is not known, negative if there is none; `marks`: what the completion shall have
+ *   `step`: undefined while it is unknown, negative if there is none; `marks`: the required marks of the completion
  */
 function Excerpt({ title, run, kind, step, marks }) {
   const hasStep = step !== undefined && step >= 0;
@@ -64,7 +64,7 @@ function Excerpt({ title, run, kind, step, marks }) {
 }
 
 /**
- * Which completion it is, and whether its answer is right.
+ * The position of a completion, and whether its answer is right.
  * @param {import('../../lib/rollouts.js').Completion} completion @param {string[]} marks
  */
 function choiceText(completion, marks) {

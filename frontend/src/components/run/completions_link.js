@@ -1,17 +1,17 @@
-/** The way to completions that show a cause. */
+/** A link to completions that show a cause. */
 import { html } from '../../dom.js';
 import { lookup } from '../../lib/lookup.js';
 import { plural } from '../../lib/text/format.js';
 import { rolloutsAddress } from '../../lib/runs/addresses.js';
 
-/** Marks whose names are no adjectives. @type {Record<string, string>} */
+/** Words for marks whose names are not adjectives. @type {Record<string, string>} */
 const MARK_WORDS = { same_reward: 'equally rewarded', language: 'mixed-script' };
 
 /** @param {Pick<Api.EvidenceItem, 'marks'>} shown */
 export const marksText = ({ marks }) => marks.map((mark) => lookup(MARK_WORDS, mark) ?? mark).join(' and ');
 
 /**
- * Completions that show a cause, at the first stored step that has some.
+ * A link to completions that show a cause, at the first stored step with such completions.
  * @param {{run: string, shown: Api.EvidenceItem | undefined}} props
  */
 export function CompletionsLink({ run, shown }) {

@@ -1,13 +1,13 @@
-/** A config as sections of fields, with a search over their paths and values. */
+/** A config as sections of fields, with a search by path and value. */
 import { html, useMemo, useState } from '../../dom.js';
 import { flatten, formatField } from '../../lib/runs/config.js';
 import { lookup } from '../../lib/lookup.js';
 import { TypedSearch } from '../shared/typed_search.js';
 
-/** @typedef {{path: string, text: string, usual: string | undefined}} Row `usual`: the default, where it differs */
+/** @typedef {{path: string, text: string, usual: string | undefined}} Row `usual`: the default, if it differs */
 
 /**
- * The fields of a config by the first part of their path.
+ * Returns the fields of a config by the first part of their path.
  * @param {import('../../lib/runs/config.js').Flat} flat @param {import('../../lib/runs/config.js').Flat} defaults
  * @param {string} search @returns {Map<string, Row[]>}
  */
@@ -32,8 +32,8 @@ function sectionsOf(flat, defaults, search) {
 }
 
 /**
- * @param {{config: object, defaults: object, empty: string}} props `defaults` are named beside the values that differ;
- *   `empty`: what is said of a config without fields
+ * @param {{config: object, defaults: object, empty: string}} props `defaults` are shown next to values that differ;
+ *   `empty`: the text for a config without fields
  */
 export function ConfigTree({ config, defaults, empty }) {
   const [search, setSearch] = useState('');

@@ -1,4 +1,4 @@
-/** The diagnosis of a run as a story: what happened, the likely cause, what to do next. */
+/** The diagnosis of a run as a story: what happened, the likely cause, and what to do next. */
 import { html, useRef } from '../../dom.js';
 import { useGet } from '../../data/resource.js';
 import { VERDICTS, stepsText } from '../../lib/runs/verdicts.js';
@@ -18,7 +18,7 @@ import { CompletionsLink } from './completions_link.js';
 import { useGlance } from './glance.js';
 
 /**
- * What stands below waits until the height of the diagnosis is known: nothing jumps.
+ * The content below is shown when the height of the diagnosis is known, so that the layout does not shift.
  * @param {{run: Api.RunItem, children?: any}} props
  */
 export function Diagnosis({ run, children }) {
@@ -202,11 +202,11 @@ function Next({ run, diagnosis, evidence, trials }) {
 
 const MAX_P = 0.05;
 
-/** Whether an ended trial shows that these changes help. @param {Api.ArmResult} arm */
+/** Returns whether an ended trial shows that these changes help. @param {Api.ArmResult} arm */
 const isConfirmed = ({ p, spared }) => typeof p === 'number' && p <= MAX_P && spared > 0;
 
 /**
- * How often the changes of a trial's arm healed; they are named unless they are those of the remedy above.
+ * The success rate of the changes in a trial's arm. They are named unless they equal those of the remedy above.
  * @param {{run: Api.RunItem, arm: Api.ArmResult, remedy?: Api.RemedyItem}} props
  */
 function Confirmed({ run, arm, remedy }) {

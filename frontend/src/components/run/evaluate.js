@@ -1,4 +1,4 @@
-/** The dialog that starts evaluations of checkpoints; each evaluation is a run that trains nothing. */
+/** The dialog that starts evaluations of checkpoints. Each evaluation is a run without training. */
 import { html, useState } from '../../dom.js';
 import { usePostOnce } from '../../data/post_once.js';
 import { useGet } from '../../data/resource.js';
@@ -24,7 +24,7 @@ const initially = (run) =>
     FIELDS.map(({ name, initial }) => [name, String(lookup(run.config?.evaluation, name) ?? initial)]),
   );
 
-/** Errors of the server by field; what belongs to none stands above the buttons. @param {ApiError} error */
+/** Returns the server's errors by field. Errors without a field are shown above the buttons. @param {ApiError} error */
 function placed(error) {
   const errors = error.errors?.length ? error.errors : [{ path: '', message: error.message }];
   const fieldOf = (/** @type {string} */ path) =>
@@ -40,8 +40,8 @@ function placed(error) {
 const wholeNumber = (/** @type {string} */ written) => (/^\d+$/.test(written.trim()) ? Number(written) : written);
 
 /**
- * @param {{run: Api.RunItem, steps: number[], label?: string}} props `steps`: of the checkpoints to choose from; a
- *   single one is chosen
+ * @param {{run: Api.RunItem, steps: number[], label?: string}} props `steps`: those of the offered checkpoints; a
+ *   single one is preselected
  */
 export function Evaluate({ run, steps, label = 'Evaluate' }) {
   const [open, setOpen] = useState(false);
@@ -78,7 +78,7 @@ export function Evaluate({ run, steps, label = 'Evaluate' }) {
   <//>`;
 }
 
-/** Suites to choose from: those of the run, then benchmarks. @param {Api.RunItem} run */
+/** Returns the suites to choose from: those of the run, then benchmarks. @param {Api.RunItem} run */
 function useSuites(run) {
   /** @type {{name: string}[]} */
   const runSuites = run.config?.evaluation?.suites ?? [];

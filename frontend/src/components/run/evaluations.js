@@ -1,4 +1,6 @@
-/** Evaluations of a run: results by step and suite, the prompts at each step, a way to evaluate its checkpoints. */
+/**
+ * The evaluations of a run: results by step and suite, the prompts at each step, and the button for new evaluations.
+ */
 import { html } from '../../dom.js';
 import { useGet } from '../../data/resource.js';
 import { isEvaluation } from '../../lib/runs/fields.js';
@@ -9,7 +11,7 @@ import { Empty } from '../shared/states.js';
 import { Segments, Select } from '../shared/marks.js';
 import { Evaluate } from './evaluate.js';
 
-/** Runs of an experiment that are asked for; the service shows some of them and says how many are left out. */
+/** Maximum number of requested runs of an experiment. The service returns some of them and the number of the others. */
 const MAX_RUNS = 200;
 const HELD_OUT = 'eval';
 
@@ -34,7 +36,7 @@ export function EvaluationsTab(props) {
   `;
 }
 
-/** A button, if there is something to evaluate. @param {{run: Api.RunItem}} props */
+/** A button, if the run has checkpoints to evaluate. @param {{run: Api.RunItem}} props */
 function EvaluateCheckpoints({ run }) {
   const { data } = useGet(`/runs/${run.id}/checkpoints`, undefined, {
     live: ['event'],
@@ -45,7 +47,7 @@ function EvaluateCheckpoints({ run }) {
   return steps.length > 0 && html`<${Evaluate} run=${run} steps=${steps} label="Evaluate checkpoints" />`;
 }
 
-/** The prompts of an evaluation at its steps, of this run or of all of the experiment. @param {Props} props */
+/** The prompts of an evaluation at its steps, for this run or all runs of the experiment. @param {Props} props */
 function Prompts({ run, view, change }) {
   const experiment = view.across ? run.experiment : null;
   const siblings = useGet(experiment ? '/runs' : null, { experiment, limit: MAX_RUNS, sort: 'name' });

@@ -1,4 +1,4 @@
-/** Ways out of the lab on the page of a run: the model of a checkpoint, and the archive of the run. */
+/** Exports on a run's page: the model of a checkpoint, and the archive of the run. */
 import { html } from '../../dom.js';
 import { fileAddress } from '../../data/api.js';
 import { Icon } from '../shared/icons.js';

@@ -4,7 +4,7 @@ import { address } from '../../lib/url.js';
 import { Icon } from '../shared/icons.js';
 import { ForOperator } from '../shared/role.js';
 
-/** @param {{run: {id: string}, step?: number, look?: string}} props without a step the newest checkpoint is meant */
+/** @param {{run: {id: string}, step?: number, look?: string}} props without a step, the newest checkpoint is used */
 export function ForkLink({ run, step, look = 'button' }) {
   return html`<${ForOperator}>
     <a

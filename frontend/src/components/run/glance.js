@@ -1,4 +1,4 @@
-/** Curves at a glance: a sparkline of a metric, of few points, and what changed since its first value. */
+/** Curves at a glance: a sparkline of a metric with few points, and the change since its first value. */
 import { html } from '../../dom.js';
 import { useSeries } from '../../data/series.js';
 import { Sparkline } from '../shared/sparkline.js';
@@ -9,7 +9,7 @@ const SHAPE = { x: 'step', smoothing: 0, groupBy: '', band: '', zoom: null, poin
 export const useGlance = (run, metric) => useSeries(metric, [run], SHAPE, metric !== '').series.at(0);
 
 /**
- * Two lines of a fixed height, empty until the curve is there.
+ * Two lines of a fixed height, which are empty until the curve is loaded.
  * @param {{run: string, metric: string, format: (value: number) => string}} props
  */
 export function Trend({ run, metric, format }) {

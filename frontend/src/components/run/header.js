@@ -1,4 +1,4 @@
-/** Head of a run's page: name, state, what can be asked of it. */
+/** The header of a run's page: name, state and actions. */
 import { html, useEffect, useRef, useState } from '../../dom.js';
 import { post } from '../../data/api.js';
 import { renameRun } from '../../app/actions.js';
@@ -80,7 +80,7 @@ export function RunHeader({ run, onChange, reload }) {
   `;
 }
 
-/** Verdict and onset, as the way to the diagnosis. @param {{run: Api.RunItem}} props */
+/** Verdict and onset, with a link to the diagnosis. @param {{run: Api.RunItem}} props */
 function VerdictBadge({ run }) {
   if (!run.verdict) return null;
   const { icon, tone } = VERDICTS[run.verdict];
@@ -90,7 +90,7 @@ function VerdictBadge({ run }) {
   </a>`;
 }
 
-/** While nothing is heard of the trainer that pushes the run. @param {{run: Api.RunItem}} props */
+/** A notice while the trainer that pushes the run sends nothing. @param {{run: Api.RunItem}} props */
 function Silent({ run }) {
   const [, tick] = useState(0);
   useEffect(() => {
@@ -111,7 +111,7 @@ function Silent({ run }) {
 
 /** @typedef {{run: Api.RunItem, onChange: (run: Api.RunItem) => void}} Props */
 
-/** While the run's steps cannot be stored. @param {{run: string}} props */
+/** A notice while the run's steps cannot be stored. @param {{run: string}} props */
 function Waiting({ run }) {
   const text = waitingText(status.value, run);
   return (
@@ -122,11 +122,11 @@ function Waiting({ run }) {
   );
 }
 
-/** How a run and its parent belong together. */
+/** Returns the relation between a run and its parent in words. */
 const kinship = (/** @type {Api.RunItem} */ run) =>
   run.fork_step === null ? 'clone of' : run.is_check ? 'checks a fork of' : isEvaluation(run) ? 'evaluates' : 'fork of';
 
-/** The name; a click on the pencil makes it a field. @param {Props} props */
+/** The name, which becomes a field after a click on the pencil. @param {Props} props */
 function Name({ run, onChange }) {
   const [editing, setEditing] = useState(false);
   const field = useRef(/** @type {HTMLInputElement | null} */ (null));
@@ -173,12 +173,12 @@ function Advance({ run }) {
     return html`<span class="quiet" title="Evaluates a policy without training it">
       ${run.is_check ? 'check' : 'evaluation'}
     </span>`;
-  const left = secondsLeft(run);
+  const seconds = secondsLeft(run);
   return html`<span class="run-advance">
     <${Progress} done=${run.last_step} all=${run.steps} />
     <span class="quiet">
       step ${formatCount(run.last_step)} of ${formatCount(run.steps)}
-      ${left !== null && ` · ${formatDuration(left)} left`}
+      ${seconds !== null && ` · ${formatDuration(seconds)} left`}
     </span>
   </span>`;
 }
@@ -246,7 +246,7 @@ const NO_ROOM = {
   next: 'After you fix the disk, Resume continues from the latest checkpoint.',
 };
 
-/** Why it is as it is. What somebody has to look after stands out. @param {{run: Api.RunItem}} props */
+/** The reason for the run's state, which is highlighted if it needs attention. @param {{run: Api.RunItem}} props */
 function Reason({ run }) {
   if (!run.reason) return null;
   const failed = run.origin ? FAILED_ELSEWHERE : FAILED;

@@ -1,4 +1,4 @@
-/** Actions of the table of runs that a run's own page offers too: tags, notes, archive, trash. */
+/** Actions that a run's own page shares with the table of runs: tags, notes, archive and trash. */
 import { html } from '../../dom.js';
 import { actOnRuns } from '../../app/actions.js';
 import { useGet } from '../../data/resource.js';
@@ -10,7 +10,7 @@ import { TagDialog } from '../runs/tag_dialog.js';
 import { NotesDialog } from './notes.js';
 
 /**
- * @typedef {'' | 'tags' | 'notes' | 'trash'} Asked the dialog that is open
+ * @typedef {'' | 'tags' | 'notes' | 'trash'} Asked the open dialog
  * @param {{run: Api.RunItem, reload: () => void, ask: (what: Asked) => void}} props
  */
 export function MoreActions({ run, reload, ask }) {
@@ -31,7 +31,7 @@ export function MoreActions({ run, reload, ask }) {
 }
 
 /**
- * The dialog that was asked for.
+ * The requested dialog.
  * @param {{run: Api.RunItem, onChange: (run: Api.RunItem) => void, reload: () => void, dialog: Asked,
  *   onClose: () => void}} props
  */

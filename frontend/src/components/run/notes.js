@@ -1,4 +1,4 @@
-/** Notes of a run: free text that people keep with it. */
+/** The notes of a run, which are free text. */
 import { html, useState } from '../../dom.js';
 import { patch } from '../../data/api.js';
 import { Dialog } from '../shared/overlay.js';
@@ -6,7 +6,10 @@ import { ForOperator } from '../shared/role.js';
 
 const MAX_CHARACTERS = 20_000;
 
-/** The notes as they were written, if there are any. @param {{run: Api.RunItem, onEdit: () => void}} props */
+/**
+ * The notes as they were written, or nothing if there are none.
+ * @param {{run: Api.RunItem, onEdit: () => void}} props
+ */
 export function Notes({ run, onEdit }) {
   const notes = run.notes?.trim();
   return (
@@ -23,7 +26,7 @@ export function Notes({ run, onEdit }) {
 }
 
 /**
- * It stays open, with what was written, until the service has stored it.
+ * The editor of the notes, which stays open with the text until the service has stored it.
  * @param {{run: Api.RunItem, onChange: (run: Api.RunItem) => void, onClose: () => void}} props
  */
 export function NotesDialog({ run, onChange, onClose }) {

@@ -1,4 +1,4 @@
-/** A run at a glance: key figures, key curves, its objective, its attempts. */
+/** A run at a glance: key figures, key curves, objective and attempts. */
 import { html } from '../../dom.js';
 import { post } from '../../data/api.js';
 import { useHistory } from '../../data/run_events.js';
@@ -28,17 +28,17 @@ import { lookup } from '../../lib/lookup.js';
 import { DataTable, numbers } from '../shared/data_table.js';
 
 /**
- * What the address of a run's page says about its curves: `q` searches metrics, `metrics` are the chosen ones,
+ * The curves in the address of a run's page: `q` searches metrics, `metrics` are the chosen ones, and
  * `panel` is the enlarged one.
  * @typedef {import('../curves/controls.js').CurveView & {q: string, metrics: string[], panel: string}} RunView
  */
 const SHOWN_OF_IMPORTED = 6;
 
-/** Names of the metrics that a run has recorded. @param {Api.RunItem} run */
+/** Returns the names of the metrics that a run has recorded. @param {Api.RunItem} run */
 export const recordedMetrics = (run) => Object.keys(run.summary?.last ?? {});
 
 /**
- * What the panels of one run need: its look, its name, and the events at which its curves change their meaning.
+ * Returns the props for the panels of one run: its look, name, and the events that change the meaning of its curves.
  * @param {Api.RunItem} run @param {Api.RunEvent[]} events
  */
 function lineOf(run, events) {
@@ -96,7 +96,7 @@ export function Overview({ run, view, change }) {
   `;
 }
 
-/** Why there are no curves, and when there will be. @param {{run: Api.RunItem}} props */
+/** The reason why there are no curves yet, and when they will appear. @param {{run: Api.RunItem}} props */
 function NothingYet({ run }) {
   if (isEvaluation(run) && run.status === 'running')
     return html`<${Empty} title="Evaluation in progress">Results appear here when all prompts are done.<//>`;
@@ -141,10 +141,10 @@ const FIGURES = [
 /** @type {Record<string, string>} */
 const EVALUATED = { 'eval/length_mean': 'mean length', 'eval/truncated_frac': 'truncated' };
 
-/** Figures that only grow: they say nothing about a run that trains nothing, and their curves are straight lines. */
+/** Figures that only grow. They mean nothing for a run without training, and their curves are straight lines. */
 const ONLY_TRAINING = ['tokens/total', 'time/wall_seconds'];
 
-/** Newest values, and the best one where that is known. @param {{run: Api.RunItem}} props */
+/** The newest values, and the best value if it is known. @param {{run: Api.RunItem}} props */
 function Figures({ run }) {
   const { last = {}, best = {}, older = {} } = run.summary ?? {};
   const suiteMetrics = isEvaluation(run)
@@ -204,7 +204,7 @@ function Figures({ run }) {
 }
 
 /**
- * Where a run of another trainer comes from, and what that means.
+ * The origin of a run from another trainer, and its consequences.
  * @param {{run: Api.RunItem, events: Api.RunEvent[]}} props
  */
 function OriginCard({ run, events }) {
@@ -229,7 +229,7 @@ function OriginCard({ run, events }) {
   </section>`;
 }
 
-/** What this run maximises. @param {{config: Api.Config | null | undefined}} props */
+/** The objective of this run. @param {{config: Api.Config | null | undefined}} props */
 function ObjectiveCard({ config }) {
   const checked = useLoad(JSON.stringify(config), (signal) => post('/validate', config ?? {}, { signal }), {
     subject: 'formula',
@@ -245,7 +245,7 @@ function ObjectiveCard({ config }) {
 }
 
 /**
- * Each claim of the run by a worker, and the step behind which it began.
+ * The attempts of the run with their workers and first steps.
  * @param {{run: Api.RunItem, events: Api.RunEvent[]}} props
  */
 function Attempts({ run, events }) {

@@ -1,4 +1,4 @@
-/** What a resumed or forked run took from a checkpoint, part by part. */
+/** The parts that a resumed or forked run restored from a checkpoint. */
 import { html } from '../../dom.js';
 import { Visible } from '../rollouts/text.js';
 import { lookup } from '../../lib/lookup.js';
@@ -20,7 +20,7 @@ const WORDS = {
 
 const words = (/** @type {string[]} */ parts) => parts.map((name) => lookup(WORDS, name) ?? name).join(', ');
 
-/** The manifest that an event carries, if it does. @param {Api.RunEvent} event */
+/** Returns the manifest of an event, if it has one. @param {Api.RunEvent} event */
 export const manifestOf = (event) => event.data?.restored;
 
 /** @param {{manifest: Manifest}} props */

@@ -1,4 +1,4 @@
-/** The signal budget of one run, over its steps and in all. */
+/** The signal budget of one run, by step and in total. */
 import { html, useState } from '../../dom.js';
 import { useGet } from '../../data/resource.js';
 import { plural } from '../../lib/text/format.js';

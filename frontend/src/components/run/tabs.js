@@ -1,4 +1,4 @@
-/** What there is to read about a run: config, events, the trainer's output, files. */
+/** Tabs of a run's page: config, events, the trainer's output and files. */
 import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from '../../dom.js';
 import { fileAddress, get } from '../../data/api.js';
 import { copyText, download } from '../../app/actions.js';
@@ -125,7 +125,7 @@ function EventRow({ event, run }) {
 const KEPT_CHARACTERS = 400_000;
 
 /**
- * Output of the trainer, page by page; while the run lives its last page is read again.
+ * Output of the trainer, page by page. The last page is reloaded while the run is alive.
  * @typedef {{pages: Map<string, Api.LogChunk[]>, error: ApiError | null, loaded: boolean}} LogState
  * @typedef {import('../../data/api.js').ApiError} ApiError
  * @param {string} run @param {boolean} live
@@ -153,14 +153,14 @@ function useLog(run, live) {
     }
     busy.current = false;
   };
-  const again = useThrottled(read, 1500);
+  const readSoon = useThrottled(read, 1500);
   useEffect(() => {
     read();
   }, [run]);
   useEffect(() => {
     if (!live) return undefined;
     const timer = setInterval(() => {
-      if (!document.hidden) again();
+      if (!document.hidden) readSoon();
     }, 2000);
     return () => clearInterval(timer);
   }, [live]);
@@ -227,7 +227,7 @@ export function LogTab({ run }) {
   <//>`;
 }
 
-/** Pieces in order, with a line where another attempt begins. */
+/** Returns the pieces in order, with a line where another attempt begins. */
 const joined = (/** @type {Api.LogChunk[]} */ chunks) =>
   chunks
     .map(({ attempt, text }, i) =>
@@ -235,13 +235,13 @@ const joined = (/** @type {Api.LogChunk[]} */ chunks) =>
     )
     .join('');
 
-/** What decides about the best checkpoint. @param {Api.RunItem} run */
+/** Returns the metric that decides about the best checkpoint. @param {Api.RunItem} run */
 function bestBy({ config }) {
   const suite = config?.checkpointing?.best_by;
   return suite ? `accuracy on ${suite}` : 'held-out accuracy';
 }
 
-/** Where the files of a checkpoint are. @param {Api.CopyItem[]} copies @param {string} name */
+/** Returns the locations of a checkpoint's files in words. @param {Api.CopyItem[]} copies @param {string} name */
 function copyStateText(copies, name) {
   const copy = copies.find((item) => item.name === name);
   if (!copy) return '';
@@ -378,7 +378,10 @@ export function FilesTab({ run }) {
   `;
 }
 
-/** A file by its name below the checkpoint. @param {{run: string, name: string, checkpoint: string}} props */
+/**
+ * A link to a file, named by its path below the checkpoint.
+ * @param {{run: string, name: string, checkpoint: string}} props
+ */
 function FileLink({ run, name, checkpoint }) {
   return html`<a
     href=${fileAddress(`/runs/${run}/files/${name.split('/').map(encodeURIComponent).join('/')}`)}

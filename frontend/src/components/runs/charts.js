@@ -14,11 +14,14 @@ import { Segments } from '../shared/marks.js';
 /** @typedef {import('../../data/run_list.js').RunList} RunList */
 /** @typedef {ReturnType<typeof import('../../data/run_list.js').useUnlistedRuns>} UnlistedRuns */
 
-/** The key of grouping.js for a way to group the table; empty for one that a mean cannot have. @param {string} group */
+/**
+ * Returns the key of grouping.js for a grouping of the table, or '' if curves cannot be averaged by it.
+ * @param {string} group
+ */
 const meanKey = (group) => (group === 'status' ? '' : group.replace(/^config:/, 'config.'));
 
 /**
- * Key metrics that exist; before any exists, the first four, so that the page has its shape.
+ * Returns the existing key metrics, or the first four as placeholders before any exists.
  * @param {string[]} available @param {{metrics: string, all: boolean}} view
  */
 function chosenMetrics(available, { metrics, all }) {

@@ -9,7 +9,7 @@ import { Progress, Status, Swatch, Tag, Verdict } from '../shared/marks.js';
 import { ForOperator } from '../shared/role.js';
 
 /**
- * On a phone, the verdict follows the name: it is in the first screen.
+ * Returns the columns. On a phone, the verdict follows the name, so that it is visible without scrolling.
  * @param {{fields: string[], isNarrow: boolean, looks: Map<string, import('../../lib/colours.js').Look>, isShown: (id: string) => boolean,
  *   toggleShown: (id: string) => void,
  *   isSelected: (id: string) => boolean, toggleSelected: (id: string, range: boolean) => void,
@@ -119,7 +119,7 @@ const statusColumn = ({ runs }) => ({
 });
 
 /**
- * The column's width fits the last step of the longest run, so that nothing moves while runs train.
+ * Returns the column's width, which fits the last step of the longest run, so that it is constant during training.
  * @param {Api.RunItem[]} runs
  */
 function statusWidth(runs) {
@@ -161,7 +161,10 @@ function fieldColumn(key, table) {
   };
 }
 
-/** A verdict takes little room while no run has one. @type {Record<string, (table: Table) => string>} */
+/**
+ * Widths of columns. The verdict's column is narrow while no run has a verdict.
+ * @type {Record<string, (table: Table) => string>}
+ */
 const WIDTHS = {
   verdict: ({ runs }) => (runs.some((run) => run.verdict) ? '144px' : '64px'),
   onset: () => '60px',
@@ -170,14 +173,14 @@ const WIDTHS = {
   duration: () => '88px',
 };
 
-/** Cells that are more than text. @type {Record<string, Column['cell']>} */
+/** Cells with more than text. @type {Record<string, Column['cell']>} */
 const CELLS = {
   tags: ({ tags }) => tags.map((tag) => html`<${Tag} key=${tag}>${tag}<//>`),
   verdict: (run) => html`<${Verdict} run=${run} />`,
 };
 
 /**
- * A field's text; a value that is older than the run's last step says so.
+ * The text of a field, with the step if the value is older than the run's last step.
  * @param {{text: string, step?: number}} props
  */
 const Value = ({ text, step }) =>

@@ -1,4 +1,4 @@
-/** Menus that narrow the list of runs to one value of a field. */
+/** Menus that limit the list of runs to one value of a field. */
 import { html, useState } from '../../dom.js';
 import { get } from '../../data/api.js';
 import { useLoad } from '../../data/resource.js';
@@ -11,9 +11,9 @@ import { TypedSearch } from '../shared/typed_search.js';
 /** @typedef {{value: string, label: string, runs?: number}} Option */
 
 /**
- * A menu of a few values that are the same for every list.
+ * A menu of a few fixed values.
  * @param {{name: string, value: string, options: Option[], any?: string,
- *   onChange: (value: string) => void}} props `any`: name of the choice that filters nothing
+ *   onChange: (value: string) => void}} props `any`: the name of the choice without a filter
  */
 export function Filter({ name, value, options, any = `any ${name}`, onChange }) {
   const label = options.find((option) => option.value === value)?.label ?? value;
@@ -31,7 +31,7 @@ export function Filter({ name, value, options, any = `any ${name}`, onChange }) 
 }
 
 /**
- * A menu of the values that the runs of the list have, from the service, with a search among all of them.
+ * A menu of the values of the list's runs, which come from the service, with a search of all values.
  * @param {{field: 'experiment' | 'variant' | 'tag', value: string, label: string,
  *   filter: Record<string, string | undefined>, onChange: (value: string) => void}} props `label` of the chosen value;
  *   `filter`: parameters of the list

@@ -1,4 +1,4 @@
-/** The search field of the list of runs: it accepts a query, completes it and marks its errors. */
+/** The search field of the list of runs, which accepts a query, completes it and marks its errors. */
 import { html, useEffect, useId, useLayoutEffect, useRef, useState } from '../../dom.js';
 import { get } from '../../data/api.js';
 import { completed, completionAt, pointedAt } from '../../lib/runs/query.js';
@@ -50,7 +50,7 @@ export function QueryField({ value, onChange, input, error }) {
     setActive(-1);
   };
   useEffect(() => {
-    // The fields may finish loading after the user has started to type.
+    // The fields may be loaded after the user has started to type.
     const field = input.current;
     if (fields.length && typed && field === document.activeElement)
       updateCompletion(typed, field?.selectionStart ?? typed.length);
@@ -144,7 +144,7 @@ export function QueryField({ value, onChange, input, error }) {
 function useFields() {
   const [fields, setFields] = useState(/** @type {Api.QueryField[]} */ ([]));
   const load = () => {
-    // Without them the field still searches: the list itself says what is wrong with the service.
+    // The field can search without them, and the list shows the error of the service.
     get('/run-fields')
       .then(({ items }) => setFields(items))
       .catch(() => {});

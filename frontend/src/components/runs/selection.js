@@ -1,4 +1,4 @@
-/** What can be done with the selected runs and with the trash. */
+/** Actions on the selected runs and on the trash. */
 import { html, useState } from '../../dom.js';
 import { actOnRuns, emptyTrash } from '../../app/actions.js';
 import { distinct } from '../../lib/runs/fields.js';
@@ -14,7 +14,7 @@ const MAX_COMPARED = 200;
  * @typedef {{ids: string[], runs: import('../../data/run_list.js').RunList, trash: boolean, archived: boolean,
  *   compare: (ids: string[]) => void, clear: () => void, selectMatching: (() => void) | null}} Bar
  *   `ids`: the selected runs, loaded or not; `trash`, `archived`: the list is one of those; `selectMatching`: selects
- *   including runs that are not loaded, if there are any
+ *   all matching runs, including those that are not loaded, or null if there are none
  * @param {Bar} props
  */
 export function SelectionBar(props) {
@@ -93,7 +93,7 @@ function Actions({ ids, runs, archived, compare, clear }) {
   `;
 }
 
-/** What can be done in the trash. @param {Bar} props */
+/** The actions of the trash. @param {Bar} props */
 function TrashActions({ ids, runs, clear }) {
   const [asking, ask] = useState(false);
   const act = (/** @type {import('../../app/actions.js').Action} */ action) => {
@@ -124,7 +124,7 @@ function TrashActions({ ids, runs, clear }) {
 
 const GONE = 'This deletes their curves, rollouts, events, output and checkpoints. It cannot be undone.';
 
-/** All of the trash at once. @param {{runs: import('../../data/run_list.js').RunList}} props */
+/** The button that empties the trash. @param {{runs: import('../../data/run_list.js').RunList}} props */
 export function EmptyTrash({ runs }) {
   const [asking, ask] = useState(false);
   return html`

@@ -1,4 +1,4 @@
-/** Tagging of one run or many. */
+/** The dialog that tags one or many runs. */
 import { html, useState } from '../../dom.js';
 import { actOnRuns } from '../../app/actions.js';
 import { plural } from '../../lib/text/format.js';
@@ -6,17 +6,17 @@ import { Dialog } from '../shared/overlay.js';
 
 /**
  * @param {{ids: string[], loaded: Api.RunItem[], offeredTags: string[], reload: () => void, onClose: () => void}} props
- *   `loaded`: those of the runs whose tags are known; `offeredTags`: the buttons
+ *   `loaded`: those of the runs whose tags are known; `offeredTags`: the tags with buttons
  */
 export function TagDialog({ ids, loaded, offeredTags, reload, onClose }) {
   const [tag, setTag] = useState('');
-  const put = (/** @type {string} */ name) => {
+  const addTag = (/** @type {string} */ name) => {
     onClose();
     actOnRuns(hasAll(name) ? 'untag' : 'tag', ids, reload, name);
   };
   const submit = (/** @type {SubmitEvent} */ event) => {
     event.preventDefault();
-    if (tag.trim()) put(tag.trim());
+    if (tag.trim()) addTag(tag.trim());
   };
   const hasAll = (/** @type {string} */ name) => loaded.length > 0 && loaded.every(({ tags }) => tags.includes(name));
   return html`<${Dialog} title=${ids.length === 1 ? 'Tags' : `Tag ${plural(ids.length, 'run')}`} onClose=${onClose}>
@@ -35,7 +35,7 @@ export function TagDialog({ ids, loaded, offeredTags, reload, onClose }) {
         offeredTags.length > 0 &&
         html`<p class="tag-choice">
           ${offeredTags.map(
-            (name) => html`<button type="button" class="button button-small" key=${name} onClick=${() => put(name)}>
+            (name) => html`<button type="button" class="button button-small" key=${name} onClick=${() => addTag(name)}>
               ${hasAll(name) ? 'remove ' : ''}
               ${name}
             </button>`,

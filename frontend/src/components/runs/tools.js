@@ -1,4 +1,4 @@
-/** Around the table of runs: filters above, columns and file below. */
+/** The controls around the table of runs: filters above it, columns and file below. */
 import { html, useState } from '../../dom.js';
 import { csv } from '../../lib/text/csv.js';
 import { fieldOf, possibleFields } from '../../lib/runs/fields.js';
@@ -15,7 +15,7 @@ import { Filter, ValueFilter } from './filter.js';
 import { QueryField } from './query_field.js';
 import { EmptyTrash } from './selection.js';
 
-/** What of the page's view is saved. @param {RunsView} view @param {string[]} usual columns */
+/** Returns the saved part of the page's view. @param {RunsView} view @param {string[]} `usual`: default columns */
 const savedOf = ({ q, status, verdict, tag, variant, experiment, archived, sort, group, columns }, usual) => ({
   page: /** @type {const} */ ('runs'),
   query: q,
@@ -30,7 +30,7 @@ const savedOf = ({ q, status, verdict, tag, variant, experiment, archived, sort,
   columns: columns.join() === usual.join() ? null : columns,
 });
 
-/** The changes that show a saved view. @param {Api.ViewItem} view */
+/** Returns the changes that show a saved view. @param {Api.ViewItem} view */
 const shownBy = ({ query, status, verdict, tag, variant, experiment, archived, sort, group, columns }) => ({
   q: query,
   status,
@@ -57,8 +57,8 @@ const SHELVES = [
  * @typedef {import('../../views/runs.js').RunsView} RunsView
  * @param {{view: RunsView, change: Function, runs: Api.RunItem[], filter: Record<string, string | undefined>,
  *   search: {current: HTMLInputElement | null}, statuses: string[], usual: string[],
- *   error: import('../../data/api.js').ApiError | null}} props `filter`: parameters of the list; `usual` columns;
- *   `error`: of the list
+ *   error: import('../../data/api.js').ApiError | null}} props `filter`: parameters of the list; `usual`: default
+ *   columns; `error`: that of the list
  */
 export function RunFilters({ view, change, runs, filter, search, statuses, usual, error }) {
   const experiment = runs.find((run) => run.experiment === view.experiment)?.experiment_name;
@@ -152,7 +152,7 @@ export function TableTools({ view, change, runs, defaults }) {
   </div>`;
 }
 
-/** `100 of 5,213 runs`. @param {import('../../data/run_list.js').RunList} runs */
+/** Returns a text such as `100 of 5,213 runs`. @param {import('../../data/run_list.js').RunList} runs */
 const totalText = ({ items, total }) =>
   items.length < total ? `${formatCount(items.length)} of ${plural(total, 'run')}` : plural(items.length, 'run');
 
@@ -220,7 +220,7 @@ function ColumnChooser({ view, change, runs, defaults }) {
 }
 
 /**
- * Head of a group: how many, and mean and standard deviation (sd) of the number columns.
+ * The head of a group, with the number of runs, and mean and standard deviation (sd) of numeric columns.
  * @param {{group: {name: string, rows: Api.RunItem[]}, fields: string[]}} props
  */
 export function GroupRow({ group: { name, rows }, fields }) {

@@ -1,4 +1,4 @@
-/** What a check before launch found: conclusions, the pass rate, the signal by group size, texts without work. */
+/** The report of a check before launch: conclusions, pass rate, signal by group size, and rewards of empty texts. */
 import { html } from '../../dom.js';
 import { formatCount, formatPercent, formatValue, plural } from '../../lib/text/format.js';
 import { Icon } from './icons.js';
@@ -11,7 +11,7 @@ const USEFUL = 'With right and wrong completions: mean of 1 - p^G - (1-p)^G, wit
 const SILENT = 'Pass rate below p* = 1 - 2^(-1/G): most groups of such a prompt are all wrong';
 
 /**
- * @typedef {(change: Api.ConfigChange) => void} Apply changes the form that was checked
+ * @typedef {(change: Api.ConfigChange) => void} Apply changes the checked form
  * @param {{report: Api.CheckReport, onApply?: Apply}} props
  */
 export function CheckReport({ report, onApply }) {
@@ -47,7 +47,7 @@ export function CheckReport({ report, onApply }) {
   </div>`;
 }
 
-/** A share with its standard error. @param {number | null} share @param {number | null} error */
+/** Returns a share with its standard error. @param {number | null} share @param {number | null} error */
 const withError = (share, error) =>
   `${formatPercent(share)}${typeof error === 'number' ? ` (se ${formatPercent(error)})` : ''}`;
 
@@ -125,7 +125,7 @@ function Probes({ report: { probes, reward, reward_right: right, references } })
   </table>`;
 }
 
-/** How the policy answers in other forms of the prompt. @param {{forms: Api.FormTrial[]}} props */
+/** The results of the policy with other forms of the prompt. @param {{forms: Api.FormTrial[]}} props */
 function Forms({ forms }) {
   if (!forms.length) return null;
   const ownForm = forms.find(({ name }) => name === 'own');
@@ -163,7 +163,7 @@ function Forms({ forms }) {
     }`;
 }
 
-/** Rows that overlap with held-out questions, or are much like others. @param {{rows: Api.RowsReport[]}} props */
+/** Rows that overlap with held-out questions or resemble other rows. @param {{rows: Api.RowsReport[]}} props */
 function Rows({ rows }) {
   return rows.flatMap(({ source, contaminated, examples, near = 0, twins = [] }) => [
     html`<${Examples}
@@ -179,7 +179,7 @@ function Rows({ rows }) {
   ]);
 }
 
-/** The first of some rows, folded. @param {{title: string, count: number, items: string[]}} props */
+/** The first of some rows, collapsed. @param {{title: string, count: number, items: string[]}} props */
 function Examples({ title, count, items }) {
   return (
     count > 0 &&

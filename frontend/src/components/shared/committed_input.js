@@ -1,8 +1,8 @@
-/** An input that commits its text on Enter or blur; a render in between keeps what was typed. */
+/** An input that commits its text on Enter or blur and keeps the typed text when it is rendered in between. */
 import { html, useLayoutEffect, useRef } from '../../dom.js';
 
 /**
- * `onCommit` receives the trimmed text.
+ * An input whose `onCommit` receives the trimmed text.
  * @param {{value: string | number, onCommit: (text: string) => void, [attribute: string]: unknown}} props
  */
 export function CommittedInput({ value, onCommit, ...attributes }) {
@@ -12,7 +12,7 @@ export function CommittedInput({ value, onCommit, ...attributes }) {
   }, [value]);
   const commit = (/** @type {Event & {target: HTMLInputElement}} */ event) => {
     const text = event.target.value.trim();
-    event.target.value = String(value); // If the parent accepts the text, the next render shows it.
+    event.target.value = String(value); // if the parent accepts the text, the next render shows it
     onCommit(text);
   };
   return html`<input ref=${input} ...${attributes} onChange=${commit} />`;

@@ -1,14 +1,12 @@
 /** Tables of numbers with a row of titles. */
 import { html } from '../../dom.js';
 
-/**
- * @typedef {string | {title: any, isNumber?: boolean, help?: string}} Head the title of a column
- */
+/** @typedef {string | {title: any, isNumber?: boolean, help?: string}} Head a column's title */
 
-/** Titles of columns of numbers. @param {any[]} titles @returns {Head[]} */
+/** Returns titles of numeric columns. @param {any[]} titles @returns {Head[]} */
 export const numbers = (...titles) => titles.map((title) => ({ title, isNumber: true }));
 
-/** The row of titles; what is not a title is left out. @param {{of: (Head | false | null | undefined)[]}} props */
+/** The row of titles, without those that are null or false. @param {{of: (Head | false | null | undefined)[]}} props */
 export function Heads({ of }) {
   return html`<thead>
     <tr>
@@ -22,7 +20,7 @@ export function Heads({ of }) {
 }
 
 /**
- * A table in a frame that scrolls sideways and that a screen reader calls by `name`; its rows are the children.
+ * A table in a frame that scrolls horizontally. Screen readers read `name`, and the rows are the children.
  * @param {{name: string, heads: (Head | false | null | undefined)[], frame?: string, kind?: string, children: any}} props
  */
 export function DataTable({ name, heads, frame = 'table-scroll', kind = 'table', children }) {

@@ -1,12 +1,11 @@
-/** Dragging over a drawing, in its own pixels. */
+/** Dragging over a drawing, in the drawing's own pixels. */
 
 /** @typedef {[number, number]} Point */
 
 const STILL = 3;
 
 /**
- * A handler of `pointerdown` that reports each position of the pointer until it is released; a press
- * without movement clears.
+ * Returns a handler of `pointerdown` that reports each position until release. A click without movement clears.
  * @param {(from: Point, to: Point) => void} onDrag @param {() => void} onClear
  * @returns {(event: PointerEvent) => void}
  */

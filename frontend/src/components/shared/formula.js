@@ -1,4 +1,4 @@
-/** The objective of a config as the server writes it down, and doubts about the config. */
+/** The objective of a config as the server writes it, with warnings about the config. */
 import { h, html, useMemo } from '../../dom.js';
 import { mathTree } from '../../lib/mathml.js';
 import { Icon } from './icons.js';
@@ -35,7 +35,7 @@ export function Formula({ valid, isOpen = false }) {
   `;
 }
 
-/** What each symbol means. @param {{entries: Entry[], isOpen: boolean}} props */
+/** The meaning of each symbol. @param {{entries: Entry[], isOpen: boolean}} props */
 function Legend({ entries, isOpen }) {
   return html`<details class="more formula-legend" open=${isOpen}>
     <summary>What the symbols mean</summary>
@@ -53,7 +53,7 @@ function Legend({ entries, isOpen }) {
 }
 
 /**
- * A piece of mathematics in a line of text; a word stays text, which wraps.
+ * A formula in a line of text. A word stays plain text, which can wrap.
  * @param {{mathml: string, text: string}} props
  */
 function Written({ mathml, text }) {

@@ -47,7 +47,7 @@ const PATHS = {
 
 /**
  * @param {{name: keyof typeof PATHS, size?: number, label?: string}}
- *   props `label` for screen readers if no text accompanies the icon
+ *   props `label`: for screen readers if there is no text next to the icon
  */
 export function Icon({ name, size = 16, label }) {
   return html`<svg
@@ -69,7 +69,7 @@ export function Icon({ name, size = 16, label }) {
 }
 
 /**
- * A button with nothing but an icon; `label` is what a screen reader calls it.
+ * A button with only an icon. Screen readers read `label`.
  * @param {{icon: keyof typeof PATHS, label: string, size?: number, title?: string, disabled?: boolean,
  *   onClick: (event: MouseEvent) => void}} props
  */

@@ -1,11 +1,11 @@
-/** Small marks of identity and status: swatch, status, tag, trust. */
+/** Small marks of identity and status: swatch, status, tag and verdict. */
 import { html } from '../../dom.js';
 import { VERDICTS, verdictText, verdictTitle } from '../../lib/runs/verdicts.js';
 import { Icon } from './icons.js';
 import { lookup } from '../../lib/lookup.js';
 
 /**
- * The short line that stands for a run or a group, in its colour and dash.
+ * The short line of a run or a group, in its colour and dash.
  * @param {{look: import('../../lib/colours.js').Look, off?: boolean}} props
  */
 export function Swatch({ look, off = false }) {
@@ -37,7 +37,7 @@ const STATUS = {
 const WISHES = { stop: 'stopping', prune: 'stopping', pause: 'pausing' };
 
 /**
- * Status of a run: sign, word and colour; a wish that is not yet fulfilled is shown in its place.
+ * The status of a run as icon, word and colour, or a requested change until it is done.
  * @param {{run: {status: string, wish?: string, reason?: string}, bare?: boolean}} props
  */
 export function Status({ run, bare = false }) {
@@ -50,7 +50,7 @@ export function Status({ run, bare = false }) {
 }
 
 /**
- * Verdict of a run's diagnosis: sign, word, colour, and the step by which what broke it had begun.
+ * The verdict of a run's diagnosis as icon, word and colour, with the step of the onset.
  * @param {{run: Api.RunItem}} props
  */
 export function Verdict({ run }) {
@@ -79,7 +79,7 @@ export function Tag({ children, onRemove }) {
 }
 
 /**
- * A choice among a few, as joined buttons.
+ * A choice of a few options, as joined buttons.
  * @param {{value: string, options: {value: string, label: string, title?: string}[], onChange: (value:
  *   string) => void, label: string}} props
  */
@@ -118,7 +118,7 @@ export function Select({ label, value, options, onChange }) {
   </label>`;
 }
 
-/** Done steps of all steps. @param {{done: number | null, all: number | null}} props */
+/** The number of done steps and of all steps. @param {{done: number | null, all: number | null}} props */
 export function Progress({ done, all }) {
   const share = all ? Math.min(1, (done ?? 0) / all) : 0;
   return html`<span class="progress" role="img" aria-label=${`${done ?? 0} of ${all ?? '?'} steps`}>
@@ -127,7 +127,7 @@ export function Progress({ done, all }) {
 }
 
 /**
- * The barriers around the processes that read completions; nothing is said of a time before there were any.
+ * The sandbox layers around the processes that read completions, or nothing for runs before sandboxing.
  * @param {{layers?: Api.SandboxLayers}} props
  */
 export function SandboxLayers({ layers }) {

@@ -1,4 +1,4 @@
-/** Things above the page: dialog, menu, messages. */
+/** Overlays of the page: dialog, menu and messages. */
 import { html, useEffect, useLayoutEffect, useRef, useState } from '../../dom.js';
 import { dismiss, toasts } from '../../app/state.js';
 import { layers } from '../../app/keys.js';
@@ -6,7 +6,7 @@ import { Icon, IconButton } from './icons.js';
 import { lookup } from '../../lib/lookup.js';
 
 /**
- * A modal dialog; Escape and a click outside close it, the click not where `holdsText` that somebody has written.
+ * A modal dialog that Escape or a click outside closes. If it `holdsText` of the user, such a click does not close it.
  * @param {{title: string, onClose: () => void, children?: any, wide?: boolean, holdsText?: boolean}} props
  */
 export function Dialog({ title, onClose, children, wide = false, holdsText = false }) {
@@ -36,7 +36,7 @@ export function Dialog({ title, onClose, children, wide = false, holdsText = fal
 }
 
 /**
- * Asks before something that cannot be taken back at once.
+ * A dialog that asks before an action that cannot be undone immediately.
  * @param {{title: string, text: any, confirm: string, onConfirm: () => void, onClose: () => void}} props
  */
 export function Confirm({ title, text, confirm, onConfirm, onClose }) {
@@ -61,7 +61,7 @@ export function Confirm({ title, text, confirm, onConfirm, onClose }) {
 }
 
 /**
- * A button with a panel below it that closes on a click elsewhere.
+ * A button with a panel below it, which a click elsewhere closes.
  * @param {{label: any, title?: string, align?: 'left'|'right', quiet?: boolean, children: any}} props
  */
 export function Menu({ label, title, align = 'left', quiet = false, children }) {
@@ -104,7 +104,7 @@ export function Menu({ label, title, align = 'left', quiet = false, children }) 
 }
 
 /**
- * A menu of things to do; it closes first.
+ * A menu of actions, which closes before an action runs.
  * @param {{items: {label: string, run: () => void}[], label: any, title?: string, quiet?: boolean}} props
  */
 export function ActionMenu({ items, label, title, quiet }) {
@@ -149,7 +149,7 @@ export function Toasts() {
   </div>`;
 }
 
-/** What the keys do on this page. @param {{onClose: () => void}} props */
+/** The keyboard shortcuts of this page. @param {{onClose: () => void}} props */
 export function KeyHelp({ onClose }) {
   const keys = new Map(
     layers.value.flatMap(({ current }) => Object.entries(current)).map(([key, { label }]) => [key, label]),

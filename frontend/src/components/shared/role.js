@@ -1,11 +1,11 @@
-/** Elements that depend on the role: an operator changes things, a viewer reads. */
+/** Elements that depend on the role: an operator changes things, and a viewer reads. */
 import { html } from '../../dom.js';
 import { mayChange } from '../../app/state.js';
 
-/** Shown to operators only: buttons that the service would refuse a viewer. @param {{children: any}} props */
+/** Content for operators only, such as buttons that the service rejects for a viewer. @param {{children: any}} props */
 export const ForOperator = ({ children }) => (mayChange.value ? children : null);
 
-/** Says to viewers that they are. */
+/** A mark in the header that tells viewers about their role. */
 export const ViewerMark = () =>
   mayChange.value
     ? null

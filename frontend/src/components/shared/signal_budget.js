@@ -1,4 +1,4 @@
-/** The signal budget: which part of what was sampled moved the policy, as stacked bars and as a table. */
+/** The signal budget: the parts of sampled data that trained the policy or not, as stacked bars and as a table. */
 import { html } from '../../dom.js';
 import { formatCount, formatDuration, formatPercent } from '../../lib/text/format.js';
 import { lookup } from '../../lib/lookup.js';
@@ -32,7 +32,7 @@ export const partMeaning = (part) => lookup(PARTS, part)?.[1] ?? '';
 /** @param {number[]} values */
 const sumOf = (values) => values.reduce((sum, value) => sum + value, 0);
 
-/** Share of each part; nothing without a sum. @param {number[]} values */
+/** Returns the share of each part, or an empty list if the sum is 0. @param {number[]} values */
 export function sharesOf(values) {
   const sum = sumOf(values);
   return sum > 0 ? values.map((value) => value / sum) : values.map(() => 0);
@@ -46,7 +46,7 @@ const inWords = (parts, values) =>
     .map(([part, share]) => `${formatPercent(share, 1)} ${partLabel(part)}`)
     .join(', ');
 
-/** One stacked bar, from left to right. @param {{parts: string[], values: number[]}} props */
+/** A stacked bar from left to right. @param {{parts: string[], values: number[]}} props */
 export const BudgetBar = ({ parts, values }) => html`<span
   class="budget-bar"
   role="img"
@@ -65,7 +65,7 @@ const BudgetParts = ({ parts, values, side }) =>
   );
 
 /**
- * A stacked bar for each stretch of steps, which leads to its completions.
+ * A stacked bar for each range of steps, with a link to its completions.
  * @param {{budget: Api.SignalBudget, unit: Unit, onStep: (step: number) => void}} props
  */
 export const BudgetOverTime = ({ budget, unit, onStep }) => html`<div
@@ -92,7 +92,7 @@ export const BudgetOverTime = ({ budget, unit, onStep }) => html`<div
 /** @param {number} value @param {Unit} unit */
 const amount = (value, unit) => (unit === 'seconds' ? formatDuration(value) : formatCount(Math.round(value)));
 
-/** All parts with their shares in every unit that is known. @param {{budget: Api.SignalBudget}} props */
+/** All parts with their shares in every known unit. @param {{budget: Api.SignalBudget}} props */
 export function BudgetTable({ budget }) {
   const units = UNITS.map(({ value }) => /** @type {Unit} */ (value)).filter((unit) => budget.totals[unit]);
   const shares = Object.fromEntries(units.map((unit) => [unit, sharesOf(budget.totals[unit])]));
@@ -130,7 +130,7 @@ export function BudgetTable({ budget }) {
   <//>`;
 }
 
-/** Parts by their colours. @param {{parts: string[]}} props */
+/** The parts with their colours. @param {{parts: string[]}} props */
 export const BudgetLegend = ({ parts }) => html`<ul class="budget-legend">
   ${parts.map(
     (part) => html`<li key=${part} title=${partMeaning(part)}>

@@ -1,4 +1,4 @@
-/** A curve without axes, in the colour of its surroundings; a band and a line mark steps. */
+/** A curve without axes in the colour of its surroundings, where a band and a line mark steps. */
 import { html } from '../../dom.js';
 import { curveIn } from '../../lib/curve.js';
 
@@ -7,7 +7,8 @@ const HEIGHT = 40;
 
 /**
  * @param {{series: import('../../charts/figure.js').Series | undefined, band?: Api.Steps | null,
- *   at?: number | null, label?: string}} props without a series it keeps its place; without a label it is an ornament
+ *   at?: number | null, label?: string}} props without a series, the space stays empty; without a label, it is
+ *   decorative
  */
 export function Sparkline({ series, band, at, label }) {
   const steps = series?.steps ?? [];

@@ -1,4 +1,4 @@
-/** The designed states of a page or a part of it: empty, loading, failed, old. */
+/** States of a page or a part of it: empty, loading, failed and old. */
 import { html, useEffect, useState } from '../../dom.js';
 import { connection } from '../../data/live.js';
 import { status } from '../../app/state.js';
@@ -6,7 +6,10 @@ import { troubles } from '../../lib/service/status.js';
 import { formatAgo } from '../../lib/text/format.js';
 import { Icon } from './icons.js';
 
-/** Says what belongs here and what to do next. @param {{title: string, children?: any, action?: any}} props */
+/**
+ * A placeholder for missing content that can suggest an action.
+ * @param {{title: string, children?: any, action?: any}} props
+ */
 export function Empty({ title, children, action }) {
   return html`<div class="state state-empty">
     <h2>${title}</h2>
@@ -16,7 +19,7 @@ export function Empty({ title, children, action }) {
 }
 
 /**
- * What happened, what to do; the rest of the page stays. A retry is offered if nothing else is.
+ * An error message with an action, which is a retry by default. The rest of the page stays.
  * @param {{error: import('../../data/api.js').ApiError, retry?: () => void, action?: {label: string, run:
  *   () => void}}} props
  */
@@ -48,7 +51,7 @@ export function Failure({ error, retry, action = retry && { label: 'Try again', 
 }
 
 /**
- * Grey lines of the size of what comes, so that nothing jumps.
+ * Grey lines of the size of the expected content, so that the layout does not shift.
  * @param {{rows?: number, height?: number, label?: string}} props
  */
 export function Skeleton({ rows = 6, height = 32, label = 'Loading' }) {
@@ -63,7 +66,7 @@ export function Skeleton({ rows = 6, height = 32, label = 'Loading' }) {
 }
 
 /**
- * A loaded thing in all its states. Data already there stays visible under an error.
+ * A loaded resource in all its states. Existing data stays visible below an error.
  * @param {{resource: import('../../data/resource.js').Resource<any>, skeleton?: any, isEmpty?: (data: any) => boolean,
  *   empty?: any, children: (data: any) => any}} props
  */
@@ -78,7 +81,7 @@ export function Loaded({ resource, skeleton, isEmpty = () => false, empty, child
 }
 
 /**
- * One line above old data.
+ * A line above old data.
  * @param {{error: import('../../data/api.js').ApiError, since: number, retry: () => void}} props
  */
 export function Stale({ error, since, retry }) {
@@ -90,7 +93,7 @@ export function Stale({ error, since, retry }) {
   </div>`;
 }
 
-/** A time that keeps counting: `12 s ago`. @param {{time: string | number}} props */
+/** A time that is updated, such as `12 s ago`. @param {{time: string | number}} props */
 export function Ago({ time }) {
   const [, tick] = useState(0);
   useEffect(() => {
@@ -100,7 +103,7 @@ export function Ago({ time }) {
   return html`<time title=${new Date(time).toLocaleString()}>${formatAgo(time)}</time>`;
 }
 
-/** Line under the header while the live stream is down. Quiet for the first seconds. */
+/** A line below the header while the live stream is disconnected, hidden for the first seconds. */
 export function ConnectionNotice() {
   const { state, since, reason } = connection.value;
   const [isLate, setLate] = useState(false);
@@ -126,7 +129,7 @@ export function ConnectionNotice() {
   </div>`;
 }
 
-/** Lines under the header while database, broker or disk are in trouble. */
+/** Lines below the header while the database, broker or disk has problems. */
 export function ServiceNotice() {
   return troubles(status.value).map(
     ({ part, text }) => html`<div class="stale" role="status" key=${part}>

@@ -1,4 +1,4 @@
-/** A table of any length: only the rows on screen exist, each of one height. Group rows may stand between rows. */
+/** A table of any length, of which only visible rows are rendered, all of one height. It can have group rows. */
 import { html, useEffect, useLayoutEffect, useRef, useState } from '../../dom.js';
 import { Icon } from './icons.js';
 
@@ -9,11 +9,11 @@ const SPARE_ROWS = 8;
  * @template T
  * @typedef {{key: string, title: any, width: string, cell: (row: T) => any, number?: boolean, sort?: string, hint?:
  *   string, label?: string}} Column
- *   `width` is a CSS grid track; `sort` is the word by which the server sorts
+ *   `width` is a CSS grid track; `sort` is the server's name of the order
  */
 
 /**
- * A row that heads a group of rows.
+ * The row above a group of rows.
  * @template T
  * @typedef {{group: {name: string, rows: T[]}, key: string}} GroupHead
  */
@@ -47,7 +47,7 @@ export function Grid({
     minWidth: `${columns.reduce((sum, { width }) => sum + leastPx(width), 0)}px`,
   };
 
-  const look = () => {
+  const updateVisible = () => {
     if (!scroller.current) return;
     const { scrollTop, clientHeight } = scroller.current;
     const from = Math.max(0, Math.floor(scrollTop / ROW_PX) - SPARE_ROWS);
@@ -55,9 +55,9 @@ export function Grid({
     setSlice((old) => (old.from === from && old.to === to ? old : { from, to }));
     if (to >= rows.length) onEnd?.();
   };
-  useLayoutEffect(look, [rows.length]);
+  useLayoutEffect(updateVisible, [rows.length]);
   useEffect(() => {
-    const sizes = new ResizeObserver(look);
+    const sizes = new ResizeObserver(updateVisible);
     if (scroller.current) sizes.observe(scroller.current);
     return () => sizes.disconnect();
   }, []);
@@ -71,7 +71,7 @@ export function Grid({
   return html`<div
     class="grid"
     ref=${scroller}
-    onScroll=${look}
+    onScroll=${updateVisible}
     onMouseLeave=${() => onHover?.(null)}
     role="table"
     aria-label=${label}
@@ -135,7 +135,7 @@ function Head({ column: { key, title, number, sort: word, hint, label }, sort, o
   </div>`;
 }
 
-/** `minmax(120px, 1fr)` and `120px` are 120. */
+/** Returns the minimum width of a track: 120 for `minmax(120px, 1fr)` and `120px`. */
 const leastPx = (/** @type {string} */ track) => Number(/(\d+)px/.exec(track)?.[1] ?? 0);
 
 /** @param {HTMLElement | null} scroller @param {number} index */
@@ -148,7 +148,7 @@ function bringIntoView(scroller, index) {
 }
 
 /**
- * Rows with a group row before each group, in order of first appearance.
+ * Returns rows with a group row before each group, in order of first appearance.
  * @template T
  * @param {T[]} rows
  * @param {(row: T) => string} nameOf
@@ -162,7 +162,7 @@ export function withGroups(rows, nameOf) {
 }
 
 /**
- * Whether a row heads a group.
+ * Returns whether a row is a group row.
  * @template T
  * @param {T | GroupHead<T>} row
  * @returns {row is GroupHead<T>}

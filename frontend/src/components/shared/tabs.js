@@ -1,4 +1,4 @@
-/** Tabs of a page; arrow keys move between them. */
+/** The tabs of a page, with arrow keys to move between them. */
 import { html } from '../../dom.js';
 
 /**
@@ -35,6 +35,6 @@ export function Tabs({ tabs, at, label, onGo }) {
   </div>`;
 }
 
-/** The content of the tab that is chosen. @param {{at: string, children?: any}} props */
+/** The content of the chosen tab. @param {{at: string, children?: any}} props */
 export const TabPanel = ({ at, children }) =>
   html`<div class="tab-body" role="tabpanel" id="tab-panel" aria-labelledby=${`tab-${at}`}>${children}</div>`;

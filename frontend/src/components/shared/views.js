@@ -1,4 +1,4 @@
-/** Saved views: lists and comparisons of runs under a name, shared by all who use the service. */
+/** Saved views: lists and comparisons of runs under a name, which all users of the service share. */
 import { html, useEffect, useState } from '../../dom.js';
 import { get, put, remove } from '../../data/api.js';
 import { navigate } from '../../app/router.js';
@@ -11,9 +11,9 @@ import { ForOperator } from './role.js';
 /** @typedef {Omit<Api.ViewItem, 'id' | 'name' | 'changed_at'>} View */
 
 /**
- * The menu of all views, and how the page's own is saved.
- * @param {{view: View, open?: (item: Api.ViewItem) => void, children?: any}} props `view`: what is saved; `open`: shows
- *   a view of the same kind without leaving the page; `children`: further fields of the dialog after the name
+ * The menu of all views, which can also save the page's own view.
+ * @param {{view: View, open?: (item: Api.ViewItem) => void, children?: any}} props `view`: the view to save; `open`:
+ *   shows a view of the same kind without leaving the page; `children`: more fields of the dialog after the name
  */
 export function ViewsMenu({ view, open, children }) {
   const [saving, setSaving] = useState(false);

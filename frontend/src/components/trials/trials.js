@@ -1,4 +1,4 @@
-/** Trials with their verdicts so far: of a run in its diagnosis, of an experiment above its curves. */
+/** Trials with their current verdicts, for the diagnosis of a run and above the curves of an experiment. */
 import { html } from '../../dom.js';
 import { useGet } from '../../data/resource.js';
 import { changedFields } from '../../lib/trials.js';
@@ -7,7 +7,7 @@ import { formatValue } from '../../lib/text/format.js';
 import { Ago } from '../shared/states.js';
 import { DataTable, numbers } from '../shared/data_table.js';
 
-/** @param {{run?: string, experiment?: string}} about whose trials */
+/** @param {{run?: string, experiment?: string}} `run` or `experiment`: the one with the trials */
 export const useTrials = ({ run, experiment }) =>
   useGet(
     '/trials',
@@ -21,8 +21,8 @@ export const useTrials = ({ run, experiment }) =>
 
 /**
  * @param {{trials: ReturnType<typeof useTrials>, isAlone?: boolean, config?: Record<string, any> | null}} props
- *   `isAlone`: on the page of an experiment; `config`: of the run, if it is known: changes are shown with the replaced
- *   values
+ *   `isAlone`: on the page of an experiment; `config`: that of the run, if it is known, so that changes are shown with
+ *   the replaced values
  */
 export function Trials({ trials, isAlone = false, config }) {
   if (trials.error && !trials.data)

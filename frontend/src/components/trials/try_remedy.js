@@ -1,4 +1,4 @@
-/** The way to a trial: a dialog that says what it would do and cost, and starts it. */
+/** The dialog that describes a trial with its cost and starts it. */
 import { html, useEffect, useState } from '../../dom.js';
 import { say } from '../../app/state.js';
 import { post } from '../../data/api.js';
@@ -12,15 +12,15 @@ import { Icon, IconButton } from '../shared/icons.js';
 import { ForOperator } from '../shared/role.js';
 
 /** @typedef {{name: string, text: string}} Arm */
-/** @typedef {{arms: Arm[] | null, seeds: string, steps: string}} Draft empty or null: as the plan proposes */
+/** @typedef {{arms: Arm[] | null, seeds: string, steps: string}} Draft empty or null: the values of the plan */
 
 const PAUSE_MS = 300;
 const MAX_ARMS = 4;
 const NOTHING = /** @type {Draft} */ ({ arms: null, seeds: '', steps: '' });
 
 /**
- * @param {{run: Api.RunItem, cause?: string, isSearch?: boolean, look?: string}} props without a cause the diagnosis has
- *   none; `isSearch`: the remedies of all causes are tried one by one; `look`: classes of the button
+ * @param {{run: Api.RunItem, cause?: string, isSearch?: boolean, look?: string}} props without a `cause`, the
+ *   diagnosis has none; `isSearch`: the remedies of all causes are tried separately; `look`: classes of the button
  */
 export function TryRemedy({ run, cause = '', isSearch = false, look = 'button button-small' }) {
   const title = isSearch ? 'Find a remedy' : cause ? 'Try the remedy' : 'Try a change';
@@ -49,7 +49,7 @@ export function TryRemedy({ run, cause = '', isSearch = false, look = 'button bu
 const isNumber = (/** @type {string} */ text) => /^\d{1,9}$/.test(text.trim());
 
 /**
- * The request that a draft asks for; `errors` by field if it is invalid.
+ * Returns the request of a draft, and the `errors` by field if it is invalid.
  * @param {Draft} draft @param {string} cause @param {boolean} isSearch
  */
 function requestOf({ arms, seeds, steps }, cause, isSearch) {
@@ -69,7 +69,7 @@ function requestOf({ arms, seeds, steps }, cause, isSearch) {
   return { body, errors };
 }
 
-/** A value once it has not changed for a moment. @template T @param {T} value @returns {T} */
+/** Returns the last value that did not change for a moment. @template T @param {T} value @returns {T} */
 function useSettled(value) {
   const [settled, setSettled] = useState(value);
   const key = JSON.stringify(value);
@@ -215,7 +215,7 @@ function Arms({ run, arms, errors, onChange }) {
 }
 
 /**
- * The changes of an arm; one that comes with a whole list is shown as what differs, and its text below that.
+ * The changes of an arm. If a change replaces a list, its differences are shown above the text.
  * @param {{id: string, config: Api.RunItem['config'], text: string, isWrong: boolean,
  *   onText: (text: string) => void}} props
  */
@@ -242,7 +242,7 @@ function ArmText({ id, config, text, isWrong, onText }) {
   `;
 }
 
-/** A name that no arm has. @param {Arm[]} arms */
+/** Returns a name that no arm has. @param {Arm[]} arms */
 const freeName = (arms) =>
   ['change 1', 'change 2', 'change 3', 'change 4'].find((name) => arms.every((arm) => arm.name !== name)) ?? 'change';
 

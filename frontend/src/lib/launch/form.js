@@ -1,4 +1,4 @@
-/** The state of the launch form: what is sent, what it is called, and the command that sends the same. */
+/** The state of the launch form: its requests, the names, and the equivalent command. */
 import { changesBetween, getAt, knobDifferences, setAt, spell } from './layers.js';
 import { belowBase, belowVariant, laidOver, merge } from './merge.js';
 import { isRecord } from './schema.js';
@@ -13,11 +13,11 @@ import { lookup } from '../lookup.js';
 
 export const LARGEST_SEED = 2 ** 31 - 1;
 const MAX_SEEDS = 100;
-/** Code points in the name of an experiment, a fork or a variant. */
+/** Maximum number of code points in the name of an experiment, a fork or a variant. */
 export const MAX_IN_NAME = 200;
 
 /**
- * Seeds from text: single ones and ranges, `0,1,2` or `0-2, 7`.
+ * Returns the seeds in a text with single seeds and ranges, such as `0,1,2` or `0-2, 7`.
  * @param {string} text @returns {{seeds: number[], error: string}}
  */
 export function parseSeeds(text) {
@@ -39,16 +39,16 @@ export function parseSeeds(text) {
   return { seeds, error: seeds.length ? '' : 'Enter at least one seed' };
 }
 
-/** A name that no other variant has: `dapo`, `dapo 2`, ... @param {string} stem @param {Variant[]} variants */
+/** Returns a name that no other variant has: `dapo`, `dapo 2`, ... @param {string} stem @param {Variant[]} variants */
 export function freeName(stem, variants) {
-  const taken = new Set(variants.map(({ name }) => name));
-  if (!taken.has(stem)) return stem;
+  const existingNames = new Set(variants.map(({ name }) => name));
+  if (!existingNames.has(stem)) return stem;
   let n = 2;
-  while (taken.has(`${stem} ${n}`)) n += 1;
+  while (existingNames.has(`${stem} ${n}`)) n += 1;
   return `${stem} ${n}`;
 }
 
-/** The name of an experiment that was given none. @param {Variant[]} variants */
+/** Returns the default name of an experiment. @param {Variant[]} variants */
 export const defaultName = (variants) =>
   shortened(
     (variants.length > 4
@@ -62,7 +62,7 @@ export const defaultName = (variants) =>
 const shortened = (/** @type {string} */ name) =>
   [...name].length > MAX_IN_NAME ? `${[...name].slice(0, MAX_IN_NAME - 1).join('')}…` : name;
 
-/** The body of POST /experiments. @param {Form} form */
+/** Returns the body of POST /experiments. @param {Form} form */
 export const bodyOf = ({ name, base, variants, seeds, sweep }) => ({
   name: name.trim() || defaultName(variants),
   base,
@@ -74,7 +74,7 @@ export const bodyOf = ({ name, base, variants, seeds, sweep }) => ({
 /** @typedef {{path: string, body: object}} Request to POST below /api/v1 */
 
 /**
- * What launching sends: one experiment, or one fork for each variant and seed with what it changes of its parent.
+ * Returns the requests of a launch: one experiment, or a fork with its changes for each variant and seed.
  * @param {Form} form
  * @param {(Fields | undefined)[]} fulls full config of each variant
  * @param {{run: Api.RunItem, step: number} | null} fork
@@ -101,7 +101,7 @@ export function requestsOf(form, fulls, fork, insist = false) {
 }
 
 /**
- * What *Check first* sends for one variant.
+ * Returns the request of *Check first* for one variant.
  * @param {Form} form
  * @param {number} index of the variant
  * @param {Fields | undefined} full config of the variant
@@ -118,7 +118,7 @@ export function checkRequestOf({ base, variants, seeds }, index, full, fork) {
 /** @param {string} text for a POSIX shell */
 const quoted = (text) => `'${text.replaceAll("'", `'\\''`)}'`;
 
-/** The command that sends the same. @param {string} origin @param {Request} request */
+/** Returns the command that sends the same request. @param {string} origin @param {Request} request */
 export const commandOf = (origin, { path, body }) =>
   [
     `curl -X POST ${origin}/api/v1${path}`,
@@ -130,7 +130,7 @@ export const commandOf = (origin, { path, body }) =>
 const IN_BASE = ['policy', 'problems', 'steps', 'evaluation', 'checkpointing', 'recording', 'stop_rules', 'resources'];
 
 /**
- * A form that launches a run's config again: model, problems and budget go to the base, the method to one variant.
+ * Returns a form to launch a run's config again: model, problems and budget in the base, and the method in one variant.
  * @param {import('./merge.js').Catalog} catalog
  * @param {Fields} config
  * @param {{variant?: string, seed?: number, experiment?: string}} run
@@ -154,14 +154,14 @@ export function formFromConfig(catalog, config, { variant, seed = config.seed ??
 }
 
 /**
- * A run's config as that of a fork behind a step: where the run ended there, as many steps again.
+ * Returns a run's config for a fork at a step. If the run ended at that step, the number of steps is doubled.
  * @param {Fields} config @param {number} step @returns {Fields}
  */
 export const beyondFork = (config, step) =>
   config.steps > step ? config : { ...config, steps: step + Math.max(config.steps, 1) };
 
 /**
- * A variant that makes `base` into the config of a recipe.
+ * Returns a variant that changes `base` into the config of a recipe.
  * @param {import('./merge.js').Catalog} catalog
  * @param {Fields} base
  * @param {{name: string, config: Fields}} recipe
@@ -177,7 +177,7 @@ export function variantOfRecipe(catalog, base, { name, config }) {
 }
 
 /**
- * Variants that differ from `full` in one knob each, which is set back to what `plain` has.
+ * Returns variants that each reset one knob of `full` to its plain value.
  * @param {Variant} variant
  * @param {Fields} full its full config
  * @param {{path: string, before: any}[]} knobs chosen ones; `before` is the plain value
@@ -190,8 +190,8 @@ export const oneKnobOff = (variant, full, knobs) =>
   }));
 
 /**
- * A ladder from a plain variant to `variant`: each rung adds one more knob to the one below it. The plain variant is
- * left out where the form has it (`isInForm`), and so is a last rung that is the variant itself.
+ * Returns a ladder from a plain variant to `variant`, where each rung adds one knob to the previous one. It omits a
+ * plain variant that is in the form (`isInForm`), and a last rung that equals the variant.
  * @param {Variant} variant
  * @param {{variant: Variant, full: Fields, isInForm: boolean}} plain
  * @param {{path: string, after: any}[]} knobs in the order in which they are added; `after` is the variant's value
@@ -212,11 +212,11 @@ export function ladder(variant, plain, knobs, isWhole) {
   return rungs.slice(plain.isInForm ? 1 : 0, isWhole ? -1 : undefined).map(({ fields }) => fields);
 }
 
-/** Knobs that the name of a rung lists; higher ones are numbered. */
+/** Maximum number of knobs in the name of a rung. Higher rungs are numbered. */
 const MAX_CHAINED = 6;
 
 /**
- * The last telling part of a path: `surrogate.eps_high` -> `eps_high`, `filters.groups.type` -> `groups`.
+ * Returns the last meaningful part of a path: `surrogate.eps_high` -> `eps_high`, `filters.groups.type` -> `groups`.
  * @param {string} path
  */
 export const shortName = (path) =>
@@ -225,12 +225,12 @@ export const shortName = (path) =>
     .filter((segment) => segment !== 'type')
     .at(-1) ?? path;
 
-/** Knobs of the method in which two full configs differ. @param {Fields} plain @param {Fields} full */
+/** Returns the knobs of the method in which two full configs differ. @param {Fields} plain @param {Fields} full */
 export const methodDifferences = (plain, full) =>
   knobDifferences(plain, full).filter(({ path }) => !['preset', 'seed', 'name'].includes(path));
 
 /**
- * A knob's value in a few characters: the member of a union, then what it holds.
+ * Returns a knob's value in a few characters: the member of a union, then its fields.
  * @param {any} value @returns {string}
  */
 export function shortValue(value) {
@@ -246,7 +246,7 @@ export function shortValue(value) {
 }
 
 /**
- * The field that an error is about, so that it is shown where it can be corrected.
+ * Returns the layer in which an error can be corrected.
  * @param {string} path @param {Variant} variant @param {Fields} base @returns {'variant'|'base'|'below'}
  */
 export function ownerOf(path, variant, base) {
@@ -258,7 +258,7 @@ export function ownerOf(path, variant, base) {
 }
 
 /**
- * Base and variants with some fields changed in some variants: in the base where that changes all of them.
+ * Returns base and variants with changed fields. A change of all variants is written to the base.
  * @param {Form} form @param {Fields[]} fulls full configs of the variants
  * @param {number[]} indexes @param {{path: string, value: any}[]} changes
  * @returns {{base: Form['base'], variants: Form['variants']}}
@@ -276,5 +276,5 @@ export function withChanges({ base, variants }, fulls, indexes, changes) {
   };
 }
 
-/** Key of a request, equal for equal content. @param {unknown} value */
+/** Returns the key of a request, which is equal for equal content. @param {unknown} value */
 export const contentKey = (value) => spell(value);

@@ -1,4 +1,4 @@
-/** Reading and writing the fields of partial configs, and the differences between two configs. */
+/** Access to the fields of partial configs, and the differences between two configs. */
 import { lookup } from '../lookup.js';
 import { isRecord } from './schema.js';
 
@@ -7,12 +7,12 @@ import { isRecord } from './schema.js';
 /** @param {any} object @param {string} path */
 export const getAt = (object, path) => path.split('.').reduce((value, key) => lookup(value, key), object);
 
-/** True when the layer itself writes something at the path or below it. */
+/** Returns whether the layer itself sets a value at or below the path. */
 export const writes = (/** @type {Fields} */ fields, /** @type {string} */ path) => getAt(fields, path) !== undefined;
 
 /**
- * A layer with one more field. The tag of every union on the way is written too, so that the field keeps its meaning
- * whatever lies below.
+ * Returns a layer with another field and with the tags of all unions in its path, so that the field keeps its meaning
+ * on any lower layer.
  * @param {Fields} fields
  * @param {string} path
  * @param {any} value
@@ -30,7 +30,7 @@ export function setAt(fields, path, value, full) {
 }
 
 /**
- * A list is written whole: the item at `index` is changed in a copy.
+ * Returns a copy of a list with a changed item, because lists are always written completely.
  * @param {any[]} items @param {string[]} path @param {any} value @returns {any[]}
  */
 const setInList = (items, [index, ...innerPath], value) =>
@@ -43,7 +43,7 @@ function setInside(item, [key, ...innerPath], value) {
 }
 
 /**
- * A layer without one field, and without sections that then say nothing more than the layer below.
+ * Returns a layer without a field, and without sections that then equal the layer below.
  * @param {Fields} fields
  * @param {string} path
  * @param {Fields} below
@@ -53,15 +53,15 @@ export function unsetAt(fields, path, below) {
   const [key, ...innerPath] = path.split('.');
   const { [key]: section, ...otherFields } = fields;
   if (!innerPath.length || !isRecord(section)) return otherFields;
-  const left = unsetAt(section, innerPath.join('.'), lookup(below, key));
-  const hasContent = Object.entries(left).some(
+  const remaining = unsetAt(section, innerPath.join('.'), lookup(below, key));
+  const hasContent = Object.entries(remaining).some(
     ([name, value]) => name !== 'type' || value !== lookup(below, key)?.type,
   );
-  return hasContent ? { ...otherFields, [key]: left } : otherFields;
+  return hasContent ? { ...otherFields, [key]: remaining } : otherFields;
 }
 
 /**
- * The least that must be written over `below` to get `above`.
+ * Returns the smallest layer that changes `below` into `above`.
  * @param {Fields} below
  * @param {Fields} above
  * @returns {Fields}
@@ -85,15 +85,15 @@ export function changesBetween(below, above) {
 
 const same = (/** @type {unknown} */ a, /** @type {unknown} */ b) => a === b || spell(a) === spell(b);
 
-/** JSON with sorted keys, so that order does not count. @param {unknown} value @returns {string} */
+/** Returns JSON with sorted keys, so that order does not matter. @param {unknown} value @returns {string} */
 export const spell = (value) =>
   JSON.stringify(value, (_, inner) =>
     isRecord(inner) ? Object.fromEntries(Object.entries(inner).sort(([a], [b]) => (a < b ? -1 : 1))) : inner,
   ) ?? 'undefined';
 
 /**
- * Knobs in which two configs differ: single fields where both use the same member of a union, the whole union (or
- * list) where they do not.
+ * Returns the knobs in which two configs differ: single fields if both use the same union member, else the whole union
+ * or list.
  * @param {Fields} before @param {Fields} after @returns {{path: string, before: any, after: any}[]}
  */
 export function knobDifferences(before, after, path = '') {
@@ -106,7 +106,7 @@ export function knobDifferences(before, after, path = '') {
 }
 
 /**
- * Sections, members of one kind, or lists of such: what differs lies inside of them.
+ * Returns whether two values are compared by their fields: sections, equal union members, or lists of them.
  * @param {any} a @param {any} b @returns {boolean}
  */
 function isAlike(a, b) {
@@ -115,7 +115,7 @@ function isAlike(a, b) {
 }
 
 /**
- * Paths that a layer writes, each as one knob: a union whose member the layer chooses is one path.
+ * Returns the paths that a layer writes, each as one knob. A union whose member is chosen by the layer is one path.
  * @param {Fields} fields
  * @param {Fields} below
  * @returns {string[]}

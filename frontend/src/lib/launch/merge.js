@@ -1,6 +1,6 @@
 /**
- * The config that a launch would run, computed on the page so that a field answers at once and without the server.
- * The server merges again when it checks and launches (backend/config/merge.py); a test holds both to the same results.
+ * The config that a launch would run, computed on the page so that fields respond immediately. The server merges again
+ * for checks and launches (backend/config/merge.py), and a test compares the results.
  */
 import { lookup } from '../lookup.js';
 import { complete, isRecord } from './schema.js';
@@ -12,7 +12,8 @@ import { complete, isRecord } from './schema.js';
  */
 
 /**
- * One layer over another: mappings merge deeply; lists, and unions whose `type` differs, are replaced whole.
+ * Returns a layer merged over another one. Mappings merge deeply, while lists and unions of another `type` are
+ * replaced.
  * @param {Fields} below @param {Fields} above @returns {Fields}
  */
 export function merge(below, above) {
@@ -27,13 +28,13 @@ export function merge(below, above) {
 }
 
 /**
- * A part of a union without a `type` belongs to whatever is below it.
+ * Returns whether two values merge. A part of a union without a `type` merges into any value below it.
  * @param {Fields} valueBelow @param {Fields} value
  */
 const isSameMember = (valueBelow, value) => value.type === undefined || value.type === valueBelow.type;
 
 /**
- * The fields below a variant, before the schema fills the rest: defaults, profile of the policy, preset, base.
+ * Returns the fields below a variant before schema defaults: defaults, profile of the policy, preset and base.
  * @param {Catalog} catalog @param {Fields} base @param {Fields} variant @returns {Fields}
  */
 export function fieldsBelow(catalog, base, variant) {
@@ -45,14 +46,14 @@ export function fieldsBelow(catalog, base, variant) {
 }
 
 /**
- * Profile of a policy: its own, or that of the nameless "any other model".
+ * Returns the profile of a policy: its own, or that of the nameless "any other model".
  * @param {Catalog} catalog @param {string} policy
  */
 const profileOf = ({ profiles }, policy) =>
   (profiles.find(({ name }) => name === policy) ?? profiles.find(({ name }) => name === ''))?.profile ?? {};
 
 /**
- * The fields with a preset's own number of minibatches cut to the prompts of a step, unless the base chose it.
+ * Returns the fields with a preset's number of minibatches limited to the prompts of a step, unless the base sets it.
  * @param {Fields} merged @param {Fields} changes of the preset @param {Fields} base @param {Fields} variant
  */
 function withFewerMinibatches(merged, changes, base, variant) {
@@ -64,7 +65,7 @@ function withFewerMinibatches(merged, changes, base, variant) {
 }
 
 /**
- * The fields with token_tis where an engine samples that is not the learner, unless base or variant chose.
+ * Returns the fields with token_tis if a separate engine samples, unless base or variant sets a correction.
  * @param {Fields} merged @param {Fields} base @param {Fields} variant
  */
 function withCorrection(merged, base, variant) {
@@ -77,18 +78,24 @@ function withCorrection(merged, base, variant) {
     : merged;
 }
 
-/** What lies below the base: defaults and the policy's profile. @param {Catalog} catalog @param {Fields} base */
+/**
+ * Returns the fields below the base: defaults and the policy's profile.
+ * @param {Catalog} catalog @param {Fields} base
+ */
 export function belowBase(catalog, base) {
   const policy = base.policy?.name ?? catalog.defaults.policy?.name;
   return laidOver(catalog, catalog.defaults, profileOf(catalog, policy));
 }
 
-/** What lies below a variant. @param {Catalog} catalog @param {Fields} base @param {Fields} variant */
+/** Returns the fields below a variant. @param {Catalog} catalog @param {Fields} base @param {Fields} variant */
 export const belowVariant = (catalog, base, variant) =>
   complete(catalog.schema, catalog.schema, fieldsBelow(catalog, base, variant));
 
-/** The fields that a variant lays over what is below it, where its preset already counts. @param {Fields} variant */
+/** Returns the fields that a variant itself sets. Its preset belongs to the fields below. @param {Fields} variant */
 export const ownFields = ({ name: _name, preset: _preset, ...fields }) => fields;
 
-/** The full config of a layer over another. @param {Catalog} catalog @param {Fields} below @param {Fields} fields */
+/**
+ * Returns the full config of a layer over another.
+ * @param {Catalog} catalog @param {Fields} below @param {Fields} fields
+ */
 export const laidOver = (catalog, below, fields) => complete(catalog.schema, catalog.schema, merge(below, fields));

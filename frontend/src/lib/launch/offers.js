@@ -1,9 +1,9 @@
-/** Presets and recipes as they are offered. Pure. */
+/** Presets and recipes as offers of menus. Pure. */
 
 /** @typedef {Api.Offer} Offer */
 
 /**
- * Offers whose name, title, family, source or note holds every typed word; those named so come first.
+ * Returns offers whose name, title, family, source or note contains every typed word. Matches in names come first.
  * @param {Offer[]} offers
  * @param {string} text
  */
@@ -20,7 +20,7 @@ export function matching(offers, text) {
 }
 
 /**
- * Offers under the families they belong to, in order of appearance.
+ * Returns offers by family, in order of appearance.
  * @param {Offer[]} offers
  * @returns {[string, Offer[]][]}
  */
@@ -30,5 +30,5 @@ export function byFamily(offers) {
   return [...families];
 }
 
-/** A note as its sentences: the first says what it is. @param {string} note */
+/** Returns the sentences of a note, of which the first is the description. @param {string} note */
 export const sentences = (note) => note.split(/(?<!\bDr\.)(?<=\.)\s+(?=[A-Z])/);

@@ -1,6 +1,6 @@
 /**
- * What a form needs to know of a JSON Schema made by pydantic: fields, kinds, defaults, members of unions.
- * Unions are `oneOf` with a `discriminator` (its property, `type` or `name`, is called the tag here).
+ * The properties of a pydantic JSON Schema that a form needs: fields, kinds, defaults and members of unions. Unions are
+ * `oneOf` with a `discriminator`, whose property (`type` or `name`) is called the tag here.
  */
 import { lookup } from '../lookup.js';
 
@@ -12,7 +12,7 @@ import { lookup } from '../lookup.js';
 /** @typedef {{key: string, path: string, node: Node, kind: Kind, required: boolean}} Field */
 
 /**
- * Follows `$ref`; properties next to it (description, default) take precedence.
+ * Returns the target of a `$ref`. Properties next to it (description, default) take precedence.
  * @param {Node} root
  * @param {Node} node
  * @returns {Node}
@@ -39,24 +39,27 @@ export function kindOf(node) {
   return 'text';
 }
 
-/** A list of union members, of sections or of numbers. @param {Node} items @returns {Kind} */
+/** Returns the kind of a list of union members, sections, numbers or others. @param {Node} items @returns {Kind} */
 function kindOfList(items) {
   if (items.$ref) return 'sections';
   return items.type === 'integer' || items.type === 'number' ? 'numbers' : 'list';
 }
 
-/** Whether a kind holds items that are fields themselves. @param {Kind} kind */
+/** Returns whether items of a kind are fields themselves. @param {Kind} kind */
 export const isList = (kind) => kind === 'list' || kind === 'sections';
 
-/** Name of the property that distinguishes the members of a union. @param {Node} node @returns {string} */
+/** Returns the name of the property that distinguishes the members of a union. @param {Node} node @returns {string} */
 export const tagOf = (node) => node.discriminator.propertyName;
 
-/** Names of a union's members, in the order of the schema. @param {Node} root @param {Node} node @returns {string[]} */
+/**
+ * Returns the names of a union's members, in the order of the schema.
+ * @param {Node} root @param {Node} node @returns {string[]}
+ */
 export const memberNames = (root, node) =>
   node.oneOf.map((/** @type {Node} */ member) => lookup(resolved(root, member).properties, tagOf(node)).const);
 
 /**
- * The schema of one member of a union.
+ * Returns the schema of one member of a union.
  * @param {Node} root
  * @param {Node} node
  * @param {string} name
@@ -68,7 +71,7 @@ export const memberOf = (root, node, name) =>
     .find((/** @type {Node} */ member) => lookup(member.properties, tagOf(node)).const === name);
 
 /**
- * The schema behind a value: for a union the member that the value names.
+ * Returns the schema of a value, which for a union is that of the value's member.
  * @param {Node} root @param {Node} node @param {any} value @returns {Node | undefined}
  */
 export function shapeOf(root, node, value) {
@@ -79,7 +82,7 @@ export function shapeOf(root, node, value) {
 }
 
 /**
- * Fields of a section or of the member that `value` names; tags are left out.
+ * Returns the fields of a section, or of the union member of `value`, without tags.
  * @param {Node} root
  * @param {Node} node
  * @param {any} value
@@ -104,7 +107,7 @@ export function fieldsOf(root, node, value, path) {
 }
 
 /**
- * The field at a dotted path, given the config whose tags choose the members.
+ * Returns the field at a dotted path of a config, whose tags choose the members of unions.
  * @param {Node} root
  * @param {string} path
  * @param {any} config
@@ -134,7 +137,7 @@ export function fieldAt(root, path, config) {
 }
 
 /**
- * What a field holds when nothing was said: its default, or the defaults of its parts.
+ * Returns the initial value of a field: its default, or the defaults of its parts.
  * @param {Node} root
  * @param {Node} node
  * @returns {any}
@@ -149,18 +152,22 @@ export function defaultOf(root, node) {
   return EMPTY[kind] ?? '';
 }
 
-/** What a kind holds at first where its schema names no default. @type {Partial<Record<Kind, unknown>>} */
+/** Initial values of kinds for schemas without a default. @type {Partial<Record<Kind, unknown>>} */
 const EMPTY = { list: [], sections: [], numbers: [], choices: [], tuple: [], record: {}, boolean: false };
 
-/** A section with all its defaults. @param {Node} root @param {Node | undefined} node @returns {Record<string, any>} */
+/**
+ * Returns a section with all its defaults.
+ * @param {Node} root @param {Node | undefined} node @returns {Record<string, any>}
+ */
 export const newSection = (root, node) =>
   Object.fromEntries(Object.entries(node?.properties ?? {}).map(([key, inner]) => [key, defaultOf(root, inner)]));
 
-/** A fresh member of a union with all its defaults. @param {Node} root @param {Node} node @param {string} name */
+/** Returns a new member of a union with all its defaults. @param {Node} root @param {Node} node @param {string} name */
 export const newMember = (root, node, name) => newSection(root, memberOf(root, node, name));
 
 /**
- * Fills in what a value leaves out. Values that fit no member stay as they are; the server says what is wrong.
+ * Returns a value with the defaults of omitted fields. Values that match no member stay unchanged, and the server
+ * reports the errors.
  * @param {Node} root @param {Node} node @param {any} value @returns {any}
  */
 export function complete(root, node, value) {
@@ -185,7 +192,7 @@ export function complete(root, node, value) {
 /** @param {unknown} value @returns {value is Record<string, any>} */
 export const isRecord = (value) => value !== null && typeof value === 'object' && !Array.isArray(value);
 
-/** Allowed values in words: `0 to 1`, `above 0`, `at least 1`. @param {Node} node */
+/** Returns the allowed values in words: `0 to 1`, `above 0`, `at least 1`. @param {Node} node */
 export function rangeText(node) {
   const { minimum, exclusiveMinimum, maximum, exclusiveMaximum } = node;
   const low =
@@ -199,7 +206,7 @@ export function rangeText(node) {
     .join(', ');
 }
 
-/** Powers of two and ten that end a range read better as such. */
+/** Returns a limit as text, with large powers of two and ten written as powers. */
 function spelled(/** @type {number} */ value) {
   const size = Math.abs(value);
   if (size < 1e5) return String(value);
@@ -210,7 +217,7 @@ function spelled(/** @type {number} */ value) {
 }
 
 /**
- * What was typed, as the JSON value it means; text that is no number stays text for the server to refuse.
+ * Returns the JSON value of a typed text. An invalid number stays text, which the server rejects.
  * @param {Node} node
  * @param {string} typed
  */
@@ -226,7 +233,7 @@ export function readTyped(node, typed) {
   return typed;
 }
 
-/** Numbers between commas; a part that is none stays text for the server to refuse. @param {string} typed */
+/** Returns numbers separated by commas. Invalid numbers stay text, which the server rejects. @param {string} typed */
 const readNumbers = (typed) =>
   typed
     .split(',')
@@ -243,7 +250,7 @@ function readJson(/** @type {string} */ typed) {
   }
 }
 
-/** A value as the text of its field. @param {any} value */
+/** Returns a value as the text of its field. @param {any} value */
 export function writeTyped(value) {
   if (value === undefined || value === null) return '';
   if (Array.isArray(value) && value.every((item) => typeof item !== 'object')) return value.join(', ');

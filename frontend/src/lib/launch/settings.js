@@ -1,12 +1,15 @@
-/** The settings of a run in the form: the ones changed most, which ones are off, and the search among them. Pure. */
+/** Settings of a run in the form: the most frequently changed ones, the inactive ones, and a search. Pure. */
 import { getAt } from './layers.js';
 import { fieldAt, fieldsOf } from './schema.js';
 
 /** @typedef {import('./schema.js').Node} Node */
 /** @typedef {import('./schema.js').Field} Field */
-/** @typedef {Record<string, {path: string, values: string[]}>} Switches fields that work only with these values */
+/**
+ * @typedef {Record<string, {path: string, values: string[]}>} Switches fields that have an effect only with these
+ *   values
+ */
 
-/** Words for the fields that people change most, in the order in which the form shows them. @type {[string, string][]} */
+/** Words for the fields that are changed most often, in the order of the form. @type {[string, string][]} */
 export const ESSENTIALS = [
   ['optimizer.lr', 'Learning rate'],
   ['sampling.group_size', 'Group size'],
@@ -19,11 +22,11 @@ export const ESSENTIALS = [
 
 const WORDS = new Map(ESSENTIALS);
 
-/** What a field is called apart from its key. @param {string} path */
+/** Returns the words for a field. @param {string} path */
 export const wordsOf = (path) => WORDS.get(path) ?? '';
 
 /**
- * Whether a field does nothing, because its switch, or that of a section around it, stands otherwise.
+ * Returns whether a field has no effect, because its switch, or that of a section around it, has another value.
  * @param {Switches} switches @param {string} path @param {any} full
  */
 export const isOff = (switches, path, full) =>
@@ -32,7 +35,8 @@ export const isOff = (switches, path, full) =>
   );
 
 /**
- * Paths at or below `paths` whose key, words or description hold every typed word; what holds a match is not repeated.
+ * Returns the paths at or below `paths` whose key, words or description contain every typed word, without parents of
+ * matches.
  * @param {Node} root @param {any} full @param {string[]} paths @param {string} text @returns {string[]}
  */
 export function pathsMatching(root, full, paths, text) {

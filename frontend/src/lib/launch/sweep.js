@@ -1,4 +1,4 @@
-/** The sweep of a launch: which knobs take several values, and which fields can be swept. Pure. */
+/** The sweep of a launch: the knobs with several values, and the fields that can be swept. Pure. */
 import { fieldsOf, isRecord, memberNames, resolved, tagOf, writeTyped } from './schema.js';
 import { lookup } from '../lookup.js';
 
@@ -15,7 +15,7 @@ import { lookup } from '../lookup.js';
 /** @type {Sweep} */
 export const NO_SWEEP = { knobs: [], method: 'grid', cells: 12, seed: 0 };
 
-/** The settings that a search begins with. @type {Search} */
+/** The initial settings of a search. @type {Search} */
 export const SEARCH = {
   sampler: 'tpe',
   metric: 'eval/accuracy',
@@ -32,7 +32,7 @@ export const SEARCH = {
 
 const isWhole = (/** @type {unknown} */ value) => Number.isInteger(value) && Number(value) >= 0;
 
-/** Whether each setting of a search has the right type. @param {any} value */
+/** Returns whether each setting of a search has the right type. @param {any} value */
 const isSearch = (value) =>
   isRecord(value) &&
   Object.entries(value).every(
@@ -43,7 +43,7 @@ const isSearch = (value) =>
         : typeof setting === typeof SEARCH[/** @type {keyof Search} */ (key)]),
   );
 
-/** Whether a value from the address is a sweep. @param {any} value @returns {value is Sweep} */
+/** Returns whether a value from the address is a sweep. @param {any} value @returns {value is Sweep} */
 export const isSweep = (value) =>
   isRecord(value) &&
   ['grid', 'random', 'search'].includes(value.method) &&
@@ -53,11 +53,11 @@ export const isSweep = (value) =>
   Array.isArray(value.knobs) &&
   value.knobs.every((knob) => isRecord(knob) && typeof knob.path === 'string' && typeof knob.values === 'string');
 
-/** Whether a text means several numbers: a list or a range. @param {string} text */
+/** Returns whether a text is a list or a range of numbers. @param {string} text */
 export const meansSeveral = (text) => /\d\s*(,|\.\.)/.test(text);
 
 /**
- * A sweep in which a knob takes these values; in place of those that it had.
+ * Returns a sweep in which a knob has these values instead of its earlier ones.
  * @param {Sweep} sweep @param {string} path @param {string} values @returns {Sweep}
  */
 export function withKnob(sweep, path, values) {
@@ -73,7 +73,7 @@ export function withKnob(sweep, path, values) {
 export const withoutKnob = (sweep, path) => ({ ...sweep, knobs: sweep.knobs.filter((knob) => knob.path !== path) });
 
 /**
- * The knob that sweeping a field means, with the values to begin with: all if there are few, else its own.
+ * Returns the knob that sweeps a field, with initial values: all values if there are few, else only the current one.
  * @param {import('./schema.js').Node} root @param {Field} field @param {any} value @returns {SweptKnob | null}
  */
 export function knobOf(root, { path, node, kind }, value) {
@@ -84,7 +84,7 @@ export function knobOf(root, { path, node, kind }, value) {
 }
 
 /**
- * Every knob of a config that can be swept, the preset first.
+ * Returns every knob of a config that can be swept, with the preset first.
  * @param {import('./schema.js').Node} root @param {Record<string, any>} full @returns {SweptKnob[]}
  */
 export const sweepable = (root, full) => [

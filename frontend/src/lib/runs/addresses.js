@@ -1,11 +1,11 @@
-/** Addresses of runs, their rollouts, experiments and comparisons. */
+/** Addresses of runs, rollouts, experiments and comparisons. */
 import { address } from '../url.js';
 
 /** @param {string} id @param {object} [parameters] */
 export const runAddress = (id, parameters) => address(`/run/${encodeURIComponent(id)}`, parameters);
 
 /**
- * The rollouts of a run; without a step the newest.
+ * Returns the address of a run's rollouts, which are the newest ones without a step.
  * @param {string} run @param {{kind?: string} & Record<string, unknown>} [parameters]
  */
 export const rolloutsAddress = (run, { kind, ...parameters } = {}) =>

@@ -5,7 +5,7 @@ import { formatValue } from '../text/format.js';
 import { lookup } from '../lookup.js';
 
 /**
- * `positionOf`: of a run, 0 (low) to 1 (high); below 0 if it has no value.
+ * `positionOf`: the position of a run from 0 (low) to 1 (high), or below 0 if it has no value.
  * @typedef {{key: string, title: string, positionOf: (run: Api.RunItem) => number, text: (run: Api.RunItem) => string,
  *   ticks: {at: number, text: string}[]}} Axis
  * @typedef {{isLog: boolean, positionOf: (value: any) => number, ticks: {at: number, text: string}[]}} Scale
@@ -18,7 +18,10 @@ const LOG_FROM = 100;
 const RESULTS = ['eval/accuracy', 'best:eval/accuracy', 'reward/mean'];
 const MAX_FIELDS = 6;
 
-/** Keys that can be an axis: config fields that differ, last and best values. @param {Api.RunItem[]} runs */
+/**
+ * Returns the keys of possible axes: config fields that differ, and last and best values.
+ * @param {Api.RunItem[]} runs
+ */
 export const possibleAxes = (runs) => [
   ...fieldsThatDiffer(runs).map((path) => `config:${path}`),
   ...metricsOf(runs).flatMap((metric) => [
@@ -27,7 +30,7 @@ export const possibleAxes = (runs) => [
   ]),
 ];
 
-/** Axes to begin with: some fields that differ, and the results. @param {string[]} possible */
+/** Returns the default axes: some fields that differ, and the results. @param {string[]} possible */
 export const usualAxes = (possible) => [
   ...possible.filter((key) => key.startsWith('config:')).slice(0, MAX_FIELDS),
   ...RESULTS.filter((key) => possible.includes(key)),
@@ -52,7 +55,7 @@ export function axisOf(key, runs) {
   };
 }
 
-/** Even steps, or even ratios where positive values span two decades. @param {number[]} values */
+/** Returns a linear scale, or a logarithmic scale if positive values span two decades. @param {number[]} values */
 function numbers(values) {
   const [low, high] = [Math.min(...values), Math.max(...values)];
   const isLog = low > 0 && high / low >= LOG_FROM;
@@ -67,7 +70,7 @@ function numbers(values) {
   return { isLog, positionOf, ticks };
 }
 
-/** Texts in alphabetical order; of many, some are named. @param {string[]} texts */
+/** Returns a scale of texts in alphabetical order. If there are many, only some have labels. @param {string[]} texts */
 function categories(texts) {
   const sorted = [...new Set(texts.filter((text) => text !== '–'))].sort((a, b) =>
     a.localeCompare(b, 'en', { numeric: true }),
@@ -79,7 +82,7 @@ function categories(texts) {
   return { isLog: false, positionOf, ticks };
 }
 
-/** The runs inside all brushes. @param {Api.RunItem[]} runs @param {Axis[]} axes @param {Brushes} brushes */
+/** Returns the runs inside all brushes. @param {Api.RunItem[]} runs @param {Axis[]} axes @param {Brushes} brushes */
 export const brushed = (runs, axes, brushes) =>
   runs.filter((run) =>
     axes.every(({ key, positionOf }) => {

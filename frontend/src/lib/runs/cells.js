@@ -1,4 +1,4 @@
-/** Variants of a sweep as a grid of cells: one metric's mean over seeds by the two fields that differ. Pure. */
+/** Variants of a sweep as a grid of cells: the mean of a metric over seeds by the two fields that differ. Pure. */
 import { groupDifferences } from './config.js';
 import { spread } from './stats.js';
 import { lookup } from '../lookup.js';
@@ -8,14 +8,14 @@ import { lookup } from '../lookup.js';
 /** @typedef {{path: string, values: unknown[]}} Axis */
 /** @typedef {{rows: Axis, columns: Axis, cells: (Cell | undefined)[][]}} Grid */
 
-/** A metric's last value in a run, if it is a number. @param {Api.RunItem} run @param {string} metric */
+/** Returns a metric's last value in a run, if it is a number. @param {Api.RunItem} run @param {string} metric */
 const lastOf = (run, metric) => {
   const value = lookup(run.summary?.last, metric);
   return typeof value === 'number' ? value : undefined;
 };
 
 /**
- * A cell for each group: mean over the seeds that have a value, and its place between the extremes of all cells.
+ * Returns a cell for each group: the mean over the seeds with a value, and its position between the extremes.
  * @param {Group[]} groups @param {string} metric @param {string | null | undefined} better `up` or `down`
  * @returns {Cell[]}
  */
@@ -38,11 +38,11 @@ const byValue = (a, b) =>
 
 const spell = (/** @type {unknown} */ value) => JSON.stringify(value) ?? 'undefined';
 
-/** Distinct values in order. @param {unknown[]} values */
+/** Returns the distinct values in order. @param {unknown[]} values */
 const axisOf = (values) => [...new Map(values.map((value) => [spell(value), value])).values()].sort(byValue);
 
 /**
- * Differing fields without those that only some members of a union have, where the member itself differs.
+ * Returns the differing fields, except those of only some union members if the member itself differs.
  * @template {{path: string, cells: unknown[][]}} Field
  * @param {Field[]} fields
  */
@@ -55,7 +55,7 @@ function withoutMembers(fields) {
 }
 
 /**
- * Cells as a grid where two fields tell them apart; else null.
+ * Returns the cells as a grid if two fields distinguish them, else null.
  * @param {Cell[]} cells @returns {Grid | null}
  */
 export function gridOf(cells) {

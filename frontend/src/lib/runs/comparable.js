@@ -1,10 +1,10 @@
-/** Comparability of metrics between configs: the catalog names the fields that decide a metric's scale. Pure. */
+/** Comparability of metrics between configs. The catalog lists the fields that decide a metric's scale. Pure. */
 import { groupDifferences } from './config.js';
 
 const NO_SCALE = /(^|\.)timeout_seconds$/;
 
 /**
- * Whether a field decides a metric's scale; the order of the terms does not.
+ * Returns whether a field decides a metric's scale. The order of the terms does not.
  * @param {{name: string, scale?: string[]}} about
  * @param {string} metric
  * @param {string} path
@@ -22,7 +22,7 @@ function decides(about, metric, path) {
 }
 
 /**
- * One run of each config: further seeds tell nothing of scales, and each metric asks.
+ * Returns one run of each config, because seeds do not change scales and every metric is checked.
  * @param {Api.RunItem[]} runs @returns {Api.RunItem[]}
  */
 export const onePerConfig = (runs) => [
@@ -30,7 +30,8 @@ export const onePerConfig = (runs) => [
 ];
 
 /**
- * The same of whole runs: those of two origins have a scale each, and how another trainer scales is not known.
+ * Returns the same for whole runs. Runs of different origins have different scales, because those of other trainers are
+ * unknown.
  * @param {string} metric
  * @param {{name: string, scale?: string[]} | undefined} about
  * @param {{origin?: string, config?: any}[]} runs
@@ -49,7 +50,7 @@ export function scalesApart(metric, about, runs) {
 }
 
 /**
- * Fields by which a metric has several scales among these configs; empty if it can be compared.
+ * Returns the fields that give a metric several scales in these configs, or an empty list if it can be compared.
  * @param {string} metric
  * @param {{name: string, scale?: string[]} | undefined} about
  * @param {any[]} configs
@@ -63,7 +64,7 @@ export function scaleDifferences(metric, about, configs) {
     .filter((path) => decides(about, metric, path));
 }
 
-/** Note next to numbers or curves of such a metric. @param {string[]} paths */
+/** Returns the note next to numbers or curves of such a metric. @param {string[]} paths */
 export function scaleWarning(paths) {
   if (!paths.length) return '';
   const moreText = paths.length > 3 ? `, +${paths.length - 3}` : '';

@@ -1,12 +1,13 @@
-/** Configs as flat lists of fields, and what differs between several of them. */
+/** Configs as flat lists of fields, and the differences between several configs. */
 import { isRecord } from '../launch/schema.js';
 import { lookup } from '../lookup.js';
 
 /** @typedef {Record<string, unknown>} Flat dotted path -> value */
 
 /**
- * Dotted paths of all leaves. Items of a list of records go by their names (`rewards.correctness.map`), and the list
- * itself is a leaf with those names in its order; any other list is one leaf. @param {unknown} value @returns {Flat}
+ * Returns the dotted paths of all leaves. Items of a list of records are addressed by name (`rewards.correctness.map`),
+ * and the list itself is a leaf with these names in order. Any other list is one leaf.
+ * @param {unknown} value @returns {Flat}
  */
 export function flatten(value, path = '') {
   if (Array.isArray(value) && value.length && value.every(isRecord)) {
@@ -20,7 +21,7 @@ export function flatten(value, path = '') {
   );
 }
 
-/** A name for each record of a list; a second one of the same name is numbered. @param {any[]} items */
+/** Returns a name for each record of a list. Repeated names are numbered. @param {any[]} items */
 function namesIn(items) {
   const times = new Map();
   return items.map(({ entry_point: entry, name, type }, i) => {
@@ -31,8 +32,8 @@ function namesIn(items) {
 }
 
 /**
- * Fields whose value is not the same in all configs, in the order of their first appearance.
- * A field that a config lacks has the value `undefined`.
+ * Returns the fields with different values, in the order of their first appearance. A missing field has the value
+ * `undefined`.
  * @param {unknown[]} configs @returns {{path: string, values: unknown[]}[]}
  */
 export function differences(configs) {
@@ -44,7 +45,7 @@ export function differences(configs) {
 }
 
 /**
- * Fields that differ within or between groups of configs; each cell lists the values that a group has.
+ * Returns the fields that differ within or between groups of configs. Each cell lists the values of a group.
  * @param {{name: string, configs: unknown[]}[]} groups @param {string[]} [ignored] paths
  * @returns {{path: string, cells: unknown[][]}[]}
  */
@@ -60,7 +61,7 @@ const unique = (/** @type {unknown[]} */ values) => [...new Map(values.map((valu
 
 const spell = (/** @type {unknown} */ value) => (value === undefined ? 'undefined' : JSON.stringify(value));
 
-/** A config value as short text; values that differ have texts that differ. @param {unknown} value */
+/** Returns a config value as short text. Different values have different texts. @param {unknown} value */
 export function formatField(value) {
   if (value === undefined) return '–';
   if (Array.isArray(value) && value.length)

@@ -1,14 +1,14 @@
-/** Config fields that differ between groups of runs, what the differences mean, and the fields that agree. Pure. */
+/** Config fields that differ between groups of runs, the meaning of the differences, and the equal fields. Pure. */
 import { flatten, formatField, groupDifferences } from './config.js';
 
 /**
- * `names`: the groups that have these values; `config`: of one of their runs.
+ * `names`: the groups with these values; `config`: that of one of their runs.
  * @typedef {{names: string[], config: any, cells: unknown[][]}} Column
  * @typedef {{label: string, texts: string[]}} Row a text for each column
  */
 
 /**
- * Fields that differ but for the seed, and a column for each distinct set of their values.
+ * Returns the fields that differ, except the seed, and a column for each distinct set of their values.
  * @param {import('./groups.js').Group[]} groups @returns {{paths: string[], columns: Column[]}}
  */
 export function configColumns(groups) {
@@ -31,15 +31,15 @@ export function configColumns(groups) {
 export const fieldRows = (paths, columns) =>
   paths.map((label, i) => ({ label, texts: columns.map(({ cells }) => cells[i].map(formatField).join(' | ')) }));
 
-/** Fields that are the same in all, with their value. @param {any} config @param {string[]} different paths */
+/** Returns the equal fields with their values. @param {any} config @param {string[]} different paths */
 export const sameFields = (config, different) =>
   Object.entries(flatten(config ?? {}))
     .filter(([path]) => path !== 'seed' && !different.includes(path))
     .map(([path, value]) => ({ path, text: formatField(value) }));
 
 /**
- * What the service says of each config: its loss, what the symbols mean (maps, weights, penalties) and the sentences
- * below it, as far as that differs. Null stands for a config that could not be explained.
+ * Returns the differing explanations by the service: the loss, the symbols (maps, weights, penalties) and the notes.
+ * Null stands for a config without explanation.
  * @param {(Pick<Api.Validated, 'formula' | 'formula_legend' | 'formula_notes'> | null)[]} explained by column
  * @returns {Row[]}
  */
@@ -57,7 +57,7 @@ export function meaningRows(explained) {
     .filter((row) => new Set(row.texts).size > 1);
 }
 
-/** A table in Markdown, in which no text can end its cell. @param {string[]} heads @param {Row[]} rows */
+/** Returns a table in Markdown, in which no text can end its cell. @param {string[]} heads @param {Row[]} rows */
 export function asMarkdown(heads, rows) {
   const line = (/** @type {string[]} */ cells) => `| ${cells.map(cellOf).join(' | ')} |`;
   return [

@@ -1,4 +1,4 @@
-/** The values of a run by key: fields of the list, summary metrics, config fields. Pure. */
+/** The values of a run by key: fields of the list, summary metrics and config fields. Pure. */
 import { flatten, formatField } from './config.js';
 import { originTitle } from './origin.js';
 import { causeText, verdictTitle } from './verdicts.js';
@@ -29,7 +29,10 @@ const PLAIN = {
   id: { title: 'id', of: (run) => run.id },
 };
 
-/** The settings that differ from what the preset and the policy start with: `lr 0.03, group_size 6`. @param {Run} run */
+/**
+ * Returns the settings that differ from the preset and the policy's profile: `lr 0.03, group_size 6`.
+ * @param {Run} run
+ */
 function changesText({ changes }) {
   return Object.entries(changes ?? {})
     .sort(([, a], [, b]) => Number(Array.isArray(a)) - Number(Array.isArray(b)))
@@ -43,14 +46,15 @@ function changesText({ changes }) {
     .join(', ');
 }
 
-/** Seconds from the first start to the end, or until now. @param {Run} run */
+/** Returns the seconds from the first start to the end, or until now. @param {Run} run */
 function secondsTaken({ started_at: from, finished_at: to, status }) {
   if (!from || (!to && status !== 'running')) return undefined;
   return ((to ? Date.parse(to) : Date.now()) - Date.parse(from)) / 1000;
 }
 
 /**
- * A field by its key: a name in PLAIN, a metric (`reward/mean`: its last value), `best:<metric>`, or `config:<path>`.
+ * Returns a field by key: a name in PLAIN, a metric (`reward/mean`: its last value), `best:<metric>` or
+ * `config:<path>`.
  * @param {string} key
  * @typedef {{key: string, title: string, number: boolean, sort?: string, of: (run: Run) => any,
  *   text: (run: Run) => string, age?: (run: Run) => number | undefined}} RunField `age`: the step of a value that is
@@ -67,7 +71,7 @@ export function fieldOf(key) {
   return metricField(key);
 }
 
-/** Paths by which the service sorts: those of imported configs may contain anything. */
+/** Paths by which the service can sort. Those of imported configs may contain any characters. */
 const SORTABLE_PATH = /^[\w-]+(\.[\w-]+){0,9}$/;
 
 /** @param {string} key @returns {RunField} */
@@ -104,7 +108,7 @@ const SHORT = {
 const short = (/** @type {string} */ metric) => lookup(SHORT, metric) ?? metric;
 
 /**
- * Keys that could be columns for these runs.
+ * Returns the keys of possible columns for these runs.
  * @param {Run[]} runs
  * @returns {{plain: string[], last: string[], best: string[], config: string[]}}
  */
@@ -119,20 +123,20 @@ export function possibleFields(runs) {
   };
 }
 
-/** The name under which a run is drawn. @param {Pick<Run, 'name' | 'variant' | 'seed'>} run */
+/** Returns the name of a run in charts. @param {Pick<Run, 'name' | 'variant' | 'seed'>} run */
 export function runTitle({ name, variant, seed }) {
   const ending = seed === null || seed === undefined ? '' : ` s${seed}`;
   return `${name}${variant ? ` · ${variant}` : ''}${ending}`;
 }
 
-/** Whether a run only measures a policy and trains nothing. @param {{steps: number}} run */
+/** Returns whether a run only evaluates a policy without training. @param {{steps: number}} run */
 export const isEvaluation = ({ steps }) => steps === 0;
 
-/** Metrics recorded by any of these runs. @param {Run[]} runs @returns {string[]} */
+/** Returns the metrics recorded by any of these runs. @param {Run[]} runs @returns {string[]} */
 export const metricsOf = (runs) => [...new Set(runs.flatMap((run) => Object.keys(run.summary?.last ?? {})))].sort();
 
 /**
- * Values that some of these runs have, each once, sorted.
+ * Returns the distinct values of these runs, sorted.
  * @param {Run[]} runs @param {(run: Run) => string | string[]} of @returns {string[]}
  */
 export const distinct = (runs, of) => [...new Set(runs.flatMap(of).filter(Boolean))].sort();

@@ -1,6 +1,6 @@
 /**
- * Values by which runs are grouped, as the service groups their curves (backend/metrics/grouping.py): by variant,
- * experiment, tag, verdict, the whole config but for the seed, or fields of configs. Pure.
+ * The values by which runs are grouped, as in the service (backend/metrics/grouping.py): variant, experiment, tag,
+ * verdict, the whole config except the seed, or fields of configs. Pure.
  */
 import { lookup } from '../lookup.js';
 import { differences, flatten } from './config.js';
@@ -17,14 +17,14 @@ const ABOUT_RUN = {
 };
 const MAX_KEYS = 8;
 
-/** The keys of a view parameter; `variant` where none is one. @param {string} by @returns {string[]} */
+/** Returns the keys of a view parameter, or `variant` if it has none. @param {string} by @returns {string[]} */
 export function keysOf(by) {
   const keys = by.split(',').filter((key) => Object.hasOwn(ABOUT_RUN, key) || /^config\../.test(key));
   return keys.length ? [...new Set(keys)].slice(0, MAX_KEYS) : ['variant'];
 }
 
 /**
- * Fields by which these runs can be told apart, but for the seed. A name with a comma cannot be written in a list.
+ * Returns the fields that distinguish these runs, except the seed. A name with a comma cannot be written in a list.
  * @param {Api.RunItem[]} runs
  */
 export const fieldsThatDiffer = (runs) =>
@@ -32,7 +32,7 @@ export const fieldsThatDiffer = (runs) =>
     .map(({ path }) => path)
     .filter((path) => path !== 'seed' && !path.includes(','));
 
-/** @param {Api.RunItem} run @param {string} key @returns {unknown} `undefined` where the run has none */
+/** @param {Api.RunItem} run @param {string} key @returns {unknown} `undefined` if the run has none */
 function valueBy(run, key) {
   if (!key.startsWith(CONFIG)) return lookup(ABOUT_RUN, key)(run) ?? undefined;
   const path = key.slice(CONFIG.length);
@@ -41,12 +41,12 @@ function valueBy(run, key) {
   return value === undefined ? lookup(flat, `${path}.type`) : value;
 }
 
-/** Runs that agree in this are one group. @param {Api.RunItem} run @param {string[]} keys */
+/** Returns the identity of a run's group. @param {Api.RunItem} run @param {string[]} keys */
 export const identityOf = (run, keys) =>
   JSON.stringify(keys.map((key) => [valueBy(run, key)].filter((value) => value !== undefined)));
 
 /**
- * What a group is called, by one of its runs: `variant`, `sampling.group_size 8`, `no verdict`.
+ * Returns the name of a group from one of its runs: `variant`, `sampling.group_size 8`, `no verdict`.
  * @param {Api.RunItem} run @param {string[]} keys
  */
 export const labelOf = (run, keys) => keys.map((key) => partOf(run, key)).join(', ');

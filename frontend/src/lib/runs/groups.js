@@ -1,19 +1,21 @@
-/** Which runs share a mean: those of one variant whose configs agree but for the seed, or those that agree in chosen
- * fields; as the service groups their curves (backend/metrics/grouping.py). Pure. */
+/**
+ * Groups of runs that share a mean: runs of a variant with equal configs except the seed, or with equal values of
+ * chosen fields, as in the service (backend/metrics/grouping.py). Pure.
+ */
 import { formatField, groupDifferences } from './config.js';
 import { runTitle } from './fields.js';
 import { identityOf, keysOf, labelOf } from './grouping.js';
 
 /** @typedef {{variant: string, runs: Api.RunItem[]}} Bundle */
-/** @typedef {Bundle & {name: string}} Group `name` tells it from all others */
+/** @typedef {Bundle & {name: string}} Group `name` is unique */
 
 const MAX_FIELDS = 2;
-/** Sections of a config that leave alone what is learned: other fields name a group first. */
+/** Sections of a config without effect on the policy. Other fields come first in the names of groups. */
 const ASIDE = /^(checkpointing|evaluation|recording|resources|steps|stop_rules)(\.|$)/;
 
 /**
- * Runs as groups, in the order of launching; by variant, those of another config stand apart, and so do forks of
- * another step: a mean of a fork and the run that it left would count that run's steps twice.
+ * Returns runs as groups, in the order of launching. Groups by variant also separate configs and forks of different
+ * steps, because a mean of a fork and its parent would count the parent's steps twice.
  * @param {Api.RunItem[]} runs @param {string} [by] keys of grouping.js @returns {Group[]}
  */
 export function groupsOf(runs, by = 'variant') {
@@ -31,7 +33,7 @@ export function groupsOf(runs, by = 'variant') {
 }
 
 /**
- * Groups with the values that they share as their names, numbered where two look alike (the text 8 and the number 8).
+ * Returns groups named by their shared values, numbered if two names are equal (the text 8 and the number 8).
  * @param {Bundle[]} groups @param {string[]} keys @returns {Group[]}
  */
 function labelled(groups, keys) {
@@ -44,7 +46,7 @@ function labelled(groups, keys) {
 }
 
 /**
- * Gives groups that share a variant the shortest name that distinguishes them.
+ * Returns groups with the shortest names that distinguish those of the same variant.
  * @param {Bundle[]} groups @returns {Group[]}
  */
 function named(groups) {
@@ -60,7 +62,7 @@ function named(groups) {
   return groups.map((group) => ({ name: names.get(group) ?? group.variant, ...group }));
 }
 
-/** The config fields that decide come first; an experiment's name says nothing of what was set differently. */
+/** Returns names by the config fields that differ, else by experiment, whose name says nothing about the settings. */
 function namesAmong(/** @type {Bundle[]} */ groups) {
   if (groups.length === 1) return [groups[0].variant];
   const [fields, origins] = [fieldsOf(groups), groups.map(originOf)];
@@ -72,17 +74,17 @@ function namesAmong(/** @type {Bundle[]} */ groups) {
   return groups.map(({ variant }, i) => `${variant} · ${marks ? marks[i] : `${withOrigin(hashes)[i]} · ${i + 1}`}`);
 }
 
-/** Where the runs of a group begin. */
+/** Returns the origin of a group's runs: the start, or a parent's checkpoint. */
 const originOf = (/** @type {Bundle} */ { runs: [run] }) =>
   typeof run.fork_step === 'number' ? `fork at ${run.fork_step}` : 'from the start';
 
-/** The experiment of a group; nothing if its runs are of several. */
+/** Returns the experiment of a group, or nothing if its runs belong to several. */
 function experimentOf(/** @type {Bundle} */ { runs }) {
   const names = new Set(runs.map(({ experiment_name: name }) => name ?? ''));
   return names.size === 1 ? [...names][0] : '';
 }
 
-/** The fields that tell the groups apart, as `lr 0.001, eps_low 0.2`, where the configs are loaded. */
+/** Returns the fields that distinguish the groups, such as `lr 0.001, eps_low 0.2`, if the configs are loaded. */
 function fieldsOf(/** @type {Bundle[]} */ groups) {
   const rows = groupDifferences(
     groups.map(({ variant, runs }) => ({ name: variant, configs: [runs[0].config ?? {}] })),
@@ -97,26 +99,26 @@ function fieldsOf(/** @type {Bundle[]} */ groups) {
 }
 
 /**
- * Of the fields that differ, one after the other the one that tells most groups apart; what is learned goes first.
+ * Returns fields in a greedy order: each distinguishes the most remaining groups, and learning settings come first.
  * @param {{path: string, texts: string[]}[]} fields
  */
 function decidingFields(fields) {
-  const left = [...fields].sort((a, b) => Number(ASIDE.test(a.path)) - Number(ASIDE.test(b.path)));
+  const remaining = [...fields].sort((a, b) => Number(ASIDE.test(a.path)) - Number(ASIDE.test(b.path)));
   /** @type {typeof fields} */
   const chosen = [];
   const distinct = (/** @type {typeof fields} */ rows) =>
     new Set((rows[0]?.texts ?? []).map((_, i) => JSON.stringify(rows.map(({ texts }) => texts[i])))).size;
-  while (left.length && (chosen.length < MAX_FIELDS || distinct(chosen) < chosen[0].texts.length)) {
-    const counts = left.map((field) => distinct([...chosen, field]));
+  while (remaining.length && (chosen.length < MAX_FIELDS || distinct(chosen) < chosen[0].texts.length)) {
+    const counts = remaining.map((field) => distinct([...chosen, field]));
     const best = Math.max(...counts);
     if (chosen.length >= MAX_FIELDS && best === distinct(chosen)) break;
-    chosen.push(...left.splice(counts.indexOf(best), 1));
+    chosen.push(...remaining.splice(counts.indexOf(best), 1));
   }
   return chosen;
 }
 
 /**
- * Titles of single runs: what tells apart the groups of a variant stands behind a run's own title.
+ * Returns titles of single runs: the run's own title, then the suffix that distinguishes its group.
  * @param {Group[]} groups by variant @returns {Map<string, string>}
  */
 export const titlesOf = (groups) =>
@@ -128,7 +130,7 @@ export const titlesOf = (groups) =>
   );
 
 /**
- * Names to draw: of runs, of groups, and the group of each run under `group:<run id>`.
+ * Returns the names in charts: those of runs and groups, and the group of each run with the key `group:<run id>`.
  * @param {Group[]} groups @returns {Map<string, string>}
  */
 export function namesOf(groups) {
@@ -144,7 +146,7 @@ export function namesOf(groups) {
 }
 
 /**
- * At most `limit` runs to be drawn, taken from the groups in turn so that none is left out for another's sake.
+ * Returns at most `limit` runs to draw, taken from the groups in turn, so that every group is represented.
  * @param {Group[]} groups @param {number} limit @returns {string[]} ids
  */
 export function fairShare(groups, limit) {
@@ -157,7 +159,7 @@ export function fairShare(groups, limit) {
   return ids;
 }
 
-/** Groups with only those of their runs that are drawn. @param {Group[]} groups @param {string[]} drawn ids of runs */
+/** Returns groups with only their drawn runs. @param {Group[]} groups @param {string[]} drawn ids of runs */
 export function drawnGroups(groups, drawn) {
   const ids = new Set(drawn);
   return groups
@@ -166,13 +168,13 @@ export function drawnGroups(groups, drawn) {
 }
 
 /**
- * Seeds from which on the 95 % interval of a mean is the more readable band: of three seeds it is 2.5 standard
- * deviations to each side, wider than the seeds themselves; of ten 0.7.
+ * Number of seeds from which the 95 % interval of a mean is the more readable band. It covers 2.5 standard deviations
+ * to each side for three seeds, more than the seeds themselves, and 0.7 for ten.
  */
 export const SEEDS_OF_INTERVAL = 10;
 
 /**
- * The band to draw: the chosen one, else from the smallest to the largest run, and with many seeds the interval.
+ * Returns the band to draw: the chosen one, else the range of the runs, or the interval if there are many seeds.
  * @param {string} band @param {Group[]} groups
  */
 export function bandOf(band, groups) {
@@ -180,20 +182,20 @@ export function bandOf(band, groups) {
   return Math.min(...groups.map(({ runs }) => runs.length)) >= SEEDS_OF_INTERVAL ? 'ci95' : 'minmax';
 }
 
-/** How many seeds the bands of some groups are made of: `3`, or `2–5`. @param {Group[]} groups */
+/** Returns the number of seeds in the bands of some groups: `3`, or `2–5`. @param {Group[]} groups */
 export function seedsText(groups) {
   const counts = groups.map(({ runs }) => runs.length);
-  const [least, limit] = [Math.min(...counts), Math.max(...counts)];
-  return least === limit ? `${limit}` : `${least}–${limit}`;
+  const [smallest, largest] = [Math.min(...counts), Math.max(...counts)];
+  return smallest === largest ? `${largest}` : `${smallest}–${largest}`;
 }
 
-/** The group of a name, or of a run in it. @param {string} nameOrRun @param {Group[]} groups */
+/** Returns the group with a name or with a run. @param {string} nameOrRun @param {Group[]} groups */
 export const groupOf = (nameOrRun, groups) =>
   groups.find(({ name, runs }) => name === nameOrRun || runs.some(({ id }) => id === nameOrRun));
 
 /**
- * Key of the line with which the others are compared: a group, or one of its runs where single runs are drawn. The
- * first group where none was chosen; what was chosen and is gone stays, so that a page can say so.
+ * Returns the key of the baseline's line: a group, or one of its runs if single runs are drawn. The default is the
+ * first group. A chosen baseline that no longer exists is kept, so that a page can report it.
  * @param {string} nameOrRun name of a group or id of a run @param {Group[]} groups @param {boolean} isGrouped
  */
 export function baselineKey(nameOrRun, groups, isGrouped) {

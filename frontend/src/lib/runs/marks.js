@@ -1,13 +1,13 @@
-/** What of a run's history is drawn into its charts: where the meaning of a curve changes. Pure. */
+/** The events of a run in its charts, which mark changes in the meaning of a curve. Pure. */
 
 /**
- * Kinds of events that are drawn whatever their level; an error is drawn whatever its kind, but for a diagnosis: its
- * onset is drawn, and not the step at which it was told.
+ * Kinds of events that are shown at any level. Errors of any kind are shown, except a diagnosis: its onset is shown
+ * instead of the step at which it was reported.
  */
 const TURNS = ['reference', 'checkpoint'];
 
 /**
- * One mark for each step at which something happened.
+ * Returns a mark for each step with events.
  * @param {{kind: string, level: string, step: number|null, message: string}[]} events
  * @returns {{step: number, text: string}[]} in the order of steps
  */

@@ -1,13 +1,13 @@
-/** The ablation matrix in words, and as a table to paste. Pure. */
+/** The ablation matrix in words and as a table for the clipboard. Pure. */
 import { csv } from '../text/csv.js';
 import { formatShort, formatValue, plural } from '../text/format.js';
 import { lookup } from '../lookup.js';
 
 /** @typedef {import('./groups.js').Group} Group */
-/** @typedef {{name: string, row: Api.MatrixRow}} NamedRow a row by the page's name of its group */
+/** @typedef {{name: string, row: Api.MatrixRow}} NamedRow a row with the page's name of its group */
 
 /**
- * Readings by their word in the address.
+ * Readings by their name in the address.
  * @type {Record<Api.MatrixColumn['reading'], {label: string, title: string}>}
  */
 export const READINGS = {
@@ -22,13 +22,13 @@ export const READINGS = {
 
 export const needsThreshold = (/** @type {string} */ reading) => reading.endsWith('_to');
 
-/** Title of a column, as `eval/accuracy at the end`. @param {Api.MatrixColumn} column */
+/** Returns the title of a column, such as `eval/accuracy at the end`. @param {Api.MatrixColumn} column */
 export const columnTitle = ({ metric, reading, threshold }) =>
   needsThreshold(reading)
     ? `${READINGS[reading].label} ${metric} ${threshold}`
     : `${metric} ${READINGS[reading].label}`;
 
-/** Return the title of a column given only by its key. @param {string} key */
+/** Returns the title of a column from its key. @param {string} key */
 export function keyTitle(key) {
   const [metric, reading = 'final', threshold] = key.split(':');
   return Object.hasOwn(READINGS, reading)
@@ -37,7 +37,7 @@ export function keyTitle(key) {
 }
 
 /**
- * What the service is asked for: every group as a row.
+ * Returns the request to the service, with every group as a row.
  * @param {Group[]} groups @param {{columns: string[] | null, planned: number | null}} view @param {Group} baseline
  */
 export const matrixParams = (groups, { columns, planned }, baseline) => ({
@@ -47,8 +47,11 @@ export const matrixParams = (groups, { columns, planned }, baseline) => ({
   planned: planned ?? undefined,
 });
 
-/** The page's groups with their rows; without those of which the service knows nothing. @param {Group[]} groups
- * @param {Api.Matrix} matrix @returns {NamedRow[]} */
+/**
+ * Returns the page's groups with their rows, without groups that the service does not know.
+ * @param {Group[]} groups
+ * @param {Api.Matrix} matrix @returns {NamedRow[]}
+ */
 export const namedRows = (groups, { rows }) =>
   groups.flatMap(({ name, runs }) => {
     const row = rows.find((matrixRow) => matrixRow.runs.some(({ id }) => id === runs[0].id));
@@ -62,24 +65,30 @@ const signed = (value) =>
 const halfOf = (/** @type {{low: number | null, high: number | null}} */ { low, high }) =>
   low === null || high === null ? null : (high - low) / 2;
 
-/** Mean and half width of its interval, as `0.61 ± 0.03`. @param {Api.MatrixCell} cell */
+/** Returns the mean and the half width of its interval, such as `0.61 ± 0.03`. @param {Api.MatrixCell} cell */
 export function estimateText(cell) {
   if (cell.mean === null) return cell.reached === 0 ? 'not reached' : '–';
   const half = halfOf(cell);
   return half === null ? formatValue(cell.mean) : `${formatValue(cell.mean)} ± ${formatValue(half)}`;
 }
 
-/** How many runs of a row have reached a threshold, of those that count. @param {Api.MatrixCell} cell
- * @param {Api.MatrixRow} row */
+/**
+ * Returns the number of a row's runs that reached a threshold, and the number of counted runs.
+ * @param {Api.MatrixCell} cell
+ * @param {Api.MatrixRow} row
+ */
 export const reachedText = ({ reached }, { runs }) =>
   reached === null ? '' : `${reached} of ${runs.filter(({ counts }) => counts).length} reached`;
 
 const SIDES = ['better', 'worse', 'higher', 'lower'];
 
-/** Words for a cell that decides nothing. @type {Partial<Record<Api.MatrixCell['verdict'], string>>} */
+/** Words for an undecided cell. @type {Partial<Record<Api.MatrixCell['verdict'], string>>} */
 const UNDECIDED = { 'no claim': 'not tested', 'more seeds': 'undecided, needs more seeds' };
 
-/** The difference to the baseline, as `+0.1 better` or `+0.1, not tested`. @param {Api.MatrixCell} cell */
+/**
+ * Returns the difference from the baseline, such as `+0.1 better` or `+0.1, not tested`.
+ * @param {Api.MatrixCell} cell
+ */
 export function verdictText({ verdict, versus }) {
   if (verdict === 'baseline') return '';
   const words = UNDECIDED[verdict] ?? verdict;
@@ -88,7 +97,7 @@ export function verdictText({ verdict, versus }) {
 }
 
 /**
- * What pairing by seed did to the noise of the difference.
+ * Returns the effect of pairing by seed on the noise of the difference.
  * @param {number} ratio variance of the paired differences over that of independent seeds
  */
 function pairingText(ratio) {
@@ -99,14 +108,14 @@ function pairingText(ratio) {
     : `Pairing by seed added ${percent} of variance: equal seeds do not move together here.`;
 }
 
-/** Change of the variance by pairing that is not worth a number. */
+/** Changes of the variance by pairing below this are not quantified. */
 const NO_EFFECT = 0.05;
 
-/** A p-value in two digits. @param {number | null} p */
+/** Returns a p-value with two digits. @param {number | null} p */
 const pText = (p) => (p === null ? '' : p < 0.001 ? '< 0.001' : `= ${Number(p.toPrecision(2))}`);
 
 /**
- * All numbers of a cell, in sentences.
+ * Returns all numbers of a cell in sentences.
  * @param {Api.MatrixCell} cell @param {{looks: string, tests: number}} matrix @param {string} baseline its name
  * @param {Api.MatrixRow} row @returns {string[]}
  */
@@ -138,11 +147,11 @@ export function sentencesOf(cell, { looks, tests }, baseline, row) {
 }
 
 /**
- * Clones that give a row and the baseline `count` more seeds in common: first the seeds that one of them has, then
- * new ones.
+ * Returns clones that give a row and the baseline `count` more common seeds: first seeds of only one of them, then new
+ * ones.
  * @param {{id: string, seed: number}[]} rowRuns @param {{id: string, seed: number}[]} baselineRuns
  * @param {number} count
- * @returns {{run: string, seed: number}[]} runs to be cloned, and the clones' seeds
+ * @returns {{run: string, seed: number}[]} the runs to clone, and the clones' seeds
  */
 export function seedsToQueue(rowRuns, baselineRuns, count) {
   const [rowSeeds, baselineSeeds] = [rowRuns, baselineRuns].map((runs) => new Set(runs.map(({ seed }) => seed)));
@@ -174,7 +183,7 @@ export const plainTable = (rows, matrix) => ({
   rows: textRows(rows, matrix),
 });
 
-/** Text inside a cell of a Markdown table. @param {string} text */
+/** Returns text escaped for a cell of a Markdown table. @param {string} text */
 const inMarkdown = (text) => text.replace(/[\r\n]+/g, ' ').replace(/[\\`*_{}[\]<>#!|~&$]/g, (mark) => `\\${mark}`);
 
 /** @param {NamedRow[]} rows @param {Api.Matrix} matrix */
@@ -184,7 +193,10 @@ export function asMarkdown(rows, matrix) {
   return [line(table.head), `|${' --- |'.repeat(table.head.length)}`, ...table.rows.map(line), ''].join('\n');
 }
 
-/** A row per variant and column, all numbers in full. @param {NamedRow[]} rows @param {Api.Matrix} matrix */
+/**
+ * Returns a row for each variant and column, with all numbers in full precision.
+ * @param {NamedRow[]} rows @param {Api.Matrix} matrix
+ */
 export function asCsv(rows, { columns }) {
   const head =
     'variant,metric,reading,threshold,n,mean,std,low,high,' +
@@ -208,11 +220,14 @@ const LATEX = {
   '–': '--',
 };
 
-/** Text in LaTeX: no character of it is a command. @param {string} text */
+/** Returns text escaped for LaTeX. @param {string} text */
 const inLatex = (text) =>
   text.replace(/[\r\n]+/g, ' ').replace(/[\\~^±–#$%&_{}]/g, (mark) => lookup(LATEX, mark) ?? `\\${mark}`);
 
-/** A booktabs table; significant differences are bold. @param {NamedRow[]} rows @param {Api.Matrix} matrix */
+/**
+ * Returns a booktabs table with significant differences in bold.
+ * @param {NamedRow[]} rows @param {Api.Matrix} matrix
+ */
 export function asLatex(rows, { columns }) {
   const line = (/** @type {string[]} */ cells) => `${cells.join(' & ')} \\\\`;
   const body = rows.map(({ name, row }) =>
@@ -236,7 +251,7 @@ export function asLatex(rows, { columns }) {
   ].join('\n');
 }
 
-/** What the numbers are, and how the data may be looked at. @param {Api.Matrix} matrix */
+/** Returns the meaning of the numbers and the plan of looks at the data. @param {Api.Matrix} matrix */
 export const planText = ({ looks, planned, tests }) => {
   const corrected = tests ? ` Differences are corrected over ${plural(tests, 'test')} (Holm).` : '';
   const plan =
@@ -247,6 +262,9 @@ export const planText = ({ looks, planned, tests }) => {
   return `Mean over seeds ± half of its 95 % interval (CI). ${plan}${corrected}`;
 };
 
-/** Tokens of a column at equal tokens, for its title. @param {Api.MatrixColumn} column @param {Api.Matrix} matrix */
+/**
+ * Returns the number of tokens of a column at equal tokens, for its title.
+ * @param {Api.MatrixColumn} column @param {Api.Matrix} matrix
+ */
 export const columnNote = ({ reading, unit }, { tokens }) =>
   reading === 'equal_tokens' && tokens ? `${formatShort(tokens)} tokens` : unit;

@@ -1,4 +1,4 @@
-/** The actions that a run's state allows, and the state in words. */
+/** The actions allowed in each state of a run, and the states in words. */
 
 import { isArchived, isForeign, isPushed, isSilent } from './origin.js';
 import { lookup } from '../lookup.js';
@@ -8,7 +8,7 @@ import { lookup } from '../lookup.js';
 /** @type {Record<Move, string>} */
 const LABELS = { stop: 'Stop', pause: 'Pause', resume: 'Resume', retry: 'Retry' };
 
-/** What each status allows. @type {Record<string, Move[]>} */
+/** Actions allowed in each status. @type {Record<string, Move[]>} */
 const MOVES = {
   queued: ['pause', 'stop'],
   running: ['pause', 'stop'],
@@ -18,7 +18,8 @@ const MOVES = {
 };
 
 /**
- * A run from an archive never trains here. One of another trainer can be stopped while it is pushed, and nothing else.
+ * Returns the allowed actions. A run from an archive never trains here, and a run of another trainer can only be
+ * stopped, while it is pushed.
  * @param {{status: string, wish?: string, origin?: string, writer?: string | null, seen_at?: string | null}} run
  * @returns {{move: Move, label: string}[]}
  */
@@ -35,14 +36,14 @@ export function movesOf(run) {
   return moves.map((move) => ({ move, label: LABELS[move] }));
 }
 
-/** Seconds that are left at the present pace; null if nothing can be said. @param {Api.RunItem} run */
+/** Returns the remaining seconds at the current pace, or null if they are unknown. @param {Api.RunItem} run */
 export function secondsLeft(run) {
   const pace = run.summary?.last?.['time/step_seconds'];
   if (run.status !== 'running' || run.wish || typeof pace !== 'number' || !run.steps) return null;
   return Math.max(0, run.steps - run.last_step) * pace;
 }
 
-/** Machine words of a reason as words for a person. @type {Record<string, string>} */
+/** Readable texts of reason codes. @type {Record<string, string>} */
 const REASONS = {
   no_signal: 'None of the last 20 steps had a group to train on: all were filtered out, or had no score.',
 };

@@ -22,26 +22,26 @@ const ARCHIVED = 'grpolab';
 const SILENT_MS = 120_000;
 
 /**
- * Whether another trainer makes the run: it has no checkpoints and never trains here.
+ * Returns whether the run belongs to another trainer: it has no checkpoints and never trains here.
  * @param {{origin?: string}} run
  */
 export const isForeign = ({ origin }) => Boolean(origin) && origin !== ARCHIVED;
 
 /**
- * Whether a run comes from an archive: its config is complete, and it never trains here.
+ * Returns whether a run comes from an archive: its config is complete, and it never trains here.
  * @param {{origin?: string}} run
  */
 export const isArchived = ({ origin }) => origin === ARCHIVED;
 
-/** Whether the run's trainer pushes it while it trains. @param {{writer?: string | null}} run */
+/** Returns whether the run's trainer pushes it during training. @param {{writer?: string | null}} run */
 export const isPushed = ({ writer }) => typeof writer === 'string';
 
 /**
- * Whether a run that should be live has given no sign for long: its trainer may be dead or without a network.
+ * Returns whether a live run has sent nothing for long. Its trainer may be dead or without a network.
  * @param {{status: string, seen_at?: string | null}} run @param {number} [now] in milliseconds
  */
 export const isSilent = ({ status, seen_at: seen }, now = Date.now()) =>
   status === 'running' && Boolean(seen) && now - new Date(seen ?? '').getTime() > SILENT_MS;
 
-/** Name of the trainer or tool that it comes from. @param {string} origin */
+/** Returns the name of the trainer or tool of an origin. @param {string} origin */
 export const originTitle = (origin) => lookup(TITLES, origin) ?? origin;

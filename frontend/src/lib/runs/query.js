@@ -1,8 +1,8 @@
-/** Completion of queries, and where an error stands in one. Pure; the language itself is read by the service. */
+/** The completion of queries and the position of errors in them. Pure. The service itself parses the language. */
 
 /** @typedef {Api.QueryField} Field */
 /** @typedef {{text: string, hint: string}} Option */
-/** @typedef {{from: number, to: number, options: Option[]}} Completion `options` may take the place of [from, to) */
+/** @typedef {{from: number, to: number, options: Option[]}} Completion `options` can replace [from, to) */
 /** @typedef {{text: string, at: number, end: number}} Token */
 
 const TOKEN = /"(?:[^"\\]|\\.)*"?|'(?:[^'\\]|\\.)*'?|<=|>=|!=|!~|==|[=<>~(),]|(?:[^\s()=<>!~,"']|!(?![=~]))+/g;
@@ -28,19 +28,19 @@ const tokensOf = (text) =>
 const unquoted = (/** @type {string} */ text) =>
   /^["']/.test(text) ? text.replace(/^["']|["']$/g, '').replace(/\\(.)/g, '$1') : text;
 
-/** A value as a query has to spell it. @param {string} value */
+/** Returns a value as it must be written in a query. @param {string} value */
 export const spelled = (value) =>
   /^[^\s()=<>!~,"'\\]+$/.test(value) && !/^(and|or|not|in|none)$/i.test(value)
     ? value
     : `"${value.replace(/[\\"]/g, '\\$&')}"`;
 
 /**
- * What the grammar expects next.
+ * The next expected part of the grammar.
  * @typedef {'operand' | 'operator' | 'value' | 'list' | 'item' | 'after item' | 'joint' | 'call' | 'metric'} Position
  */
 
 /**
- * What may follow after one more token.
+ * The transitions of the grammar for the next token.
  * @type {Record<Position, (word: string, field: string) => [Position, string]>}
  */
 const NEXT = {
@@ -63,7 +63,7 @@ const NEXT = {
 };
 
 /**
- * What can stand where the caret is.
+ * Returns the possible texts at the caret.
  * @param {string} text @param {number} caret @param {Field[]} fields @returns {Completion}
  */
 export function completionAt(text, caret, fields) {
@@ -117,7 +117,7 @@ function optionsAt(position, field, fields) {
 const HINTS = { text: '', number: 'number', date: 'date', tags: '', config: '', metric: 'last value' };
 
 /**
- * Options that begin with the typed text, then options that contain it.
+ * Returns options that begin with the typed text, then options that contain it.
  * @param {Option[]} options @param {string} typed
  */
 function matching(options, typed) {
@@ -136,7 +136,7 @@ function matching(options, typed) {
 }
 
 /**
- * A query after an option was chosen, and where the caret stands then.
+ * Returns the query with a chosen option, and the position of the caret.
  * @param {string} text @param {Completion} completion @param {Option} option
  */
 export function completed(text, { from, to }, option) {
@@ -151,8 +151,8 @@ const BEFORE_CARET = 40;
 const AFTER_CARET = 40;
 
 /**
- * The part of a query around an error, with a caret below the character.
- * @param {string} query @param {number} position in code points, as the service counts
+ * Returns the part of a query around an error, with a caret below the character.
+ * @param {string} query @param {number} position in code points, as counted by the service
  */
 export function pointedAt(query, position) {
   const characters = [...query].map((character) => (/\s/.test(character) ? ' ' : character));

@@ -1,9 +1,9 @@
-/** The values of a search's configurations as a picture. Pure. */
+/** The values of a search's configurations as a chart. Pure. */
 
 /** @typedef {{x: number, y: number, trial: Api.SearchTrialItem}} Dot */
 
 /**
- * The dots of the configurations that have a value, and the path of the best so far.
+ * Returns the dots of the configurations with a value, and the path of the best value so far.
  * @param {Api.SearchTrialItem[]} trials @param {{width: number, height: number, edge: number}} plot
  * @returns {{dots: Dot[], line: string, low: number | null, high: number | null}}
  */

@@ -1,4 +1,4 @@
-/** Mean and its uncertainty over a handful of seeds. */
+/** The mean of a few seeds and its uncertainty. */
 
 /** 97.5 % quantiles of Student's t for 1..30 degrees of freedom. */
 const T95 = [
@@ -8,14 +8,17 @@ const T95 = [
 
 const Z95 = 1.959964;
 
-/** 97.5 % quantile of Student's t; by its expansion beyond the table. @param {number} freedom whole, at least 1 */
+/**
+ * Returns the 97.5 % quantile of Student's t, with an expansion beyond the table.
+ * @param {number} freedom whole, at least 1
+ */
 export const t95 = (freedom) => T95[freedom - 1] ?? Z95 + (Z95 ** 3 + Z95) / (4 * freedom);
 
 /** @typedef {{n: number, mean: number | null, std: number | null, half: number | null}} Spread */
 
 /**
- * Mean, sample standard deviation and half width of the 95 % interval of the mean (Student's t).
- * One value has a mean and no spread; none has neither.
+ * Returns the mean, the sample standard deviation and the half width of the 95 % interval of the mean (Student's t). A
+ * single value has no spread, and without values all are null.
  * @param {number[]} values finite @returns {Spread}
  */
 export function spread(values) {

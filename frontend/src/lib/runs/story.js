@@ -1,4 +1,4 @@
-/** What became of a run's goal, in sentences that quote recorded values. Pure. */
+/** The history of a run's goal in sentences with recorded values. Pure. */
 import { formatValue } from '../text/format.js';
 import { lookup } from '../lookup.js';
 import { stepsText } from './verdicts.js';
@@ -25,7 +25,7 @@ export function storyOf(diagnosis, { status, summary }) {
 }
 
 /**
- * The best recorded value; the smoothed one if the record is from after the fall.
+ * Returns the best recorded value, or the best smoothed value if the record is later than the fall.
  * @param {Api.DiagnosisItem} diagnosis @param {Api.RunItem['summary']} summary
  */
 function bestOf({ goal, best, best_step: step, fall }, summary) {
@@ -42,7 +42,7 @@ const fallText = ({ healthy, sick }) =>
     : [`The fall began after step ${healthy}.`, `By step ${sick} it was certain.`];
 
 /**
- * Causes that stand for themselves, those that follow from them, and the remedies that a trial can carry out.
+ * Returns the independent causes, their consequences, and the remedies that a trial can test.
  * @param {Api.CauseItem[]} causes
  */
 export function arranged(causes) {

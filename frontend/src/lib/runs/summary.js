@@ -1,8 +1,8 @@
-/** What Compare says of its runs. Pure. */
+/** The summary of the runs on the Compare page. Pure. */
 import { VERDICT_NAMES } from './verdicts.js';
 
 /**
- * The runs that have each verdict, the gravest first.
+ * Returns the runs by verdict, with the most severe verdict first.
  * @param {Api.RunItem[]} runs @returns {{verdict: import('./verdicts.js').Verdict, runs: Api.RunItem[]}[]}
  */
 export const verdictCounts = (runs) =>

@@ -1,4 +1,4 @@
-/** Verdicts of the diagnosis in words, signs and colours, and the onsets that charts show. Pure. */
+/** The verdicts of the diagnosis as words, icons and colours, and the onsets in charts. Pure. */
 
 /** @typedef {NonNullable<Api.RunItem['verdict']>} Verdict */
 
@@ -12,16 +12,16 @@ export const VERDICTS = {
   inconclusive: { title: 'No verdict', icon: 'circle', tone: 'quiet' },
 };
 
-/** The verdicts in the order of their weight. */
+/** The verdicts, in the order of their severity. */
 export const VERDICT_NAMES = /** @type {Verdict[]} */ (Object.keys(VERDICTS));
 
-/** Verdicts of runs whose goal fell at some step; one that never rose has no such step. */
+/** Verdicts of runs whose goal fell at some step. A goal that never rose has no such step. */
 const FELL = ['collapsed', 'declining', 'recovered'];
 
 /** @param {Verdict | null | undefined} verdict */
 export const verdictTitle = (verdict) => (verdict ? VERDICTS[verdict].title.toLowerCase() : '');
 
-/** The word of a cause in plain text: `update_size` as "update size". @param {string} cause */
+/** Returns the name of a cause as text: `update_size` as "update size". @param {string} cause */
 export const causeText = (cause) => cause.replaceAll('_', ' ');
 
 /** @param {Api.Steps | null | undefined} steps */
@@ -32,18 +32,21 @@ export const stepsText = (steps) =>
       ? `from step ${steps.sick}`
       : `between steps ${steps.healthy} and ${steps.sick}`;
 
-/** Verdict, first cause and onset in a line. @param {Pick<Api.RunItem, 'verdict' | 'cause' | 'onset'>} run */
+/** Returns verdict, first cause and onset in one line. @param {Pick<Api.RunItem, 'verdict' | 'cause' | 'onset'>} run */
 export function verdictText({ verdict, cause, onset }) {
   const about = [cause && causeText(cause), onset && stepsText(onset)].filter(Boolean).join(', ');
   return about ? `${verdictTitle(verdict)}: ${about}` : verdictTitle(verdict);
 }
 
-/** Title of the verdict, with the onset of a fall. @param {Verdict} verdict @param {Api.Steps | null | undefined} onset */
+/**
+ * Returns the title of the verdict, with the onset of a fall.
+ * @param {Verdict} verdict @param {Api.Steps | null | undefined} onset
+ */
 export const badgeText = (verdict, onset) =>
   onset && FELL.includes(verdict) ? `${VERDICTS[verdict].title}, onset ${stepsText(onset)}` : VERDICTS[verdict].title;
 
 /**
- * Where the goal of these runs began to fall, as bands of a chart.
+ * The steps at which the goal of a run began to fall, as a band of a chart.
  * @typedef {{run: string, from: number, to: number, text: string}} Onset
  * @param {Api.RunItem[]} runs @returns {Onset[]}
  */

@@ -1,4 +1,4 @@
-/** Saved views as addresses of their pages. */
+/** Addresses of saved views. */
 import { address, list, toSearch } from '../url.js';
 
 /** @param {Api.ViewItem} view */
@@ -15,10 +15,10 @@ export function addressOfView(view) {
 }
 
 /**
- * What a view of a comparison keeps of an address: all settings, and which runs: a query's, else those that are chosen.
+ * Returns the saved part of a comparison's address: all settings, and the query or the chosen runs.
  * @param {string} search @param {string[]} names of the page's parameters
- * @param {{query: string, experiment: string, runs: string[]}} choice `runs` that are compared now; an address that
- *   chose them by a query does not name them
+ * @param {{query: string, experiment: string, runs: string[]}} choice `runs`: the compared runs, because an address
+ *   that chose them by a query does not list them
  */
 export function viewOfComparison(search, names, { query, experiment, runs }) {
   const parameters = Object.fromEntries([...new URLSearchParams(search)].filter(([name]) => names.includes(name)));

@@ -1,11 +1,14 @@
-/** Words of the queue: remaining time, GPU and cost of a run. Pure. */
+/** Texts of the queue: remaining time, GPU and cost of a run. Pure. */
 import { formatDuration, formatMoney, formatPercent, formatValue } from '../text/format.js';
 
-/** Seconds until a run is done, from its last step's time; null while unknown. @param {Api.RunItem} run */
+/**
+ * Returns the seconds until a run is done, from its last step's time, or null while unknown.
+ * @param {Api.RunItem} run
+ */
 export function secondsLeft(run) {
   const perStep = run.summary?.last?.['time/step_seconds'];
-  const left = run.steps - (run.last_step ?? 0);
-  return typeof perStep === 'number' && run.last_step > 0 && left >= 0 ? perStep * left : null;
+  const stepsLeft = run.steps - (run.last_step ?? 0);
+  return typeof perStep === 'number' && run.last_step > 0 && stepsLeft >= 0 ? perStep * stepsLeft : null;
 }
 
 /** @param {Api.RunItem} run */
@@ -14,7 +17,10 @@ export const etaText = (run) => {
   return seconds === null ? '–' : `≈ ${formatDuration(seconds)}`;
 };
 
-/** The GPU of a slot in words, e.g. "92 % · 61 °C · 412 W"; "" without one. @param {Api.WorkerStats | null} stats */
+/**
+ * Returns the GPU of a slot in words, e.g. "92 % · 61 °C · 412 W", or "" without a GPU.
+ * @param {Api.WorkerStats | null} stats
+ */
 export const gpuText = (stats) =>
   [
     stats?.gpu_frac === undefined ? '' : formatPercent(stats.gpu_frac),
@@ -25,7 +31,7 @@ export const gpuText = (stats) =>
     .join(' · ');
 
 /**
- * What a run cost, e.g. "0.42 GPU-hours · 1.05 USD · judges 0.20 USD of it"; "" for a run on CPUs without a price.
+ * Returns the cost of a run, e.g. "0.42 GPU-hours · 1.05 USD · judges 0.20 USD of it", or "" for CPUs without a price.
  * @param {Api.Cost | null | undefined} cost
  */
 export function costText(cost) {

@@ -1,4 +1,4 @@
-/** How the service's own parts are, in words. Pure. */
+/** The state of the service's own parts in words. Pure. */
 import { plural } from '../text/format.js';
 
 /** @typedef {Api.ServiceStatus} ServiceStatus */
@@ -13,7 +13,8 @@ const WAITS = {
 const PARTS = /** @type {const} */ (['database', 'broker', 'disk', 'history']);
 
 /**
- * The lines above a page while something is wrong. @param {ServiceStatus | null} status of `GET /status`
+ * Returns the notices above a page during problems.
+ * @param {ServiceStatus | null} status of `GET /status`
  * @returns {{part: string, text: string}[]}
  */
 export function troubles(status) {
@@ -26,7 +27,10 @@ export function troubles(status) {
   }));
 }
 
-/** What a run could not store yet; '' when nothing waits. @param {ServiceStatus | null} status @param {string} run */
+/**
+ * Returns a text about data that a run could not store yet, or '' if nothing waits.
+ * @param {ServiceStatus | null} status @param {string} run
+ */
 export function waitingText(status, run) {
   const note = status?.waiting.find((item) => item.run === run);
   if (!note) return '';

@@ -1,15 +1,18 @@
-/** Worker slots in words. A slot is one device that trains one run at a time. */
+/** Worker slots in words. A slot is a device that trains one run at a time. */
 import { plural } from '../text/format.js';
 
-/** The service calls a slot lost that has given no sign of life lately. @param {{status?: string}} slot */
+/**
+ * Returns whether a slot is alive. The service marks a slot as lost if its heartbeat is old.
+ * @param {{status?: string}} slot
+ */
 export const isAlive = (slot) => slot.status !== 'lost';
 
-/** Id of the run on a slot. @param {{run?: string | null}} slot @returns {string | null} */
+/** Returns the id of the run on a slot. @param {{run?: string | null}} slot @returns {string | null} */
 export const runOn = (slot) => slot.run ?? null;
 
 const isGpu = (/** @type {{device?: string}} */ { device = '' }) => !/^cpu/i.test(device);
 
-/** `2 GPUs`, `CPU`, `2 CPU slots`. @param {{device?: string}[]} slots */
+/** Returns the devices of slots in words: `2 GPUs`, `CPU` or `2 CPU slots`. @param {{device?: string}[]} slots */
 export function deviceText(slots) {
   const gpus = slots.filter(isGpu).length;
   if (gpus) return plural(gpus, 'GPU');
@@ -19,7 +22,7 @@ export function deviceText(slots) {
 const runsNoPrograms = (/** @type {Api.WorkerSlot} */ { stats }) => Boolean(stats?.sandbox?.runs_no_programs);
 
 /**
- * What the processes that read completions lack on some worker, in a sentence; '' where every layer is there.
+ * Returns a sentence about missing sandbox layers on some worker, or '' if every layer is active.
  * @param {Api.WorkerSlot[]} items
  */
 export function sandboxGaps(items) {

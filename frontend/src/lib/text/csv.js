@@ -1,4 +1,4 @@
-/** A table as CSV (RFC 4180). Text that a spreadsheet would run as a formula gets a leading apostrophe. */
+/** Writes a table as CSV (RFC 4180). Text that a spreadsheet would run as a formula gets a leading apostrophe. */
 
 const FORMULA = /^[=+\-@\t\r\n\0＝＋－＠]/;
 const NUMBER = /^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$|^-Infinity$/i;

@@ -1,16 +1,16 @@
-/** Differences of two texts, word by word: Myers' greedy algorithm (Algorithmica 1, 1986). */
+/** The difference of two texts by words: Myers' greedy algorithm (Algorithmica 1, 1986). */
 
-/** More changed words than this are not compared: time and memory grow with their square. */
+/** Maximum number of changed words, because time and memory grow with their square. */
 export const MAX_CHANGES = 600;
 
 /** @typedef {{kind: 'same' | 'old' | 'new', text: string}} Part */
 
-/** Words and the white space between them. @param {string} text @returns {string[]} */
+/** Returns the words and the white space between them. @param {string} text @returns {string[]} */
 const words = (text) => text.split(/(\s+)/).filter(Boolean);
 
 /**
- * The parts of two texts in order; `same` and `old` make up the first one, `same` and `new` the second. Null where
- * they differ in more than `maxChanges` words.
+ * Returns the parts of two texts in order: `same` and `old` form the first text, `same` and `new` the second. Returns
+ * null if they differ in more than `maxChanges` words.
  * @param {string} before @param {string} after @param {number} [maxChanges]
  * @returns {Part[] | null}
  */
@@ -30,7 +30,7 @@ export function wordDiff(before, after, maxChanges = MAX_CHANGES) {
 /** @param {string[]} a @param {string[]} b @param {number} maxChanges @returns {Part[] | null} */
 function changes(a, b, maxChanges) {
   const limit = Math.min(maxChanges, a.length + b.length);
-  /** Furthest place in `a` on each diagonal. @type {Map<number, number>} */
+  /** Furthest position in `a` on each diagonal. @type {Map<number, number>} */
   let reach = new Map([[1, 0]]);
   /** @type {Map<number, number>[]} */
   const trace = [];
@@ -72,7 +72,7 @@ function backwards(trace, a, b) {
   return parts.reverse();
 }
 
-/** Neighbours of one kind as one part. @param {Part[]} parts @returns {Part[]} */
+/** Returns the parts with neighbours of the same kind joined. @param {Part[]} parts @returns {Part[]} */
 function joined(parts) {
   /** @type {Part[]} */
   const merged = [];

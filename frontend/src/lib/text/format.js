@@ -1,5 +1,6 @@
 /**
- * Numbers, times and sizes as text. Every function takes what the API sends, `null` and non-finite strings included.
+ * Formats of numbers, times and sizes. Every function accepts the API's values, including `null` and non-finite
+ * strings.
  */
 import { lookup } from '../lookup.js';
 
@@ -8,14 +9,17 @@ const NONE = '–';
 const SPELLED = { NaN: 'NaN', Infinity: '∞', '-Infinity': '−∞' };
 
 /**
- * True for the API's spelling of a value that is not a finite number.
+ * Returns whether a value is the API's text for a number that is not finite.
  * @param {unknown} value @returns {value is string}
  */
 export const isNonFinite = (value) => typeof value === 'string' && Object.hasOwn(SPELLED, value);
 
 const minus = (/** @type {string} */ text) => text.replaceAll('-', '−');
 
-/** A metric value in at most about four significant digits. @param {number | string | null | undefined} value */
+/**
+ * Returns a metric value with at most about four significant digits.
+ * @param {number | string | null | undefined} value
+ */
 export function formatValue(value) {
   if (value === null || value === undefined) return NONE;
   if (isNonFinite(value)) return lookup(SPELLED, value);
@@ -35,7 +39,7 @@ const exponential = (/** @type {number} */ value) =>
       .replace(/\.?0+e/, 'e'),
   );
 
-/** Whole number with thin spaces between thousands. @param {number} value */
+/** Returns an integer with thin spaces between thousands. @param {number} value */
 export const grouped = (value) =>
   Math.round(value)
     .toString()
@@ -55,7 +59,7 @@ const THOUSANDS = [
   [1e3, 'k'],
 ];
 
-/** Large counts in short: 1.2 k, 3.4 M. @param {number | null | undefined} value */
+/** Returns large counts in short form: 1.2 k, 3.4 M. @param {number | null | undefined} value */
 export function formatShort(value) {
   if (typeof value !== 'number') return NONE;
   for (const [size, letter] of THOUSANDS) {
@@ -82,10 +86,10 @@ export function formatBytes(bytes) {
   return `${Math.round(bytes)} B`;
 }
 
-/** Bytes per second. @param {number | null | undefined} rate */
+/** Returns bytes per second as text. @param {number | null | undefined} rate */
 export const formatRate = (rate) => (typeof rate === 'number' ? `${formatBytes(rate)}/s` : NONE);
 
-/** A length of time in its two largest units: `2 h 05 min`. @param {number | null | undefined} seconds */
+/** Returns a duration in its two largest units: `2 h 05 min`. @param {number | null | undefined} seconds */
 export function formatDuration(seconds) {
   if (typeof seconds !== 'number' || !Number.isFinite(seconds)) return NONE;
   if (seconds < 10) return `${Math.max(0, seconds).toFixed(1)} s`;
@@ -105,16 +109,16 @@ const TIME_UNITS = [
 ];
 const SECONDS_IN = { s: 1, min: 60, h: 3600, d: 86_400 };
 
-/** The unit in which a length of time has few digits. @param {number} seconds */
+/** Returns the unit in which a duration has few digits. @param {number} seconds */
 const timeUnitOf = (seconds) =>
   /** @type {keyof typeof SECONDS_IN} */ (TIME_UNITS.find(([limit]) => seconds < limit)?.[1] ?? 'd');
 
-/** Smallest number of the larger unit at the lower end of a range. */
+/** Smallest number in the larger unit at the lower end of a range. */
 const LOWEST = 0.1;
 
 /**
- * An estimated length of time in the unit of its longer end: `3.2 – 5.8 min`, `0.3 – 4.1 h`, `up to 5 h`; one number
- * where both ends read alike. A line breaks only behind the dash.
+ * Returns an estimated duration in the unit of its longer end: `3.2 – 5.8 min`, `0.3 – 4.1 h`, `up to 5 h`, or one
+ * number if both ends have the same text. A line breaks only after the dash.
  * @param {number | null | undefined} low seconds @param {number | null | undefined} high seconds
  */
 export function formatDurationRange(low, high) {
@@ -127,13 +131,13 @@ export function formatDurationRange(low, high) {
     : `${Number(from.toPrecision(from < 1 ? 1 : 2))}\u00a0– ${to}\u00a0${unit}`;
 }
 
-/** An amount of money without its currency. @param {number} amount */
+/** Returns an amount of money without its currency. @param {number} amount */
 export const formatMoney = (amount) => (amount && amount < 0.01 ? '< 0.01' : amount.toFixed(2));
 
 const two = (/** @type {number} */ n) => String(n).padStart(2, '0');
 
 /**
- * How long ago: `just now`, `12 s ago`, `3 h ago`; a date after a week.
+ * Returns the age of a time: `just now`, `12 s ago`, `3 h ago`, or the date after a week.
  * @param {string | number | null | undefined} time
  */
 export function formatAgo(time, now = Date.now()) {
@@ -147,7 +151,10 @@ export function formatAgo(time, now = Date.now()) {
   return formatTime(time).slice(0, 10);
 }
 
-/** Local date and time, sortable: `2026-11-21 09:40:12`. @param {string | number | null | undefined} time */
+/**
+ * Returns the local date and time in sortable form: `2026-11-21 09:40:12`.
+ * @param {string | number | null | undefined} time
+ */
 export function formatTime(time) {
   if (!time) return NONE;
   const at = new Date(time);
@@ -155,9 +162,9 @@ export function formatTime(time) {
   return `${date} ${[at.getHours(), at.getMinutes(), at.getSeconds()].map(two).join(':')}`;
 }
 
-/** `1 run`, `3 runs`. @param {number} count @param {string} noun */
+/** Returns a count with its noun: `1 run`, `3 runs`. @param {number} count @param {string} noun */
 export const plural = (count, noun, many = `${noun}s`) => `${formatCount(count)} ${count === 1 ? noun : many}`;
 
-/** The first names of a list, and how many more there are. @param {string[]} names @param {number} limit */
+/** Returns the first names of a list and the number of the others. @param {string[]} names @param {number} limit */
 export const someOf = (names, limit) =>
   names.length > limit + 1 ? `${names.slice(0, limit).join(', ')} and ${names.length - limit} more` : names.join(', ');

@@ -1,4 +1,4 @@
-/** A program's output as a terminal would leave it: no colours, lines rewritten by carriage returns. */
+/** Renders a program's output like a terminal: without colours, and with lines rewritten by carriage returns. */
 
 // biome-ignore lint/suspicious/noControlCharactersInRegex: terminals are controlled by them
 const ANSI = /\u001b(?:\[[0-?]*[ -/]*[@-~]|\][^\u0007\u001b]*(?:\u0007|\u001b\\)?|[@-Z\\-_])/g;
@@ -7,5 +7,5 @@ const ANSI = /\u001b(?:\[[0-?]*[ -/]*[@-~]|\][^\u0007\u001b]*(?:\u0007|\u001b\\)
 export const terminalText = (text) =>
   text.replace(ANSI, '').replaceAll('\r\n', '\n').split('\n').map(lastWritten).join('\n');
 
-/** What stands in a line after all carriage returns. @param {string} line */
+/** Returns the final text of a line after all carriage returns. @param {string} line */
 const lastWritten = (line) => (line.includes('\r') ? line.replace(/\r+$/, '').split('\r').at(-1) : line);

@@ -1,11 +1,14 @@
-/** Text that a policy wrote, in parts, and the colours of its tokens. */
+/** The parts of a policy's text and the colours of its tokens. */
 import { visible } from './visible.js';
 import { lookup } from '../lookup.js';
 
-/** Text on one line: white space folded. @param {string} text */
+/** Returns text in one line, with collapsed white space. @param {string} text */
 export const oneLine = (text) => visible(text).replace(/\s+/g, ' ').trim();
 
-/** Start of a text of at most `limit` UTF-16 units, never half a character. @param {string} text @param {number} limit */
+/**
+ * Returns the start of a text of at most `limit` UTF-16 units without splitting a character.
+ * @param {string} text @param {number} limit
+ */
 export function startOf(text, limit) {
   if (text.length <= limit) return text;
   const end = /[\ud800-\udbff]/.test(text[limit - 1]) ? limit - 1 : limit;
@@ -21,7 +24,7 @@ export const LEVELS = 8;
  *   value has a sign
  */
 
-/** Decades of the scale of contributions: what is smaller than 1e-6 has no colour. */
+/** Decades in the scale of contributions. Values below 1e-6 have no colour. */
 const DECADES = 6;
 
 /** @param {number} value */
@@ -29,7 +32,7 @@ const byDecades = (value) => Math.sign(value) * Math.max(0, 1 + Math.log10(Math.
 
 const SIGNED_LOG = { unit: 'of the loss, by decades', low: '≤ −1', high: '≥ 1 (0: below 1e−6)', level: byDecades };
 
-/** Values that tokens can be coloured by. @satisfies {Record<string, Colouring>} */
+/** Values by which tokens can be coloured. @satisfies {Record<string, Colouring>} */
 export const COLOURINGS = {
   logprob: {
     label: 'log-prob',
@@ -87,26 +90,26 @@ export const COLOURINGS = {
 
 /** @typedef {keyof typeof COLOURINGS} ColourName */
 
-/** Whether a scale has a negative half. @param {string} by */
+/** Returns whether a scale has a negative half. @param {string} by */
 export const isSigned = (by) => !['logprob', 'entropy', 'kl'].includes(by);
 
 /**
- * Colour level -LEVELS..LEVELS of a token's value; `null` if there is none (masked, not recorded).
+ * Returns the colour level of a token's value from -LEVELS to LEVELS, or `null` without a value (masked, not recorded).
  * @param {ColourName} by
  * @param {number | string | null | undefined} value
  */
 export function levelOf(by, value) {
   if (value === '-Infinity') return by === 'logprob' ? LEVELS : null;
   if (typeof value !== 'number' || Number.isNaN(value)) return null;
-  const least = isSigned(by) ? -1 : 0;
-  return Math.round(Math.min(1, Math.max(least, COLOURINGS[by].level(value))) * LEVELS) || 0;
+  const lowest = isSigned(by) ? -1 : 0;
+  return Math.round(Math.min(1, Math.max(lowest, COLOURINGS[by].level(value))) * LEVELS) || 0;
 }
 
-/** Class of a colour level. @param {number | null} level */
+/** Returns the CSS class of a colour level. @param {number | null} level */
 export const levelClass = (level) => (level === null ? 'is-masked' : level < 0 ? `cold-${-level}` : `heat-${level}`);
 
 /**
- * A completion's values by which its tokens are coloured; undefined if they were not recorded.
+ * Returns a completion's values by which its tokens are coloured, or undefined if they were not recorded.
  * @param {Api.TokensAnswer} tokens
  * @param {ColourName} by
  * @returns {(number | string)[] | undefined}
@@ -126,7 +129,7 @@ export function valuesOf(tokens, by) {
 const difference = (a, b) => (typeof a === 'number' && typeof b === 'number' ? a - b : 'NaN');
 
 /**
- * Tokens in pieces of about `limit` characters, each of at least one token: [first, end) of each.
+ * Returns chunks of about `limit` characters and at least one token, as [first, end).
  * @param {string[]} tokens
  * @param {number} limit
  * @returns {[number, number][]}
@@ -137,7 +140,7 @@ export function chunksOf(tokens, limit) {
   let first = 0;
   let length = 0;
   tokens.forEach((token, i) => {
-    length += token.length + 1; // an empty token needs an element, too
+    length += token.length + 1; // even an empty token needs an element
     if (length < limit && i + 1 < tokens.length) return;
     chunks.push([first, i + 1]);
     first = i + 1;
@@ -147,7 +150,7 @@ export function chunksOf(tokens, limit) {
 }
 
 /**
- * A token's address within its group: completion and token, `2.17`.
+ * Returns the completion and the token of an address in the group, such as `2.17`.
  * @param {string} text @returns {[number, number] | null}
  */
 export function readTokenAddress(text) {
@@ -156,14 +159,14 @@ export function readTokenAddress(text) {
 }
 
 /**
- * A value of a token; masked tokens have none, whatever is stored.
+ * Returns a value of a token. Masked tokens have none, even if one is stored.
  * @param {(number | string)[] | undefined} array
  * @param {number[] | boolean[] | undefined} mask
  * @param {number} index
  */
 export const valueAt = (array, mask, index) => (mask && !mask[index] ? null : (array?.[index] ?? null));
 
-/** Probability from its logarithm, readable down to the smallest. @param {number} logprob */
+/** Returns a probability from its logarithm as readable text, even for tiny values. @param {number} logprob */
 export function probabilityText(logprob) {
   const probability = Math.exp(logprob);
   if (probability >= 0.9995) return probability === 1 ? '100 %' : '> 99.9 %';
@@ -174,12 +177,13 @@ export function probabilityText(logprob) {
 /** @type {Record<string, string>} */
 const WHITE = { '\n': '⏎', '\t': '⇥', ' ': '␣' };
 
-/** A token in which white space can be seen. @param {string} token */
+/** Returns a token with visible white space. @param {string} token */
 export const spelledToken = (token) =>
   token === '' ? '∅' : [...token].map((c) => lookup(WHITE, c) ?? visible(c)).join('');
 
 /**
- * The likeliest tokens in place of a token, without those that sampling cut off; none if they were not recorded.
+ * Returns the likeliest alternatives to a token, without those that sampling cut off, or none if they were not
+ * recorded.
  * @param {Api.TokensAnswer} tokens @param {number} at
  * @returns {{id: number, text: string | null, probability: string, isDrawn: boolean}[]} `text` null: unknown here
  */

@@ -1,11 +1,11 @@
 /**
- * Text from outside, made safe to look at: what would be invisible, or would reorder its surroundings, is shown as
- * its code point. dom.js passes every text node and every label through here.
+ * Makes text from outside safe to show. Invisible characters, and those that reorder their surroundings, are shown as
+ * code points. dom.js applies this to every text node and every label.
  */
 
 /**
- * Controls but tab and newline, soft hyphen, zero-width and direction marks, line separators, tags, lone surrogates,
- * and variation selectors that choose no picture: letters can be smuggled in them.
+ * Controls except tab and newline, soft hyphen, zero-width and direction marks, line separators, tags, lone surrogates,
+ * and variation selectors that choose no picture, because letters can be smuggled in them.
  */
 const HIDDEN = new RegExp(
   [
@@ -22,12 +22,12 @@ const HIDDEN = new RegExp(
 
 /** @typedef {{text: string, isCode: boolean}} Piece */
 
-/** `U+202E` for a character. @param {string} character */
+/** Returns the code point of a character, such as `U+202E`. @param {string} character */
 export const codePoint = (character) =>
   `U+${(character.codePointAt(0) ?? 0).toString(16).toUpperCase().padStart(4, '0')}`;
 
 /**
- * Splits text into what can be shown as it is and code points of what cannot.
+ * Splits text into pieces that can be shown unchanged and code points of hidden characters.
  * @param {string} text
  * @returns {Piece[]}
  */
@@ -43,5 +43,5 @@ export function visiblePieces(text) {
   return pieces;
 }
 
-/** Return the visible text as one string, with hidden characters as `‹U+200B›`. @param {string} text */
+/** Returns the visible text as one string, with hidden characters as `‹U+200B›`. @param {string} text */
 export const visible = (text) => text.replace(HIDDEN, (character) => `‹${codePoint(character)}›`);

@@ -1,4 +1,4 @@
-/** Writes JSON values as YAML 1.2 that every YAML reader understands. Only writing; nothing here reads YAML. */
+/** Writes JSON values as YAML 1.2 for every YAML reader. This module does not read YAML. */
 
 const PLAIN = /^[A-Za-z_][A-Za-z0-9_./-]*( [A-Za-z0-9_./-]+)*$/;
 const RESERVED = /^(true|false|null|yes|no|on|off|y|n|\.nan|\.inf)$/i;
@@ -42,7 +42,7 @@ function scalar(/** @type {unknown} */ value) {
   return typeof value === 'string' ? text(value) : String(value);
 }
 
-/** YAML 1.1 readers take `1e-7` for text, so an exponent always has a point and a sign. */
+/** Returns a number with a point and a sign in its exponent, because YAML 1.1 reads `1e-7` as text. */
 function number(/** @type {number} */ value) {
   const [mantissa, exponent] = String(value).split('e');
   if (exponent === undefined) return mantissa;
@@ -54,6 +54,6 @@ const text = (/** @type {string} */ value) =>
     ? value
     : JSON.stringify(value).replace(/[\u007f-\u009f\u2028\u2029\ud800-\udfff\ufeff]/g, escaped);
 
-/** Surrogate pairs stay as they are; a lone half is escaped by JSON already. */
+/** Returns a UTF-16 unit unchanged if it is part of a surrogate pair. JSON has already escaped lone halves. */
 const escaped = (/** @type {string} */ unit) =>
   /[\ud800-\udfff]/.test(unit) ? unit : `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`;
