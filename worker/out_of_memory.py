@@ -9,7 +9,7 @@ import psutil
 
 from backend.base.text import size_text
 
-SAYINGS = (
+MEMORY_MESSAGES = (
     "out of memory",  # CUDA, and libraries built on it
     "can't allocate memory",  # torch's allocator for the CPU
     "Cannot allocate memory",  # ENOMEM
@@ -23,7 +23,9 @@ def is_memory_error(error: BaseException) -> bool:
     """
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return True
-    return isinstance(error, RuntimeError | OSError) and any(saying in str(error) for saying in SAYINGS)
+    return isinstance(error, RuntimeError | OSError) and any(
+        saying in str(error) for saying in MEMORY_MESSAGES
+    )
 
 
 def memory_text(error: BaseException) -> str:

@@ -58,7 +58,7 @@ GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
 )
 """Sections of the form and the fields of RunConfig that they contain."""
 
-SECONDARY = ("policy.revision", "resources", "optimizer.betas", "optimizer.eps", "recording.tokens",
+SECONDARY_FIELDS = ("policy.revision", "resources", "optimizer.betas", "optimizer.eps", "recording.tokens",
     "recording.alternatives",
 )  # fmt: skip
 """Fields that a form may hide at first."""
@@ -98,7 +98,7 @@ def _config_schema(servers: tuple[str, ...]) -> dict[str, Any]:
         "schema": schema,
         "defaults": RunConfig().model_dump(mode="json"),
         "groups": [{"title": title, "fields": list(fields)} for title, fields in GROUPS],
-        "secondary": list(SECONDARY),
+        "secondary": list(SECONDARY_FIELDS),
         "switches": {
             path: {"path": switch, "values": list(values)} for path, (switch, values) in SWITCHES.items()
         },

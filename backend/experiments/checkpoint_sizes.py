@@ -12,16 +12,16 @@ from backend.config.run import RunConfig
 from backend.runs.retention import max_kept_checkpoints
 from backend.storage.models import Checkpoint, Run
 
-LOOKED_AT = 100
+MAX_READ_CHECKPOINTS = 100
 """Number of newest checkpoints whose size is read."""
 
-PARAMETERS = {"tiny": 800_768, "tiny_moe": 1_787_904}
+PARAMETERS_BY_MODEL = {"tiny": 800_768, "tiny_moe": 1_787_904}
 """Number of parameters of each built-in policy."""
 
-TEXT_BYTES = 400_000
+MAX_TEXT_BYTES = 400_000
 """Size of the tokenizer, configs and manifest of a small policy."""
 
-BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
+BYTES_PER_PARAMETER = {"float32": 4, "bfloat16": 2, "float16": 2}
 MASTER_BYTES = 4
 """Bytes per parameter of moments and master weights, which are float32."""
 
@@ -42,14 +42,14 @@ def checkpoint_bytes(session: Session, config: RunConfig, settings: Settings) ->
         select(Run.config, Checkpoint.bytes_total)
         .join(Run, Run.id == Checkpoint.run_id)
         .order_by(Checkpoint.created_at.desc())
-        .limit(LOOKED_AT)
+        .limit(MAX_READ_CHECKPOINTS)
     )
     shape = _shape(config.model_dump(mode="json"))
     known_sizes = (size for other_config, size in session.execute(query) if _shape(other_config) == shape)
     if (size := next(known_sizes, None)) is not None:
         return float(size)
     parameters = _parameters(config.policy.name, settings.models_dir)
-    return None if parameters is None else TEXT_BYTES + float(parameters * _bytes_per_parameter(config))
+    return None if parameters is None else MAX_TEXT_BYTES + float(parameters * _bytes_per_parameter(config))
 
 
 def _shape(config: dict[str, Any]) -> tuple[object, ...]:
@@ -67,7 +67,7 @@ def _shape(config: dict[str, Any]) -> tuple[object, ...]:
 
 
 def _bytes_per_parameter(config: RunConfig) -> int:
-    weights = BYTES[config.policy.dtype]
+    weights = BYTES_PER_PARAMETER[config.policy.dtype]
     moments = 2 * MASTER_BYTES
     master = MASTER_BYTES if weights < MASTER_BYTES else 0
     policy = weights + (moments + master if config.updates.rule == "adam" else 0)
@@ -77,10 +77,10 @@ def _bytes_per_parameter(config: RunConfig) -> int:
 
 
 def _parameters(policy: str, models_dir: Path) -> int | None:
-    if policy in PARAMETERS:
-        return PARAMETERS[policy]
+    if policy in PARAMETERS_BY_MODEL:
+        return PARAMETERS_BY_MODEL[policy]
     model_config = read_config(models_dir / policy)
     if model_config is None:
         return None
-    stored = BYTES.get(str(model_config.get("dtype") or model_config.get("torch_dtype")), 2)
+    stored = BYTES_PER_PARAMETER.get(str(model_config.get("dtype") or model_config.get("torch_dtype")), 2)
     return sum(path.stat().st_size for path in (models_dir / policy).glob("*.safetensors")) // stored

@@ -6,7 +6,7 @@ from typing import Any
 from backend.config.metrics import find_metric
 from backend.storage.models import Run
 
-NO_SCALE = ("timeout_seconds",)
+UNSCALED_FIELDS = ("timeout_seconds",)
 """Fields of a reward term that do not change rewards."""
 
 
@@ -42,7 +42,7 @@ def _scale_fields(metric: str, config: Mapping[str, Any]) -> dict[str, Any]:
         path: value
         for root in roots
         for path, value in _flatten(_value_at(config, root), root)
-        if not path.endswith(NO_SCALE)
+        if not path.endswith(UNSCALED_FIELDS)
     }
     if metric_info is None or "<term>" not in metric_info.name:
         return flat

@@ -14,26 +14,26 @@ from backend.config.policies import TINY, TINY_MOE
 from backend.config.run import RunConfig
 from backend.storage.models import Run, Worker
 
-PAST_RUNS = 300
+MAX_PAST_RUNS = 300
 """Number of newest runs whose step time is read."""
 
-SPREAD = 1.25
+SPREAD_FACTOR = 1.25
 """Factor by which a step may be faster or slower than steps of the same size."""
 
-SCALED_SPREAD = 2.0
+SCALED_SPREAD_FACTOR = 2.0
 """Factor by which a step may be faster or slower if its time is scaled from runs of other sizes."""
 
 CPU_FLOPS, GPU_FLOPS = (1e10, 2e11), (1e12, 2e14)
 """Operations per second of a slow and a fast machine, which cover small and large batches."""
 
-TOKEN_SECONDS = 2e-4, 0.03
+TOKEN_SECONDS_RANGE = 2e-4, 0.03
 """Minimum and maximum seconds per sequential token of a completion, even for a tiny model."""
 
 FASTEST_STEP_SECONDS = 0.02
 """Minimum duration of a step in seconds: sampling, learning and recording."""
 
 BUILT_IN_SIZES = {TINY.name: 0.8e6, TINY_MOE.name: 1.8e6}
-UNKNOWN_SIZE = (0.5e9, 8e9)
+UNKNOWN_SIZE_RANGE = (0.5e9, 8e9)
 """Number of parameters, at least and at most, of a policy of unknown size."""
 
 
@@ -88,7 +88,10 @@ def _duration(
 ) -> Duration:
     if step_times := [seconds for seconds, past in seen if _size_key(past) == _size_key(document)]:
         step = statistics.median(step_times)
-        low, high = min(step_times) / SPREAD * config.steps, max(step_times) * SPREAD * config.steps
+        low, high = (
+            min(step_times) / SPREAD_FACTOR * config.steps,
+            max(step_times) * SPREAD_FACTOR * config.steps,
+        )
         return Duration(low, high, step, like_runs=len(step_times))
     seconds_per_pass = [
         (seconds / _work_range(past)[1], seconds / _work_range(past)[0])
@@ -99,7 +102,9 @@ def _duration(
     if seconds_per_pass:
         low, high = min(rate for rate, _ in seconds_per_pass), max(rate for _, rate in seconds_per_pass)
         return Duration(
-            low * min_work / SCALED_SPREAD, high * max_work * SCALED_SPREAD, scaled_runs=len(seconds_per_pass)
+            low * min_work / SCALED_SPREAD_FACTOR,
+            high * max_work * SCALED_SPREAD_FACTOR,
+            scaled_runs=len(seconds_per_pass),
         )
     return Duration(*_estimate_by_size(session, config, models_dir, min_work, max_work))
 
@@ -110,7 +115,7 @@ def _load_past_runs(session: Session) -> Sequence[tuple[float, dict[str, Any]]]:
         select(Run.config, Run.summary)
         .where(Run.last_step > 0, Run.origin == "")
         .order_by(Run.created_at.desc())
-        .limit(PAST_RUNS)
+        .limit(MAX_PAST_RUNS)
     )
     return [
         (seconds, config)
@@ -175,10 +180,10 @@ def _estimate_by_size(
     # Completions may be much shorter than their limit.
     low = max(
         2 * small * min_work / fast / 10,
-        TOKEN_SECONDS[0] * sequential_tokens / 10,
+        TOKEN_SECONDS_RANGE[0] * sequential_tokens / 10,
         FASTEST_STEP_SECONDS * config.steps,
     )
-    return low, 2 * large * max_work / slow + TOKEN_SECONDS[1] * sequential_tokens * refills
+    return low, 2 * large * max_work / slow + TOKEN_SECONDS_RANGE[1] * sequential_tokens * refills
 
 
 def _parameters(policy: str, models_dir: Path) -> tuple[float, float]:
@@ -189,7 +194,7 @@ def _parameters(policy: str, models_dir: Path) -> tuple[float, float]:
         return stored / 4, stored / 2  # 32 or 16 bits per parameter
     if named := re.search(r"(\d+(?:\.\d+)?)[bB](?![a-zA-Z])", policy):
         return float(named[1]) * 1e9, float(named[1]) * 1e9
-    return UNKNOWN_SIZE
+    return UNKNOWN_SIZE_RANGE
 
 
 def _device_speeds(session: Session) -> tuple[float, float]:

@@ -15,9 +15,9 @@ from backend.base.outgoing import fetch
 from backend.base.settings import Settings
 from backend.config.run import RunConfig
 
-SECONDS = 1.5
+TIMEOUT_SECONDS = 1.5
 """Timeout of a request, in seconds."""
-REMEMBERED_SECONDS = 10.0
+CACHE_SECONDS = 10.0
 """Number of seconds for which a result is cached."""
 
 _known: dict[str, tuple[float, str]] = {}
@@ -45,7 +45,7 @@ def _unreachable_reasons(urls: Sequence[str]) -> list[str]:
     """Return the reason why each server cannot be used; empty for a server that responds."""
     with _lock:  # one check at a time; the next request uses the cached results
         now = time.monotonic()
-        expired_urls = [url for url in urls if url not in _known or now - _known[url][0] > REMEMBERED_SECONDS]
+        expired_urls = [url for url in urls if url not in _known or now - _known[url][0] > CACHE_SECONDS]
         if expired_urls:
             with ThreadPoolExecutor(min(8, len(expired_urls))) as threads:
                 for url, reason in zip(expired_urls, threads.map(_ask, expired_urls), strict=True):
@@ -55,9 +55,9 @@ def _unreachable_reasons(urls: Sequence[str]) -> list[str]:
 
 def _ask(url: str) -> str:
     try:
-        status = fetch(f"{url.rstrip('/')}/health", max_bytes=0, seconds=SECONDS).status
+        status = fetch(f"{url.rstrip('/')}/health", max_bytes=0, seconds=TIMEOUT_SECONDS).status
     except TimeoutError:
-        return f"no answer within {SECONDS:g} s"
+        return f"no answer within {TIMEOUT_SECONDS:g} s"
     except (OSError, http.client.HTTPException, ValueError) as error:
         reason = getattr(error, "reason", error)
         return str(getattr(reason, "strerror", None) or type(reason).__name__).lower()

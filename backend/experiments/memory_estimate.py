@@ -28,7 +28,7 @@ from backend.experiments.schemas import MemoryChange, MemoryEstimate, MemorySlot
 from backend.runs.workers.store import live_slots
 from backend.storage.models import Worker
 
-BUILT_IN = CODE_ROOT / "worker" / "policy"
+BUILT_IN_ROOT = CODE_ROOT / "worker" / "policy"
 """Directory of the files of the built-in policies."""
 
 CHARACTERS_PER_TOKEN = 3
@@ -87,7 +87,7 @@ def memory_warnings(estimate: MemoryEstimate) -> list[str]:
 def _load_shape(policy: PolicyConfig, settings: Settings) -> ModelShape:
     """Load the shape of a policy; raise UnreadableWeights, UnknownShape or HubModelError."""
     name = policy.name
-    directory = BUILT_IN / name if is_built_in(name) else settings.models_dir / name
+    directory = BUILT_IN_ROOT / name if is_built_in(name) else settings.models_dir / name
     config = read_config(directory)
     if config is not None:
         return ModelShape.of(config, read_weights(directory))

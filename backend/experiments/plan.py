@@ -13,8 +13,8 @@ from backend.config.sizes import max_tokens
 from backend.experiments.duration_estimate import count_slots, estimate_durations
 from backend.experiments.launch import budget_errors, is_search, make_cells, objective_errors, resolve_configs
 from backend.experiments.schemas import ExperimentRequest
-from backend.experiments.sweep import DRAWN, Cell, Sweep
-from backend.runs.cost import HOUR, newest_price
+from backend.experiments.sweep import MAX_PLANNED_CELLS, Cell, Sweep
+from backend.runs.cost import HOUR_SECONDS, newest_price
 
 Costs = dict[str, float | None]
 NO_COSTS: Costs = {"seconds_low": None, "seconds_high": None, "tokens_at_most": None}
@@ -63,7 +63,7 @@ def _planned_search(
     `costs` are those of the runnable cells. The minimum assumes that all configurations except the best are
     pruned at the first rung. The budget in hours limits both minimum and maximum.
     """
-    trials = min(sweep.cells, len(cells)) if len(cells) < DRAWN else sweep.cells
+    trials = min(sweep.cells, len(cells)) if len(cells) < MAX_PLANNED_CELLS else sweep.cells
     top = min(sweep.search.top, trials)
     additional_runs = top * (seeds - 1)
     runs = trials + additional_runs
@@ -71,7 +71,7 @@ def _planned_search(
     max_seconds = max((cell["seconds_high"] for cell in costs), default=0.0)
     share = 1.0 if sweep.search.pruner == "none" else sweep.search.first_rung
     low = min_seconds * ((trials - top) * share + top + additional_runs)
-    budget = sweep.search.hours * HOUR if sweep.search.hours else math.inf
+    budget = sweep.search.hours * HOUR_SECONDS if sweep.search.hours else math.inf
     total = {
         "seconds_low": min(low, budget),
         "seconds_high": min(max_seconds * runs, budget),
@@ -91,5 +91,5 @@ def _money_range(session: Session, total: Mapping[str, float]) -> dict[str, Any]
     if newest is None:
         return {"currency": None, "money_low": None, "money_high": None}
     price, currency = newest
-    low, high = (total[key] / HOUR * price for key in ("seconds_low", "seconds_high"))
+    low, high = (total[key] / HOUR_SECONDS * price for key in ("seconds_low", "seconds_high"))
     return {"currency": currency, "money_low": low, "money_high": high}

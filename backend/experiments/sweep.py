@@ -13,7 +13,7 @@ from backend.base.errors import FieldError, InvalidConfig
 from backend.config.merge import merged_fields, resolve
 from backend.experiments.search_settings import SearchSettings
 from backend.experiments.sweep_values import MAX_LISTED, Axis, count_text, parse_axis, value_key
-from backend.runs.schemas import CONFIG_BYTES, MAX_IN_NAME, Body
+from backend.runs.schemas import MAX_CONFIG_BYTES, MAX_NAME_CHARACTERS, Body
 
 MAX_RUNS = 500
 """Maximum number of runs in one experiment."""
@@ -23,11 +23,11 @@ MAX_VALUE_TEXT = 40
 """Maximum length of a value in the name of a variant; longer values are represented by their index."""
 MAX_BYTES = 4 << 20
 """Maximum size of all variants as JSON, in bytes."""
-DRAWN = 16
+MAX_PLANNED_CELLS = 16
 """Number of configurations on which the plan of a search is based."""
-TRIES = 200
+MAX_TRIES_PER_CELL = 200
 """Number of draws per cell of a random sweep after which no more combinations are assumed to exist."""
-NOT_SWEPT = ("name", "seed")
+UNSWEPT_FIELDS = ("name", "seed")
 
 Fields = Mapping[str, Any]
 
@@ -43,7 +43,7 @@ class SweptKnob(Body):
     @field_validator("path")
     @classmethod
     def _check_path(cls, path: str) -> str:
-        if path in NOT_SWEPT:
+        if path in UNSWEPT_FIELDS:
             raise ValueError("is not a knob; seeds have a list of their own")
         return path
 
@@ -79,8 +79,8 @@ class Sweep(Body):
     def _check_knobs(cls, knobs: list[SweptKnob]) -> list[SweptKnob]:
         if len({knob.path for knob in knobs}) < len(knobs):
             raise ValueError("a knob can be swept once")
-        if (size := len(orjson.dumps([knob.model_dump() for knob in knobs]))) > CONFIG_BYTES:
-            raise ValueError(f"takes {size:,} bytes as JSON; at most {CONFIG_BYTES:,} are accepted")
+        if (size := len(orjson.dumps([knob.model_dump() for knob in knobs]))) > MAX_CONFIG_BYTES:
+            raise ValueError(f"takes {size:,} bytes as JSON; at most {MAX_CONFIG_BYTES:,} are accepted")
         return knobs
 
 
@@ -158,7 +158,7 @@ def draw_cells(base: Fields, variants: Sequence[Fields], sweep: Sweep, *, seeds:
         raise InvalidConfig(errors)
     axes = parse_axes(base, variants[0], sweep)
     combinations = prod(axis.count for axis in axes)
-    cells = min(sweep.cells, DRAWN, combinations or DRAWN)
+    cells = min(sweep.cells, MAX_PLANNED_CELLS, combinations or MAX_PLANNED_CELLS)
     result = [
         make_cell(base, variants[0], sweep, axes, values) for values in _sample(axes, cells, sweep.seed)
     ]
@@ -234,7 +234,7 @@ def _sample(axes: Sequence[Axis], cells: int, seed: int) -> Iterator[tuple[Any, 
     """Yield distinct combinations, all with equal probability."""
     rng = random.Random(seed)
     seen: set[bytes] = set()
-    for _ in range(cells * TRIES):
+    for _ in range(cells * MAX_TRIES_PER_CELL):
         values = tuple(axis.draw(rng) for axis in axes)
         key = value_key(values)
         if key not in seen:
@@ -293,8 +293,10 @@ def _variant_name(variant: str, paths: Sequence[str], values: Sequence[Any], axe
         for short, path, value, axis in zip(short_paths, paths, values, axes, strict=True)
     ]
     name = " ".join([variant, *parts])
-    if len(name) > MAX_IN_NAME:
-        reason = f"the name {name[:60]}... has {len(name)} characters, at most {MAX_IN_NAME} are possible"
+    if len(name) > MAX_NAME_CHARACTERS:
+        reason = (
+            f"the name {name[:60]}... has {len(name)} characters, at most {MAX_NAME_CHARACTERS} are possible"
+        )
         raise InvalidConfig([FieldError("sweep", f"{reason}: give the variant a shorter one")])
     return name
 

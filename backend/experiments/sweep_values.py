@@ -26,12 +26,12 @@ MAX_LISTED = 500
 _NUMBER = r"[+-]?(?:\d+(?:\.\d+)?|\.\d+)(?:[eE][+-]?\d+)?"
 _RANGE = re.compile(rf"({_NUMBER})\s*\.\.\s*({_NUMBER})(?:\s+(log|lin|step)(?:\s+({_NUMBER}))?)?")
 _WORDS = {"true": True, "false": False}
-DIGITS = 6
+SIGNIFICANT_DIGITS = 6
 """Significant digits of the values within a range that is wide enough for them."""
-NARROW = Fraction(1, 100)
+NARROW_SHARE = Fraction(1, 100)
 """Width of a range, as a share of its larger end, below which values are not rounded."""
-LARGEST = 1e100
-LARGEST_WHOLE = 2**63
+MAX_NUMBER = 1e100
+WHOLE_NUMBER_LIMIT = 2**63
 """Smallest integer that does not fit in the largest database columns."""
 MAX_COUNTED = 2**53
 
@@ -61,8 +61,8 @@ class Range:
             number = float(self.low + Fraction(share) * (self.high - self.low))
         if self.is_whole:
             return round(number)
-        is_wide = self.high - self.low >= NARROW * max(abs(self.low), abs(self.high))
-        return min(high, max(low, float(f"{number:.{DIGITS}g}") if is_wide else number))
+        is_wide = self.high - self.low >= NARROW_SHARE * max(abs(self.low), abs(self.high))
+        return min(high, max(low, float(f"{number:.{SIGNIFICANT_DIGITS}g}") if is_wide else number))
 
     def at(self, index: int) -> Any:
         """Return the value at an index, starting at 0."""
@@ -160,7 +160,7 @@ def _parse_range(text: str, now: Any) -> Range | None:
     if is_log and start <= 0:
         raise ValueError(f"'{text}' must start above 0 for log")
     is_whole = _is_whole(now, low, high, scale)
-    if is_whole and max(abs(start), abs(end)) >= LARGEST_WHOLE:
+    if is_whole and max(abs(start), abs(end)) >= WHOLE_NUMBER_LIMIT:
         raise ValueError(f"'{text}' has a number that is too large")
     if scale == "step" or (scale is None and is_whole):
         step = _parse_fraction(last, text) if last else Fraction(1)
@@ -190,7 +190,7 @@ def _is_whole(now: Any, low: str, high: str, scale: str | None) -> bool:
 
 def _parse_fraction(text: str, source: str) -> Fraction:
     number = float(text)
-    if abs(number) > LARGEST:
+    if abs(number) > MAX_NUMBER:
         raise ValueError(f"'{source}' has a number that is too large")
     return Fraction(repr(number))
 

@@ -28,10 +28,10 @@ METHODS = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
 PROBES = {"/healthz", "/readyz", "/metrics", "/api/v1/status"}
 """Paths that are polled every few seconds; successful requests for them are not logged."""
 
-GIVEN_ID = re.compile(r"[A-Za-z0-9._-]{8,64}")
+REQUEST_ID_PATTERN = re.compile(r"[A-Za-z0-9._-]{8,64}")
 """Pattern of request ids that a proxy or client may set."""
 
-NEVER_ANSWERED = 499
+NEVER_ANSWERED_STATUS = 499
 """Logged status of a request whose client disconnected before the response."""
 
 
@@ -46,13 +46,13 @@ class AccessLog:
             await self._app(scope, receive, send)
             return
         client_id = Headers(scope=scope).get("x-request-id", "")
-        request_id = client_id if GIVEN_ID.fullmatch(client_id) else uuid4().hex
+        request_id = client_id if REQUEST_ID_PATTERN.fullmatch(client_id) else uuid4().hex
         with log_context(request_id=request_id):
             await self._answer(scope, receive, send, request_id)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send, request_id: str) -> None:
         started = time.perf_counter()
-        status = NEVER_ANSWERED
+        status = NEVER_ANSWERED_STATUS
 
         async def sending(message: Message) -> None:
             nonlocal status
@@ -68,7 +68,7 @@ class AccessLog:
             await self._app(scope, receive, sending)
         except Exception:
             logger.exception("unexpected error")
-            if status == NEVER_ANSWERED:
+            if status == NEVER_ANSWERED_STATUS:
                 raise
         finally:
             _write_line(scope["method"], scope["path"], status, time.perf_counter() - started)

@@ -15,20 +15,20 @@ from typing import Any, NoReturn
 import numpy as np
 from starlette.exceptions import HTTPException
 
-from backend.http.limits import PUSH_BYTES, too_large
+from backend.http.limits import MAX_PUSH_BYTES, too_large
 
 NO_DOCUMENT = object()
 """Placeholder for the document of a request without a body."""
 LARGE_BYTES = 100_000
 """Size in bytes above which a body, compressed or not, has to wait for admission."""
-ROLE_BYTES = 4 * PUSH_BYTES
+ROLE_BYTES = 4 * MAX_PUSH_BYTES
 """Maximum total size of the unparsed bodies of one role, as received, in bytes; more large ones are refused.
 """
-WRITER_BYTES = 2 * PUSH_BYTES
+WRITER_BYTES = 2 * MAX_PUSH_BYTES
 """Maximum total size of the unparsed bodies of one writer, as received, in bytes."""
 MAX_LARGE = 2
 """Number of large bodies of one role that are processed at a time; a writer may have one."""
-WAIT_SECONDS = 10.0
+MAX_WAIT_SECONDS = 10.0
 """Maximum number of seconds that a large body waits."""
 MAX_JSON_VALUES = 250_000
 """Maximum number of texts, numbers, lists and objects in a body."""
@@ -89,7 +89,7 @@ class LargeBodies:
 
 async def _acquire_turns(turns: list[asyncio.Semaphore], taken: list[asyncio.Semaphore]) -> None:
     try:
-        async with asyncio.timeout(WAIT_SECONDS):
+        async with asyncio.timeout(MAX_WAIT_SECONDS):
             for turn in turns:
                 await turn.acquire()
                 taken.append(turn)
@@ -99,7 +99,7 @@ async def _acquire_turns(turns: list[asyncio.Semaphore], taken: list[asyncio.Sem
 
 def _too_many() -> HTTPException:
     reason = "too many large bodies at once: send this one again in a moment; it was not carried out"
-    return HTTPException(429, reason, headers={"Retry-After": f"{WAIT_SECONDS:.0f}"})
+    return HTTPException(429, reason, headers={"Retry-After": f"{MAX_WAIT_SECONDS:.0f}"})
 
 
 def is_large(body: bytes, encoding: str = "") -> bool:
@@ -127,14 +127,14 @@ def parse_body(body: bytes, encoding: str = "") -> Any:
 
 
 def _decompress(body: bytes) -> bytes:
-    size = min(PUSH_BYTES, int.from_bytes(body[-4:], "little"))
+    size = min(MAX_PUSH_BYTES, int.from_bytes(body[-4:], "little"))
     decompressor = zlib.decompressobj(wbits=31)
     try:
         content = decompressor.decompress(body, size + 1)
     except zlib.error:
         raise HTTPException(400, "the body is not the gzip that its header promises") from None
-    if len(content) > PUSH_BYTES:
-        raise HTTPException(413, too_large(PUSH_BYTES))
+    if len(content) > MAX_PUSH_BYTES:
+        raise HTTPException(413, too_large(MAX_PUSH_BYTES))
     if not decompressor.eof or decompressor.unused_data:
         raise HTTPException(400, "the body is not one complete gzip stream")
     return content

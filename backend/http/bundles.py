@@ -19,15 +19,17 @@ APP = "app"
 STYLES = "pages.css"
 FRAME_STYLES = ("base", "components", "charts", "rollouts")
 
-IMPORT = re.compile(r"^import\s+(?:(?P<names>[^;']+?)\s+from\s+)?'(?P<path>\.[^']+)';", re.MULTILINE)
-REEXPORT = re.compile(r"^export\s+\{(?P<names>[^}]*)\}\s+from\s+'(?P<path>\.[^']+)';", re.MULTILINE)
-EXPORTS = re.compile(r"^export\s+\{(?P<names>[^}]*)\};", re.MULTILINE)
-EXPORT = re.compile(r"^export (?=(?:const|class|(?:async )?function\*?) (?P<name>[\w$]+))", re.MULTILINE)
-LEFT_OVER = re.compile(
+IMPORT_PATTERN = re.compile(r"^import\s+(?:(?P<names>[^;']+?)\s+from\s+)?'(?P<path>\.[^']+)';", re.MULTILINE)
+REEXPORT_PATTERN = re.compile(r"^export\s+\{(?P<names>[^}]*)\}\s+from\s+'(?P<path>\.[^']+)';", re.MULTILINE)
+EXPORT_LIST_PATTERN = re.compile(r"^export\s+\{(?P<names>[^}]*)\};", re.MULTILINE)
+EXPORT_PATTERN = re.compile(
+    r"^export (?=(?:const|class|(?:async )?function\*?) (?P<name>[\w$]+))", re.MULTILINE
+)
+LEFT_OVER_PATTERN = re.compile(
     r"^(?:import .*from|import '|export (?:default|let|var|const|class|async|function|\*|\{)).*", re.MULTILINE
 )
-RENAMED = re.compile(r" as ")
-LAZY = re.compile(r"\bimport\('(?P<path>\.[^']+/vendor/[^']+)'\)")
+RENAMED_PATTERN = re.compile(r" as ")
+LAZY_IMPORT_PATTERN = re.compile(r"\bimport\('(?P<path>\.[^']+/vendor/[^']+)'\)")
 
 
 class BundleError(Exception):
@@ -42,17 +44,19 @@ class Module:
         """Path relative to the frontend, with slashes."""
         self.is_library = path.startswith("vendor/")
         self.text = "" if self.is_library else (frontend / path).read_text(encoding="utf-8")
-        self.imports = [self._absolute_path(match["path"]) for match in IMPORT.finditer(self.text)]
-        self.imports += [self._absolute_path(match["path"]) for match in REEXPORT.finditer(self.text)]
+        self.imports = [self._absolute_path(match["path"]) for match in IMPORT_PATTERN.finditer(self.text)]
+        self.imports += [self._absolute_path(match["path"]) for match in REEXPORT_PATTERN.finditer(self.text)]
 
     def as_function(self) -> str:
         """Return the statement that runs the module and stores its exports; raise BundleError."""
-        exports: list[str] = [match["name"] for match in EXPORT.finditer(self.text)]
-        body = REEXPORT.sub(lambda match: self._rewrite_reexport(match, exports), self.text)
-        body = EXPORTS.sub(lambda match: self._collect_exports(match, exports), body)
-        body = IMPORT.sub(self._rewrite_import, EXPORT.sub("", body))
-        body = LAZY.sub(lambda match: f"import('../{self._absolute_path(match['path'])}')", body)
-        if unsupported := LEFT_OVER.search(body):
+        exports: list[str] = [match["name"] for match in EXPORT_PATTERN.finditer(self.text)]
+        body = REEXPORT_PATTERN.sub(lambda match: self._rewrite_reexport(match, exports), self.text)
+        body = EXPORT_LIST_PATTERN.sub(lambda match: self._collect_exports(match, exports), body)
+        body = IMPORT_PATTERN.sub(self._rewrite_import, EXPORT_PATTERN.sub("", body))
+        body = LAZY_IMPORT_PATTERN.sub(
+            lambda match: f"import('../{self._absolute_path(match['path'])}')", body
+        )
+        if unsupported := LEFT_OVER_PATTERN.search(body):
             raise BundleError(f"{self.path}: no bundle can hold {unsupported[0]!r}")
         if renamed := next((name for name in exports if " as " in name), None):
             raise BundleError(f"{self.path}: no bundle can rename an export: {renamed}")
@@ -70,7 +74,7 @@ class Module:
             return f"const {names.removeprefix('* as ')} = {source};"
         default, brace, listed = names.partition("{")
         default = f"default: {default.strip(' ,')}, " if default.strip() else ""
-        listed = RENAMED.sub(": ", listed) if brace else " }"
+        listed = RENAMED_PATTERN.sub(": ", listed) if brace else " }"
         return f"const {{ {default}{listed} = {source};"
 
     def _rewrite_reexport(self, match: re.Match[str], exports: list[str]) -> str:

@@ -33,11 +33,11 @@ from backend.http.pages import FRONTEND, HOME, PAGES, REDIRECTS, new_address
 BUNDLES = "bundles"
 """Directory below /static with generated bundles, see bundles.py."""
 
-SERVED = (("src",), ("styles",), ("vendor",), ("favicon.svg",))
+SERVED_PATHS = (("src",), ("styles",), ("vendor",), ("favicon.svg",))
 """Paths of the frontend that are served to browsers."""
 
-REVALIDATE = "no-cache"
-FOREVER = "public, max-age=31536000, immutable"
+REVALIDATE_CACHING = "no-cache"
+PERMANENT_CACHING = "public, max-age=31536000, immutable"
 
 PLOTLY_BASIC = FRONTEND / "vendor" / "plotly-basic.min.js"
 """Plotly build without the charts, maps and surfaces that no page uses."""
@@ -45,10 +45,10 @@ PLOTLY_BASIC = FRONTEND / "vendor" / "plotly-basic.min.js"
 PLOTLY_VERSION = re.compile(rb"plotly\.js .*v([0-9.]+)")
 """Pattern of Plotly's version in the first lines of a build."""
 
-EDITION = re.compile(r"[0-9a-f]{16}")
+EDITION_PATTERN = re.compile(r"[0-9a-f]{16}")
 """Pattern of an edition, the first segment of a path below /static, which identifies a state of all files."""
 
-PACKING: dict[str, Callable[[bytes], bytes]] = {
+COMPRESSOR_BY_ENCODING: dict[str, Callable[[bytes], bytes]] = {
     "zstd": zstandard.ZstdCompressor(level=12).compress,
     "gzip": gzip.compress,
 }
@@ -66,17 +66,19 @@ class Scripts(StaticFiles):
     async def get_response(self, path: str, scope: Scope) -> Response:
         """Return a file; below an older edition, return the current file without caching."""
         first_segment, _, path_below = path.partition("/")
-        has_edition = EDITION.fullmatch(first_segment) is not None
+        has_edition = EDITION_PATTERN.fullmatch(first_segment) is not None
         is_bundle = has_edition and path_below.startswith(f"{BUNDLES}/")
         if (first_segment == current_edition() or is_bundle) and scope["method"] == "GET":
             return self._cached_response(path_below, first_segment, Headers(scope=scope))
         response = await super().get_response(path_below if has_edition else path, scope)
-        response.headers["Cache-Control"] = FOREVER if first_segment == current_edition() else REVALIDATE
+        response.headers["Cache-Control"] = (
+            PERMANENT_CACHING if first_segment == current_edition() else REVALIDATE_CACHING
+        )
         return response
 
     def _cached_response(self, path: str, of_edition: str, headers: Headers) -> Response:
         encoding = _accepted_encoding(headers)
-        caching = FOREVER if of_edition == current_edition() else REVALIDATE
+        caching = PERMANENT_CACHING if of_edition == current_edition() else REVALIDATE_CACHING
         file_headers = {"ETag": f'"{current_edition()}"', "Cache-Control": caching}
         if encoding:  # otherwise the middleware sets Vary
             file_headers |= {"Content-Encoding": encoding, "Vary": "Accept-Encoding"}
@@ -104,19 +106,19 @@ class Scripts(StaticFiles):
         """Look up a file of the pages; other files of the frontend, such as its checking tools, are not
         served.
         """
-        return super().lookup_path(path) if Path(path).parts[:1] in SERVED else ("", None)
+        return super().lookup_path(path) if Path(path).parts[:1] in SERVED_PATHS else ("", None)
 
 
 def _accepted_encoding(headers: Headers) -> str:
     """Return the accepted content encoding with the smallest result; empty for no compression."""
     accepted = [coding.replace(" ", "") for coding in headers.get("accept-encoding", "").split(",")]
-    return next((coding for coding in PACKING if coding in accepted), "")
+    return next((coding for coding in COMPRESSOR_BY_ENCODING if coding in accepted), "")
 
 
 @lru_cache(maxsize=1_000)
 def _compress_file(path: str, encoding: str, _stamp: tuple[int, int]) -> bytes:
     content = Path(path).read_bytes()
-    return PACKING[encoding](content) if encoding else content
+    return COMPRESSOR_BY_ENCODING[encoding](content) if encoding else content
 
 
 @lru_cache(maxsize=100)
@@ -124,7 +126,7 @@ def _compress_bundle(name: str, encoding: str, of_edition: str) -> bytes | None:
     content = bundles(FRONTEND, of_edition).file(name)
     if content is None:
         return None
-    return PACKING[encoding](content.encode()) if encoding else content.encode()
+    return COMPRESSOR_BY_ENCODING[encoding](content.encode()) if encoding else content.encode()
 
 
 def current_edition() -> str:
@@ -134,7 +136,7 @@ def current_edition() -> str:
 
 @lru_cache(maxsize=1)
 def _edition(second: int) -> str:
-    top = [entry for entry in os.scandir(FRONTEND) if (entry.name,) in SERVED]
+    top = [entry for entry in os.scandir(FRONTEND) if (entry.name,) in SERVED_PATHS]
     return _digest(tuple(sorted(_files(top))))
 
 
@@ -182,7 +184,7 @@ def is_navigation(request: Request) -> bool:
 
 def page_response(status: int = 200, path: str = "") -> Response:
     """Return the single page, which routes by its address and shows an error for an unknown one."""
-    return HTMLResponse(_index_html(path), status, headers={"Cache-Control": REVALIDATE})
+    return HTMLResponse(_index_html(path), status, headers={"Cache-Control": REVALIDATE_CACHING})
 
 
 def _index_html(path: str) -> str:
@@ -228,7 +230,7 @@ def plotly(request: Request) -> Response:
     is_versioned = request.query_params.get("v") == version("plotly")
     headers = {
         "ETag": tag,
-        "Cache-Control": FOREVER if is_versioned else REVALIDATE,
+        "Cache-Control": PERMANENT_CACHING if is_versioned else REVALIDATE_CACHING,
         "Vary": "Accept-Encoding",
     }
     if request.headers.get("if-none-match") == tag:

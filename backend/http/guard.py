@@ -20,14 +20,14 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from backend.base.errors import GrpoLabError
 from backend.base.settings import Settings
-from backend.http.auth.permissions import FILES, MAY, Access, Role, required_access
+from backend.http.auth.permissions import FILES, ROLES_BY_ACCESS, Access, Role, required_access
 from backend.http.auth.sessions import BrowserSessions
 from backend.http.auth.tokens import parse_cookies, token_role, token_writer
 from backend.http.bodies import NO_DOCUMENT, LargeBodies, is_large, parse_body
 from backend.http.frontend import is_navigation
 from backend.http.limits import (
-    BODY_BYTES,
-    PUSH_BYTES,
+    MAX_BODY_BYTES,
+    MAX_PUSH_BYTES,
     Buckets,
     address_refusal,
     body_refusal,
@@ -169,7 +169,7 @@ class Guard:
             return problem(
                 403, "Forbidden", "no role may call this: backend/http/auth/permissions.py has no line for it"
             )
-        if access is not None and role not in MAY[access]:
+        if access is not None and role not in ROLES_BY_ACCESS[access]:
             is_writer = role is Role.WRITER
             return problem(403, "Forbidden", FORBIDDEN[Access.READ if is_writer else access])
         is_change = access in (Access.WRITE, Access.PUSH) and scope["method"] not in SAFE_METHODS
@@ -222,7 +222,7 @@ def _is_same_origin(headers: Headers, *, is_bearer: bool) -> bool:
 
 
 def _max_bytes(access: Access | None) -> int:
-    return PUSH_BYTES if access is Access.PUSH else BODY_BYTES
+    return MAX_PUSH_BYTES if access is Access.PUSH else MAX_BODY_BYTES
 
 
 def _is_file(scope: Scope) -> bool:

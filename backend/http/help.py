@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 DOCS = FILES_ROOT / "docs"
 INDEX = "README"
-HERE = ' aria-current="page"'
+CURRENT_PAGE_ATTRIBUTE = ' aria-current="page"'
 REVALIDATE = {"Cache-Control": "no-cache"}
 
 MENU = "".join(f'<a href="{page.path}">{html.escape(page.label)}</a>' for page in PAGES if page.label)
@@ -162,7 +162,7 @@ def _frame(title: str, body: str, *, name: str = "", contents: str = "", query: 
 def _links(current: str) -> str:
     titles = ((name, _render_page(name).title) for name in _ordered_names())
     return "".join(
-        f'<li><a href="{page_address(sources()[name])}"{HERE if name == current else ""}>'
+        f'<li><a href="{page_address(sources()[name])}"{CURRENT_PAGE_ATTRIBUTE if name == current else ""}>'
         f"{html.escape(title)}</a></li>"
         for name, title in titles
     )

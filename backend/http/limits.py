@@ -14,19 +14,19 @@ from starlette.types import Receive, Scope
 
 from backend.http.problem_details import problem
 
-ADDRESS_BYTES = 49_152
+MAX_ADDRESS_BYTES = 49_152
 """Maximum size of a request's path and query, in bytes."""
-HEADER_BYTES = 16_384
+MAX_HEADER_BYTES = 16_384
 """Maximum size of all headers of a request, in bytes."""
-HEAD_BYTES = 65_536
+MAX_HEAD_BYTES = 65_536
 """Maximum size of URL and headers together, in bytes; larger requests do not reach the application."""
-BODY_BYTES = 1_000_000
+MAX_BODY_BYTES = 1_000_000
 """Maximum size of a JSON body, in bytes."""
-PUSH_BYTES = 16_000_000
+MAX_PUSH_BYTES = 16_000_000
 """Maximum size of a pushed body, packed or unpacked, in bytes: a group of 512 completions of 8,000 tokens."""
-ARRIVAL_SECONDS = 15.0
+MAX_ARRIVAL_SECONDS = 15.0
 """Time limit for URL and headers to arrive, and again for the body, in seconds."""
-CONNECTIONS = 1000
+MAX_CONNECTIONS = 1000
 """Maximum number of concurrent connections; additional ones get the response 503."""
 
 MAX_BUCKETS = 10_000
@@ -78,16 +78,18 @@ def address_refusal(scope: Scope, headers: Headers) -> Response | None:
         return problem(400, "Bad request", "the address contains a control character")
     if b"%00" in scope["query_string"]:
         return problem(400, "Bad request", "the address contains NUL")
-    if len(scope.get("raw_path") or b"") + len(scope["query_string"]) > ADDRESS_BYTES:
+    if len(scope.get("raw_path") or b"") + len(scope["query_string"]) > MAX_ADDRESS_BYTES:
         return problem(
-            414, "Address too long", f"at most {ADDRESS_BYTES:,} bytes of path and query are accepted"
+            414, "Address too long", f"at most {MAX_ADDRESS_BYTES:,} bytes of path and query are accepted"
         )
-    if sum(len(name) + len(value) for name, value in headers.raw) > HEADER_BYTES:
-        return problem(431, "Headers too large", f"at most {HEADER_BYTES:,} bytes of headers are accepted")
+    if sum(len(name) + len(value) for name, value in headers.raw) > MAX_HEADER_BYTES:
+        return problem(
+            431, "Headers too large", f"at most {MAX_HEADER_BYTES:,} bytes of headers are accepted"
+        )
     return None
 
 
-def body_refusal(headers: Headers, *, limit: int = BODY_BYTES) -> Response | None:
+def body_refusal(headers: Headers, *, limit: int = MAX_BODY_BYTES) -> Response | None:
     """Return the response to a body that its headers disqualify; None if it may be read."""
     length = headers.get("content-length", "0")
     if not (length.isascii() and length.isdigit() and len(length) <= 20) or int(length) > limit:
@@ -102,7 +104,7 @@ def body_refusal(headers: Headers, *, limit: int = BODY_BYTES) -> Response | Non
 
 
 async def read_body(
-    receive: Receive, *, limit: int = BODY_BYTES, count: Callable[[int], None] = lambda _: None
+    receive: Receive, *, limit: int = MAX_BODY_BYTES, count: Callable[[int], None] = lambda _: None
 ) -> bytes:
     """Read the complete body; raise HTTPException: 413 if it is too large, 408 if it is too slow.
 
@@ -110,7 +112,7 @@ async def read_body(
     """
     body = bytearray()
     try:
-        async with asyncio.timeout(ARRIVAL_SECONDS):
+        async with asyncio.timeout(MAX_ARRIVAL_SECONDS):
             has_more = True
             while has_more:
                 message = await receive()
@@ -123,7 +125,7 @@ async def read_body(
                 if len(body) > limit:
                     raise HTTPException(413, too_large(limit))
     except TimeoutError:
-        reason = f"the body did not arrive within {ARRIVAL_SECONDS:.0f} seconds"
+        reason = f"the body did not arrive within {MAX_ARRIVAL_SECONDS:.0f} seconds"
         raise HTTPException(408, reason, headers={"Connection": "close"}) from None
     return bytes(body)
 

@@ -32,9 +32,9 @@ from backend.http.limits import Buckets, read_body, too_many
 from backend.http.problem_details import problem
 
 LOGINS_PER_MINUTE = 5
-FORM_BYTES = 4096
+MAX_FORM_BYTES = 4096
 
-USED = "This link has already been used, or has expired: links are valid for ten minutes."
+USED_LINK_MESSAGE = "This link has already been used, or has expired: links are valid for ten minutes."
 
 HEAD = """<!doctype html>
 <html lang="en">
@@ -120,7 +120,7 @@ class LoginPages:
         """Show the login form, or process it."""
         if scope["method"] != "POST":
             return login_page("Please log in.", status=200)
-        body = await read_body(receive, limit=FORM_BYTES)
+        body = await read_body(receive, limit=MAX_FORM_BYTES)
         fields = {name: values[0] for name, values in parse_qs(body.decode("utf-8", "replace")).items()}
         if "ticket" in fields:
             return await self._redeem(scope, fields["ticket"], _local_address(fields.get("path", "/")))
@@ -138,7 +138,7 @@ class LoginPages:
         role = redeem_link(self._settings, ticket)
         if role is None:
             wait_seconds = self._links.take(client_address(scope))
-            return too_many("failed logins", wait_seconds) if wait_seconds else login_page(USED)
+            return too_many("failed logins", wait_seconds) if wait_seconds else login_page(USED_LINK_MESSAGE)
         try:
             return await self._log_in(scope, path, role)
         except GrpoLabError:

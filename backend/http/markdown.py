@@ -14,9 +14,9 @@ from markdown_it.renderer import RendererHTML
 from markdown_it.token import Token
 from markdown_it.utils import OptionsDict
 
-MARKER = re.compile(r"^<!-- /?[^\n]* -->\n", re.MULTILINE)
+MARKER_PATTERN = re.compile(r"^<!-- /?[^\n]* -->\n", re.MULTILINE)
 """Pattern of the comment at the start or end of a generated table, which GitHub hides."""
-BREAKABLE = re.compile(r"(?<=[./_])(?=[a-z])")
+BREAKABLE_PATTERN = re.compile(r"(?<=[./_])(?=[a-z])")
 
 
 class Passage(NamedTuple):
@@ -60,7 +60,7 @@ def render(path: Path, address_of: Callable[[Path], str | None]) -> Rendered:
     """Return a rendered page; `address_of` returns the address under which the service shows a file."""
     markdown = MarkdownIt("commonmark", {"html": False}).enable("table")
     markdown.add_render_rule("code_inline", _code)
-    tokens = markdown.parse(MARKER.sub("", path.read_text(encoding="utf-8")))
+    tokens = markdown.parse(MARKER_PATTERN.sub("", path.read_text(encoding="utf-8")))
     state = _PageState(path, address_of)
     _name_headings(tokens, state)
     _name_rows(tokens, state)
@@ -214,4 +214,4 @@ def _code(
     _renderer: RendererHTML, tokens: Sequence[Token], index: int, _options: OptionsDict, _env: Any
 ) -> str:
     """Return code that can be wrapped after dots, slashes and underscores in narrow cells."""
-    return f"<code>{BREAKABLE.sub('<wbr>', html.escape(tokens[index].content))}</code>"
+    return f"<code>{BREAKABLE_PATTERN.sub('<wbr>', html.escape(tokens[index].content))}</code>"

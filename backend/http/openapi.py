@@ -13,7 +13,7 @@ ID_SOURCES: dict[str, tuple[str, dict[str, str]]] = {
 }
 """Pointers to the values in responses that are parameters of other operations."""
 
-WHO = {
+CALLERS_BY_ACCESS = {
     Access.PUBLIC: "Everybody.",
     Access.READ: "Viewers and operators.",
     Access.WRITE: "Operators only.",
@@ -37,7 +37,7 @@ def complete_schema(schema: dict[str, Any]) -> dict[str, Any]:
         access = required_access(*line.split(" "))
         operation["security"] = [] if access is Access.PUBLIC else [{"token": []}]
         operation["description"] = (
-            f"{operation.get('description', '')} {WHO[access] if access else ''}".strip()
+            f"{operation.get('description', '')} {CALLERS_BY_ACCESS[access] if access else ''}".strip()
         )
     for line, (status, pointers) in ID_SOURCES.items():
         operations[line]["responses"][status]["links"] = _links(operations, pointers)

@@ -37,7 +37,7 @@ UNCERTAIN = "check whether the change was stored before you try again"
 """Suggestion if the connection may have failed after the commit."""
 
 MEDIA_TYPE = "application/problem+json"
-SHOWN_CHARACTERS = 80
+MAX_SHOWN_CHARACTERS = 80
 
 PROBLEM_SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -165,7 +165,7 @@ def _field_error(item: dict[str, Any]) -> FieldError:
         return FieldError(path, "there is no such field")
     if isinstance(item.get("input"), str | int | float | bool) and not any(secret_errors(str(item["input"]))):
         shown = repr(item["input"])
-        message += f", got {shown if len(shown) <= SHOWN_CHARACTERS else shown[:77] + '...'}"
+        message += f", got {shown if len(shown) <= MAX_SHOWN_CHARACTERS else shown[:77] + '...'}"
     return FieldError(path, message)
 
 

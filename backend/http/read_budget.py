@@ -13,17 +13,17 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from backend.http.limits import too_many
 
-EXPORTS = re.compile(
+EXPORT_PATTERN = re.compile(
     r"/api/v1/runs/[^/]+/(metrics\.csv|archive|model)|/api/v1/rollouts/(steps|search/export|prompts\.jsonl)"
 )
-READS = re.compile(
+READ_PATTERN = re.compile(
     r"/api/v1/(series|matrix|signal-budget)|/api/v1/runs/[^/]+/(diagnosis|breakdown)|/api/v1/rollouts(/.+)?"
 )
 
 WHAT_IF = "/api/v1/rollouts/what-if"
 """Path of a POST route that changes nothing, but reads a complete step."""
 
-WAIT_SECONDS = 10.0
+MAX_WAIT_SECONDS = 10.0
 """Maximum number of seconds that a request waits for a slot."""
 
 
@@ -43,10 +43,10 @@ class ReadBudget:
             return await self._app(scope, receive, send)
         slots = self._places[str(scope.get("state", {}).get("role")), kind]
         try:
-            async with asyncio.timeout(WAIT_SECONDS):
+            async with asyncio.timeout(MAX_WAIT_SECONDS):
                 await slots.acquire()
         except TimeoutError:
-            return await too_many(f"{kind} at once", WAIT_SECONDS)(scope, receive, send)
+            return await too_many(f"{kind} at once", MAX_WAIT_SECONDS)(scope, receive, send)
         try:
             return await self._app(scope, receive, send)
         finally:
@@ -57,6 +57,6 @@ def _read_kind(scope: Scope) -> str:
     """Return a description of the kind of expensive read; empty for a cheap request."""
     if scope["type"] != "http" or (scope["method"] != "GET" and scope["path"] != WHAT_IF):
         return ""
-    if EXPORTS.fullmatch(scope["path"]):
+    if EXPORT_PATTERN.fullmatch(scope["path"]):
         return "exports"
-    return "curves and rollouts" if READS.fullmatch(scope["path"]) else ""
+    return "curves and rollouts" if READ_PATTERN.fullmatch(scope["path"]) else ""

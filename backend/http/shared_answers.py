@@ -15,7 +15,7 @@ from backend.http.responses import Json
 MAX_BYTES = 8 * 2**20
 """Maximum size of all cached responses in bytes; the least recently used is dropped first."""
 
-FRESH = "private, no-cache"
+FRESH_CACHING = "private, no-cache"
 """Cache-Control header: a browser may cache the response, but must revalidate it each time."""
 
 
@@ -39,7 +39,7 @@ class SharedAnswers:
         """
         content = repr((request.app.version, request.url.path, request.url.query, state))
         tag = f'"{blake2b(content.encode(), digest_size=16).hexdigest()}"'
-        headers = {"ETag": tag, "Cache-Control": FRESH}
+        headers = {"ETag": tag, "Cache-Control": FRESH_CACHING}
         if tag in _tags(request.headers.get("if-none-match", "")):
             return Response(status_code=304, headers=headers)
         return Response(self._body_of(tag, make), media_type=Json.media_type, headers=headers)

@@ -15,10 +15,10 @@ from backend.storage.interruption import Wait, current
 
 logger = logging.getLogger(__name__)
 
-SECONDS = 15.0
+TIMEOUT_SECONDS = 15.0
 """Time limit in seconds from the end of the request to the start of the response; streams may last longer."""
 
-TURN_SECONDS = 1.0
+CHECK_INTERVAL_SECONDS = 1.0
 """Seconds between two checks of the remaining time."""
 
 DETAIL = "there was no answer within {:g} s; the request may still be carried out: check before you try again"
@@ -34,7 +34,7 @@ def take_time(seconds: float) -> None:
 class RequestTimeout:
     """ASGI wrapper that responds with 503 for a late route and interrupts its database reads."""
 
-    def __init__(self, app: ASGIApp, *, seconds: float = SECONDS) -> None:
+    def __init__(self, app: ASGIApp, *, seconds: float = TIMEOUT_SECONDS) -> None:
         self._app = app
         self._seconds = seconds
 
@@ -98,7 +98,7 @@ async def _is_late(wait: Wait, work: "asyncio.Future[None]", answered: asyncio.E
         remaining_seconds = wait.heard_at + wait.seconds + suspended_seconds - time.monotonic()
         if remaining_seconds <= 0:
             return True
-        wait_seconds, began = min(remaining_seconds, TURN_SECONDS), time.monotonic()
+        wait_seconds, began = min(remaining_seconds, CHECK_INTERVAL_SECONDS), time.monotonic()
         await asyncio.wait({work}, timeout=wait_seconds)
         suspended_seconds += max(0.0, time.monotonic() - began - 2 * wait_seconds)
     return False

@@ -11,7 +11,7 @@ from fastapi.concurrency import run_in_threadpool
 from backend.base.errors import GrpoLabError
 
 GATHERED_BYTES = 1 << 20
-SILENCE_SECONDS = 30.0
+MAX_SILENCE_SECONDS = 30.0
 """Maximum number of seconds without data during an upload."""
 
 
@@ -76,7 +76,7 @@ async def receive(request: Request, draft: IO[bytes], max_bytes: int) -> None:
 async def _next_piece(pieces: AsyncGenerator[bytes, None]) -> bytes:
     """Return the next chunk of the body, empty at its end; raise CutOff if no data arrive."""
     try:
-        async with asyncio.timeout(SILENCE_SECONDS):
+        async with asyncio.timeout(MAX_SILENCE_SECONDS):
             return await anext(pieces, b"")
     except TimeoutError:
-        raise CutOff(f"no data arrived for {SILENCE_SECONDS:.0f} seconds; nothing was stored") from None
+        raise CutOff(f"no data arrived for {MAX_SILENCE_SECONDS:.0f} seconds; nothing was stored") from None

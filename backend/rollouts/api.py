@@ -47,8 +47,8 @@ from backend.rollouts.schemas import (
     WhatIf,
     WhatIfOrder,
 )
-from backend.rollouts.what_if import OPERATORS, VIEWERS, compute_what_if
-from backend.rollouts.what_if import SECONDS as WHAT_IF_SECONDS
+from backend.rollouts.what_if import OPERATOR_ALLOWANCE, VIEWER_ALLOWANCE, compute_what_if
+from backend.rollouts.what_if import TIMEOUT_SECONDS as WHAT_IF_SECONDS
 from backend.storage.models import Run
 from backend.storage.run_lookup import require_run
 
@@ -63,7 +63,7 @@ Kind = Annotated[
     ),
 ]
 PromptId = Annotated[str, Query(max_length=1000, description="The prompt's id.")]
-SHA256 = re.compile(r"[0-9a-f]{64}")
+SHA256_PATTERN = re.compile(r"[0-9a-f]{64}")
 MAX_PROBED = 16
 """Maximum number of runs whose evaluations are shown side by side."""
 
@@ -249,7 +249,7 @@ def keep_pass_rates(order: RatesOrder, session: ReadSession, settings: SettingsO
 @router.get("/pass-rates/{sha256}", response_model=StoredRates)
 def stored_pass_rates(sha256: str, settings: SettingsOf) -> Json:
     """Return the run that stored pass rates come from."""
-    if not SHA256.fullmatch(sha256):
+    if not SHA256_PATTERN.fullmatch(sha256):
         raise NotFound("there are no such pass rates")
     try:
         rates = read_rates(settings.datasets_dir, sha256)
@@ -272,7 +272,7 @@ def compute_again(order: WhatIfOrder, request: Request, session: ReadSession) ->
     """
     take_time(WHAT_IF_SECONDS + 10)  # waiting for other requests and reading included
     require_run(session, order.run)
-    allowance = OPERATORS if request.state.role is Role.OPERATOR else VIEWERS
+    allowance = OPERATOR_ALLOWANCE if request.state.role is Role.OPERATOR else VIEWER_ALLOWANCE
     return Json(compute_what_if(session, order, allowance))
 
 

@@ -12,12 +12,12 @@ from sqlalchemy import BigInteger, Text, case, cast, func, literal, select
 from sqlalchemy.orm import Session
 
 from backend.rollouts.counting import count_completions, mark_condition, valid_tally_conditions
-from backend.rollouts.marks import BIT
+from backend.rollouts.marks import BIT_BY_MARK
 from backend.rollouts.packing import try_unpack_text
 from backend.storage.engine import is_postgres
 from backend.storage.models import GroupTally, RunPrompt
 
-WINDOWS = 8
+WINDOW_COUNT = 8
 """Number of windows of equal length into which the steps of a run are divided."""
 
 MAX_PROBES = 512
@@ -27,11 +27,11 @@ EXCERPT_CHARS = 300
 State = Literal["never", "always", "lost", "learned", "mixed", "ungraded"]
 Order = Literal["drift", "-drift", "rate", "-rate", "visits", "-visits", "first", "-first", "last", "-last"]
 
-FIELD = 20
+COUNT_BITS = 20
 """Number of bits that store a count of completions; a group has fewer completions than fit."""
-FULL = (1 << FIELD) - 1
+MAX_COUNT = (1 << COUNT_BITS) - 1
 
-RIGHT, WRONG = mark_condition(BIT["right"]), mark_condition(BIT["wrong"])
+RIGHT_CONDITION, WRONG_CONDITION = mark_condition(BIT_BY_MARK["right"]), mark_condition(BIT_BY_MARK["wrong"])
 
 
 class PromptHistory(NamedTuple):
@@ -104,7 +104,9 @@ def _histories(session: Session, valid: Sequence[Any], first: int, last: int) ->
     """Return the histories of all prompts, which are read window by window."""
     index_by_prompt: dict[str, int] = {}
     window_sums = []
-    for start, end in pairwise(-(-indices * (last - first + 1) // WINDOWS) for indices in range(WINDOWS + 1)):
+    for start, end in pairwise(
+        -(-indices * (last - first + 1) // WINDOW_COUNT) for indices in range(WINDOW_COUNT + 1)
+    ):
         names, packed = _load_tallies(
             session, [*valid, GroupTally.step.between(first + start, first + end - 1)]
         )
@@ -112,9 +114,9 @@ def _histories(session: Session, valid: Sequence[Any], first: int, last: int) ->
             [index_by_prompt.setdefault(name, len(index_by_prompt)) for name in names], np.int64
         )
         numbers = np.array(packed, np.int64)
-        counts_by_kind = (numbers >> FIELD & FULL, numbers >> 2 * FIELD, numbers & FULL)
+        counts_by_kind = (numbers >> COUNT_BITS & MAX_COUNT, numbers >> 2 * COUNT_BITS, numbers & MAX_COUNT)
         window_sums.append([np.bincount(indices, counts, len(index_by_prompt)) for counts in counts_by_kind])
-    tallies = np.zeros((3, len(index_by_prompt), WINDOWS), np.int64)
+    tallies = np.zeros((3, len(index_by_prompt), WINDOW_COUNT), np.int64)
     for window, columns in enumerate(window_sums):
         for column, values in enumerate(columns):
             tallies[column, : len(values), window] = values
@@ -133,8 +135,8 @@ def _load_tallies(session: Session, conditions: Sequence[Any]) -> tuple[list[str
     """
     count = GroupTally.completions
     packed = (
-        case((RIGHT, count), else_=0) * literal(1 << FIELD, BigInteger)
-        + case((WRONG, count), else_=0) * literal(1 << 2 * FIELD, BigInteger)
+        case((RIGHT_CONDITION, count), else_=0) * literal(1 << COUNT_BITS, BigInteger)
+        + case((WRONG_CONDITION, count), else_=0) * literal(1 << 2 * COUNT_BITS, BigInteger)
         + case((GroupTally.number == 0, 1), else_=0)
     )
     gather = func.json_agg if is_postgres(session) else func.json_group_array
@@ -219,9 +221,9 @@ def load_probes(session: Session, runs: Sequence[str], kind: str) -> dict[str, A
             select(
                 GroupTally.prompt_id,
                 GroupTally.step,
-                count_completions(RIGHT),
-                count_completions(WRONG),
-                count_completions(mark_condition(BIT["stored"])),
+                count_completions(RIGHT_CONDITION),
+                count_completions(WRONG_CONDITION),
+                count_completions(mark_condition(BIT_BY_MARK["stored"])),
             )
             .where(*valid_tally_conditions(session, run, kind))
             .group_by(GroupTally.prompt_id, GroupTally.step)

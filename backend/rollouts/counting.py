@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 from sqlalchemy.sql.elements import ColumnElement
 
 from backend.metrics.attempts import load_limits, valid_row_condition
-from backend.rollouts.marks import BIT, parse_marks
+from backend.rollouts.marks import BIT_BY_MARK, parse_marks
 from backend.storage.models import GroupTally
 
 
@@ -45,7 +45,7 @@ def counts_by_step(
             GroupTally.step,
             func.sum(GroupTally.completions).label("completions"),
             count_completions(matches).label("matching"),
-            count_completions(matches, mark_condition(BIT["stored"])).label("stored"),
+            count_completions(matches, mark_condition(BIT_BY_MARK["stored"])).label("stored"),
         )
         .where(*valid_tally_conditions(session, run_id, kind))
         .group_by(GroupTally.step)

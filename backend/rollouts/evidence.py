@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 from backend.analysis.diagnosis.diagnose import diagnose
 from backend.analysis.diagnosis.store import log_of
 from backend.rollouts.counting import mark_condition, valid_tally_conditions
-from backend.rollouts.marks import BIT, parse_marks
+from backend.rollouts.marks import BIT_BY_MARK, parse_marks
 from backend.storage.models import GroupTally
 
 SHOWN_BY: dict[str, tuple[tuple[str, ...], ...]] = {
@@ -26,7 +26,7 @@ SHOWN_BY: dict[str, tuple[tuple[str, ...], ...]] = {
 }
 """Marks of the completions that show a cause, most specific first; any completions show other causes."""
 
-HELD_OUT = frozenset({"overfitting"})
+HELD_OUT_CAUSES = frozenset({"overfitting"})
 """Causes that are visible in the evaluations."""
 
 
@@ -43,7 +43,7 @@ def load_evidence(session: Session, run_id: str) -> list[dict[str, Any]]:
 
 def _evidence_json(session: Session, run_id: str, cause: str, sick: int) -> dict[str, Any] | None:
     """Return the first stored step since the onset with completions that have the marks, or else with any."""
-    kind = "eval" if cause in HELD_OUT else "train"
+    kind = "eval" if cause in HELD_OUT_CAUSES else "train"
     for marks in (*SHOWN_BY.get(cause, ()), ()):
         if (first_step := _first_step(session, run_id, kind, marks, sick)) is not None:
             return {"cause": cause, "kind": kind, "marks": list(marks)} | first_step
@@ -57,7 +57,7 @@ def _first_step(
     query = (
         select(GroupTally.step, func.sum(GroupTally.completions).label("completions"))
         .where(*valid_tally_conditions(session, run_id, kind), GroupTally.step >= sick)
-        .where(mark_condition(parse_marks(marks) | BIT["stored"]))
+        .where(mark_condition(parse_marks(marks) | BIT_BY_MARK["stored"]))
         .group_by(GroupTally.step)
         .order_by(GroupTally.step)
         .limit(1)

@@ -24,7 +24,7 @@ ATTEMPT = 1
 """Attempt number of all rows: a repeated step replaces its values, even if the trainer has restarted."""
 
 
-FINISH_REASON = r"^\w{0,16}$"
+FINISH_REASON_PATTERN = r"^\w{0,16}$"
 """Pattern of the reason why a completion ended, in the sampler's term; archives accept stored values."""
 
 

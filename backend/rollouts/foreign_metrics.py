@@ -26,7 +26,7 @@ Prompts of other trainers may have megabytes, and they are read again for each o
 STEPS_AT_ONCE = 500
 """Maximum number of steps in one SQL statement."""
 
-REMEMBERED = 20_000
+MAX_CACHED = 20_000
 """Number of stored completions whose measures are cached, because the next batch of a step needs them again.
 """
 
@@ -160,6 +160,6 @@ def _cached_measures(prompt: bytes, text: str, is_truncated: bool) -> Measures: 
     measures = _measure(WrittenCompletion(try_unpack_text(prompt)[0], text, is_truncated))
     with _lock:
         _remembered[key] = measures
-        while len(_remembered) > REMEMBERED:
+        while len(_remembered) > MAX_CACHED:
             _remembered.popitem(last=False)
     return measures

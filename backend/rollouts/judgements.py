@@ -18,9 +18,9 @@ from backend.storage.models import RolloutGroup, RolloutLabel
 
 MAX_BYTES = 8_000_000
 MAX_ROWS = 50_000
-MAX_LINE = 20_000
+MAX_LINE_BYTES = 20_000
 """Maximum length of a line, in bytes."""
-SHOWN = 100
+MAX_SHOWN = 100
 """Maximum number of refused rows that the report lists."""
 ROWS_AT_ONCE = 500
 ROLE = "import"
@@ -60,7 +60,7 @@ class _Report:
 
     def refuse(self, row: int, reason: str) -> None:
         self._refused_rows += 1
-        if len(self._refused) < SHOWN:
+        if len(self._refused) < MAX_SHOWN:
             self._refused.append({"row": row, "reason": reason})
 
     def as_json(self) -> dict[str, Any]:
@@ -73,13 +73,15 @@ class _Report:
 def _rows(file: IO[bytes], report: _Report) -> Iterator[tuple[int, Judgement]]:
     file.seek(0)
     number = 0
-    while line := file.readline(MAX_LINE + 1):
+    while line := file.readline(MAX_LINE_BYTES + 1):
         number += 1
         if number > MAX_ROWS:
             report.refuse(number, f"and all after it: at most {MAX_ROWS:,} rows are read")
             return
-        if len(line) > MAX_LINE:
-            report.refuse(number, f"has more than {MAX_LINE:,} bytes; it and all after it were not read")
+        if len(line) > MAX_LINE_BYTES:
+            report.refuse(
+                number, f"has more than {MAX_LINE_BYTES:,} bytes; it and all after it were not read"
+            )
             return
         if not line.strip():
             continue

@@ -19,25 +19,27 @@ from backend.storage.completions import find_completion
 from backend.storage.engine import insert_into
 from backend.storage.models import RolloutGroup, RolloutLabel
 
-LONGEST_LABEL = 40
-LONGEST_NOTE = 2_000
+MAX_LABEL_CHARACTERS = 40
+MAX_NOTE_CHARACTERS = 2_000
 MAX_LABELS = 50
 """Maximum number of labels of one completion."""
-OFFERED = ("hacked", "good", "weird")
+SUGGESTED_LABELS = ("hacked", "good", "weird")
 
 
 def _strip(text: str) -> str:
     return " ".join(text.split())
 
 
-Label = Annotated[str, Field(min_length=1, max_length=LONGEST_LABEL, pattern=r"\S"), AfterValidator(_strip)]
+Label = Annotated[
+    str, Field(min_length=1, max_length=MAX_LABEL_CHARACTERS, pattern=r"\S"), AfterValidator(_strip)
+]
 
 
 class LabelRequest(Body):
     """A label with the reason for it."""
 
     label: Label
-    note: Annotated[str, Field(max_length=LONGEST_NOTE)] = ""
+    note: Annotated[str, Field(max_length=MAX_NOTE_CHARACTERS)] = ""
     version: Annotated[int, Field(ge=0, lt=2**31)] = 0
     """Version of the label that is being changed; 0 if the completion does not have the label yet."""
 

@@ -20,7 +20,7 @@ MARKS = ("right", "wrong", "rewarded", *FLAGS, "flagged", "same_reward", *REASON
 `same_reward` group have the same reward. `left_out` is set with any of the reasons.
 """
 
-BIT = {name: 1 << bit for bit, name in enumerate(MARKS)}
+BIT_BY_MARK = {name: 1 << bit for bit, name in enumerate(MARKS)}
 _SEEN_OTHERWISE = {"truncated", "wrong"}
 
 
@@ -50,22 +50,22 @@ def completion_marks(completion: MarkedCompletion) -> int:
         "unscored": completion.reward is None,
         "flagged": bool(flags - _SEEN_OTHERWISE),
     }
-    return sum(BIT[name] for name, is_raised in raised.items() if is_raised)
+    return sum(BIT_BY_MARK[name] for name, is_raised in raised.items() if is_raised)
 
 
 def group_marks(rewards: Sequence[float | None], left_out: str, *, is_stored: bool) -> int:
     """Return the marks that all completions of a group share."""
     graded = [reward for reward in rewards if reward is not None]
-    marks = BIT["same_reward"] if graded and all(reward == graded[0] for reward in graded) else 0
+    marks = BIT_BY_MARK["same_reward"] if graded and all(reward == graded[0] for reward in graded) else 0
     if left_out in REASONS:
-        marks |= BIT[left_out] | BIT["left_out"]
-    return marks | (BIT["stored"] if is_stored else 0)
+        marks |= BIT_BY_MARK[left_out] | BIT_BY_MARK["left_out"]
+    return marks | (BIT_BY_MARK["stored"] if is_stored else 0)
 
 
 def parse_marks(names: Sequence[str]) -> int:
     """Return the bits of several marks; raise InvalidRequest for an unknown mark."""
-    if unknown := [name for name in names if name not in BIT]:
+    if unknown := [name for name in names if name not in BIT_BY_MARK]:
         raise InvalidRequest(
             [FieldError("mark", f"is {unknown[0][:64]!r}; expected one of {', '.join(MARKS)}")]
         )
-    return sum(BIT[name] for name in set(names))
+    return sum(BIT_BY_MARK[name] for name in set(names))

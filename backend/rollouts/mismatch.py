@@ -29,7 +29,7 @@ LOG_RATIO_LIMIT = 20.0
 
 MAX_TOKENS = 4_000_000
 MAX_POINTS = 4_000
-CAPS = tuple(float(2 ** (eighth / 8)) for eighth in range(-8, 57))
+CAP_VALUES = tuple(float(2 ** (eighth / 8)) for eighth in range(-8, 57))
 """Caps of the correction weight, from 0.5 to 128."""
 USUAL_LOW = 0.5
 
@@ -92,7 +92,7 @@ def load_mismatch(session: Session, run: Run, step: int, kind: Kind | None, leve
     if own_rule is not None and is_own:
         rule = own_rule
     tokens, groups, total = _load_tokens(session, run, step)
-    caps = sorted({*CAPS, *((cap,) if is_own else ())})
+    caps = sorted({*CAP_VALUES, *((cap,) if is_own else ())})
     shown = np.arange(len(tokens.row))
     if len(shown) > MAX_POINTS:
         shown = np.sort(np.random.default_rng(step).choice(len(shown), MAX_POINTS, replace=False))

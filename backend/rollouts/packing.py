@@ -34,12 +34,12 @@ from numpy.typing import NDArray
 from backend.rollouts.token_values import decode, encode, value_kind, value_width
 from backend.storage.completion_codec import LIMIT_TEXT_BYTES
 
-VERSION = 3
-LEVEL = 3
-LIMIT_BYTES = 1 << 30
+FORMAT_VERSION = 3
+COMPRESSION_LEVEL = 3
+MAX_UNPACKED_BYTES = 1 << 30
 """Maximum unpacked size of a group's tokens in bytes; a larger declared size is treated as damage."""
 
-EMPTY_BYTES = 32
+MAX_EMPTY_FRAME_BYTES = 32
 """Maximum size in bytes of a frame with an empty text."""
 
 _local = threading.local()  # compressors must not be shared between threads
@@ -114,7 +114,7 @@ def pack_tokens(completions: Sequence[Tokens]) -> bytes:
         encoded = [encode(array, kinds[name]) for array in arrays]
         columns += [data for data, _ in encoded]
         scales[name] = [scale for _, scale in encoded]
-    version = VERSION if "u3" in kinds.values() else 2  # earlier programs can read version 2
+    version = FORMAT_VERSION if "u3" in kinds.values() else 2  # earlier programs can read version 2
     header = {"version": version, "lengths": lengths, "strings": list(sizes), "arrays": holders_by_name}
     scaled = {name: factors for name, factors in scales.items() if any(scale != 1.0 for scale in factors)}
     head = orjson.dumps(header | {"kinds": kinds, "scales": scaled})
@@ -132,7 +132,7 @@ def _encode(text: str) -> bytes:
 def unpack_tokens(data: bytes) -> list[Tokens]:
     """Return the tokens that `pack_tokens` packed; raise PackedDamaged if that fails."""
     with _translate_errors():
-        raw = _decompress(data, LIMIT_BYTES)
+        raw = _decompress(data, MAX_UNPACKED_BYTES)
         header, start = _read_header(raw)
         ends = list(accumulate(header["strings"], initial=start))
         strings = [raw[a:b].decode("utf-8", "surrogatepass") for a, b in pairwise(ends)]
@@ -146,7 +146,7 @@ def unpack_tokens(data: bytes) -> list[Tokens]:
 def unpack_arrays(data: bytes) -> list[dict[str, NDArray[np.float32]]]:
     """Unpack only the values, without the strings of the tokens; raise PackedDamaged like `unpack_tokens`."""
     with _translate_errors():
-        raw = _decompress(data, LIMIT_BYTES)
+        raw = _decompress(data, MAX_UNPACKED_BYTES)
         header, start = _read_header(raw)
         return _read_arrays(raw, header, start + sum(header["strings"]) + 4 * sum(header["lengths"]))
 
@@ -163,8 +163,10 @@ def _read_header(raw: bytes) -> tuple[dict[str, Any], int]:
     """Return the header and its end offset."""
     start = 4 + int.from_bytes(raw[:4], "little")
     header: dict[str, Any] = json.loads(raw[4:start])
-    if header.get("version", 1) > VERSION:
-        raise PackedDamaged(f"tokens are packed in version {header['version']}; this program reads {VERSION}")
+    if header.get("version", 1) > FORMAT_VERSION:
+        raise PackedDamaged(
+            f"tokens are packed in version {header['version']}; this program reads {FORMAT_VERSION}"
+        )
     return header, start
 
 
@@ -183,7 +185,7 @@ def _read_arrays(raw: bytes, header: dict[str, Any], offset: int) -> list[dict[s
 
 def _compress(raw: bytes) -> bytes:
     if not hasattr(_local, "compressor"):
-        _local.compressor = zstandard.ZstdCompressor(level=LEVEL, write_checksum=True)
+        _local.compressor = zstandard.ZstdCompressor(level=COMPRESSION_LEVEL, write_checksum=True)
     packed: bytes = _local.compressor.compress(raw)
     return packed
 
@@ -191,7 +193,7 @@ def _compress(raw: bytes) -> bytes:
 def _decompress(data: bytes, limit: int) -> bytes:
     # zstandard trusts the declared size regardless of the limit, and cannot unpack frames of size 0.
     if not _declared_size(data, limit):
-        if len(data) > EMPTY_BYTES or zstandard.ZstdDecompressor().decompressobj().decompress(data):
+        if len(data) > MAX_EMPTY_FRAME_BYTES or zstandard.ZstdDecompressor().decompressobj().decompress(data):
             raise PackedDamaged("it says that it is empty, and is not")
         return b""
     if not hasattr(_local, "decompressor"):

@@ -12,10 +12,10 @@ from backend.base.errors import FieldError, InvalidRequest, NotFound
 from backend.http.paging import read_cursor
 from backend.metrics.attempts import load_limits, valid_row_condition
 from backend.rollouts.alternatives import read_alternatives
-from backend.rollouts.marks import BIT, FLAGS
+from backend.rollouts.marks import BIT_BY_MARK, FLAGS
 from backend.rollouts.packing import PackedDamaged, text_bytes, try_unpack_text, unpack_tokens
 from backend.rollouts.token_budget import removal_reason
-from backend.rollouts.token_values import ALTERNATIVE
+from backend.rollouts.token_values import ALTERNATIVE_PREFIX
 from backend.rollouts.turns import observation_mask, split_into_blocks
 from backend.storage.completion import Completion
 from backend.storage.completion_codec import CompletionSelection
@@ -24,7 +24,7 @@ from backend.storage.engine import Sessions, reading
 from backend.storage.models import GroupTally, RolloutGroup, RolloutTokens
 from backend.storage.numbers import spell
 
-PAGE_TOKENS = 2_000_000
+MAX_PAGE_TOKENS = 2_000_000
 """Maximum number of tokens in all prompts and completions of a page, about ten megabytes of text."""
 
 STEPS_AT_ONCE = 5_000
@@ -86,9 +86,9 @@ class RolloutFilter:
 
     def of_tallies(self) -> list[ColumnElement[bool]]:
         """Return SQL conditions that the tallies of all matching completions meet."""
-        marks = 0 if self.correct is None else BIT["right" if self.correct else "wrong"]
+        marks = 0 if self.correct is None else BIT_BY_MARK["right" if self.correct else "wrong"]
         if self.flag in FLAGS and self.flag != "unscored":  # `rewarded` does not imply a reward
-            marks |= BIT[self.flag]
+            marks |= BIT_BY_MARK[self.flag]
         return [
             *([GroupTally.reward >= self.min_reward] if self.min_reward is not None else []),
             *([GroupTally.reward <= self.max_reward] if self.max_reward is not None else []),
@@ -221,7 +221,7 @@ def load_page_completions(session: Session, groups: Sequence[RolloutGroup]) -> d
     prompts = {group.id: (text_bytes(group.prompt) + text_bytes(group.answer)) // 4 for group in groups}
     for group, completions in iterate_completions(session, [group.id for group in groups]):
         total += sum(map(_length, completions)) + prompts[group]
-        if page_completions and total > PAGE_TOKENS:
+        if page_completions and total > MAX_PAGE_TOKENS:
             break
         page_completions[group] = completions
     return page_completions
@@ -276,7 +276,7 @@ def load_tokens(session: Session, rollout_id: str) -> dict[str, Any]:
     arrays = {
         name: [spell(value) for value in values.tolist()]
         for name, values in tokens.arrays.items()
-        if name != "mask" and not name.startswith(ALTERNATIVE)
+        if name != "mask" and not name.startswith(ALTERNATIVE_PREFIX)
     }
     alternatives = read_alternatives(tokens, group_tokens)
     removal_reasons = [

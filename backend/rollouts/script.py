@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Iterator
 from functools import lru_cache
 
-from backend.rollouts.tags import CLOSE
+from backend.rollouts.tags import CLOSE_TAG
 
-_MARKUP = re.compile(r"\\[A-Za-z]+|</?[A-Za-z_]+>")
-_VARIABLE = re.compile(r"(?<![^\W\d_])[A-Za-z](?![^\W\d_])")
+_MARKUP_PATTERN = re.compile(r"\\[A-Za-z]+|</?[A-Za-z_]+>")
+_VARIABLE_PATTERN = re.compile(r"(?<![^\W\d_])[A-Za-z](?![^\W\d_])")
 _SCRIPTS = {"CJK": "HAN", "HIRAGANA": "HAN", "KATAKANA": "HAN"}
 _SYMBOLS = {"GREEK", "MATHEMATICAL", "MODIFIER", "SCRIPT", "DOUBLE-STRUCK", "BLACK-LETTER", "MICRO"}
 """First words of the Unicode names of letters that are formula symbols in any language."""
@@ -31,14 +31,14 @@ def script_consistent(prompt: str, text: str) -> float:
 
     A part without letters matches any script. Source: Magistral, arXiv:2506.10910, section 2.2.4.
     """
-    thoughts, _, answer = text.rpartition(CLOSE)
+    thoughts, _, answer = text.rpartition(CLOSE_TAG)
     scripts = {_main_script(_letters(passage)) for passage in (prompt, thoughts, answer)}
     return float(len(scripts - {""}) <= 1)
 
 
 def _letters(text: str) -> Counter[str]:
     """Count the letters by script, without markup, formula symbols and single Latin letters."""
-    prose = _VARIABLE.sub(" ", _MARKUP.sub(" ", text))
+    prose = _VARIABLE_PATTERN.sub(" ", _MARKUP_PATTERN.sub(" ", text))
     return Counter(_scripts(prose))
 
 

@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from backend.config.signal_budget import PARTS, UNITS, Unit, budget_metric
 from backend.metrics.reading import read_points
 from backend.rollouts.counting import valid_tally_conditions
-from backend.rollouts.marks import BIT
+from backend.rollouts.marks import BIT_BY_MARK
 from backend.storage.models import GroupTally
 
 MAX_BINS = 200
@@ -85,7 +85,7 @@ def _budget_part(marks: int, *, has_others: bool) -> str:
 
     `has_others` is true if the group has several completions, so that their rewards could be compared.
     """
-    has = {name for name, bit in BIT.items() if marks & bit}
+    has = {name for name, bit in BIT_BY_MARK.items() if marks & bit}
     if "truncated" in has:
         return "truncated"
     if has_others and "same_reward" in has and "unscored" not in has:

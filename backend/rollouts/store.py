@@ -20,7 +20,7 @@ from backend.storage.engine import insert_into
 from backend.storage.models import GroupTally, RolloutGroup, RolloutTokens, RunPrompt
 from backend.storage.numbers import FINITE, spell, spell_all, to_stored
 
-HUGE = 1e150
+MAX_SQUARABLE_REWARD = 1e150
 """Absolute reward above which squares may overflow, so that slower exact arithmetic is used."""
 
 
@@ -110,7 +110,7 @@ def _mean_and_std(rewards: Sequence[float]) -> tuple[float | None, float | None]
     finite = [float(reward) for reward in rewards if math.isfinite(reward)]
     if not finite:
         return None, None
-    if max(map(abs, finite)) > HUGE:
+    if max(map(abs, finite)) > MAX_SQUARABLE_REWARD:
         return statistics.mean(finite), statistics.pstdev(finite)
     mean = math.fsum(finite) / len(finite)
     return mean, math.sqrt(math.fsum((reward - mean) ** 2 for reward in finite) / len(finite))

@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 from backend.config.boxed import last_boxed
 from backend.rollouts.repetition import distinct_gram_share
 from backend.rollouts.script import script_share
-from backend.rollouts.tags import CLOSE, OPEN, restore_think_tag
+from backend.rollouts.tags import CLOSE_TAG, OPEN_TAG, restore_think_tag
 
 Structure = Literal["ok", "answerless", "polluted", "broken"]
 STRUCTURES: tuple[Structure, ...] = ("ok", "answerless", "polluted", "broken")
@@ -95,8 +95,8 @@ def structure(text: str, *, is_truncated: bool) -> Structure:
     polluted: there is more than one pair of tags. answerless: there is no complete \boxed{}. ok: all others.
     A completion that was truncated within its thoughts is answerless.
     """
-    open_count, close_count = text.count(OPEN), text.count(CLOSE)
-    if open_count != close_count or (open_count and text.find(CLOSE) < text.find(OPEN)):
+    open_count, close_count = text.count(OPEN_TAG), text.count(CLOSE_TAG)
+    if open_count != close_count or (open_count and text.find(CLOSE_TAG) < text.find(OPEN_TAG)):
         return "answerless" if is_truncated and open_count == close_count + 1 == 1 else "broken"
     if open_count > 1:
         return "polluted"

@@ -17,7 +17,7 @@ from sqlalchemy.orm import Session
 
 from backend.base.settings import Settings
 from backend.rollouts.packing import PackedDamaged, Tokens, pack_tokens, unpack_tokens
-from backend.rollouts.token_values import ALTERNATIVE, COMPUTED_FROM
+from backend.rollouts.token_values import ALTERNATIVE_PREFIX, COMPUTED_FROM
 from backend.runs.events import add_event
 from backend.storage.engine import Sessions, reading
 from backend.storage.models import BEFORE_ALL_STEPS, Event, RolloutGroup, RolloutTokens, Run
@@ -111,7 +111,7 @@ class TokenBudget:
         usage = self._known[run]
         megabytes = (self._of_run if whose == "the run" else self._of_all) / MEGABYTE
         removed = {}
-        for name, remove in PIECES.items():
+        for name, remove in REMOVER_BY_PIECE.items():
             with reading(self._sessions) as session:
                 if name == "alternatives" and not has_alternatives(session, run):
                     continue
@@ -209,7 +209,7 @@ def _strip(session: Session, run_id: str, step: int) -> int:
 
 def _strip_alternatives(session: Session, run_id: str, step: int) -> int:
     """Remove the alternatives of tokens and return the freed bytes."""
-    return _repack(session, run_id, step, lambda name: not name.startswith(ALTERNATIVE))
+    return _repack(session, run_id, step, lambda name: not name.startswith(ALTERNATIVE_PREFIX))
 
 
 def has_alternatives(session: Session, run_id: str) -> bool:
@@ -281,5 +281,5 @@ def _step_condition(run_id: str, step: int) -> Any:
     return select(RolloutGroup.id).where(RolloutGroup.run_id == run_id, RolloutGroup.step == step)
 
 
-PIECES = {"alternatives": _strip_alternatives, "values": _strip, "tokens": _remove}
+REMOVER_BY_PIECE = {"alternatives": _strip_alternatives, "values": _strip, "tokens": _remove}
 """Functions that remove token values, in the order in which they are applied."""

@@ -8,43 +8,43 @@ from numpy.typing import NDArray
 
 Kind = Literal["f4", "f3", "i1", "s3", "u3"]
 
-EXACT = frozenset(
+EXACT_VALUES = frozenset(
     {"logprob", "policy_logprob", "old_logprob", "reference_logprob", "policy_entropy", "advantage"}
 )
 """Values from which the loss is recomputed."""
 
-COMPUTED_FROM = EXACT | {
+COMPUTED_FROM = EXACT_VALUES | {
     "covariant", "entropy_coef", "kl_coef", "loss", "mask", "router_shift", "uncertain",
 }  # fmt: skip
 """Values from which the loss is recomputed, and the recorded loss; these are kept longest."""
 
-FLAGS = frozenset({"clipped", "covariant", "mask", "uncertain"})
+FLAG_VALUES = frozenset({"clipped", "covariant", "mask", "uncertain"})
 """Values that are small whole numbers."""
 
-SUMS = frozenset({"loss", "loss_policy", "loss_kl", "loss_entropy", "loss_nll", "gradient"})
+SUM_VALUES = frozenset({"loss", "loss_policy", "loss_kl", "loss_entropy", "loss_nll", "gradient"})
 """Values that are summands of a number of the step, whose sum must be as accurate as each of them."""
 
-ALTERNATIVE = "alternative_"
+ALTERNATIVE_PREFIX = "alternative_"
 """Prefix of the names of the most likely tokens' ids and log-probabilities."""
 
-STEPS = 2**23 - 2
+MAX_ENCODED = 2**23 - 2
 """Maximum whole number of an encoded summand, leaving room for rounding up."""
 
 
 def value_kind(name: str) -> Kind:
     """Return the encoding of the value with this name."""
-    if name in EXACT:
+    if name in EXACT_VALUES:
         return "f4"
-    if name in FLAGS:
+    if name in FLAG_VALUES:
         return "i1"
-    if name.startswith(ALTERNATIVE) and name.endswith("_id"):
+    if name.startswith(ALTERNATIVE_PREFIX) and name.endswith("_id"):
         return "u3"
-    return "s3" if name in SUMS else "f3"
+    return "s3" if name in SUM_VALUES else "f3"
 
 
 def alternative_names(rank: int) -> tuple[str, str]:
     """Return the names of the token ids and log-probabilities of a rank; rank 0 is the most likely."""
-    return f"{ALTERNATIVE}{rank}_id", f"{ALTERNATIVE}{rank}_logprob"
+    return f"{ALTERNATIVE_PREFIX}{rank}_id", f"{ALTERNATIVE_PREFIX}{rank}_logprob"
 
 
 def value_width(kind: Kind) -> int:
@@ -70,7 +70,7 @@ def encode(values: Any, kind: Kind) -> tuple[bytes, float]:
             largest = float(np.abs(exact).max(initial=0.0))
             if not math.isfinite(largest):
                 return _shorten(exact), 0.0
-            scale = 2.0 ** math.ceil(math.log2(max(largest, 1e-30) / STEPS))
+            scale = 2.0 ** math.ceil(math.log2(max(largest, 1e-30) / MAX_ENCODED))
             # Rounding the running sum instead of each value carries every rounding error into the next token.
             sums = np.rint(np.cumsum(exact, dtype=np.float64) / scale)
             return _planes(np.diff(sums, prepend=0.0).astype("<i4"), first=0), scale

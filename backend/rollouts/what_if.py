@@ -21,12 +21,12 @@ from backend.config.merge import resolve
 from backend.config.run import RunConfig
 from backend.rollouts.contributions import UNSTORED, load_logged_loss
 from backend.rollouts.counting import mark_condition, valid_tally_conditions
-from backend.rollouts.marks import BIT
+from backend.rollouts.marks import BIT_BY_MARK
 from backend.rollouts.packing import try_unpack_arrays
 from backend.rollouts.reading import valid_group_conditions
 from backend.rollouts.schemas import WhatIfChange, WhatIfOrder
 from backend.rollouts.token_budget import removal_reason
-from backend.rollouts.token_values import ALTERNATIVE
+from backend.rollouts.token_values import ALTERNATIVE_PREFIX
 from backend.runs.origin import has_run_config
 from backend.storage.completion import Completion
 from backend.storage.completions import load_completions
@@ -35,11 +35,11 @@ from backend.storage.models import GroupTally, RolloutGroup, RolloutTokens, Run
 MAX_VALUES = 4_000_000
 """Maximum number of completions times tokens of the longest, which takes about a gigabyte of memory."""
 
-SECONDS = 60.0
-TURN_SECONDS = 5.0
+TIMEOUT_SECONDS = 60.0
+MAX_WAIT_SECONDS = 5.0
 """Maximum number of seconds that a computation waits for the one before it."""
 
-OUT_OF_MEMORY = ("MemoryError", "memory", "ENOMEM")
+MEMORY_ERROR_WORDS = ("MemoryError", "memory", "ENOMEM")
 """Substrings in the last output line of a process that ran out of memory."""
 
 
@@ -52,13 +52,15 @@ class Allowance(NamedTuple):
     """Maximum memory of the process in bytes; beyond it, allocations fail."""
 
 
-OPERATORS = Allowance(threading.Lock(), 6_000_000_000)
-VIEWERS = Allowance(threading.Lock(), 3_000_000_000)
+OPERATOR_ALLOWANCE = Allowance(threading.Lock(), 6_000_000_000)
+VIEWER_ALLOWANCE = Allowance(threading.Lock(), 3_000_000_000)
 
 Arrays = dict[str, NDArray[np.float32]]
 
 
-def compute_what_if(session: Session, order: WhatIfOrder, allowance: Allowance = OPERATORS) -> dict[str, Any]:
+def compute_what_if(
+    session: Session, order: WhatIfOrder, allowance: Allowance = OPERATOR_ALLOWANCE
+) -> dict[str, Any]:
     """Return the loss of a step's stored groups under its own and other objectives, as `schemas.WhatIf`.
 
     Raise InvalidConfig for an invalid objective, NotFound if the step has no recorded contributions, Conflict
@@ -170,9 +172,9 @@ def _check_size(session: Session, run_id: str, step: int) -> None:
         .where(
             *valid_tally_conditions(session, run_id, "train"),
             GroupTally.step == step,
-            mark_condition(BIT["stored"]),
+            mark_condition(BIT_BY_MARK["stored"]),
         )
-        .where(GroupTally.marks.bitwise_and(BIT["left_out"]) == 0)
+        .where(GroupTally.marks.bitwise_and(BIT_BY_MARK["left_out"]) == 0)
     )
     count, tokens = session.execute(query).one()
     if (tokens or 0) > MAX_VALUES:
@@ -197,11 +199,11 @@ def _token_share(session: Session, config: RunConfig, run_id: str, step: int) ->
     """Return the factor on a mean over sampled tokens for groups that were left out, stored or not."""
     if not isinstance(config.filters.refill, NoRefill):
         return 1.0
-    is_trained = GroupTally.marks.bitwise_and(BIT["left_out"]) == 0
+    is_trained = GroupTally.marks.bitwise_and(BIT_BY_MARK["left_out"]) == 0
     tally = (func.sum(GroupTally.tokens), func.count(GroupTally.prompt_index.distinct()))
     query = select(*tally).where(*valid_tally_conditions(session, run_id, "train"), GroupTally.step == step)
     if isinstance(config.length.truncated, MaskTruncated):
-        query = query.where(GroupTally.marks.bitwise_and(BIT["truncated"]) == 0)
+        query = query.where(GroupTally.marks.bitwise_and(BIT_BY_MARK["truncated"]) == 0)
     tokens, groups = session.execute(query).one()
     trained_tokens, trained_groups = session.execute(query.where(is_trained)).one()
     if not trained_tokens:
@@ -215,7 +217,7 @@ def _pad_arrays(arrays: Sequence[Arrays], longest: int) -> dict[str, NDArray[np.
     names = {
         name
         for name in set.intersection(*(set(values) for values in arrays)) - {"mask"}
-        if not name.startswith(ALTERNATIVE)
+        if not name.startswith(ALTERNATIVE_PREFIX)
     }
     padded = {name: np.zeros((len(arrays), longest), np.float32) for name in (*names, "mask")}
     for row, values in enumerate(arrays):
@@ -254,25 +256,25 @@ def _run_process(
     """Return the result of the process for each objective; raise Unavailable if it fails."""
     buffer = io.BytesIO()
     np.savez(buffer, request=np.array(json.dumps(request)), **values)  # type: ignore[arg-type]
-    if not allowance.turn.acquire(timeout=TURN_SECONDS):
+    if not allowance.turn.acquire(timeout=MAX_WAIT_SECONDS):
         raise Unavailable("another step is being computed: try again in a moment")
     try:
         process = subprocess.run(
             [sys.executable, "-m", "worker.training.what_if", str(allowance.max_bytes)],
             input=buffer.getvalue(),
             capture_output=True,
-            timeout=SECONDS,
+            timeout=TIMEOUT_SECONDS,
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise Unavailable(f"computing the step again took longer than {SECONDS:g} seconds") from None
+        raise Unavailable(f"computing the step again took longer than {TIMEOUT_SECONDS:g} seconds") from None
     finally:
         allowance.turn.release()
     if process.returncode:
         message = (process.stderr.decode(errors="replace").strip().splitlines() or ["no message"])[-1]
         if "No module named 'torch'" in message:
             message = "the packages of the trainer are not installed beside the service"
-        if any(word in message for word in OUT_OF_MEMORY):
+        if any(word in message for word in MEMORY_ERROR_WORDS):
             message = "the step needs more memory than the process that computes may have"
         raise Unavailable(f"the step was not computed: {message[:300]}")
     return [json.loads(line) for line in process.stdout.splitlines()]

@@ -23,7 +23,7 @@ from backend.storage.models import Run
 
 Action = Literal["tag", "untag", "archive", "unarchive", "stop", "trash", "restore", "delete"]
 
-BATCH = 500
+BATCH_SIZE = 500
 MAX_RUNS = 10_000
 """Maximum number of runs in one request."""
 
@@ -49,10 +49,10 @@ def act_on(sessions: Sessions, action: Action, run_ids: Sequence[str], *, tag: s
     """
     run_ids = sorted(set(run_ids), reverse=True)  # forks come before the runs that they start from
     outcome = Outcome(matched=len(run_ids))
-    for first in range(0, len(run_ids), BATCH):
+    for first in range(0, len(run_ids), BATCH_SIZE):
         try:
             with sessions.begin() as session:
-                _act_on_batch(session, action, run_ids[first : first + BATCH], tag, outcome)
+                _act_on_batch(session, action, run_ids[first : first + BATCH_SIZE], tag, outcome)
         except SQLAlchemyError as error:
             if not first:
                 raise

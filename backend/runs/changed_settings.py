@@ -16,7 +16,7 @@ from backend.storage.models import Run
 
 MAX_SETTINGS = 20
 """Maximum number of settings that are reported for one run."""
-LEFT_OUT = (
+EXCLUDED_PREFIXES = (
     "seed",
     "steps",
     "preset",
@@ -53,7 +53,7 @@ def _find_changes(config_json: str) -> dict[str, Any]:
     changes = (
         (path, value)
         for path, value in current.items()
-        if not path.startswith(LEFT_OUT)
+        if not path.startswith(EXCLUDED_PREFIXES)
         and (usual[path] != value if path in usual else not path.startswith(lists))
     )
     return dict(islice(changes, MAX_SETTINGS))

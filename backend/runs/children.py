@@ -22,7 +22,7 @@ from backend.runs.naming import new_run_names
 from backend.runs.origin import refuse_imported
 from backend.runs.rows import run_row
 from backend.runs.schemas import (
-    MAX_IN_NAME,
+    MAX_NAME_CHARACTERS,
     CloneRequest,
     EvaluationRequest,
     ForkCheckRequest,
@@ -174,7 +174,7 @@ def _fork_check(settings: Settings, parent: Run, request: ForkCheckRequest, step
 
 
 def _child_name(name: str, step: int) -> str:
-    return f"{name[: MAX_IN_NAME - 20]}, step {step}"
+    return f"{name[: MAX_NAME_CHARACTERS - 20]}, step {step}"
 
 
 def _find_step(session: Session, parent: Run, step: int | None) -> int:

@@ -19,7 +19,7 @@ from backend.storage.engine import open_engine, open_sessions, reading
 
 METRICS = ("reward/mean", "eval/accuracy")
 HEAD = ("name", "variant", "seed", "status", "step", "verdict", *METRICS, "id")
-WIDEST = 40
+MAX_COLUMN_WIDTH = 40
 """Maximum width of a column, in characters."""
 
 
@@ -68,7 +68,7 @@ def _number(value: float | str | None) -> str:
 
 def _format_table(rows: list[tuple[str, ...]]) -> Iterator[str]:
     """Yield the rows as aligned columns, with control characters escaped."""
-    safe = [[_escape_text(cell)[:WIDEST] for cell in row] for row in rows]
+    safe = [[_escape_text(cell)[:MAX_COLUMN_WIDTH] for cell in row] for row in rows]
     widths = [max(len(row[column]) for row in safe) for column in range(len(HEAD))]
     for row in safe:
         yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()

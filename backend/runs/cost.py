@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 
 from backend.storage.models import Attempt
 
-HOUR = 3600.0
+HOUR_SECONDS = 3600.0
 
 
 def sum_cost(attempts: Iterable[Attempt], now: float) -> dict[str, Any]:
@@ -27,7 +27,7 @@ def sum_cost(attempts: Iterable[Attempt], now: float) -> dict[str, Any]:
         is_gpu = attempt.device.startswith("cuda")
         # All processes on a CPU share one slot.
         slots = (attempt.nodes or 1) * ((attempt.devices or 1) if is_gpu else 1)
-        hours = max(0.0, ended - attempt.started_at) / HOUR * slots
+        hours = max(0.0, ended - attempt.started_at) / HOUR_SECONDS * slots
         slot_hours += hours
         gpu_hours += hours if is_gpu else 0.0
         if not attempt.currency:

@@ -44,7 +44,7 @@ from backend.storage.rollout_words import forget
 
 logger = logging.getLogger(__name__)
 
-BATCHES: tuple[tuple[Any, int], ...] = (
+BATCH_SIZE_BY_TABLE: tuple[tuple[Any, int], ...] = (
     (MetricBlock, 1_000),
     (Metric, 10_000),
     (RolloutGroup, 200),  # with their completions and tokens
@@ -59,7 +59,7 @@ BATCHES: tuple[tuple[Any, int], ...] = (
 )
 """Tables with rows of a run, and the maximum number of rows that one transaction removes."""
 
-NAMED = 3
+MAX_NAMED = 3
 """Maximum number of blocking runs that an error names."""
 
 
@@ -67,7 +67,7 @@ class StillNeeded(Conflict):
     """The run cannot be deleted because other runs start from its checkpoints."""
 
     def __init__(self, name: str, needed_by: Sequence[str]) -> None:
-        named = ", ".join(needed_by[:NAMED]) + (", ..." if len(needed_by) > NAMED else "")
+        named = ", ".join(needed_by[:MAX_NAMED]) + (", ..." if len(needed_by) > MAX_NAMED else "")
         is_single = len(needed_by) == 1
         super().__init__(
             f"{named} {'begins' if is_single else 'begin'} with a checkpoint of {name}: delete "
@@ -185,7 +185,7 @@ def _find_marked(sessions: Sessions) -> list[str]:
 
 def _remove_in_batches(sessions: Sessions, run_id: str) -> Iterator[int]:
     """Remove the rows of a run in batches, and yield the number of rows in each batch."""
-    for table, limit in BATCHES:
+    for table, limit in BATCH_SIZE_BY_TABLE:
         key = table.__table__.primary_key.columns
         key_query = select(*key).where(table.run_id == run_id).limit(limit)
         while True:

@@ -27,9 +27,9 @@ from backend.storage.models import Checkpoint, Event, Run
 
 logger = logging.getLogger(__name__)
 
-CHECKPOINT = re.compile(r"s(\d{6,})-a\d+")
+CHECKPOINT_PATTERN = re.compile(r"s(\d{6,})-a\d+")
 MANIFEST = "manifest.json"
-NAMED = 5
+MAX_NAMED = 5
 """Maximum number of checkpoints that a message names."""
 
 
@@ -64,7 +64,7 @@ class DatabaseLoss(NamedTuple):
                 f": {self.events:,} or more of its newest events are missing, last seen {iso_time(self.at)}"
             )
         if self.ahead:
-            named = ", ".join(self.ahead[:NAMED]) + (", ..." if len(self.ahead) > NAMED else "")
+            named = ", ".join(self.ahead[:MAX_NAMED]) + (", ..." if len(self.ahead) > MAX_NAMED else "")
             sentence += f"; {len(self.ahead)} checkpoints of steps that it does not know are kept ({named}): "
             sentence += "a run that is resumed or retried uses its own again"
         return (
@@ -137,7 +137,7 @@ def _unknown_checkpoints(settings: Settings, session: Session) -> Iterator[str]:
     checkpoints = {(row.run_id, row.path) for row in rows}
     for manifest in sorted((settings.state / "runs").glob(f"*/[!.]*/{MANIFEST}")):
         run_id, name = manifest.parts[-3:-1]
-        match = CHECKPOINT.fullmatch(name)
+        match = CHECKPOINT_PATTERN.fullmatch(name)
         is_ahead = run_id in runs and match is not None and int(match[1]) > runs[run_id]
         if is_ahead and (run_id, name) not in checkpoints:
             yield f"{run_id}/{name}"

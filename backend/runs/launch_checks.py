@@ -21,7 +21,7 @@ from backend.runs.check_report import CheckReport
 from backend.runs.checks import resolve_runnable
 from backend.runs.events import add_event
 from backend.runs.rows import run_row
-from backend.runs.schemas import MAX_IN_NAME, CheckRequest, ForkCheckRequest
+from backend.runs.schemas import MAX_NAME_CHARACTERS, CheckRequest, ForkCheckRequest
 from backend.storage.engine import insert_into, reading
 from backend.storage.live_workers import has_recent_heartbeat
 from backend.storage.models import Run, Worker
@@ -39,7 +39,7 @@ def queue_check(lab: Lab, request: CheckRequest, *, key: str) -> str:
     config = resolve_runnable(lab.settings, request.base, request.variant, request.seed)
     config = check_config(lab.settings, config, request)
     name = str(request.variant.get("name") or config.preset or config.policy.name)
-    row = run_row(f"check of {name}"[:MAX_IN_NAME], "check", config)
+    row = run_row(f"check of {name}"[:MAX_NAME_CHARACTERS], "check", config)
     row |= {"tags": ["check"], "check_hash": grading_hash(config)}
     row |= {"idempotency_key": key or None, "request_hash": digest}
     with lab.sessions.begin() as session:

@@ -30,7 +30,7 @@ Wish = Literal["stop", "pause", "prune", ""]
 End = Literal["finished", "stopped", "paused", "failed"]
 
 STATUSES = ("queued", "running", "paused", "finished", "stopped", "failed")
-ENDED = ("finished", "stopped", "failed")
+ENDED_STATUSES = ("finished", "stopped", "failed")
 
 MOVES: dict[str, tuple[str, ...]] = {
     "queued": ("running", "stopped", "paused", "failed"),
@@ -42,20 +42,20 @@ MOVES: dict[str, tuple[str, ...]] = {
 }
 """Allowed transitions by status; running to running is the claim of a run whose worker was lost."""
 
-FAILURE_LIMIT = 3
+MAX_FAILURES = 3
 """Number of trainer failures in a row, without a new checkpoint in between, after which a run fails."""
 
 BACKOFF_SECONDS = (1.0, 5.0, 20.0)
 """Delay in seconds before a failed run starts again, by number of consecutive failures."""
 
-LOST = "the worker was lost"
+LOST_REASON = "the worker was lost"
 
-PRUNED = "pruned by its search"
+PRUNED_REASON = "pruned by its search"
 """Reason of a run that a search has stopped; its events contain the details."""
 
-OBEYED: dict[str, tuple[Literal["stopped", "paused"], str]] = {
+STATUS_BY_REQUEST: dict[str, tuple[Literal["stopped", "paused"], str]] = {
     "stop": ("stopped", "stopped by the user"),
-    "prune": ("stopped", PRUNED),
+    "prune": ("stopped", PRUNED_REASON),
     "pause": ("paused", "paused by the user"),
 }
 """New status and reason of a run that ends because of a wish."""
@@ -115,8 +115,8 @@ def claim_run(
         update(Run).where(Run.id == candidate.id, Run.started_at.is_(None)).values(started_at=db_now())
     )
     if candidate.status == "running":
-        _close_attempt(session, candidate.id, candidate.attempt, LOST)
-        _note(session, candidate.id, candidate.attempt, "running", "queued", LOST, level="warning")
+        _close_attempt(session, candidate.id, candidate.attempt, LOST_REASON)
+        _note(session, candidate.id, candidate.attempt, "running", "queued", LOST_REASON, level="warning")
     facts |= {"devices": candidate.devices, "nodes": nodes}
     session.add(Attempt(run_id=candidate.id, number=attempt, worker_id=worker_id, host=host, **facts))
     session.flush()
@@ -170,7 +170,7 @@ def finish_run(
     checkpoint, the new wish takes effect instead.
     """
     if obeyed and (wish := fence(session, run_id, attempt)) != obeyed:
-        new_status, new_reason = OBEYED.get(wish, ("queued", ""))
+        new_status, new_reason = STATUS_BY_REQUEST.get(wish, ("queued", ""))
         _leave_running(
             session, run_id, attempt, new_status, new_reason, note=new_reason or "resumed by the user"
         )
@@ -185,7 +185,7 @@ def release_run(session: Session, run_id: str, attempt: int, reason: str = "") -
 
 
 def fail_attempt(
-    session: Session, run_id: str, attempt: int, reason: str, *, limit: int = FAILURE_LIMIT
+    session: Session, run_id: str, attempt: int, reason: str, *, limit: int = MAX_FAILURES
 ) -> str:
     """Move a run whose trainer failed to the end of the queue, or fail it after `limit` failures in a row."""
     fence(session, run_id, attempt, own_failures=Run.own_failures + 1)
@@ -204,12 +204,12 @@ def take_back_lost(session: Session, leases: Collection[Lease]) -> list[str]:
     )
     lost = session.execute(query).all()
     for run_id, attempt, wish in lost:
-        _leave_running(session, run_id, attempt, _status_for(wish), LOST, level="warning")
+        _leave_running(session, run_id, attempt, _status_for(wish), LOST_REASON, level="warning")
     return [run_id for run_id, _, _ in lost]
 
 
 def _status_for(wish: str) -> str:
-    return OBEYED[wish][0] if wish in OBEYED else "queued"
+    return STATUS_BY_REQUEST[wish][0] if wish in STATUS_BY_REQUEST else "queued"
 
 
 def _leave_running(
@@ -226,7 +226,7 @@ def _leave_running(
     """Move a run from running to another status; raise Fenced if another attempt owns the run."""
     reason = redact(clean_text(reason))
     values |= {"status": status, "reason": reason, "wish": "", "worker_id": None, "lease_until": 0.0}
-    if status in ENDED:
+    if status in ENDED_STATUSES:
         values |= {"finished_at": now_or_later(Run.started_at)}
     owned = update(Run).where(Run.id == run_id, Run.attempt == attempt, Run.status == "running")
     if not _update_once(session, owned.values(**values)):
@@ -244,7 +244,7 @@ def _close_attempt(session: Session, run_id: str, attempt: int, outcome: str) ->
     session.execute(statement.values(ended_at=now_or_later(Attempt.started_at), outcome=outcome))
 
 
-def has_ended(session: Session, run_id: str, reason: str, *, since_attempt: int) -> bool:
+def has_attempt_ended(session: Session, run_id: str, reason: str, *, since_attempt: int) -> bool:
     """Return whether this attempt of the run, or a later one, has ended for this reason."""
     ended = exists().where(
         Attempt.run_id == run_id, Attempt.number >= since_attempt, Attempt.outcome == reason
@@ -275,9 +275,9 @@ def request_wish(session: Session, run_id: str, wish: Wish) -> None:
             session, "lifecycle", f"asked to {verb}", run_id=run_id, attempt=run.attempt, data={"wish": wish}
         )
     elif wish in ("stop", "prune") and run.status in ("queued", "paused"):
-        _move(session, run, *OBEYED[wish], finished_at=now_or_later(Run.started_at))
+        _move(session, run, *STATUS_BY_REQUEST[wish], finished_at=now_or_later(Run.started_at))
     elif wish == "pause" and run.status == "queued":
-        _move(session, run, *OBEYED[wish])
+        _move(session, run, *STATUS_BY_REQUEST[wish])
     else:
         allowed = "queued or running" if wish == "pause" else "queued, running or paused"
         raise MoveForbidden(run_id, run.status, wish or "carrying on", allowed)

@@ -80,7 +80,7 @@ class RunFilter:
     """Ids of the only runs to list, including archived and trashed ones; empty for no restriction."""
 
 
-ALL = RunFilter()
+ALL_RUNS = RunFilter()
 """The empty filter: all runs that are neither archived nor in the trash."""
 
 
@@ -93,7 +93,7 @@ def list_runs(
     session: Session, run_filter: RunFilter, order: RunOrder, *, limit: int, cursor: str, with_config: bool
 ) -> Sequence[Row[Any]]:
     """Return a page of runs, starting at the cursor, and one additional run."""
-    if cursor or run_filter != ALL:
+    if cursor or run_filter != ALL_RUNS:
         query = _page(next_ids(session, run_filter, order, limit=limit, cursor=cursor), order, with_config)
     else:
         _check(session, order)
@@ -107,7 +107,7 @@ def _first_page(sort: str, limit: int, with_config: bool) -> Select[Any]:  # noq
     running it.
     """
     order = read_order(sort)
-    return _page(select_in_order(_list_conditions(ALL), order, None, limit + 1), order, with_config)
+    return _page(select_in_order(_list_conditions(ALL_RUNS), order, None, limit + 1), order, with_config)
 
 
 def _page(next_ones: Select[Any], order: RunOrder, with_config: bool) -> Select[Any]:  # noqa: FBT001
@@ -137,13 +137,14 @@ def _check(session: Session, order: RunOrder) -> None:
 def count_runs(session: Session, run_filter: RunFilter) -> int:
     """Return the number of runs that match a filter."""
     return (
-        session.scalar(_count_all() if run_filter == ALL else _count(_conditions(session, run_filter))) or 0
+        session.scalar(_count_all() if run_filter == ALL_RUNS else _count(_conditions(session, run_filter)))
+        or 0
     )
 
 
 @cache
 def _count_all() -> Select[Any]:
-    return _count(_list_conditions(ALL))
+    return _count(_list_conditions(ALL_RUNS))
 
 
 def _count(conditions: Sequence[ColumnElement[bool]]) -> Select[Any]:

@@ -55,7 +55,7 @@ async def _parse_filter(  # noqa: PLR0913 - these are the query parameters
     )
 
 
-Wanted = Annotated[RunFilter, Depends(_parse_filter)]
+RunFilterOf = Annotated[RunFilter, Depends(_parse_filter)]
 
 
 def _parse_choices(field: str, text: str, choices: Sequence[str]) -> tuple[str, ...]:
@@ -70,7 +70,7 @@ def _parse_choices(field: str, text: str, choices: Sequence[str]) -> tuple[str, 
 @router.get("/runs", response_model=RunPage, response_model_exclude_unset=True)
 def list_all(
     session: ReadSession,
-    run_filter: Wanted,
+    run_filter: RunFilterOf,
     sort: Annotated[
         str, Query(max_length=150, description="Field, `summary.<metric>`, or `config.<path>`.")
     ] = "-created_at",
@@ -100,7 +100,7 @@ def list_all(
 
 
 @router.get("/runs/ids", response_model=RunIds)
-def ids(session: ReadSession, run_filter: Wanted) -> Json:
+def ids(session: ReadSession, run_filter: RunFilterOf) -> Json:
     """List the ids of all runs that match a filter, newest first, at most 100,000."""
     return Json({"ids": run_ids(session, run_filter)})
 
@@ -133,7 +133,7 @@ def fields(session: ReadSession) -> Json:
 
 @router.get("/run-values", response_model=RunValuePage)
 def values(
-    session: ReadSession, run_filter: Wanted, field: ValueField, search: Text = "", limit: Limit = 50
+    session: ReadSession, run_filter: RunFilterOf, field: ValueField, search: Text = "", limit: Limit = 50
 ) -> Json:
     """List the experiments, variants or tags of the runs that match a filter."""
     return Json({"items": field_values(session, run_filter, field, search=search, limit=limit), "next": None})

@@ -29,9 +29,9 @@ SORTABLE: dict[str, Any] = {
     "onset": Run.onset_sick,
 }
 
-METRIC_NAME = re.compile(r"[\w./@:<>-]{1,128}")
-CONFIG_PATH = re.compile(r"[\w-]+(\.[\w-]+){0,9}")
-WORDS = re.compile(r"(.*\.)?(preset|name|type|dtype|schedule|rule|precision|order|quantization)")
+METRIC_NAME_PATTERN = re.compile(r"[\w./@:<>-]{1,128}")
+CONFIG_PATH_PATTERN = re.compile(r"[\w-]+(\.[\w-]+){0,9}")
+TEXT_FIELD_PATTERN = re.compile(r"(.*\.)?(preset|name|type|dtype|schedule|rule|precision|order|quantization)")
 """Pattern of config fields that contain text; all others are sorted as numbers."""
 
 
@@ -52,7 +52,7 @@ class RunOrder:
     def kind(self) -> tuple[type, ...]:
         """The types that the value in a cursor may have, which must match the type of the column."""
         if self.column is None:
-            kind = str if self.field and WORDS.fullmatch(self.field) else float
+            kind = str if self.field and TEXT_FIELD_PATTERN.fullmatch(self.field) else float
         else:
             kind = self.column.type.python_type
         kinds = (int, float) if kind is float else (kind,)
@@ -139,7 +139,7 @@ def _json_value(order: RunOrder) -> ColumnElement[Any]:
     if order.metric:
         return SpelledValue(Run.summary, ("last", order.metric)).text
     json_value = JsonValue(Run.config, order.field.split("."))
-    return json_value.string if WORDS.fullmatch(order.field) else json_value.number
+    return json_value.string if TEXT_FIELD_PATTERN.fullmatch(order.field) else json_value.number
 
 
 def read_order(sort: str) -> RunOrder:
@@ -148,9 +148,9 @@ def read_order(sort: str) -> RunOrder:
     if name in SORTABLE:
         return RunOrder(SORTABLE[name], "", is_descending, sort)
     kind, _, path = name.partition(".")
-    if kind == "summary" and METRIC_NAME.fullmatch(path):
+    if kind == "summary" and METRIC_NAME_PATTERN.fullmatch(path):
         return RunOrder(_column(LAST.get(path)), path, is_descending, sort)
-    if kind == "config" and CONFIG_PATH.fullmatch(path):
+    if kind == "config" and CONFIG_PATH_PATTERN.fullmatch(path):
         return RunOrder(_column((CONFIG | CONFIG_WORDS).get(path)), "", is_descending, sort, path)
     sortable = ", ".join((*SORTABLE, "summary.<metric>", "config.<path>"))
     reason = f"is {sort!r}; expected {sortable}, with - for descending"

@@ -5,7 +5,7 @@ from typing import Literal
 from backend.base.errors import Conflict
 from backend.storage.models import Run
 
-ORIGINS = {
+ORIGIN_TITLES = {
     "trl": "TRL",
     "verl": "verl",
     "slime": "slime",
@@ -25,27 +25,27 @@ PushOrigin = Literal["trl", "verl", "script"]
 """Origins that a pushed run can have."""
 
 
-ARCHIVED = "grpolab"
+ARCHIVE_ORIGIN = "grpolab"
 """Origin of a run that was imported from an archive of another installation."""
 
-OF_ARCHIVED = ("cloned", "forked", "evaluated")
+ARCHIVE_ACTIONS = ("cloned", "forked", "evaluated")
 """Actions that are allowed for a run imported from an archive, which has a config and checkpoints."""
 
 
 def has_run_config(run: Run) -> bool:
     """Return whether the config of the run is a RunConfig, because it was trained by this service."""
-    return run.origin in {"", ARCHIVED}
+    return run.origin in {"", ARCHIVE_ORIGIN}
 
 
 def refuse_imported(run: Run, action: str) -> None:
     """Raise Conflict if the origin of the run does not allow the action, such as "resumed" or "forked"."""
-    if run.origin == ARCHIVED:
-        if action not in OF_ARCHIVED:
+    if run.origin == ARCHIVE_ORIGIN:
+        if action not in ARCHIVE_ACTIONS:
             raise Conflict(
                 f"this run was imported from an archive: it cannot be {action}, but it can be forked"
             )
     elif run.origin:
-        origin = ORIGINS.get(run.origin, run.origin)
+        origin = ORIGIN_TITLES.get(run.origin, run.origin)
         if run.writer is not None:
             description = f"is pushed by {origin}"
         else:

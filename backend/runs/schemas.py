@@ -16,8 +16,8 @@ from backend.runs.check_report import CheckReport
 Tag = Annotated[str, Field(min_length=1, max_length=64)]
 MAX_TAGS = 50
 """Maximum number of tags of one run."""
-MAX_IN_NAME = 200
-Name = Annotated[str, Field(min_length=1, max_length=MAX_IN_NAME)]
+MAX_NAME_CHARACTERS = 200
+Name = Annotated[str, Field(min_length=1, max_length=MAX_NAME_CHARACTERS)]
 
 SpelledNumber = float | str
 """A number, or one of the strings "NaN", "Infinity" and "-Infinity"."""
@@ -39,12 +39,12 @@ class Body(StrictNumbers):
         return document
 
 
-CONFIG_BYTES = 65_536
+MAX_CONFIG_BYTES = 65_536
 
 
 def _check_size(config: dict[str, Any]) -> dict[str, Any]:
-    if (size := len(orjson.dumps(config))) > CONFIG_BYTES:
-        raise ValueError(f"takes {size:,} bytes as JSON; at most {CONFIG_BYTES:,} are accepted")
+    if (size := len(orjson.dumps(config))) > MAX_CONFIG_BYTES:
+        raise ValueError(f"takes {size:,} bytes as JSON; at most {MAX_CONFIG_BYTES:,} are accepted")
     return config
 
 

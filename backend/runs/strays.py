@@ -30,13 +30,13 @@ from backend.storage.models import Checkpoint, Event, Run
 
 logger = logging.getLogger(__name__)
 
-AGE_SECONDS = 24 * 3600.0
+MIN_AGE_SECONDS = 24 * 3600.0
 """Seconds after which a file that belongs to no run is removed, by the clock of this machine."""
 
-AT_WORK = ("queued", "running")
+ACTIVE_STATUSES = ("queued", "running")
 """Statuses of runs whose trainer writes their files, or whose next attempt cleans them up."""
 
-RUN_ID = re.compile(f"[{CROCKFORD}]{{26}}")
+RUN_ID_PATTERN = re.compile(f"[{CROCKFORD}]{{26}}")
 
 
 class Record(NamedTuple):
@@ -85,7 +85,7 @@ class Strays:
                 since = min(old_notes.get(key, now), now)
                 if key not in old_notes:
                     logger.warning("%s belongs to no run: it will be removed in a day", path)
-                if now - max(since, _newest_change(path)) < AGE_SECONDS or not self._remove(path):
+                if now - max(since, _newest_change(path)) < MIN_AGE_SECONDS or not self._remove(path):
                     new_notes[key] = since
             yield
         self._write_notes(new_notes)
@@ -97,12 +97,12 @@ class Strays:
 
     def _find_ownerless(self, name: str, record: Record) -> list[Path]:
         directory = self._root / name
-        if not RUN_ID.fullmatch(name) or directory.is_symlink() or not directory.is_dir():
+        if not RUN_ID_PATTERN.fullmatch(name) or directory.is_symlink() or not directory.is_dir():
             return []
         if not record.owns(name):
             mark = read_mark(self._settings)  # the lost newest rows of the database may be restored
             return [] if mark and mark.older_since else [directory]
-        if record.statuses.get(name, AT_WORK[0]) in AT_WORK:
+        if record.statuses.get(name, ACTIVE_STATUSES[0]) in ACTIVE_STATUSES:
             return []
         checkpoint_names = record.checkpoints.get(name, {})
         return sorted(
@@ -127,7 +127,7 @@ class Strays:
 
     def _report_missing_checkpoints(self, run_id: str, record: Record) -> None:
         """Add one event for each missing checkpoint, unless it was already reported."""
-        if record.statuses.get(run_id, AT_WORK[0]) in AT_WORK:
+        if record.statuses.get(run_id, ACTIVE_STATUSES[0]) in ACTIVE_STATUSES:
             return
         for name, step in record.checkpoints[run_id].items():
             if (self._root / run_id / name / MANIFEST).is_file():

@@ -19,19 +19,21 @@ from backend.storage.models import SavedView
 MAX_VIEWS = 200
 
 MAX_SETTINGS = 50
-SETTINGS_CHARACTERS = 20_000
+MAX_SETTINGS_CHARACTERS = 20_000
 """Maximum total number of characters of all settings, enough for the ids of about 700 runs."""
 
-Words = Annotated[str, Field(max_length=200)]
+ShortText = Annotated[str, Field(max_length=200)]
 
 
 def _check_length(settings: dict[str, str]) -> dict[str, str]:
-    if sum(len(name) + len(value) for name, value in settings.items()) > SETTINGS_CHARACTERS:
-        raise ValueError(f"has over {SETTINGS_CHARACTERS:,} characters: choose the runs by a query instead")
+    if sum(len(name) + len(value) for name, value in settings.items()) > MAX_SETTINGS_CHARACTERS:
+        raise ValueError(
+            f"has over {MAX_SETTINGS_CHARACTERS:,} characters: choose the runs by a query instead"
+        )
     return settings
 
 
-Settings = Annotated[dict[Words, str], Field(max_length=MAX_SETTINGS), AfterValidator(_check_length)]
+Settings = Annotated[dict[ShortText, str], Field(max_length=MAX_SETTINGS), AfterValidator(_check_length)]
 
 
 class View(Documented):
@@ -42,16 +44,16 @@ class View(Documented):
     """Additional query parameters of the page's URL: `{"x": "tokens", "log": "y"}`."""
     query: Annotated[str, Field(max_length=MAX_CHARACTERS)] = ""
     """Query that selects the runs when the view is opened."""
-    status: Words = ""
-    verdict: Words = ""
-    tag: Words = ""
-    variant: Words = ""
-    experiment: Words = ""
+    status: ShortText = ""
+    verdict: ShortText = ""
+    tag: ShortText = ""
+    variant: ShortText = ""
+    experiment: ShortText = ""
     archived: bool = False
-    sort: Words = "-created_at"
-    group: Words = ""
+    sort: ShortText = "-created_at"
+    group: ShortText = ""
     """Field by which the table is grouped; empty for no grouping."""
-    columns: Annotated[list[Words], Field(max_length=100)] | None = None
+    columns: Annotated[list[ShortText], Field(max_length=100)] | None = None
     """Columns in addition to those of every list; null for the default columns."""
 
 

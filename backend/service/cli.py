@@ -305,7 +305,9 @@ def pilots(settings: Settings, *, dry_run: bool, **options: Any) -> int:
 
     if dry_run:
         print(
-            job_text(settings, **{name: value for name, value in options.items() if name not in LOOKS}),
+            job_text(
+                settings, **{name: value for name, value in options.items() if name not in NON_JOB_ARGUMENTS}
+            ),
             end="",
         )
         return 0
@@ -314,7 +316,7 @@ def pilots(settings: Settings, *, dry_run: bool, **options: Any) -> int:
     return 0
 
 
-LOOKS = ("most", "every", "once")
+NON_JOB_ARGUMENTS = ("most", "every", "once")
 """Arguments of `pilots` that do not describe a job."""
 
 DAILY = (
@@ -333,14 +335,14 @@ DAILY = (
     model,
     copy_checkpoints,
 )
-OUT = (export, archive, push, serve_model)
+EXCHANGE_COMMANDS = (export, archive, push, serve_model)
 
 COMMANDS: dict[str, Callable[..., int]] = {
-    command.__name__.replace("_", "-"): command for command in (*DAILY, *OUT)
+    command.__name__.replace("_", "-"): command for command in (*DAILY, *EXCHANGE_COMMANDS)
 } | {"import": import_files}
 
 
-SECRET = ("_TOKEN", "_KEY", "_SECRET", "_URL")
+SECRET_SUFFIXES = ("_TOKEN", "_KEY", "_SECRET", "_URL")
 """Suffixes of settings whose values are never shown, not even in part."""
 
 
@@ -382,7 +384,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         for problem in error.errors():
             name = str(problem["loc"][0]).upper() if problem["loc"] else "settings"
             sentence = problem["msg"].removeprefix("Value error, ")
-            assignment = "" if name.endswith(SECRET) else f"={redact(str(problem['input']))}"
+            assignment = "" if name.endswith(SECRET_SUFFIXES) else f"={redact(str(problem['input']))}"
             print(f"  {name}{assignment}: {redact(sentence)}", file=sys.stderr)
     except GrpoLabError as error:
         print(f"  {error.detail}", file=sys.stderr)

@@ -56,7 +56,7 @@ from backend.service.webhook.sender import Sender
 from backend.storage.engine import open_engine, open_sessions
 
 VERSION = "0.2.0"
-THREADS = 64
+MAX_THREADS = 64
 """Maximum number of requests that are processed at the same time, and of database connections in the pool."""
 
 
@@ -151,7 +151,7 @@ def _look_for_older(app: FastAPI) -> None:
 @asynccontextmanager
 async def _life(app: FastAPI) -> AsyncIterator[None]:
     lab: Lab = app.state.lab
-    anyio.to_thread.current_default_thread_limiter().total_tokens = THREADS
+    anyio.to_thread.current_default_thread_limiter().total_tokens = MAX_THREADS
     end_streams_at_signals(app.state.broadcaster)
     with suppress(OSError):  # an upload reports an unwritable directory
         await anyio.to_thread.run_sync(Uploads(lab.settings.datasets_dir).sweep)

@@ -17,7 +17,7 @@ export {
 export { signal, computed, effect, batch, useSignal, useComputed, useSignalEffect } from '../vendor/signals.js';
 
 /** Attributes that people read. `value` and `href` are not changed. */
-const READ = /** @type {const} */ (['title', 'aria-label', 'alt', 'placeholder', 'label']);
+const READABLE_ATTRIBUTES = /** @type {const} */ (['title', 'aria-label', 'alt', 'placeholder', 'label']);
 
 /** Changes every text node and label of every page, because names, tags, messages and logs come from outside. */
 const before = options.vnode;
@@ -25,7 +25,8 @@ options.vnode = (vnode) => {
   const node = /** @type {{type: any, props: any}} a text node has its text as props */ (vnode);
   if (node.type === null) node.props = typeof node.props === 'string' ? visible(node.props) : node.props;
   else if (typeof node.type === 'string') {
-    for (const name of READ) if (typeof node.props[name] === 'string') node.props[name] = visible(node.props[name]);
+    for (const name of READABLE_ATTRIBUTES)
+      if (typeof node.props[name] === 'string') node.props[name] = visible(node.props[name]);
   }
   before?.(vnode);
 };

@@ -135,8 +135,8 @@ def test_an_experiment_goes_with_its_last_run(client, database, settings, full_r
 def test_a_deletion_that_stops_after_any_batch_goes_on_there(
     client, database, settings, full_run, monkeypatch
 ):
-    small = tuple((table, 2) for table, _ in deletion.BATCHES)
-    monkeypatch.setattr(deletion, "BATCHES", small)
+    small = tuple((table, 2) for table, _ in deletion.BATCH_SIZE_BY_TABLE)
+    monkeypatch.setattr(deletion, "BATCH_SIZE_BY_TABLE", small)
     run = full_run()
     delete(client, run, forever=True)
     steps = 0
@@ -206,7 +206,11 @@ def test_a_process_that_is_killed_while_it_deletes_leaves_what_the_next_one_remo
     delete(client, run, forever=True)
     if (child := os.fork()) == 0:
         try:
-            monkeypatch.setattr(deletion, "BATCHES", tuple((table, 10) for table, _ in deletion.BATCHES))
+            monkeypatch.setattr(
+                deletion,
+                "BATCH_SIZE_BY_TABLE",
+                tuple((table, 10) for table, _ in deletion.BATCH_SIZE_BY_TABLE),
+            )
             engine = open_engine(database.url)
             plan(engine, monkeypatch)
             continue_deletions(open_sessions(engine), settings, seconds=60)

@@ -78,7 +78,7 @@ class Model:
     def fail(self):
         self._owned()
         self.failures += 1
-        self.leave("failed" if self.failures >= lifecycle.FAILURE_LIMIT else AFTER_WISH[self.wish])
+        self.leave("failed" if self.failures >= lifecycle.MAX_FAILURES else AFTER_WISH[self.wish])
 
     def _owned(self):
         if self.status != "running":

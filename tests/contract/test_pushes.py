@@ -12,7 +12,7 @@ import backend.exchange.imports.store
 from backend.analysis.diagnosis.store import judge_runs, unjudged
 from backend.base.redaction import redact_document
 from backend.http.auth.tokens import writer_token
-from backend.http.limits import PUSH_BYTES
+from backend.http.limits import MAX_PUSH_BYTES
 from backend.rollouts.foreign_metrics import compute_text_points
 from backend.runs.pushed import SILENT_SECONDS
 from backend.service.maintenance.reconciler import Reconciler
@@ -416,8 +416,8 @@ def test_a_body_may_be_packed_but_not_be_a_bomb(client, settings):
     assert post_raw(client, settings, gzip.compress(body.encode())).status_code == 200
     packed = gzip.compress(body.encode())
     for content, encoding, status in (
-        (gzip.compress(b" " * (PUSH_BYTES + 1)), "gzip", 413),
-        (b" " * (PUSH_BYTES + 1), "identity", 413),
+        (gzip.compress(b" " * (MAX_PUSH_BYTES + 1)), "gzip", 413),
+        (b" " * (MAX_PUSH_BYTES + 1), "identity", 413),
         (packed[:-9], "gzip", 400),
         (packed + b"more", "gzip", 400),
         (body.encode(), "gzip", 400),

@@ -120,7 +120,7 @@ def test_a_later_attempt_hides_the_groups_it_made_again(client, database, run):
 def test_a_page_is_limited_by_what_it_holds_and_not_by_the_tokens_that_a_client_claims(
     client, database, run, monkeypatch
 ):
-    monkeypatch.setattr(reading, "PAGE_TOKENS", 2_500)
+    monkeypatch.setattr(reading, "MAX_PAGE_TOKENS", 2_500)
     long = MadeCompletion(text="x" * 4_000)
     groups = [MadeGroup(prompt_index=n, completions=(long,)) for n in range(3)]
     packed = pack_groups(run.id, 1, 1, groups, with_tokens=False)

@@ -113,7 +113,7 @@ def test_an_action_is_repeated_without_effect_and_taken_back_exactly(
 def test_an_action_on_a_query_works_in_batches_on_all_of_its_runs_and_no_others(
     client, new_runs, monkeypatch
 ):
-    monkeypatch.setattr(bulk, "BATCH", 3)
+    monkeypatch.setattr(bulk, "BATCH_SIZE", 3)
     new_runs(*(f"run-{number}" for number in range(8)), tags=["x"])
     new_runs("other")
     done = act(client, "archive", query="run and tag = x")
@@ -126,7 +126,7 @@ def test_an_action_on_a_query_works_in_batches_on_all_of_its_runs_and_no_others(
 def test_a_database_that_fails_after_a_batch_is_told_with_what_is_done(
     client, new_runs, database, monkeypatch
 ):
-    monkeypatch.setattr(bulk, "BATCH", 2)
+    monkeypatch.setattr(bulk, "BATCH_SIZE", 2)
     ids = sorted(new_runs("a", "b", "c").values())
     act_on_batch = bulk._act_on_batch
 

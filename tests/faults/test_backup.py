@@ -5,7 +5,7 @@ import signal
 import pytest
 
 from backend.service.backup.contents import read_manifest, verify
-from backend.service.backup.restore import REASON, restore_backup
+from backend.service.backup.restore import RESTORED_REASON, restore_backup
 from backend.service.backup.save import save_backup
 from backend.service.maintenance.reconciler import Reconciler
 from backend.storage.engine import reading
@@ -46,7 +46,7 @@ def test_runs_of_a_restored_backup_end_bit_equal(warm, database, tmp_path):
         restore_backup(plant.settings, tmp_path / "backup", overwrite=True)
         assert audit(plant.sessions, plant.settings.state) == []
         waiting = [plant.read(run_id) for run_id in run_ids]
-        assert [(run.status, run.reason) for run in waiting] == [("queued", REASON)] * 2
+        assert [(run.status, run.reason) for run in waiting] == [("queued", RESTORED_REASON)] * 2
         assert all(5 <= run.last_step < run.steps for run in waiting)
         plant.engine.dispose()
         plant.reconciler = Reconciler(plant.settings, plant.sessions)

@@ -21,7 +21,7 @@ from tests.waiting import wait_for
 from tests.worker.training.test_trainer import HOPELESS
 from worker.host.spares import Spare
 from worker.host.supervisor import Supervisor
-from worker.training.stop_rules import EMPTY_STEPS
+from worker.training.stop_rules import MAX_EMPTY_STEPS
 
 pytestmark = pytest.mark.nightly
 
@@ -81,7 +81,7 @@ def test_a_run_ends_at_the_step_of_its_stop_rule_wherever_its_trainer_dies(lab, 
             run_id = make_run(session, config=HOPELESS, seed=seed).id
         thread, claim = train_in_thread(supervisor, sessions)
         pid = process_of(sessions, claim, pids)
-        saved_step, steps = (EMPTY_STEPS, 2) if seed % 2 else (EMPTY_STEPS - 5, 7)
+        saved_step, steps = (MAX_EMPTY_STEPS, 2) if seed % 2 else (MAX_EMPTY_STEPS - 5, 7)
         wait_for(lambda: has_checkpoint(sessions, run_id, saved_step))  # noqa: B023 - called at once
         time.sleep(rng.uniform(0, steps * STEP_SECONDS))
         send(pid, number)
@@ -92,7 +92,7 @@ def test_a_run_ends_at_the_step_of_its_stop_rule_wherever_its_trainer_dies(lab, 
             thread, _ = train_in_thread(supervisor, sessions)
             thread.join()
         interrupted += run.attempt > 1
-        assert (run.status, run.reason, run.last_step) == ("stopped", "no_signal", EMPTY_STEPS), seed
+        assert (run.status, run.reason, run.last_step) == ("stopped", "no_signal", MAX_EMPTY_STEPS), seed
     print(f"{number.name}: {interrupted} of {times} runs needed another attempt", file=sys.stderr)
     assert interrupted
 

@@ -27,7 +27,7 @@ from worker.checkpoints.files import BadCheckpoint, verify_checkpoint
 from worker.policy.adapter import add_adapter, digest_weights, load_adapter_weights, merged_copy
 from worker.policy.model import DTYPES
 
-SHARD = "5GB"
+MAX_SHARD_SIZE = "5GB"
 """Maximum size of a file of weights, as recommended by the hub."""
 
 TEXT_BYTES = 50_000_000
@@ -53,7 +53,7 @@ def main() -> None:
 
 
 def export_checkpoint(
-    checkpoint: Path, directory: Path, *, dtype: str = "", card: str = "", shard: str = SHARD
+    checkpoint: Path, directory: Path, *, dtype: str = "", card: str = "", shard: str = MAX_SHARD_SIZE
 ) -> None:
     """Write model, tokenizer and card, and leave nothing behind after an error.
 

@@ -41,7 +41,7 @@ MANIFEST = "manifest.json"
 TEXT_BYTES = 1_000_000
 """Disk space reserved for a checkpoint's files without tensors, in bytes."""
 
-SYNCS = 8
+MAX_CONCURRENT_SYNCS = 8
 """Maximum number of files that are synced to disk at the same time."""
 
 
@@ -82,7 +82,7 @@ def save_checkpoint(
             make_directory(draft / "trainer")
             _write(draft, policy, parts, tensors, {"step": step, "about": dict(about or {})})
             with ThreadPoolExecutor(
-                SYNCS
+                MAX_CONCURRENT_SYNCS
             ) as pool:  # Syncing several files together is faster on a slow disk.
                 deque(pool.map(sync, draft.rglob("*")))
             _publish(draft, directory)

@@ -19,13 +19,13 @@ MAX_ENTRIES = 2_000_000
 MAX_KEYS = 10_000
 MAX_TENSORS = 100_000
 MAX_DIMENSIONS = 4
-MAX_SIZE = 10**8
+MAX_CONFIG_NUMBER = 10**8
 """Maximum of a number in the config. Larger numbers are not sizes."""
 
 MAX_LAYERS = 1_000
 
 STRING, LIST = 8, 9
-FORMATS = {
+VALUE_FORMATS = {
     0: "<B",
     1: "<b",
     2: "<H",
@@ -40,7 +40,7 @@ FORMATS = {
 }
 """Struct format of each value type with a fixed width."""
 
-BLOCKS = {
+BLOCK_SIZES = {
     0: (1, 4), 1: (1, 2), 2: (32, 18), 3: (32, 20), 8: (32, 34), 10: (256, 84), 11: (256, 110),
     12: (256, 144), 13: (256, 176), 14: (256, 210), 16: (256, 66), 17: (256, 74), 18: (256, 98),
     19: (256, 50), 20: (32, 18), 21: (256, 110), 22: (256, 82), 23: (256, 136), 29: (256, 56), 30: (1, 2),
@@ -128,8 +128,8 @@ class _Reader:
         return self.text(), self.value(self.number("<I"))
 
     def value(self, kind: int) -> Any:
-        if kind in FORMATS:
-            return self.number(FORMATS[kind])
+        if kind in VALUE_FORMATS:
+            return self.number(VALUE_FORMATS[kind])
         if kind == STRING:
             return self.text()
         if kind != LIST:
@@ -140,8 +140,8 @@ class _Reader:
         """Return the numbers of a list. Lists of texts, such as vocabularies, are read but not returned."""
         kind = self.number("<I")
         count = self.count(MAX_ENTRIES, "entries in one list", unsigned="<Q")
-        if kind in FORMATS:
-            return [self.number(FORMATS[kind]) for _ in range(count)]
+        if kind in VALUE_FORMATS:
+            return [self.number(VALUE_FORMATS[kind]) for _ in range(count)]
         if kind != STRING:
             raise BadGguf(f"it has a list of values of type {kind}")
         for _ in range(count):
@@ -154,11 +154,11 @@ class _Reader:
         shape = [self.number("<Q") for _ in range(dimensions)]
         kind = self.number("<I")
         offset = self.number("<Q")
-        if kind not in BLOCKS:
+        if kind not in BLOCK_SIZES:
             raise BadGguf(
                 f"its weight {name[:80]!r} is quantised as type {kind}, which cannot be unpacked here"
             )
-        in_block, block_bytes = BLOCKS[kind]
+        in_block, block_bytes = BLOCK_SIZES[kind]
         values = math.prod(shape)
         if not shape or not all(shape) or shape[0] % in_block:
             raise BadGguf(f"its weight {name[:80]!r} has the shape {shape}, which does not fit its type")
@@ -175,7 +175,7 @@ def _check_keys(keys: dict[str, Any]) -> None:
         if not name.startswith(f"{architecture}."):
             continue
         numbers = value if isinstance(value, list) else [value]
-        limit = MAX_LAYERS if name.endswith(".block_count") else MAX_SIZE
+        limit = MAX_LAYERS if name.endswith(".block_count") else MAX_CONFIG_NUMBER
         if any(isinstance(number, int) and number > limit for number in numbers):
             raise BadGguf(f"its {name[:80]} is larger than that of any model")
 

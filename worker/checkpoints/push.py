@@ -15,7 +15,7 @@ import httpx2
 from huggingface_hub import HfApi, constants
 from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalTokenNotFoundError
 
-FILES = ["*.json", "*.safetensors", "*.jinja", "*.model", "*.txt", "README.md"]
+FILE_PATTERNS = ["*.json", "*.safetensors", "*.jinja", "*.model", "*.txt", "README.md"]
 """Patterns of an export's files. Nothing else in the directory is uploaded."""
 
 
@@ -49,7 +49,10 @@ def push(directory: Path, repository: str, token: str, *, public: bool, existing
     try:
         address = api.create_repo(repository, private=not public, exist_ok=existing)
         api.upload_folder(
-            repo_id=repository, folder_path=directory, allow_patterns=FILES, commit_message="Upload model"
+            repo_id=repository,
+            folder_path=directory,
+            allow_patterns=FILE_PATTERNS,
+            commit_message="Upload model",
         )
     except HFValidationError as error:
         raise PushFailed(

@@ -45,7 +45,7 @@ logger = logging.getLogger(__name__)
 
 Candidate = Checkpoint | UnrecordedCheckpoint
 
-ATTEMPT = re.compile(r"-a(\d+)")
+ATTEMPT_PATTERN = re.compile(r"-a(\d+)")
 """Pattern of the attempt number in the name of a checkpoint's directory or draft."""
 
 
@@ -371,7 +371,7 @@ class Checkpoints:
 
         If this attempt is fenced, a later one writes to the directory too.
         """
-        match = ATTEMPT.search(path.name)
+        match = ATTEMPT_PATTERN.search(path.name)
         return path.name in self.inherited or match is None or int(match[1]) <= self.attempt
 
 

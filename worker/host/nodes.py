@@ -17,7 +17,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from backend.base.locations import CODE_ROOT
 from backend.base.settings import Settings
 from backend.runs.workers.addresses import node_address
-from backend.runs.workers.devices import CPU, CPU_RANKS, Slot
+from backend.runs.workers.devices import CPU, MAX_CPU_RANKS, Slot
 from backend.runs.workers.nodes import (
     BEAT_SECONDS,
     Answer,
@@ -32,7 +32,7 @@ from backend.runs.workers.nodes import (
     nonce_file,
     record_heartbeat,
     take_seat,
-    write_word,
+    write_message,
 )
 from backend.storage.engine import Sessions, reading
 from backend.storage.live_workers import SILENT_SECONDS
@@ -48,10 +48,10 @@ logger = logging.getLogger(__name__)
 LOOK_SECONDS = 0.5
 """Seconds between two checks of a node for its leader's order."""
 
-SHARED_SECONDS = 10.0
+SHARED_FILE_SECONDS = 10.0
 """Seconds until a shared file system must show a file of another node."""
 
-REACH_SECONDS = 10.0
+CONNECT_SECONDS = 10.0
 """Seconds in which the leader's port must answer."""
 
 
@@ -90,7 +90,7 @@ class NodeSeat:
             "nodes": self.nodes,
             "host": platform.node(),
             "address": self.address.ip,
-            "devices": len(self._slots) if slot.gpu else CPU_RANKS,
+            "devices": len(self._slots) if slot.gpu else MAX_CPU_RANKS,
             "traits": node_traits(slot),
         }
         with self._sessions.begin() as session:
@@ -151,7 +151,7 @@ class NodeSeat:
     def say(self, answer: Answer) -> None:
         """Send an answer to the leader."""
         with left_for_later("answer the leader"), self._sessions.begin() as session:
-            write_word(session, *self._place, answer)
+            write_message(session, *self._place, answer)
 
 
 def node_traits(slot: Slot) -> dict[str, str]:
@@ -226,7 +226,7 @@ class NodeFollower:
 
     def _shared_directory_error(self, order: Order) -> str:
         file = nonce_file(self._settings.state, order.run_id, order.attempt)
-        deadline, nonce = time.monotonic() + SHARED_SECONDS, ""
+        deadline, nonce = time.monotonic() + SHARED_FILE_SECONDS, ""
         while nonce != order.nonce and time.monotonic() < deadline and not self._stopping.wait(0.1):
             try:
                 nonce = file.read_text(encoding="ascii")
@@ -242,7 +242,7 @@ class NodeFollower:
     @staticmethod
     def _address_error(order: Order) -> str:
         try:
-            socket.create_connection((order.address, order.port), timeout=REACH_SECONDS).close()
+            socket.create_connection((order.address, order.port), timeout=CONNECT_SECONDS).close()
         except OSError as error:
             return f"cannot reach the leader at {order.address}, port {order.port}: {error.strerror or error}"
         return ""

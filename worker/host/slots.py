@@ -15,7 +15,7 @@ from backend.base.settings import Settings
 from backend.runs import lifecycle
 from backend.runs.leases import Lease, LostRuns
 from backend.runs.lifecycle import Claim
-from backend.runs.workers.devices import CPU_RANKS, Slot
+from backend.runs.workers.devices import MAX_CPU_RANKS, Slot
 from backend.runs.workers.load import GpuLoad, MachineLoad
 from backend.runs.workers.store import forget_silent, register_slot, remove_slot, report_slot
 from backend.storage.engine import Sessions, reading
@@ -167,7 +167,7 @@ class SlotPool:
             return {"room": devices, "max_devices": devices, "nodes": self._seat.nodes}
         if self._worker_slots[0].slot.gpu:
             return {"room": free, "max_devices": len(self._worker_slots)}
-        return {"room": CPU_RANKS, "max_devices": CPU_RANKS}
+        return {"room": MAX_CPU_RANKS, "max_devices": MAX_CPU_RANKS}
 
     def _claim(self, worker_slot: WorkerSlot) -> Claim | None:
         """Claim a run in SQL and return it. A claim whose transaction failed does not count."""

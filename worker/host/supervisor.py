@@ -56,7 +56,7 @@ LEAVE_SECONDS = 10.0
 DUMP_SECONDS = 2.0
 """Seconds that a hung trainer gets to print its stacks."""
 
-HUNG = -1000
+HUNG_CODE = -1000
 """Value used instead of the exit code of a trainer that was ended because it hung."""
 
 SPARE_DELAY_SECONDS = 5.0
@@ -71,7 +71,7 @@ OUTSIDE_SIGNALS = {signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP,
 RETRY_SECONDS = 1.0
 """Seconds until a failed lease renewal is retried. It is short because the lease runs out."""
 
-OOM_LIMIT = 2
+MAX_OOM_FAILURES = 2
 """Number of failures for lack of memory after which a run fails. It is retried once."""
 
 KILLED_PAUSE_SECONDS = 1.0
@@ -84,7 +84,7 @@ class Verdict(NamedTuple):
     reason: str
     is_own_fault: bool = True
     """True if the failure counts against the run's retries."""
-    limit: int = lifecycle.FAILURE_LIMIT
+    limit: int = lifecycle.MAX_FAILURES
     """Maximum number of consecutive failures of the run itself, at which it fails."""
     pause_seconds: float = KILLED_PAUSE_SECONDS
     """Seconds until the run starts again after a failure that it did not cause."""
@@ -177,7 +177,7 @@ class Supervisor:
             trainer.kill()  # its session, with all remaining processes
         self._flush(log)
         logger.info("trainer %s ended with %s", trainer.pid, code)
-        if code == HUNG:
+        if code == HUNG_CODE:
             verdict = Verdict(f"hung: no step for {progress.silent_seconds:.0f} s")
         else:
             verdict = self.judge(trainer, code, is_oom=oom_kills() > kills)
@@ -201,7 +201,7 @@ class Supervisor:
                 self._flush(log)
             if progress.is_hung:
                 self._end_hung(trainer, log)
-                return HUNG
+                return HUNG_CODE
             if self._stopping.is_set() and kill_at == float("inf"):
                 trainer.ask_to_stop()
                 kill_at = now + (COPY_GRACE_SECONDS if self._settings.artifacts_url else GRACE_SECONDS)
@@ -217,7 +217,7 @@ class Supervisor:
         with left_for_later("see why the lease is over"), reading(self._sessions) as session:
             query = select(Run.status).where(Run.id == claim.run_id, Run.attempt == claim.attempt)
             status = session.scalar(query)
-        code = trainer.wait(LEAVE_SECONDS) if status in (*lifecycle.ENDED, "paused") else None
+        code = trainer.wait(LEAVE_SECONDS) if status in (*lifecycle.ENDED_STATUSES, "paused") else None
         return EXIT_FENCED if code is None else code
 
     def _renew(self, claim: Claim, progress: HangDetector) -> bool:
@@ -266,7 +266,7 @@ class Supervisor:
         if code < 0 and is_oom:
             used = used_text(trainer.see_memory())
             reason = f"the machine ran out of memory and the kernel ended the trainer: {used}"
-            return Verdict(reason, limit=OOM_LIMIT)
+            return Verdict(reason, limit=MAX_OOM_FAILURES)
         if code < 0:
             return Verdict(
                 f"the trainer crashed with {signal.Signals(-code).name}: {trainer.last_error_line}"
@@ -277,7 +277,7 @@ class Supervisor:
         if trainer.failure.get("kind") == "lost":  # another node, not the run
             return Verdict(reason, is_own_fault=False)
         is_memory = trainer.failure.get("kind") == "memory"
-        return Verdict(reason, limit=OOM_LIMIT if is_memory else lifecycle.FAILURE_LIMIT)
+        return Verdict(reason, limit=MAX_OOM_FAILURES if is_memory else lifecycle.MAX_FAILURES)
 
     def _settle(self, claim: Claim, verdict: Verdict) -> None:
         """Set the run's next status unless its trainer has set it, with retries while the database is

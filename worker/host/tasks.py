@@ -9,7 +9,7 @@ from celery.signals import setup_logging, worker_init, worker_shutdown, worker_s
 
 from backend.base.logs import set_up_logging
 from backend.base.settings import Settings
-from backend.runs.queue.doorbell import TASK, worker_queue
+from backend.runs.queue.doorbell import TASK_NAME, worker_queue
 from backend.runs.workers.devices import Slot, find_slots
 from backend.service.process.lifeline import follow_launcher
 from backend.storage.engine import open_engine, open_sessions
@@ -26,7 +26,7 @@ def make_worker(settings: Settings, *, argv: tuple[str, ...] = TRAINER) -> Celer
     sessions = open_sessions(open_engine(settings.effective_database_url))
     pool = SlotPool(settings, sessions, free_slots(settings), argv=argv)
 
-    @app.task(name=TASK)
+    @app.task(name=TASK_NAME)
     def train() -> None:
         """Claim runs after a message of the broker."""
         pool.serve()

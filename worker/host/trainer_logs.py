@@ -11,7 +11,7 @@ from backend.base.text import escape_character
 
 logger = logging.getLogger(__name__)
 
-LIMIT_CHARACTERS = 2_000_000
+MAX_STORED_CHARACTERS = 2_000_000
 """Maximum length of the stored output of one attempt, in characters."""
 
 FLUSH_SECONDS = 1.0
@@ -19,7 +19,7 @@ FLUSH_SECONDS = 1.0
 
 FLUSH_CHARACTERS = 32_000
 
-LIMIT_NOTE = f"[output beyond {LIMIT_CHARACTERS:,} characters is not kept]\n"
+LIMIT_NOTE = f"[output beyond {MAX_STORED_CHARACTERS:,} characters is not kept]\n"
 
 LAST_LINES, LAST_CHARACTERS = 40, 8_000
 """Maximum number of lines and characters of the rank output that a node reports to the leader on failure."""
@@ -40,7 +40,7 @@ def clean_line(line: str) -> str:
 class LogCollector:
     """Collects lines and passes chunks to `write(number, text)`, in the calling thread."""
 
-    def __init__(self, write: Callable[[int, str], None], *, limit: int = LIMIT_CHARACTERS) -> None:
+    def __init__(self, write: Callable[[int, str], None], *, limit: int = MAX_STORED_CHARACTERS) -> None:
         self._write = write
         self._lines: list[str] = []
         self._size = 0

@@ -27,7 +27,7 @@ from worker.outcome import REASON_CHARACTERS
 
 TRAINER = (sys.executable, "-m", "worker.train")
 
-INHERITED = (
+INHERITED_PREFIXES = (
     "CUBLAS_",
     "CUDA_",
     "HF_",
@@ -70,7 +70,7 @@ INHERITED_NAMES = {
 """Names of other environment variables that a trainer inherits. The operator's token and the addresses of
 database and broker are excluded, because plugins and their child processes can read the environment."""
 
-SERVERS = (
+SERVER_SETTINGS = (
     "judge_url",
     "judge_model",
     "judge_api_key",
@@ -92,7 +92,7 @@ SERVERS = (
 itself. The sandbox of a plugin gets none of the settings.
 """
 
-LINE_LIMIT = 32_768
+MAX_LINE_BYTES = 32_768
 """Maximum length of a line of output, in bytes. Only the start of a longer line is kept."""
 
 Listener = Callable[[str], None]
@@ -102,7 +102,7 @@ def trainer_environment(settings: Settings, slot: Slot, inherited: Mapping[str, 
     """Return the complete environment of a trainer in this slot."""
     granted = (permissions.variables for permissions in settings.permissions.values())
     names = INHERITED_NAMES.union(*granted)
-    beginnings = (*INHERITED, *STORAGE_VARIABLES) if settings.artifacts_url else INHERITED
+    beginnings = (*INHERITED_PREFIXES, *STORAGE_VARIABLES) if settings.artifacts_url else INHERITED_PREFIXES
     inherited_variables = {
         name: value for name, value in inherited.items() if name in names or name.startswith(beginnings)
     }
@@ -118,7 +118,7 @@ def trainer_environment(settings: Settings, slot: Slot, inherited: Mapping[str, 
         "LEASE_SECONDS": str(settings.lease_seconds),
         "SANDBOX": settings.sandbox,
         "PLUGIN_PERMISSIONS": settings.plugin_permissions,
-        **{name.upper(): str(getattr(settings, name)) for name in SERVERS},
+        **{name.upper(): str(getattr(settings, name)) for name in SERVER_SETTINGS},
         "ENGINE_DIR": str(settings.engine_directory),
         "CUDA_VISIBLE_DEVICES": slot.gpu,
         "OMP_NUM_THREADS": str(slot.threads),
@@ -247,8 +247,8 @@ class TrainerProcess:
     def _read(self, stream: IO[bytes], handle: Listener) -> threading.Thread:
         def read() -> None:
             with stream:
-                while line := stream.readline(LINE_LIMIT + LONGEST_SECRET):
-                    is_cut = len(line) == LINE_LIMIT + LONGEST_SECRET and not line.endswith(b"\n")
+                while line := stream.readline(MAX_LINE_BYTES + LONGEST_SECRET):
+                    is_cut = len(line) == MAX_LINE_BYTES + LONGEST_SECRET and not line.endswith(b"\n")
                     handle(_decode_line(line, is_cut=is_cut))
                     if is_cut:
                         dropped = LONGEST_SECRET + _skip_line(stream)
@@ -283,13 +283,13 @@ def _decode_line(line: bytes, *, is_cut: bool) -> str:
     r"""Decode a line. Invalid UTF-8 becomes `\xff`, and a possible part of a secret at a cut is removed."""
     decoder = codecs.getincrementaldecoder("utf-8")("backslashreplace")
     text = decoder.decode(line, final=not is_cut).rstrip("\n")
-    return redact(text).encode()[:LINE_LIMIT].decode(errors="ignore") if is_cut else text
+    return redact(text).encode()[:MAX_LINE_BYTES].decode(errors="ignore") if is_cut else text
 
 
 def _skip_line(stream: IO[bytes]) -> int:
     """Discard the remaining line and return the number of bytes."""
     dropped = 0
-    while piece := stream.readline(LINE_LIMIT):
+    while piece := stream.readline(MAX_LINE_BYTES):
         dropped += len(piece)
         if piece.endswith(b"\n"):
             break

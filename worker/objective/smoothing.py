@@ -8,7 +8,7 @@ from torch import Tensor
 
 from worker.objective.advantages import group_spread
 
-NEGLIGIBLE = 1e-12
+MAX_NEGLIGIBLE_VARIANCE = 1e-12
 """Running variance, in squared units of reward, up to which all rewards so far are treated as equal."""
 
 
@@ -51,7 +51,7 @@ def smooth_standardised_advantages(
     group = group_spread(rewards, scored)
     following = _updated_visits(past, group.mean, group.std(ddof=ddof).square(), counts=group.n > 0)
     now = _standardised_rewards(rewards, group.mean, group.std(ddof=ddof), group.varies & scored)
-    varied = (following.variance > NEGLIGIBLE) & scored
+    varied = (following.variance > MAX_NEGLIGIBLE_VARIANCE) & scored
     total = _standardised_rewards(rewards, following.mean, following.variance.sqrt(), varied)
     share = 1 / (past.seen + 1)
     recent, longer = (1 - share) * now + share * total, share * now + (1 - share) * total

@@ -10,7 +10,7 @@ from transformers import PreTrainedModel
 
 from backend.catalog.policies.text_model import is_outside_text_model
 
-PEAKS = {
+PEAK_FLOPS_BY_GPU = {
     "B200": (2250e12, 75e12),
     "H200": (989e12, 67e12),
     "H100 NVL": (835e12, 60e12),
@@ -36,7 +36,7 @@ def peak_flops(device: torch.device, dtype: torch.dtype) -> float | None:
 def find_peak_flops(name: str, dtype: torch.dtype) -> float | None:
     """Return the peak FLOP/s of the GPU with this name, or None if it is unknown."""
     words = name.split()
-    for gpu, (narrow, wide) in PEAKS.items():
+    for gpu, (narrow, wide) in PEAK_FLOPS_BY_GPU.items():
         if all(any(word == want or word.startswith(f"{want}-") for word in words) for want in gpu.split()):
             return wide if dtype == torch.float32 else narrow
     return None

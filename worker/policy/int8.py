@@ -18,7 +18,7 @@ from backend.base.errors import FieldError, InvalidConfig
 from backend.catalog.policies.text_model import is_outside_text_model
 from worker.policy.copies import changed_copy
 
-STEPS = 127.5
+GRID_STEPS = 127.5
 """Half of the 255 steps into which torchao's symmetric 8-bit grid divides a range."""
 
 
@@ -41,7 +41,9 @@ class Int8Linear(nn.Module):
 
     def forward(self, hidden: Tensor) -> Tensor:
         """Return the outputs (..., outputs) of inputs (..., inputs)."""
-        scale = (hidden.abs().amax(dim=-1, keepdim=True) / STEPS).clamp_(min=torch.finfo(hidden.dtype).tiny)
+        scale = (hidden.abs().amax(dim=-1, keepdim=True) / GRID_STEPS).clamp_(
+            min=torch.finfo(hidden.dtype).tiny
+        )
         rounded = (hidden * (1 / scale)).round_().clamp_(-128, 127)
         product = functional.linear(rounded, self.weight) * scale * self.scale
         return product if self.bias is None else product + self.bias

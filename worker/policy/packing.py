@@ -19,13 +19,13 @@ from worker.policy.prompt_form import shorten
 from worker.policy.recompute import recomputed_layers
 from worker.policy.token_batch import TokenBatch, prediction_mask, token_batch
 
-PROBE = (3, 5, 4, 4, 3)
+PROBE_LENGTHS = (3, 5, 4, 4, 3)
 """Numbers of tokens of the probe's texts, which are so short that a leaking state would reach most tokens."""
 
-TOLERANCE = {torch.float32: 1e-3, torch.bfloat16: 0.05}
+MAX_DEVIATION = {torch.float32: 1e-3, torch.bfloat16: 0.05}
 """Maximum deviation of the probe's hidden states by rounding, relative to their norm."""
 
-LEAK = 1e-3
+MAX_LEAK = 1e-3
 """Maximum deviation if other texts precede the same text, in which case rounding hardly differs."""
 
 
@@ -106,7 +106,7 @@ def _probe(model: PreTrainedModel) -> str:
     """Compare packed texts with the same texts alone and next to others, and describe a difference, else
     "".
     """
-    texts = [list(range(1, 1 + length)) for length in PROBE]
+    texts = [list(range(1, 1 + length)) for length in PROBE_LENGTHS]
     packed = _packed_states(model, texts)
     trained = next((weight for weight in model.parameters() if weight.requires_grad), None)
     if trained is not None:  # a kernel may lack a gradient
@@ -116,11 +116,13 @@ def _probe(model: PreTrainedModel) -> str:
         with_neighbour = _packed_states(
             model, [text[::-1] if row % 2 else text for row, text in enumerate(texts)]
         )
-    is_unchanged = torch.tensor([not row % 2 for row, length in enumerate(PROBE) for _ in range(length - 1)])
+    is_unchanged = torch.tensor(
+        [not row % 2 for row, length in enumerate(PROBE_LENGTHS) for _ in range(length - 1)]
+    )
     kind = model.config.model_type
-    if (deviation := _deviation(packed, alone)) > TOLERANCE[model.dtype]:
+    if (deviation := _deviation(packed, alone)) > MAX_DEVIATION[model.dtype]:
         return f"a {kind} gives other states for packed texts than for each alone (by {deviation:.2g})"
-    if (deviation := _deviation(packed[is_unchanged], with_neighbour[is_unchanged])) > LEAK:
+    if (deviation := _deviation(packed[is_unchanged], with_neighbour[is_unchanged])) > MAX_LEAK:
         return f"in a {kind} the states of a text depend on the texts before it (by {deviation:.2g})"
     return ""
 

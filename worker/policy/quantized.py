@@ -13,10 +13,10 @@ from transformers import PreTrainedModel
 
 from backend.catalog.policies.text_model import is_outside_text_model
 
-BLOCK = 64
+BLOCK_SIZE = 64
 """Number of values that share a scale."""
 
-SCALES = 256
+SCALES_PER_BLOCK = 256
 """Number of scales that share a second-level scale under double quantisation."""
 
 NF4 = (
@@ -48,7 +48,7 @@ def quantise_base(
             if is_outside_text_model(path):
                 continue
             for name, child in parent.named_children():
-                if type(child) is nn.Linear and child is not head and child.weight.numel() % BLOCK == 0:
+                if type(child) is nn.Linear and child is not head and child.weight.numel() % BLOCK_SIZE == 0:
                     setattr(parent, name, NF4Linear(child.to(device), double=kind == "nf4_double"))
 
 
@@ -66,7 +66,7 @@ class NF4Linear(nn.Linear):
             layer.out_features,
             layer.weight.dtype,
         )
-        blocks = layer.weight.detach().float().view(-1, BLOCK)
+        blocks = layer.weight.detach().float().view(-1, BLOCK_SIZE)
         largest = blocks.abs().amax(dim=1).clamp_(min=torch.finfo(torch.float32).tiny)
         self.scales = (RoundedScales if double else Scales)(largest)
         scales = self.scales()  # the codes compensate for the rounding of scales
@@ -85,7 +85,7 @@ class NF4Linear(nn.Linear):
         """The weight (outputs, inputs) that the codes represent, computed on each access."""
         levels = torch.tensor(NF4, device=self.codes.device)
         codes = torch.stack([self.codes >> 4, self.codes & 15], dim=1)
-        values = levels[codes.int()].view(-1, BLOCK) * self.scales()[:, None]
+        values = levels[codes.int()].view(-1, BLOCK_SIZE) * self.scales()[:, None]
         return values.to(self.dtype).view(self.out_features, self.in_features)
 
     def forward(self, hidden: Tensor) -> Tensor:
@@ -116,7 +116,9 @@ class RoundedScales(nn.Module):
         super().__init__()
         self.mean = nn.Parameter(scales.mean(), requires_grad=False)
         self.least = nn.Parameter(scales.min(), requires_grad=False)
-        residuals = functional.pad(scales - self.mean, (0, -len(scales) % SCALES)).view(-1, SCALES)
+        residuals = functional.pad(scales - self.mean, (0, -len(scales) % SCALES_PER_BLOCK)).view(
+            -1, SCALES_PER_BLOCK
+        )
         steps = (residuals.abs().amax(dim=1) / 127).clamp_(min=torch.finfo(torch.float32).tiny)
         codes = (residuals / steps[:, None]).round_().to(torch.int8).flatten()[: len(scales)]
         self.codes = nn.Parameter(codes, requires_grad=False)
@@ -124,7 +126,7 @@ class RoundedScales(nn.Module):
 
     def forward(self) -> Tensor:
         """Return the scales, (blocks,) float32, none of which is below the smallest original scale."""
-        steps = self.steps.repeat_interleave(SCALES)[: len(self.codes)]
+        steps = self.steps.repeat_interleave(SCALES_PER_BLOCK)[: len(self.codes)]
         return (self.mean + self.codes * steps).clamp(min=self.least)
 
 

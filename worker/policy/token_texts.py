@@ -10,7 +10,7 @@ CONTEXT_FREE = {"Fuse", "ByteLevel"}
 CHARACTER_BYTES = 4
 """Maximum length of a UTF-8 character, in bytes."""
 
-LONGEST_WAIT = 16
+MAX_INCOMPLETE_TOKENS = 16
 """Number of tokens without a complete character after which the text counts as broken and is decoded
 anyway.
 """
@@ -50,7 +50,7 @@ class TokenTexts:
         for end in range(1, len(ids) + 1):
             before, after = self._decode(ids[start:read]), self._decode(ids[start:end])
             if after.endswith(BROKEN) and end < len(ids):
-                if end - read < LONGEST_WAIT:
+                if end - read < MAX_INCOMPLETE_TOKENS:
                     continue
                 cut = self._cut(ids, start, end, after)
                 after = self._decode(ids[start:cut])

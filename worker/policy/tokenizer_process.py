@@ -23,15 +23,15 @@ CPU_SECONDS = 20
 MEMORY_GB = 3
 """Memory limit of the process, in GB. Its libraries need a tenth of it."""
 
-CHARACTERS = 50_000
+MAX_CHARACTERS = 50_000
 """Maximum total number of characters of a call's texts, unless a single text is longer."""
 
-TRIES = 2
+MAX_TRIES = 2
 """Number of processes in which a prompt is tried, because the first may have ended for others' lack of
 memory.
 """
 
-CLOCK = 3
+WALL_SECONDS_PER_CPU_SECOND = 3
 """Wall-clock seconds allowed per second of processor time, so that a busy machine does not change the
 result.
 """
@@ -68,11 +68,13 @@ class TokenizerProcess:
     def _ask(self, op: str, **request: Any) -> Any:
         common = {"directory": self._directory, "cpu_seconds": CPU_SECONDS}
         limits = f"it takes more than {CPU_SECONDS} seconds or {MEMORY_GB} GiB of memory"
-        tries = 1 if op == "probe" else TRIES
+        tries = 1 if op == "probe" else MAX_TRIES
         for remaining_tries in reversed(range(tries)):
             try:
                 with self._turn:
-                    answer = self._sandbox.ask(op, seconds=float(CLOCK * CPU_SECONDS), **common, **request)
+                    answer = self._sandbox.ask(
+                        op, seconds=float(WALL_SECONDS_PER_CPU_SECOND * CPU_SECONDS), **common, **request
+                    )
             except Unusable as error:
                 raise Refused(f"the process for it cannot start: {error}") from error
             except SandboxError as error:
@@ -90,7 +92,7 @@ def _batches(texts: Sequence[str]) -> Iterator[list[str]]:
     size = 0
     for text in texts:
         size += len(text)
-        if batch and size > CHARACTERS:
+        if batch and size > MAX_CHARACTERS:
             yield batch
             batch, size = [], len(text)
         batch.append(text)

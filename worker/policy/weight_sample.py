@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-SAMPLED = 16_384
+MAX_SAMPLED = 16_384
 """Maximum number of weights in the sample. Smaller models are sampled completely."""
 
 
@@ -15,7 +15,7 @@ class WeightSample:
     def __init__(self, model: nn.Module) -> None:
         weights = [weight.detach().view(-1) for weight in model.parameters() if weight.requires_grad]
         self.count = sum(map(len, weights))
-        stride = math.ceil(self.count / SAMPLED)
+        stride = math.ceil(self.count / MAX_SAMPLED)
         self.views = [weight[::stride] for weight in weights]
         self.before = self._values()
 

@@ -31,13 +31,13 @@ from worker.problems.sums import Sums
 from worker.prompt import Prompt
 
 ALL_ROWS = DataConfig()
-ROUND = 1000
+PROMPTS_PER_ROUND = 1000
 """Number of prompts after which the shares of the sources are exact."""
 
-DETOUR, DETOURS = 1_000_003, 50
+DETOUR_STEP, MAX_DETOURS = 1_000_003, 50
 """Index step and maximum number of tries to replace a training prompt that another source holds out."""
 
-FIELDS = {
+ERROR_FIELDS = {
     "sums": "operands",
     "reasoning_gym": "task_config",
     "file": "path",
@@ -72,7 +72,7 @@ class Mixture:
         """Results of the row selection, one per source of rows."""
         self._ingredients = tuple(ingredients)
         weights = [ingredient.weight for ingredient in ingredients]
-        self._pattern = round_robin(quotas(weights, total=ROUND if len(weights) > 1 else 1))
+        self._pattern = round_robin(quotas(weights, total=PROMPTS_PER_ROUND if len(weights) > 1 else 1))
         self._before = _counts_before(self._pattern)
         self._per_round = Counter(self._pattern)
         self._held_out: set[str] = set()
@@ -107,8 +107,10 @@ class Mixture:
         source = self._pattern[position]
         ingredient = self._ingredients[source]
         index = rounds * self._per_round[source] + self._before[position]
-        for attempt in range(DETOURS):
-            prompt = _label_prompt(ingredient.problem.sample(index + attempt * DETOUR, "train"), ingredient)
+        for attempt in range(MAX_DETOURS):
+            prompt = _label_prompt(
+                ingredient.problem.sample(index + attempt * DETOUR_STEP, "train"), ingredient
+            )
             if prompt.task not in self._held_out:
                 return prompt
         raise ValueError(f"{ingredient.label}: training prompts are held out, e.g. number {index}")
@@ -195,7 +197,7 @@ def _source_error(problems: Sequence[ProblemSource], number: int, error: Excepti
 
 def source_error(source: ProblemSource, path: str, error: Exception) -> FieldError:
     """Return the error of a source at a dotted path, for the field that specifies its input."""
-    return FieldError(f"{path}.{FIELDS[source.name]}", str(error))
+    return FieldError(f"{path}.{ERROR_FIELDS[source.name]}", str(error))
 
 
 def unique_labels(problems: Sequence[ProblemSource]) -> list[str]:

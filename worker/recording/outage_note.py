@@ -8,7 +8,7 @@ from typing import NamedTuple
 from backend.service.monitoring.backlog import Note, remove_note, write_note
 from backend.storage.faults import Fault
 
-WORTH_TELLING_SECONDS = 2.0
+MIN_REPORTED_SECONDS = 2.0
 """Seconds of waiting after which an outage is reported."""
 
 
@@ -47,4 +47,4 @@ class Outage:
         self._since = 0.0
         if self._path is not None:
             remove_note(self._path)
-        return f"waited {seconds:.0f} s: {self._reason}" if seconds >= WORTH_TELLING_SECONDS else ""
+        return f"waited {seconds:.0f} s: {self._reason}" if seconds >= MIN_REPORTED_SECONDS else ""

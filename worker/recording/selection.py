@@ -11,7 +11,7 @@ from backend.config.sizes import max_bytes
 SMALL_RUN_BYTES = 1_000_000_000
 """Maximum size of rollouts, in bytes, of a run that stores all of them."""
 
-PROBES = 32
+MAX_PROBES = 32
 """Number of held-out prompts, and of prompts per suite, whose completions are always stored."""
 
 Mode = Literal["all", "selected", "none"]
@@ -73,7 +73,7 @@ def _probes(groups: Sequence[Scored]) -> list[int]:
     probes = []
     for n, group in enumerate(groups):
         seen[group.kind] += 1
-        if group.kind != "train" and seen[group.kind] <= PROBES:
+        if group.kind != "train" and seen[group.kind] <= MAX_PROBES:
             probes.append(n)
     return probes
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from backend.base.sandbox.errors import SandboxError
 from backend.base.sandbox.process import Sandbox
 from backend.config.served_rewards import CodeReward
-from backend.rollouts.tags import CLOSE
+from backend.rollouts.tags import CLOSE_TAG
 from worker.prompt import Prompt
 from worker.rewards.code_tests import (
     AssertTest,
@@ -33,7 +33,7 @@ MAX_PROGRAM_CHARS = 100_000
 MAX_CALLS = 100
 """Maximum number of calls of the program by one assert test."""
 
-CLOCK_SECONDS = 3
+WALL_SECONDS_PER_CPU_SECOND = 3
 """Wall-clock seconds allowed per second of processor time, so that a busy machine does not change a grade."""
 
 logger = logging.getLogger(__name__)
@@ -143,7 +143,7 @@ class Examination:
 
     @property
     def _clock(self) -> float:
-        return CLOCK_SECONDS * math.ceil(self._term.timeout_seconds)
+        return WALL_SECONDS_PER_CPU_SECOND * math.ceil(self._term.timeout_seconds)
 
     @property
     def _limits(self) -> dict[str, int]:
@@ -157,7 +157,7 @@ def last_program(text: str) -> str:
     """Return the last fenced block of Python after the thoughts, or the complete text if there is no
     block.
     """
-    answer = text.rpartition(CLOSE)[2]
+    answer = text.rpartition(CLOSE_TAG)[2]
     blocks = [code for language, code in BLOCK.findall(answer) if language.lower() in PYTHON]
     return blocks[-1] if blocks else answer
 

@@ -19,7 +19,7 @@ MAX_ANSWER_BYTES = 1_000_000
 MAX_CACHED = 50_000
 """Maximum number of cached answers. The least recently used one is removed first."""
 
-POOLED = 16
+MAX_POOLED_CONNECTIONS = 16
 """Maximum number of connections of one client, because the client searches all of them for each request."""
 
 SPARE_TOKENS = 1000
@@ -121,10 +121,10 @@ class Endpoint:
 
         async with AsyncExitStack() as stack, asyncio.TaskGroup() as tasks:
             concurrent = min(self.concurrency, len(contents))
-            for first in range(0, concurrent, POOLED):
+            for first in range(0, concurrent, MAX_POOLED_CONNECTIONS):
                 client = httpx2.AsyncClient(headers=headers, timeout=None, verify=ssl_context)
                 await stack.enter_async_context(client)
-                for _ in range(first, min(first + POOLED, concurrent)):
+                for _ in range(first, min(first + MAX_POOLED_CONNECTIONS, concurrent)):
                     tasks.create_task(work(client))
         return answers
 

@@ -3,7 +3,7 @@
 from backend.config.boxed import last_boxed
 from backend.rollouts.repetition import distinct_gram_share
 from backend.rollouts.script import script_share
-from backend.rollouts.tags import CLOSE, OPEN
+from backend.rollouts.tags import CLOSE_TAG, OPEN_TAG
 
 REPETITIVE_BELOW = 1 / 3
 SCRIPT_BELOW = 1 / 2
@@ -32,7 +32,7 @@ def completion_flags(
         "truncated": is_truncated,
         "wrong": is_correct is False,
         "unparsed": last_boxed(text) is None,
-        "no_think": expects_think and not (OPEN in text and CLOSE in text),
+        "no_think": expects_think and not (OPEN_TAG in text and CLOSE_TAG in text),
         "repetitive": distinct_gram_share(text) < REPETITIVE_BELOW,
         "language": not (prompt.isascii() and text.isascii()) and script_share(prompt, text) < SCRIPT_BELOW,
         "unscored": not is_scored,

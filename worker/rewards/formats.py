@@ -4,7 +4,7 @@ import re
 from typing import Literal
 
 from backend.config.boxed import has_braced_box, last_boxed
-from backend.rollouts.tags import CLOSE, OPEN, restore_think_tag
+from backend.rollouts.tags import CLOSE_TAG, OPEN_TAG, restore_think_tag
 
 _NUMBER = re.compile(r"[+-]?\d[\d,]*(?:\.\d+)?(?:/\d+)?")
 
@@ -34,9 +34,9 @@ def think_format(text: str, form: Literal["book", "strict"], *, is_opened: bool 
     requires that the text begins with <think>, has each tag exactly once, and continues after </think>.
     """
     text = restore_think_tag(text) if is_opened else text
-    opened, closed = text.find(OPEN), text.find(CLOSE)
+    opened, closed = text.find(OPEN_TAG), text.find(CLOSE_TAG)
     if form == "book":
         return float(0 <= opened < closed)
-    once = text.count(OPEN) == text.count(CLOSE) == 1
-    answers = bool(text[closed + len(CLOSE) :].strip())
-    return float(once and text.lstrip().startswith(OPEN) and opened < closed and answers)
+    once = text.count(OPEN_TAG) == text.count(CLOSE_TAG) == 1
+    answers = bool(text[closed + len(CLOSE_TAG) :].strip())
+    return float(once and text.lstrip().startswith(OPEN_TAG) and opened < closed and answers)

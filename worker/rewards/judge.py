@@ -13,7 +13,7 @@ from typing import Any
 from backend.base.settings import Settings
 from backend.base.text import read_json
 from backend.config.served_rewards import JudgeReward
-from backend.rollouts.tags import CLOSE
+from backend.rollouts.tags import CLOSE_TAG
 from worker.prompt import Prompt
 from worker.rewards.endpoint import Body, Endpoint, NoScore
 from worker.rewards.steps import AGGREGATES, split_steps
@@ -130,7 +130,7 @@ class Judge:
             raise NoScore(f"its answer was cut off at {self.term.max_tokens} tokens")
         if not isinstance(text, str):
             raise NoScore("its answer holds no text")
-        text = text.rpartition(CLOSE)[2]
+        text = text.rpartition(CLOSE_TAG)[2]
         grades = self._last_number(text) if self.term.answer == "last_number" else self._json_grades(text)
         for grade in grades:
             if isinstance(grade, bool) or not isinstance(grade, int | float):

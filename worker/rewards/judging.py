@@ -15,11 +15,11 @@ def warm_mathematics() -> None:
     """Import math-verify and sympy and fill their caches, so that forks do not have to."""
     from worker.rewards.mathematics import is_equal
 
-    for expected, answer in WARMING:
+    for expected, answer in WARM_UP_PAIRS:
         is_equal(expected=expected, answer=answer)
 
 
-WARMING = (
+WARM_UP_PAIRS = (
     (r"\frac{x+1}{2}", "(1+x)/2"),
     (r"\sqrt{8}", r"2\sqrt{2}"),
     (r"\{1,2\}", r"\{2, 1\}"),

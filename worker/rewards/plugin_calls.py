@@ -10,7 +10,7 @@ from backend.base.sandbox.operation import Operation, Request
 from backend.config.plugins import REWARDS_GROUP, find_plugin, load_plugin
 from worker.prompt import Prompt
 
-MAX_WORDS = 200
+MAX_ERROR_CHARACTERS = 200
 """Maximum length of the error of one completion of several, in characters."""
 
 RESERVED = ("prompts", "completions", "completion_ids")
@@ -80,7 +80,7 @@ async def _gather(request: Request) -> list[Any]:
             except TimeoutError:
                 return {"error": f"no answer within {request['each_seconds']:g} seconds"}
             except Exception as error:  # noqa: BLE001 - It is the user's code, and the trainer decides how to handle its errors.
-                return {"error": f"{type(error).__name__}: {error}"[:MAX_WORDS]}
+                return {"error": f"{type(error).__name__}: {error}"[:MAX_ERROR_CHARACTERS]}
 
     pairs = zip(request["prompts"], request["texts"], strict=True)
     return list(await asyncio.gather(*(outcome(prompt, text) for prompt, text in pairs)))

@@ -37,7 +37,7 @@ from worker.rewards.steps import AGGREGATES
 
 CALLS = "worker.rewards.plugin_calls"
 
-MAX_IN_A_ROW = 5
+MAX_CONSECUTIVE_FAILURES = 5
 """Number of consecutive failed calls after which the run fails, because the plugin itself is broken."""
 
 
@@ -166,8 +166,8 @@ class PluginTerm:
         self.failures += completions
         self._in_a_row += 1
         self.last_failure = failure
-        if self._in_a_row >= MAX_IN_A_ROW:
-            raise PluginFailed(f"{failure} ({MAX_IN_A_ROW} failed calls in a row)")
+        if self._in_a_row >= MAX_CONSECUTIVE_FAILURES:
+            raise PluginFailed(f"{failure} ({MAX_CONSECUTIVE_FAILURES} failed calls in a row)")
 
     def _words(self, prompt: Prompt, error: Exception) -> str:
         return f"reward plugin {self.term.entry_point!r} on prompt {prompt.id!r}: {error}"

@@ -25,7 +25,7 @@ from worker.rollout.collector import CollectedGroups, Collector
 from worker.rollout.engine import Engine, Interrupted
 from worker.rollout.pool import decode_groups, group_documents, group_tensors
 
-ASK_SECONDS = 0.1
+POLL_SECONDS = 0.1
 """Seconds between two checks of whether the next batch is still needed."""
 
 CLOSING_SECONDS = 60.0
@@ -77,7 +77,7 @@ class RolloutsAhead:
                     raise self._failure
                 if is_unwanted():
                     raise Interrupted
-                self._changed.wait(ASK_SECONDS)
+                self._changed.wait(POLL_SECONDS)
             return self.waiting.popleft()
 
     @contextmanager

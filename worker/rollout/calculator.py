@@ -11,7 +11,7 @@ MAX_CHARACTERS = 200
 MAX_BITS = 4096
 """Maximum number of bits of a numerator or denominator at any point of the computation."""
 
-WRITTEN_AS = str.maketrans({"×": "*", "÷": "/", "−": "-", "^": "**"})
+OPERATOR_SPELLINGS = str.maketrans({"×": "*", "÷": "/", "−": "-", "^": "**"})
 
 
 class BadExpression(Exception):
@@ -24,7 +24,7 @@ def calculate(expression: str) -> str:
     >>> calculate("12*(3+4)"), calculate("1/3")
     ('84', '0.333333333333')
     """
-    text = expression.strip().translate(WRITTEN_AS)
+    text = expression.strip().translate(OPERATOR_SPELLINGS)
     if not text or len(text) > MAX_CHARACTERS:
         raise BadExpression(f"expected an expression of 1 to {MAX_CHARACTERS} characters")
     try:

@@ -11,13 +11,13 @@ from worker.policy.model import Policy
 from worker.rollout.decoders import Decoder, decoder_for
 from worker.rollout.lean_decoder import LeanDecoder
 
-DEVIATION = {torch.float32: 1e-3, torch.bfloat16: 0.2}
+MAX_DEVIATION = {torch.float32: 1e-3, torch.bfloat16: 0.2}
 """Maximum distance of the logits relative to their norm. In bfloat16 a token may be routed differently."""
 
-LENGTHS = (8, 5)
+PROMPT_LENGTHS = (8, 5)
 """Numbers of tokens of the prompts. The shorter prompt is padded."""
 
-MORE = 3
+CONTINUATION_TOKENS = 3
 """Number of tokens decoded after the prompts."""
 
 
@@ -34,24 +34,28 @@ def check_decoder(policy: Policy, *, name: str) -> None:
         if is_memory_error(why):
             raise
         raise _invalid(model, name, f"cannot be decoded with a cache ({type(why).__name__})") from why
-    if not error < DEVIATION[model.dtype]:
+    if not error < MAX_DEVIATION[model.dtype]:
         reason = f"samples other tokens from its cache than it learns from (logits off by {error:.1%})"
         raise _invalid(model, name, reason)
 
 
 def _deviation(model: PreTrainedModel, decoder: Decoder) -> float:
     """Return the larger of the deviations of two completions, one for each prompt."""
-    count, longest = model.get_input_embeddings().weight.shape[0], max(LENGTHS)
+    count, longest = model.get_input_embeddings().weight.shape[0], max(PROMPT_LENGTHS)
     prompts = [
-        [(7 * row + 3 * position) % count for position in range(length)] for row, length in enumerate(LENGTHS)
+        [(7 * row + 3 * position) % count for position in range(length)]
+        for row, length in enumerate(PROMPT_LENGTHS)
     ]
-    continuation = [11 * position % count for position in range(MORE)]
-    padding = [longest - length for length in LENGTHS]
+    continuation = [11 * position % count for position in range(CONTINUATION_TOKENS)]
+    padding = [longest - length for length in PROMPT_LENGTHS]
     ids = [[0] * pad + text for pad, text in zip(padding, prompts, strict=True)]
     mask = [[0] * pad + [1] * (longest - pad) for pad in padding]
     device = model.device
     decoder.prefill(
-        torch.tensor(ids, device=device), torch.tensor(mask, device=device), max_rows=3, max_new_tokens=MORE
+        torch.tensor(ids, device=device),
+        torch.tensor(mask, device=device),
+        max_rows=3,
+        max_new_tokens=CONTINUATION_TOKENS,
     )
     decoder.select(torch.tensor([0, 0, 1], device=device))
     for token in continuation:

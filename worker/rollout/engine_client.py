@@ -17,10 +17,10 @@ from worker.rollout.engine import Interrupted
 
 logger = logging.getLogger(__name__)
 
-ASK_SECONDS = 0.1
+POLL_SECONDS = 0.1
 """Seconds between two checks of whether the answers are still needed."""
 
-SHOWN_CHARACTERS = 200
+MAX_SHOWN_CHARACTERS = 200
 """Maximum number of characters shown of a server's error message."""
 
 
@@ -119,7 +119,7 @@ class EngineClient:
         try:
             while pending:
                 done, pending = await asyncio.wait(
-                    pending, timeout=ASK_SECONDS, return_when=asyncio.FIRST_EXCEPTION
+                    pending, timeout=POLL_SECONDS, return_when=asyncio.FIRST_EXCEPTION
                 )
                 for task in done:
                     task.result()
@@ -185,7 +185,7 @@ class EngineClient:
         text = " ".join(clean_text(str(message)).split())
         if self.api_key:
             text = text.replace(self.api_key, "[secret]")
-        return f" ({redact(text)[:SHOWN_CHARACTERS]})" if text else ""
+        return f" ({redact(text)[:MAX_SHOWN_CHARACTERS]})" if text else ""
 
 
 def _parse_json(content: bytes) -> Any:

@@ -11,10 +11,10 @@ from torch import Tensor
 from worker.prompt import Prompt
 from worker.types import Alternatives, Completion, EpisodeResult, Group, SamplingMask, Turn
 
-MASK = "kept."
+MASK_PREFIX = "kept."
 """Prefix of the names of arrays that hold a completion's kept ids."""
 
-ALTERNATIVES = "alternatives."
+ALTERNATIVES_PREFIX = "alternatives."
 """Prefix of the names of arrays that hold the most likely tokens at each position."""
 
 
@@ -73,7 +73,10 @@ def _completion_arrays(completion: Completion) -> dict[str, Any]:
     """Return the per-token numbers of a completion, by field."""
     by_field = {field.name: getattr(completion, field.name) for field in fields(completion)}
     arrays = {name: value for name, value in by_field.items() if isinstance(value, np.ndarray)}
-    for prefix, record in ((MASK, completion.sampling_mask), (ALTERNATIVES, completion.alternatives)):
+    for prefix, record in (
+        (MASK_PREFIX, completion.sampling_mask),
+        (ALTERNATIVES_PREFIX, completion.alternatives),
+    ):
         if record is not None:
             arrays |= {f"{prefix}{field.name}": getattr(record, field.name) for field in fields(record)}
     return arrays
@@ -81,7 +84,7 @@ def _completion_arrays(completion: Completion) -> dict[str, Any]:
 
 def _decode_completion(written: Mapping[str, Any], arrays: Mapping[str, Any]) -> Completion:
     token_arrays = {name: value for name, value in arrays.items() if "." not in name}
-    mask, alternatives = (_strip_prefix(prefix, arrays) for prefix in (MASK, ALTERNATIVES))
+    mask, alternatives = (_strip_prefix(prefix, arrays) for prefix in (MASK_PREFIX, ALTERNATIVES_PREFIX))
     other_fields = {name: _to_tuples(value) for name, value in written.items()}
     other_fields["turns"] = tuple(Turn(*turn) for turn in other_fields.get("turns", ()))
     if "episode" in other_fields:

@@ -74,7 +74,7 @@ class Notes(NamedTuple):
     alternatives: AlternativesLog | None
 
 
-ASK_EVERY = 16
+POLL_EVERY_TOKENS = 16
 """Number of tokens between two checks of whether the completions are still needed."""
 
 
@@ -222,7 +222,7 @@ class Sampler:
             unfinished.mark_ended(tokens, stops)
             if step + 1 == sampling.max_new_tokens:
                 break
-            if step % ASK_EVERY == 0 and self.is_unwanted():
+            if step % POLL_EVERY_TOKENS == 0 and self.is_unwanted():
                 raise Interrupted
             if step % every == 0:
                 sources, tokens = unfinished.regroup(tokens, share=share)

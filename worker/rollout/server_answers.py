@@ -11,11 +11,11 @@ from worker.rollout.engine import SamplingLike, make_completion
 from worker.rollout.engine_client import BadAnswer
 from worker.types import Completion
 
-ROUNDING = 1e-3
+MAX_LOGPROB_NATS = 1e-3
 """Tolerance, in nats, by which a log-probability may exceed 0."""
 
 
-LEAST = -1e6
+MIN_LOGPROB_NATS = -1e6
 """Smallest valid log-probability, in nats. vLLM reports -inf as -9999, and float32 has to hold sums of it."""
 
 
@@ -82,7 +82,9 @@ def _ids(ids: Any, policy: Policy, *, limit: int) -> list[int]:
 def _logprobs(logprobs: Any, *, count: int) -> list[float]:
     if not isinstance(logprobs, list) or len(logprobs) != count:
         raise BadAnswer("it has not one log-probability for each token")
-    if not all(type(value) in (int, float) and LEAST < value < ROUNDING for value in logprobs):
+    if not all(
+        type(value) in (int, float) and MIN_LOGPROB_NATS < value < MAX_LOGPROB_NATS for value in logprobs
+    ):
         raise BadAnswer("it has log-probabilities that are none")
     return logprobs
 

@@ -36,17 +36,17 @@ from worker.rollout.server_answers import (
 from worker.rollout.spot_check import mismatch
 from worker.types import Completion
 
-PROBE = "What is 12 + 34? \\boxed{46}\n\tdef f(x): return x**2  # naïve 中文"
+TOKENIZER_PROBE = "What is 12 + 34? \\boxed{46}\n\tdef f(x): return x**2  # naïve 中文"
 """Text on which tokenizers differ, used to compare the server's tokenizer with the policy's."""
 
-ANSWER_BYTES = 4_000_000
-TOKEN_BYTES = 256
+BASE_ANSWER_BYTES = 4_000_000
+MAX_BYTES_PER_TOKEN = 256
 """Maximum number of bytes of an answer per requested token, in addition to ANSWER_BYTES."""
 
 CLOSING_SECONDS = 10.0
 """Seconds that a server gets to unload the run's last adapter."""
 
-MISSING = (404, 405)
+MISSING_ROUTE_STATUSES = (404, 405)
 """Status codes of a server that lacks a route."""
 
 
@@ -85,7 +85,7 @@ def server_engine(
 
 def answer_bytes(tokens: int) -> int:
     """Return the maximum bytes of an answer with `tokens` tokens."""
-    return ANSWER_BYTES + TOKEN_BYTES * tokens
+    return BASE_ANSWER_BYTES + MAX_BYTES_PER_TOKEN * tokens
 
 
 class ServerEngine:
@@ -154,12 +154,12 @@ class ServerEngine:
             raise EngineFailed(f"{where} does not serve the model {self.base[:100]!r}")
 
     def _check_tokenizer(self) -> None:
-        body = {"model": self.base, "prompt": PROBE, "add_special_tokens": False}
-        policy_ids = self.policy.form.encode(PROBE, add_special_tokens=False)
+        body = {"model": self.base, "prompt": TOKENIZER_PROBE, "add_special_tokens": False}
+        policy_ids = self.policy.form.encode(TOKENIZER_PROBE, add_special_tokens=False)
         for server, tokens in enumerate(
             self.client.ask_each(Request("POST", "/tokenize", body, read_tokens))
         ):
-            if isinstance(tokens, Rejected) and tokens.status in MISSING:
+            if isinstance(tokens, Rejected) and tokens.status in MISSING_ROUTE_STATUSES:
                 continue  # the first answers will show whether it fits
             if isinstance(tokens, Rejected):
                 raise EngineFailed(str(tokens))
@@ -219,7 +219,7 @@ class ServerEngine:
             refusals = self._post("/collective_rpc", {"method": "reload_weights", "kwargs": path})
             refusals += self._post("/reset_prefix_cache", None, check_emptied)
             named = self._post("/update_weight_version", {"new_version": self._version_name(version)})
-            self.tells_version = not any(error and error.status in MISSING for error in named)
+            self.tells_version = not any(error and error.status in MISSING_ROUTE_STATUSES for error in named)
             refusals += [error for error in named if error and self.tells_version]
         if error := next(filter(None, refusals), None):
             raise EngineFailed(f"{error}: new weights cannot be sent, see docs/engines.md")

@@ -14,7 +14,7 @@ MAX_COMPLETIONS = 4
 MAX_TOKENS = 256
 """Maximum number of tokens checked per completion, because their distributions have to fit in memory."""
 
-FARTHEST = 20.0
+MAX_LOG_RATIO_NATS = 20.0
 """Maximum difference in nats counted for one token, for example if one log-probability is -inf."""
 
 
@@ -44,5 +44,10 @@ def _k3(policy: Policy, prompt: Sequence[int], completion: Completion, sampling:
     logits = policy.model(input_ids=ids[:, :-1], logits_to_keep=count).logits[0].float()  # (T, V)
     computed = next_token_logprobs(logits, sampling).gather(1, ids[0, -count:, None]).squeeze(1).cpu()
     reported = torch.from_numpy(completion.sampler_logprobs[:count].copy())
-    log_rho = (computed - reported).nan_to_num(nan=FARTHEST).clamp(-FARTHEST, FARTHEST).double()
+    log_rho = (
+        (computed - reported)
+        .nan_to_num(nan=MAX_LOG_RATIO_NATS)
+        .clamp(-MAX_LOG_RATIO_NATS, MAX_LOG_RATIO_NATS)
+        .double()
+    )
     return log_rho.expm1() - log_rho

@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 
 from backend.base.text import read_json
 from backend.config.environments import ToolUse
-from backend.rollouts.tags import CLOSE
+from backend.rollouts.tags import CLOSE_TAG
 from worker.policy.model import Policy
 from worker.rollout.tools import SCHEMAS, ToolCall
 
@@ -120,7 +120,7 @@ class TemplateForm:
 
     def find(self, text: str) -> FoundCall | None:
         """See CallForm."""
-        start = text.find(OPENED, max(0, text.rfind(CLOSE)))
+        start = text.find(OPENED, max(0, text.rfind(CLOSE_TAG)))
         end = text.find(CLOSED, start)
         if start < 0 or end < 0:
             return None

@@ -23,7 +23,7 @@ from worker.rollout.calculator import BadExpression, calculate
 
 PROGRAMS = "worker.rewards.programs"
 
-CLOCK_SECONDS = 3
+WALL_SECONDS_PER_CPU_SECOND = 3
 """Wall-clock seconds allowed per second of processor time, so that a busy machine does not change an
 answer.
 """
@@ -112,7 +112,7 @@ class Toolbox:
         try:
             ended = sandbox.ask(
                 "interpret",
-                seconds=CLOCK_SECONDS * math.ceil(seconds),
+                seconds=WALL_SECONDS_PER_CPU_SECOND * math.ceil(seconds),
                 program=program,
                 stdin="",
                 cpu_seconds=math.ceil(seconds),

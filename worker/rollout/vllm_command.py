@@ -12,17 +12,17 @@ from worker.policy.adapter import is_adapted
 from worker.policy.model import Policy
 from worker.rollout.vllm_process import SOCKET, Command
 
-SERVER = ("-m", "vllm.entrypoints.openai.api_server")
+SERVER_ARGUMENTS = ("-m", "vllm.entrypoints.openai.api_server")
 """Arguments to run the server's module, because some builds of vLLM lack the command `vllm serve`."""
 
 MODEL = "policy"
 """Name of the policy on the server."""
 
-RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
+ADAPTER_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 """Adapter ranks that vLLM supports."""
 
-NAMES = {"HOME", "LANG", "LD_LIBRARY_PATH", "PATH", "TMPDIR", "TZ", "USER", "XDG_CACHE_HOME"}
-BEGINNINGS = ("CUBLAS_", "CUDA_", "LC_", "NCCL_", "NVIDIA_", "OMP_", "TORCH_", "TRITON_", "VLLM_")
+INHERITED_NAMES = {"HOME", "LANG", "LD_LIBRARY_PATH", "PATH", "TMPDIR", "TZ", "USER", "XDG_CACHE_HOME"}
+INHERITED_PREFIXES = ("CUBLAS_", "CUDA_", "LC_", "NCCL_", "NVIDIA_", "OMP_", "TORCH_", "TRITON_", "VLLM_")
 """Prefixes of environment variables that the server inherits. Keys, tokens and addresses are excluded, and
 so are settings of the trainer's allocator (PYTORCH_), some of which prevent vLLM from sleeping.
 """
@@ -39,7 +39,7 @@ def command(
     The operator's ENGINE_ARGUMENTS come last, so they take precedence.
     """
     weight = policy.model.get_input_embeddings().weight
-    argv = [settings.engine_python, *SERVER]
+    argv = [settings.engine_python, *SERVER_ARGUMENTS]
     argv += ["--model", str(model), "--served-model-name", MODEL, "--uds", str(directory / SOCKET)]
     argv += ["--dtype", str(weight.dtype).removeprefix("torch.")]
     argv += ["--generation-config", "vllm", "--logprobs-mode", "processed_logprobs"]
@@ -57,12 +57,14 @@ def command(
 def _room_for(policy: Policy) -> int:
     """Return vLLM's smallest rank that fits the adapter, else the adapter's rank, which vLLM refuses."""
     rank = policy.model.peft_config[ADAPTER].r
-    return next((offered for offered in RANKS if offered >= rank), rank)
+    return next((offered for offered in ADAPTER_RANKS if offered >= rank), rank)
 
 
 def _environment(inherited: Mapping[str, str], *, directory: Path, key: str) -> dict[str, str]:
     inherited_variables = {
-        name: value for name, value in inherited.items() if name in NAMES or name.startswith(BEGINNINGS)
+        name: value
+        for name, value in inherited.items()
+        if name in INHERITED_NAMES or name.startswith(INHERITED_PREFIXES)
     }
     engine_variables = {
         "VLLM_API_KEY": key,  # an argument would be visible to every user of the machine

@@ -27,7 +27,7 @@ import psutil
 from backend.base.errors import EngineFailed
 from backend.base.redaction import redact
 from backend.base.sandbox import bubblewrap
-from worker.out_of_memory import SAYINGS
+from worker.out_of_memory import MEMORY_MESSAGES
 
 logger = logging.getLogger("worker.vllm")
 
@@ -39,17 +39,21 @@ HEALTH_SECONDS = 5.0
 END_SECONDS = 10.0
 """Seconds that the server's processes get to end after SIGTERM."""
 
-KEPT_LINES = 400
+MAX_KEPT_LINES = 400
 """Number of last output lines kept. It is large because an engine reports a failure long before its last
 line.
 """
 
-WORDS_CHARACTERS = 500
+MAX_REASON_CHARACTERS = 500
 """Maximum number of characters of the output in a run's failure reason."""
 
-FAILURE = re.compile(r"(?:^|\s)((?:\w+\.)*\w*(?:Error|Exception): \S.*)")
+FAILURE_PATTERN = re.compile(r"(?:^|\s)((?:\w+\.)*\w*(?:Error|Exception): \S.*)")
 
-MEMORY = (*SAYINGS, "less than desired GPU memory utilization", "No available memory for the cache blocks")
+VLLM_MEMORY_MESSAGES = (
+    *MEMORY_MESSAGES,
+    "less than desired GPU memory utilization",
+    "No available memory for the cache blocks",
+)
 
 GUARD = (
     "import ctypes, os, sys\n"
@@ -84,7 +88,7 @@ class VllmProcess:
 
     def __init__(self, command: Command) -> None:
         self._command = command
-        self._lines: deque[str] = deque(maxlen=KEPT_LINES)
+        self._lines: deque[str] = deque(maxlen=MAX_KEPT_LINES)
         self.is_apart = not bubblewrap.isolation_unavailable_reason()
         guarded = [sys.executable, "-I", "-c", GUARD, str(os.getpid())] if sys.platform == "linux" else []
         argv = list(command.argv)
@@ -160,10 +164,10 @@ class VllmProcess:
         if not self.is_running():
             self._reader.join(END_SECONDS)  # the output is read to its end
         lines = list(self._lines)
-        errors = [match[1] for line in lines if (match := FAILURE.search(line))]
+        errors = [match[1] for line in lines if (match := FAILURE_PATTERN.search(line))]
         reported = list(dict.fromkeys([*errors[:1], *errors[-1:]])) or lines[-1:]
-        reason = " ... ".join(reported)[:WORDS_CHARACTERS] or "it said nothing"
-        is_memory = any(saying in line for saying in MEMORY for line in lines)
+        reason = " ... ".join(reported)[:MAX_REASON_CHARACTERS] or "it said nothing"
+        is_memory = any(saying in line for saying in VLLM_MEMORY_MESSAGES for line in lines)
         hint = "; another sampling.engine.memory_share may fit" if is_memory else ""
         code = self._process.poll()
         ended = "" if code is None else f" ({_exit_text(code)})"

@@ -18,16 +18,16 @@ from worker.training.step_metrics import pass_at_k
 from worker.types import Group
 
 GROUP_SIZES = (4, 8, 16, 32)
-LITTLE_SIGNAL, ENOUGH_SIGNAL = 0.2, 0.5
+POOR_SIGNAL_BELOW, GOOD_SIGNAL_FROM = 0.2, 0.5
 """Shares of groups with signal: a config is rated poor below LITTLE_SIGNAL and good from ENOUGH_SIGNAL on."""
 
-CLEARLY_MORE = 0.2
+MIN_FORM_LEAD = 0.2
 """Lead of another prompt form, as a share of completions, from which it is reported."""
 
-OFTEN_TRUNCATED = 0.3
+MAX_HEALTHY_TRUNCATED = 0.3
 """Upper end of the healthy range of length/truncated_frac."""
 
-ROUNDING = 1e-9
+REWARD_TOLERANCE = 1e-9
 """Mean rewards that differ by no more than this are treated as equal."""
 
 
@@ -121,7 +121,7 @@ def _reference_findings(report: CheckReport) -> Iterator[CheckFinding]:
     if (
         references.reward is not None
         and report.reward is not None
-        and references.reward < report.reward - ROUNDING
+        and references.reward < report.reward - REWARD_TOLERANCE
     ):
         average = f"an average attempt ({report.reward:.3g})"
         text = f"The reference answers earn {references.reward:.3g}, less than {average}."
@@ -146,10 +146,10 @@ def _probe_finding(report: CheckReport, probe: RewardProbe) -> CheckFinding | No
     if probe.reward is None or report.reward is None:
         return None
     earns = f"{probe.title} earns {probe.reward:.3g}"
-    if report.reward_right is not None and probe.reward > report.reward_right - ROUNDING:
+    if report.reward_right is not None and probe.reward > report.reward_right - REWARD_TOLERANCE:
         right = f"no less than a right answer ({report.reward_right:.3g})"
         return CheckFinding(level="bad", text=f"{earns}, {right}: the reward can be had for nothing.")
-    if probe.reward > report.reward + ROUNDING:
+    if probe.reward > report.reward + REWARD_TOLERANCE:
         text = (
             f"{earns}, more than an average attempt ({report.reward:.3g}): the policy may learn that first."
         )
@@ -165,24 +165,24 @@ def _signal_findings(report: CheckReport) -> Iterator[CheckFinding]:
     if at_run_size is None:
         return
     share = f"{at_run_size.useful:.0%} of groups of {at_run_size.group_size} are expected to carry signal"
-    if at_run_size.useful >= ENOUGH_SIGNAL:
+    if at_run_size.useful >= GOOD_SIGNAL_FROM:
         yield CheckFinding(level="good", text=f"{share}.")
         return
-    level = "bad" if at_run_size.useful < LITTLE_SIGNAL else "warn"
+    level = "bad" if at_run_size.useful < POOR_SIGNAL_BELOW else "warn"
     if report.pass_rate > 0.5:
         advice = f"the problems are too easy (pass rate {report.pass_rate:.0%}); take harder ones"
     else:
         rare = f"{at_run_size.silent:.0%} have a pass rate below {at_run_size.silent_below:.1%}"
         advice = f"the problems are hard (pass rate {report.pass_rate:.0%}; {rare}); take easier ones"
     larger = [chance for chance in report.signal if chance.group_size > at_run_size.group_size]
-    better = next((chance for chance in larger if chance.useful >= ENOUGH_SIGNAL), None)
+    better = next((chance for chance in larger if chance.useful >= GOOD_SIGNAL_FROM), None)
     if better is not None:
         advice += f", or groups of {better.group_size} ({better.useful:.0%})"
     yield CheckFinding(level=level, text=f"Only {share}: {advice}.")
 
 
 def _length_findings(report: CheckReport, max_new_tokens: int) -> Iterator[CheckFinding]:
-    if report.truncated > OFTEN_TRUNCATED:
+    if report.truncated > MAX_HEALTHY_TRUNCATED:
         cap = f"sampling.max_new_tokens = {max_new_tokens}"
         yield CheckFinding(
             level="warn", text=f"{report.truncated:.0%} of the completions are truncated at {cap}."
@@ -194,7 +194,12 @@ def _form_findings(report: CheckReport) -> Iterator[CheckFinding]:
     own_share = next((form.answered for form in report.forms if form.name == "own"), None)
     other_forms = [form for form in report.forms if form.name != "own" and form.answered is not None]
     best = max(other_forms, key=lambda form: form.answered or 0, default=None)
-    if own_share is None or best is None or best.answered is None or best.answered < own_share + CLEARLY_MORE:
+    if (
+        own_share is None
+        or best is None
+        or best.answered is None
+        or best.answered < own_share + MIN_FORM_LEAD
+    ):
         return
     yield CheckFinding(
         level="warn",

@@ -29,16 +29,16 @@ logger = logging.getLogger(__name__)
 LINGER_SECONDS = 5.0
 """Seconds that a trainer waits for the reason after it has lost a rank."""
 
-OWN_WORD_SECONDS = 2.0
+REPORT_GRACE_SECONDS = 2.0
 """Seconds that the trainer gets to report its own failure after a rank has failed."""
 
-FOLLOWER = (sys.executable, "-m", "worker.training.follower")
+FOLLOWER_COMMAND = (sys.executable, "-m", "worker.training.follower")
 
 
 class Companions:
     """The processes of the additional ranks of a run on this node."""
 
-    def __init__(self, argv: tuple[str, ...] = FOLLOWER) -> None:
+    def __init__(self, argv: tuple[str, ...] = FOLLOWER_COMMAND) -> None:
         self._argv = argv
         self._processes: list[subprocess.Popen[bytes]] = []
         self._watches: list[threading.Thread] = []
@@ -93,7 +93,9 @@ class Companions:
         if code == 0:  # rank 0 has released it
             return
         # The trainer may be about to fail on its own, and a trainer that lost its ranks is not the cause.
-        self._is_over.wait({EXIT_FAILED: OWN_WORD_SECONDS, EXIT_ORPHANED: 2 * LINGER_SECONDS}.get(code, 0))
+        self._is_over.wait(
+            {EXIT_FAILED: REPORT_GRACE_SECONDS, EXIT_ORPHANED: 2 * LINGER_SECONDS}.get(code, 0)
+        )
         if not self._is_over.is_set():
             _end_process(rank, code, failure)
 
@@ -133,7 +135,7 @@ def joined_ranks(
     device: str,
     threads: int,
     gpus: Sequence[str] = (),
-    argv: tuple[str, ...] = FOLLOWER,
+    argv: tuple[str, ...] = FOLLOWER_COMMAND,
     group: NodeGroup | None = None,
 ) -> Iterator[Ranks]:
     """Start the ranks of a run, with this process as the first, and end them when the block ends.

@@ -11,14 +11,14 @@ from typing import NamedTuple
 import torch
 
 from backend.base.errors import InvalidConfig
-from backend.rollouts.tags import CLOSE, OPEN
+from backend.rollouts.tags import CLOSE_TAG, OPEN_TAG
 from worker.policy.model import Policy
 from worker.prompt import Prompt
 from worker.rewards.score import Scorer
 from worker.rollout.sampler import Decoding, Sampler
 from worker.types import Group
 
-SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)
+THINKING_SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)
 """Shares of the thinking, by characters, after which an answer is forced."""
 
 MAX_ANSWER_TOKENS = 256
@@ -47,7 +47,7 @@ def effort_auc(
         if (parts := split_thinking(group.completions[0].text)) is not None
     ]
     rates = []
-    for share in SHARES:
+    for share in THINKING_SHARES:
         cuts = _cut_thoughts(policy, thoughts, share)
         fitting = [cut for cut in cuts if _fits(policy, cut, answer_tokens)]
         rate = _pass_rate(policy, fitting, scorer, answer_tokens=answer_tokens)
@@ -62,11 +62,11 @@ def split_thinking(text: str) -> tuple[str, str] | None:
 
     A chat template may open the thinking itself. Without an opening tag the thinking starts with the text.
     """
-    close_index = text.find(CLOSE)
+    close_index = text.find(CLOSE_TAG)
     if close_index < 0:
         return None
-    open_index = text.find(OPEN, 0, close_index)
-    start_index = open_index + len(OPEN) if open_index >= 0 else 0
+    open_index = text.find(OPEN_TAG, 0, close_index)
+    start_index = open_index + len(OPEN_TAG) if open_index >= 0 else 0
     return text[:start_index], text[start_index:close_index]
 
 
@@ -79,7 +79,9 @@ def _cut_thoughts(
     policy: Policy, thoughts: Sequence[tuple[Prompt, tuple[str, str]]], share: float
 ) -> list[CutThought]:
     """Return every thought, cut after this share of its characters."""
-    texts = [before + thinking[: round(share * len(thinking))] + CLOSE for _, (before, thinking) in thoughts]
+    texts = [
+        before + thinking[: round(share * len(thinking))] + CLOSE_TAG for _, (before, thinking) in thoughts
+    ]
     encoded = policy.form.encode_all(texts, add_special_tokens=False)
     return [CutThought(prompt, ids) for (prompt, _), ids in zip(thoughts, encoded, strict=True)]
 

@@ -15,13 +15,13 @@ from worker.policy.prompt_form import PromptForm, prompt_form
 from worker.prompt import Prompt
 from worker.types import Completion
 
-MAX_PROMPTS, COMPLETIONS = 8, 4
+MAX_PROMPTS, COMPLETIONS_PER_PROMPT = 8, 4
 """Number of prompts tried in each form, and number of completions of each prompt."""
 
 MAX_CHARACTERS = 2_000
 """Maximum length, in characters, of each text that the report quotes."""
 
-THINKING = "enable_thinking"
+THINKING_VARIABLE = "enable_thinking"
 """Template variable that turns thinking on or off in Qwen3, SmolLM3 and others."""
 
 Sample = Callable[[Policy, Sequence[Prompt], int], list[list[Completion]]]
@@ -63,8 +63,8 @@ def _known_forms(template: str) -> Iterator[Form]:
     chat_changes = plain | {"chat_template": True}
     yield Form("chat", "Chat template", chat_changes)
     yield Form("chat_boxed", "Chat, asked for a box", chat_changes | {"system_prompt": BOX_INSTRUCTION})
-    if THINKING in template:
-        no_thinking = {"chat_template_kwargs": {THINKING: False}}
+    if THINKING_VARIABLE in template:
+        no_thinking = {"chat_template_kwargs": {THINKING_VARIABLE: False}}
         yield Form("chat_quiet", "Chat, thinking off", chat_changes | no_thinking)
 
 
@@ -89,7 +89,9 @@ def _trial(
         trial_policy = replace(policy, form=_form(policy, config.with_(**form.changes)))
         text = trial_policy.form.text(prompts[0])
         completions = [
-            completion for group in sample(trial_policy, prompts, COMPLETIONS) for completion in group
+            completion
+            for group in sample(trial_policy, prompts, COMPLETIONS_PER_PROMPT)
+            for completion in group
         ]
     except InvalidConfig as error:
         return blank.model_copy(update={"refusal": error.errors[0].message})

@@ -16,7 +16,7 @@ import torch
 from backend.base.settings import Settings
 from backend.config.data import DataConfig
 from backend.config.run import RunConfig
-from backend.rollouts.tags import CLOSE, OPEN
+from backend.rollouts.tags import CLOSE_TAG, OPEN_TAG
 from backend.runs.check_report import CheckReport, ReferenceCheck, RewardProbe, RowsReport, WrongReference
 from worker.checkpoints.store import Checkpoints
 from worker.outcome import Outcome
@@ -46,12 +46,12 @@ from worker.types import Completion, Group
 MAX_REFERENCES = 256
 """Maximum number of reference answers to grade."""
 
-MAX_PROBED = 32
+MAX_PROBED_PROMPTS = 32
 """Maximum number of prompts that are answered with texts without work."""
 
 MAX_EXAMPLES = 10
 
-SECTIONS = ("reward/", "length/", "text/", "tokens/")
+METRIC_PREFIXES = ("reward/", "length/", "text/", "tokens/")
 """Prefixes of step metrics that have the same meaning in a check."""
 
 
@@ -127,7 +127,7 @@ class LaunchCheck:
         prompts = distinct_prompts(self.mixture, max(evaluation.prompts, MAX_REFERENCES))
         references = self._references(prompts[:MAX_REFERENCES])
         groups = self._sample(prompts[: evaluation.prompts])
-        probes = self._probes(prompts[:MAX_PROBED])
+        probes = self._probes(prompts[:MAX_PROBED_PROMPTS])
         report = CheckReport(
             **report_numbers(groups, group_size=self.config.sampling.group_size),
             references=references,
@@ -225,7 +225,7 @@ class LaunchCheck:
     def _in_form(self, answer: str) -> str:
         if not self.scorer.expects_think:
             return answer
-        return f"{'' if self.scorer.opens_think else OPEN}\n{CLOSE}\n\n{answer}"
+        return f"{'' if self.scorer.opens_think else OPEN_TAG}\n{CLOSE_TAG}\n\n{answer}"
 
     def _failure(self) -> str:
         """Return a sentence about completions that could not be scored or checked in time, else ""."""
@@ -239,7 +239,7 @@ class LaunchCheck:
         useful_chances = [chance.useful for chance in report.signal if chance.group_size == report.group_size]
         useful = {"groups/expected_useful": useful_chances[0]} if useful_chances else {}
         step = group_metrics(collected)
-        sampled = {name: value for name, value in step.items() if name.startswith(SECTIONS)}
+        sampled = {name: value for name, value in step.items() if name.startswith(METRIC_PREFIXES)}
         return (
             sampled
             | useful

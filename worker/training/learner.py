@@ -60,7 +60,7 @@ from worker.training.update_stats import (
 )
 from worker.types import Group
 
-LIFT_EVERY = 10
+LIFT_EVERY_STEPS = 10
 """Number of steps between two measurements of policy/lift_*, which need a forward pass."""
 
 
@@ -165,7 +165,7 @@ class Learner:
         if self.critic_step is None or not self.critic_step.is_pretraining(update_stats.step):
             self.entropy.observe(entropies(groups, tokens).cpu(), batch.mask.cpu())
             batch = self._updates(tokens, batch, collected, generator, per_token, update_stats)
-            if update_stats.step % LIFT_EVERY == 0:
+            if update_stats.step % LIFT_EVERY_STEPS == 0:
                 update_stats.sums += self._lift(tokens, batch, groups, per_token)
             per_token |= constant_values(batch)
         if estimate is not None:

@@ -31,7 +31,7 @@ from backend.runs.workers.nodes import (
     difference_sentence,
     load_seats,
     nonce_file,
-    write_word,
+    write_message,
 )
 from backend.storage.engine import Sessions, reading
 from backend.storage.live_workers import SILENT_SECONDS
@@ -41,10 +41,10 @@ from worker.policy.ranks import Meeting, UnlikeRanks
 
 logger = logging.getLogger(__name__)
 
-COME_SECONDS = 120.0
+JOIN_SECONDS = 120.0
 """Seconds that called nodes get to join."""
 
-LOOK_SECONDS = 0.5
+POLL_SECONDS = 0.5
 """Seconds between two reads of the other nodes' rows by the leader."""
 
 BROKEN_SECONDS = 3 * BEAT_SECONDS
@@ -53,7 +53,7 @@ BROKEN_SECONDS = 3 * BEAT_SECONDS
 LINGER_SECONDS = BROKEN_SECONDS + 2.0
 """Seconds that a leader waits for the reason after it has lost a rank."""
 
-OWN_WORD_SECONDS = 2.0
+REPORT_GRACE_SECONDS = 2.0
 """Seconds that the leader gets to report its own failure after another node has failed."""
 
 
@@ -68,7 +68,7 @@ class NodeGroup:
     node: Mapping[str, Any]
     """Facts about this node: `group`, `nodes`, `worker_id`, `ip`, `interface`, `port`."""
     stopping: threading.Event
-    come_seconds: float = COME_SECONDS
+    come_seconds: float = JOIN_SECONDS
     seats: list[Seat] = field(default_factory=list)
     """Nodes that have joined, by rank."""
     listener: socket.socket | None = None
@@ -105,7 +105,7 @@ class NodeGroup:
             workers = [seat.worker_id for seat in self.seats]
             if workers != called:  # another worker may take a node's seat until all have joined
                 self._publish(Order(self.run_id, self.attempt, ip, port, self._nonce, called := workers))
-            if self.stopping.wait(LOOK_SECONDS):
+            if self.stopping.wait(POLL_SECONDS):
                 raise NodeLost("the worker was asked to end")
             if time.monotonic() > deadline:
                 raise NodeLost(f"{missing} did not come within {self.come_seconds:g} s")
@@ -132,12 +132,12 @@ class NodeGroup:
     def _say(self, session: Session, order: Order | None) -> None:
         if order is not None:
             fence(session, self.run_id, self.attempt)
-        write_word(session, self.node["group"], 0, self.node["worker_id"], order)
+        write_message(session, self.node["group"], 0, self.node["worker_id"], order)
 
     def _watch(self) -> None:
         """End the attempt as soon as a node reports that its part has ended, or stops reporting."""
         seen: dict[int, tuple[float, float]] = {}
-        while not self._is_over.wait(LOOK_SECONDS):
+        while not self._is_over.wait(POLL_SECONDS):
             try:
                 with reading(self.sessions) as session:
                     seat_by_rank = {seat.rank: seat for seat in load_seats(session, self.node["group"])}
@@ -168,7 +168,7 @@ class NodeGroup:
 
     def _end(self, reason: str, *, is_own_fault: bool, of: tuple[Seat, Answer] | None = None) -> None:
         """End this process, and print the last output of the node's ranks to the run's log."""
-        if self._is_over.wait(OWN_WORD_SECONDS if is_own_fault else 0):
+        if self._is_over.wait(REPORT_GRACE_SECONDS if is_own_fault else 0):
             return
         if of is not None:
             repeat_output(*of)

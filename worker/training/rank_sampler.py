@@ -21,7 +21,7 @@ from worker.types import Completion
 
 Order = Callable[..., None]
 
-KNOBS = ("keep_mask", "routes", "alternatives", "version")
+SHARED_ARGUMENTS = ("keep_mask", "routes", "alternatives", "version")
 """Names of the sampler's arguments that all ranks share."""
 
 _numbers = count(1)
@@ -82,7 +82,7 @@ class RankSampler(Sampler):
             Decoding(sampling.max_new_tokens, sampling.temperature, sampling.top_p, sampling.top_k),
             generator.get_state(),
             beginnings,
-            {name: getattr(self, name) for name in KNOBS},
+            {name: getattr(self, name) for name in SHARED_ARGUMENTS},
             self.limit.rows,
             next(_numbers),
         )

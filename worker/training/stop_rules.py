@@ -7,12 +7,12 @@ from backend.analysis.diagnosis.findings import Diagnosis, Finding
 from backend.analysis.diagnosis.news import summary_of
 from backend.analysis.diagnosis.outcome import between
 from backend.config.sections import StopAfterTime, StopAtAccuracy, StopOnDiagnosis, StopOnNonFinite, StopRule
-from backend.runs.lifecycle import OBEYED
+from backend.runs.lifecycle import STATUS_BY_REQUEST
 from worker.outcome import Outcome
 from worker.training.run_counters import RunCounters
 from worker.training.step_metrics import Metrics
 
-EMPTY_STEPS = 20
+MAX_EMPTY_STEPS = 20
 """Number of consecutive steps without any group that carries signal after which a run stops."""
 
 
@@ -20,12 +20,12 @@ def request_to_end(stopping: threading.Event, wish: str) -> Outcome | None:
     """Return the outcome that the worker or the user requests, or None if there is no request."""
     if stopping.is_set():
         return Outcome("queued", "the worker was asked to stop")
-    return Outcome(*OBEYED[wish], wish) if wish in OBEYED else None
+    return Outcome(*STATUS_BY_REQUEST[wish], wish) if wish in STATUS_BY_REQUEST else None
 
 
 def reason_to_end(rules: Sequence[StopRule], counters: RunCounters, metrics: Metrics) -> Outcome | None:
     """Return the outcome of the first stop rule that holds after a step, or None if none does."""
-    if counters.empty_steps >= EMPTY_STEPS:
+    if counters.empty_steps >= MAX_EMPTY_STEPS:
         return Outcome("stopped", "no_signal")
     for rule in rules:
         match rule:

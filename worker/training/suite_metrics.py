@@ -13,12 +13,12 @@ from backend.config.metrics import interval_names
 from backend.metrics.student import critical
 from worker.training.step_metrics import Metrics, pass_at_k
 
-LEVEL = 0.95
-EVERY_K = 64
+CONFIDENCE_LEVEL = 0.95
+MAX_EVERY_K = 64
 """Largest k up to which pass@k is computed for every k. Each k adds a metric with both ends of an
 interval."""
 
-SUBSETS = 256
+MAJORITY_SUBSETS = 256
 """Number of random subsets of a prompt's completions over which maj@k is averaged if k < n."""
 
 Floats = NDArray[np.float64]
@@ -60,7 +60,7 @@ def suite_metrics(graded: Sequence[GradedPrompt], *, seed: int) -> Metrics:
 
 def passing_ks(n: int) -> list[int]:
     """Return every k from 2 to n up to EVERY_K, and beyond it the values of `chosen_ks`."""
-    return sorted({*range(2, min(n, EVERY_K) + 1), *chosen_ks(n)})
+    return sorted({*range(2, min(n, MAX_EVERY_K) + 1), *chosen_ks(n)})
 
 
 def chosen_ks(n: int) -> list[int]:
@@ -83,10 +83,10 @@ def maj_at_k(prompt: GradedPrompt, k: int, generator: np.random.Generator) -> fl
     right = _share_right(labels, np.array(prompt.correct, dtype=float), len(answers))
     if k >= n:
         return float(_majority_means(np.bincount(labels, minlength=len(answers) + 1)[None, :-1], right)[0])
-    drawn = labels[np.argsort(generator.random((SUBSETS, n)), axis=1)[:, :k]]
+    drawn = labels[np.argsort(generator.random((MAJORITY_SUBSETS, n)), axis=1)[:, :k]]
     width = len(answers) + 1
-    bins = drawn + width * np.arange(SUBSETS)[:, None]
-    tallies = np.bincount(bins.ravel(), minlength=SUBSETS * width).reshape(SUBSETS, width)
+    bins = drawn + width * np.arange(MAJORITY_SUBSETS)[:, None]
+    tallies = np.bincount(bins.ravel(), minlength=MAJORITY_SUBSETS * width).reshape(MAJORITY_SUBSETS, width)
     return float(_majority_means(tallies[:, :-1], right).mean())
 
 
@@ -120,7 +120,7 @@ def score_intervals(values: Floats) -> tuple[Floats, Floats]:
     padded = np.pad(values, ((0, 0), (1, 1)), constant_values=(0, 1))
     binary = padded.mean(axis=1) * (1 - padded.mean(axis=1))
     ratio = np.minimum(padded.var(axis=1, ddof=1) / binary, 1)
-    q = critical(1 - LEVEL, count - 1) ** 2 * ratio / count
+    q = critical(1 - CONFIDENCE_LEVEL, count - 1) ** 2 * ratio / count
     middle = (means + q / 2) / (1 + q)
     half = np.sqrt(q * means * (1 - means) + q * q / 4) / (1 + q)
     return np.maximum(middle - half, 0), np.minimum(middle + half, 1)

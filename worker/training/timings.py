@@ -13,7 +13,7 @@ from worker.rollout.collector import CollectedGroups
 from worker.training.step_metrics import Metrics
 from worker.training.update_stats import UpdateStats
 
-READING_SECONDS = 1.0
+MIN_READING_SECONDS = 1.0
 """Minimum time between two readings of the machine's load, in seconds."""
 
 
@@ -70,7 +70,7 @@ class Hardware:
         ago.
         """
         now = time.monotonic()
-        if now - self._read_at < READING_SECONDS:
+        if now - self._read_at < MIN_READING_SECONDS:
             return {}
         self._read_at = now
         return {

@@ -21,7 +21,7 @@ import torch
 from backend.base.settings import Settings
 from backend.config.run import RunConfig
 from backend.rollouts.records import GroupRecord
-from backend.runs.lifecycle import ENDED, has_ended
+from backend.runs.lifecycle import ENDED_STATUSES, has_attempt_ended
 from worker.checkpoints.store import Checkpoints
 from worker.outcome import Outcome
 from worker.policy.microbatches import Microbatches
@@ -158,7 +158,7 @@ class Trainer:
                 self._step()
                 outcome = self._reason_to_end()
             outcome = outcome or Outcome("finished")
-            self.diagnosis.end(is_final=outcome.status in ENDED)
+            self.diagnosis.end(is_final=outcome.status in ENDED_STATUSES)
             if self.config.steps:
                 self._save()
                 self.checkpoints.finish()
@@ -238,7 +238,9 @@ class Trainer:
         if attempt is None:
             return None
         is_recorded = self.recorder.read(
-            lambda session: has_ended(session, self.recorder.run_id, outcome.reason, since_attempt=attempt)
+            lambda session: has_attempt_ended(
+                session, self.recorder.run_id, outcome.reason, since_attempt=attempt
+            )
         )
         return None if is_recorded else outcome
 

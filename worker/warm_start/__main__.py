@@ -53,7 +53,7 @@ class Recipe:
     carelessness: Carelessness = field(default_factory=Carelessness)
 
 
-BALANCE = 0.01
+BALANCE_LOSS_WEIGHT = 0.01
 """Weight of the loss that spreads the tokens over the experts."""
 
 
@@ -86,7 +86,7 @@ def build_model(tokenizer: PreTrainedTokenizerFast, recipe: Recipe) -> PreTraine
         "num_experts_per_tok": 2,
         "moe_intermediate_size": 128,
         "norm_topk_prob": True,
-        "router_aux_loss_coef": BALANCE,
+        "router_aux_loss_coef": BALANCE_LOSS_WEIGHT,
     }
     return Qwen3MoeForCausalLM(Qwen3MoeConfig(**shape, **experts))
 
@@ -124,7 +124,7 @@ def train(model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, recipe: Re
         output = model(input_ids=ids, **options)
         loss = cross_entropy(output.logits[:, :-1].flatten(0, 1), labels[:, 1:].flatten())
         if recipe.experts:
-            loss = loss + BALANCE * output.aux_loss
+            loss = loss + BALANCE_LOSS_WEIGHT * output.aux_loss
         optimizer.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)

@@ -36,7 +36,7 @@ TALLIES, PROMPTS, LABELS = "tallies.parquet", "prompts.parquet", "labels.jsonl"
 TABLES = (RUN, METRICS, ROLLOUTS, TOKENS, TALLIES, PROMPTS, LABELS, EVENTS)
 CHECKPOINTS = "checkpoints"
 
-CHECKPOINT_FILE = re.compile(
+CHECKPOINT_FILE_PATTERN = re.compile(
     rf"{CHECKPOINTS}/(?P<checkpoint>{CHECKPOINT_NAME.pattern})/(?P<file>{FILE_NAME.pattern})"
 )
 """Pattern of a checkpoint's file in an archive."""

@@ -11,7 +11,7 @@ from sqlalchemy import select, tuple_
 
 from backend.exchange.archives.tables import exact_name, with_exact
 from backend.metrics.attempts import load_limits, valid_row_condition
-from backend.rollouts.marks import BIT
+from backend.rollouts.marks import BIT_BY_MARK
 from backend.rollouts.packing import try_unpack_text
 from backend.storage.engine import Sessions, reading
 from backend.storage.models import GroupTally, RunPrompt
@@ -44,7 +44,7 @@ def _tallies(sessions: Sessions, run_id: str) -> Iterator[list[dict[str, Any]]]:
     key = tuple(getattr(GroupTally, name) for name in ("kind", *TALLY_PLACE))
     names = (*TALLY_TEXTS, *TALLY_PLACE, *TALLY_COUNTS, "reward")
     query = select(*(getattr(GroupTally, name) for name in names)).order_by(*key).limit(ROWS_AT_ONCE)
-    is_stored = GroupTally.marks.bitwise_and(BIT["stored"])
+    is_stored = GroupTally.marks.bitwise_and(BIT_BY_MARK["stored"])
     after: Sequence[Any] = ("", -1, -1, -1, -1)
     while True:
         with reading(sessions) as session:

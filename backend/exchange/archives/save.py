@@ -20,7 +20,7 @@ from backend.base.durable_files import make_directory
 from backend.base.errors import Conflict
 from backend.base.settings import Settings
 from backend.exchange.archives.contents import (
-    CHECKPOINT_FILE,
+    CHECKPOINT_FILE_PATTERN,
     CHECKPOINTS,
     EVENTS,
     LABELS,
@@ -43,8 +43,8 @@ from backend.exchange.archives.prompt_tables import write_prompts, write_tallies
 from backend.exchange.archives.tables import write_metrics, write_rollouts
 from backend.exchange.archives.tar import Member, tar_stream
 from backend.runs.checkpoints import load_checkpoints
-from backend.runs.origin import ARCHIVED
-from backend.runs.schemas import MAX_IN_NAME
+from backend.runs.origin import ARCHIVE_ORIGIN
+from backend.runs.schemas import MAX_NAME_CHARACTERS
 from backend.storage.artifacts.reading import open_artifact, read_manifest
 from backend.storage.artifacts.store import MANIFEST as CHECKPOINT_MANIFEST
 from backend.storage.engine import Sessions, reading
@@ -146,9 +146,9 @@ def _run_document(session: Session, run_id: str, checkpoints: list[ArchivedCheck
     return ArchivedRun.model_validate(
         {
             **{name: getattr(run, name) for name in (*common_names, *later_names)},
-            "name": run.name[:MAX_IN_NAME],
+            "name": run.name[:MAX_NAME_CHARACTERS],
             "experiment": experiment.name if experiment else "",
-            "origin": "" if run.origin == ARCHIVED else run.origin,
+            "origin": "" if run.origin == ARCHIVE_ORIGIN else run.origin,
             "attempts": attempts,
             "checkpoints": checkpoints,
         }
@@ -215,7 +215,7 @@ def _checkpoint_files(settings: Settings, row: Checkpoint, opened: ExitStack) ->
         ]
         for name, entry in described.items():
             path = f"{directory_in_archive}/{name}"
-            if not CHECKPOINT_FILE.fullmatch(path):
+            if not CHECKPOINT_FILE_PATTERN.fullmatch(path):
                 return []
             file = opened.enter_context(open_artifact(settings, directory / name))
             files.append((Member(path, file, entry.bytes), entry))

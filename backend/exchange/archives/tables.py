@@ -28,12 +28,22 @@ from backend.storage.models import RolloutGroup, RolloutLabel, RolloutTokens
 GROUPS_AT_ONCE = 100
 METRICS_AT_ONCE = 20
 
-TEXTS = ("kind", "prompt_id", "problem", "domain", "finish_reason", "rewards", "flags", "left_out", "turns")
-EXACT = ("prompt", "answer", "text")
+TEXT_COLUMNS = (
+    "kind",
+    "prompt_id",
+    "problem",
+    "domain",
+    "finish_reason",
+    "rewards",
+    "flags",
+    "left_out",
+    "turns",
+)
+EXACT_COLUMNS = ("prompt", "answer", "text")
 """Texts of models and data, which may not be valid UTF-8."""
-NUMBERS = ("step", "attempt", "prompt_index", "position", "tokens")
-VALUES = ("reward", "advantage", "correct")
-VALUE = "value/"
+NUMBER_COLUMNS = ("step", "attempt", "prompt_index", "position", "tokens")
+VALUE_COLUMNS = ("reward", "advantage", "correct")
+VALUE_PREFIX = "value/"
 """Prefix of the column names of token values."""
 
 
@@ -149,17 +159,19 @@ def _sentences(group: RolloutGroup, damage: Mapping[str, str]) -> Iterator[str]:
 def _schemas(arrays: Sequence[str]) -> tuple[Any, Any]:
     import pyarrow as pa
 
-    rollouts = [(name, pa.int32()) for name in NUMBERS]
-    rollouts += [(name, pa.string()) for name in (*TEXTS, *EXACT)]
+    rollouts = [(name, pa.int32()) for name in NUMBER_COLUMNS]
+    rollouts += [(name, pa.string()) for name in (*TEXT_COLUMNS, *EXACT_COLUMNS)]
     rollouts += [(name, pa.float64()) for name in ("reward", "advantage")] + [("correct", pa.bool_())]
-    rollouts += [(exact_name(name), pa.binary()) for name in EXACT]
+    rollouts += [(exact_name(name), pa.binary()) for name in EXACT_COLUMNS]
     tokens = [
         ("rollout", pa.int32()),
         ("id", pa.int32()),
         ("token", pa.string()),
         ("token_exact", pa.binary()),
     ]
-    return pa.schema(rollouts), pa.schema([*tokens, *((VALUE + name, pa.float32()) for name in arrays)])
+    return pa.schema(rollouts), pa.schema(
+        [*tokens, *((VALUE_PREFIX + name, pa.float32()) for name in arrays)]
+    )
 
 
 Page = tuple[list[RolloutGroup], dict[str, list[Completion]], dict[str, bytes], dict[str, list[RolloutLabel]]]

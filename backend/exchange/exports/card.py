@@ -17,10 +17,10 @@ from backend.config.run import RunConfig
 from backend.exchange.exports.facts import CURVES, CardFacts
 from backend.exchange.exports.markdown import fenced, inline, quoted, table
 
-ROWS = 10
+MAX_ROWS = 10
 """Maximum number of steps in the table of curves."""
 
-HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}")
+HUB_NAME_PATTERN = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}")
 MAX_VALUE = 120
 """Maximum length of a value in the table of settings; the config below contains the complete value."""
 
@@ -64,7 +64,7 @@ def _front_matter(facts: CardFacts, *, merged: bool) -> str:
     is_peft = facts.is_adapter and not merged
     lines = ["license: unknown", f"library_name: {'peft' if is_peft else 'transformers'}"]
     lines.append("pipeline_tag: text-generation")
-    if HUB_NAME.fullmatch(base):
+    if HUB_NAME_PATTERN.fullmatch(base):
         relation = "adapter" if is_peft else "finetune"
         lines += [f"base_model: {quoted(base)}", f"base_model_relation: {relation}"]
     preset = facts.config.preset
@@ -154,9 +154,11 @@ def _rows(facts: CardFacts, names: Sequence[str]) -> NDArray[np.int64]:
     """Return the first and last step, and steps in between at which the most metrics have a value."""
     all_steps = np.concatenate([facts.curves[name].steps for name in names])
     steps, counts = np.unique(all_steps, return_counts=True)
-    fullest_steps = _spread(steps[counts == counts.max()], ROWS - 2)
+    fullest_steps = _spread(steps[counts == counts.max()], MAX_ROWS - 2)
     other_steps = (
-        steps[[0, -1]] if len(fullest_steps) >= ROWS // 2 else _spread(steps, ROWS - len(fullest_steps))
+        steps[[0, -1]]
+        if len(fullest_steps) >= MAX_ROWS // 2
+        else _spread(steps, MAX_ROWS - len(fullest_steps))
     )
     return np.unique(np.concatenate([fullest_steps, other_steps]))
 

@@ -5,14 +5,14 @@ import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 
-ACTIVE = re.compile(r"[\\`*_\[\]<>&|~$!#@]")
+ACTIVE_PATTERN = re.compile(r"[\\`*_\[\]<>&|~$!#@]")
 """Pattern of characters that can start an inline element of Markdown, HTML, mathematics or a mention."""
 
-LINKS = re.compile(r"(?i)(?<=[a-z])(:)(?=//)|(?<=www)(\.)")
+LINK_PATTERN = re.compile(r"(?i)(?<=[a-z])(:)(?=//)|(?<=www)(\.)")
 """Pattern of characters without which no address becomes a link."""
 
-FENCES = re.compile(r"`+")
-HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
+FENCE_PATTERN = re.compile(r"`+")
+HIDDEN_CATEGORIES = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 """Unicode categories of characters that are invisible or reorder visible text."""
 
 
@@ -20,7 +20,7 @@ def visible(text: str, *, lines: bool = False) -> str:
     """Return text with invisible characters escaped; line feeds stay if `lines` is true."""
     return "".join(
         f"\\u{ord(character):04x}"
-        if unicodedata.category(character) in HIDDEN and not (lines and character == "\n")
+        if unicodedata.category(character) in HIDDEN_CATEGORIES and not (lines and character == "\n")
         else character
         for character in text
     )
@@ -28,13 +28,13 @@ def visible(text: str, *, lines: bool = False) -> str:
 
 def inline(text: str) -> str:
     """Return text escaped for a sentence or a table cell, so that it is shown unchanged."""
-    escaped = ACTIVE.sub(lambda match: "\\" + match[0], visible(text.replace("\n", " ")))
-    return LINKS.sub(lambda match: f"&#{ord(match[0])};", escaped)
+    escaped = ACTIVE_PATTERN.sub(lambda match: "\\" + match[0], visible(text.replace("\n", " ")))
+    return LINK_PATTERN.sub(lambda match: f"&#{ord(match[0])};", escaped)
 
 
 def fenced(text: str, language: str = "") -> str:
     """Return a code block whose fence is longer than any run of backticks in the text."""
-    max_backticks = max((len(fence_text) for fence_text in FENCES.findall(text)), default=0)
+    max_backticks = max((len(fence_text) for fence_text in FENCE_PATTERN.findall(text)), default=0)
     fence = "`" * max(3, max_backticks + 1)
     return f"{fence}{language}\n{visible(text, lines=True)}\n{fence}"
 

@@ -26,7 +26,7 @@ from backend.http.upload import CannotStore, CutOff, check_type, receive
 router = Router(prefix="/api/v1/imports", tags=["imports"])
 
 TYPES = ("application/octet-stream", "text/csv", "application/json", "application/x-ndjson", "text/plain")
-IMPORT_SECONDS = 300.0
+MAX_IMPORT_SECONDS = 300.0
 """Time limit for reading and storing a log, in seconds."""
 IN_MEMORY_BYTES = 8_000_000
 """Maximum size of a log that is kept in memory instead of a file, in bytes."""
@@ -91,7 +91,7 @@ async def create(  # noqa: PLR0913, PLR0917 - these are the query parameters
         await run_in_threadpool(make_directory, scratch, mode=0o700)
         with tempfile.SpooledTemporaryFile(IN_MEMORY_BYTES, dir=str(scratch)) as draft:
             await receive(request, draft, lab.settings.upload_bytes)
-            take_time(IMPORT_SECONDS)
+            take_time(MAX_IMPORT_SECONDS)
             answer = await run_in_threadpool(
                 import_any, lab.sessions, lab.settings, draft, import_request, key=key
             )

@@ -15,7 +15,7 @@ from typing import IO, Literal, NamedTuple
 
 from backend.exchange.imports.completions import Completions
 from backend.exchange.imports.log import Log
-from backend.exchange.imports.log_file import LogFile, no_sense
+from backend.exchange.imports.log_file import LogFile, invalid_reply
 from backend.exchange.imports.operations import MAX_RUNS
 from backend.exchange.imports.table import MAX_POINTS, BadLog, Table, TooMany, excerpt, too_many_values
 from backend.exchange.imports.tensorboard import merged_events
@@ -25,12 +25,12 @@ MAX_UNPACKED = 1_000_000_000
 """Maximum unpacked size of all files together, in bytes."""
 MAX_MEMBERS = 100_000
 """Maximum number of members of a gzip file; appending to the file adds a member."""
-CHUNK = 1 << 20
-GZIP_CHUNK = 1 << 16
+CHUNK_BYTES = 1 << 20
+GZIP_CHUNK_BYTES = 1 << 16
 """Size of one read in bytes; it is small because the data after each member are copied."""
 ZIP_HEADER = struct.Struct("<4s22xHH")
 """Local header of a file: signature, length of the name, length of the extra field."""
-STEPS = ("checkpoint-", "global_step_", "step_")
+STEP_PREFIXES = ("checkpoint-", "global_step_", "step_")
 """Prefixes of directories with a state of the run in the parent directory."""
 PARTS = {
     "token_exports",
@@ -44,7 +44,7 @@ PARTS = {
     "eval",
 }
 """Names of directories with completions of the run in the parent directory."""
-NO_LOGS = (
+IGNORED_SUFFIXES = (
     ".py",
     ".sh",
     ".toml",
@@ -58,7 +58,7 @@ NO_LOGS = (
 """Suffixes of files that are stored next to a log, but are not logs."""
 _OF_A_STEP = re.compile(r"(?:^|/)(?:rollouts|dumped_evals)/(?:global_)?step_\d+[^/]*/.*$", re.DOTALL)
 """Pattern of files with the completions of one step, in subdirectories of the run's directory."""
-MERGED = {"tensorboard", "trl"}
+MERGED_FORMATS = {"tensorboard", "trl"}
 """Formats for which all files in a directory belong to one run."""
 
 ReadFile = Callable[[LogFile], tuple[str, list[Log]]]
@@ -79,7 +79,7 @@ class Member(NamedTuple):
         """Directory of the run that this file belongs to; the text is never used as a path."""
         name = _OF_A_STEP.sub("/x", self.name.replace("\\", "/"))
         parts = list(PurePosixPath(name).parts[:-1])
-        while parts and (parts[-1].startswith(STEPS) or parts[-1].lower() in PARTS):
+        while parts and (parts[-1].startswith(STEP_PREFIXES) or parts[-1].lower() in PARTS):
             parts.pop()
         return "/".join(path_part for path_part in parts if path_part not in {"/", ".."})
 
@@ -115,7 +115,7 @@ class _Contents:
         if self.left < 0:
             raise too_many_values()
         if not log_in_archive.log.is_derived:
-            self._runs.add((directory, kind) if kind in MERGED else number)
+            self._runs.add((directory, kind) if kind in MERGED_FORMATS else number)
         if len(self._runs) > MAX_RUNS:
             raise _too_many_runs()
 
@@ -169,11 +169,11 @@ def _members(answer: dict[str, object]) -> tuple[list[Member], int]:
         files = [Member(str(n), int(o), int(p), int(s), bool(d)) for n, o, p, s, d in answer["files"]]  # type: ignore[attr-defined]
         other_files = int(answer["others"])  # type: ignore[call-overload]
     except (KeyError, TypeError, ValueError):
-        raise no_sense() from None
+        raise invalid_reply() from None
     if len(files) > MAX_FILES:
         raise BadLog(f"is an archive of more than {MAX_FILES:,} files")
     if any(min(member.offset, member.packed, member.size) < 0 for member in files):
-        raise no_sense()
+        raise invalid_reply()
     if (total := sum(member.size for member in files)) > MAX_UNPACKED:
         raise BadLog(f"is an archive of {total:,} bytes; at most {MAX_UNPACKED:,} are unpacked")
     return sorted(files), other_files
@@ -185,7 +185,7 @@ def _read_all(
     """Return the logs of all files, and other files with reasons; raise TooMany beyond a limit."""
     contents, unread = _Contents(), []
     for member in members:
-        if member.name.lower().endswith(NO_LOGS):
+        if member.name.lower().endswith(IGNORED_SUFFIXES):
             unread.append((member.name, "is code or a summary"))
             continue
         path = file.sandbox.new_path()
@@ -225,7 +225,7 @@ def _unpack(file: IO[bytes], kind: str, member: Member, to: IO[bytes]) -> None:
     to.seek(0)
 
 
-def _blocks(file: IO[bytes], size: int, chunk: int = CHUNK) -> Iterator[bytes]:
+def _blocks(file: IO[bytes], size: int, chunk: int = CHUNK_BYTES) -> Iterator[bytes]:
     while size and (block := file.read(min(chunk, size))):
         size -= len(block)
         yield block
@@ -251,7 +251,7 @@ def _gunzip(file: IO[bytes], to: IO[bytes], limit: int) -> None:
     """Decompress all members of a gzip file and ignore trailing zeros; raise BadLog like `_inflate`."""
     inflater, members, written = zlib.decompressobj(31), 1, 0
     try:
-        for block in _blocks(file, 1 << 62, GZIP_CHUNK):
+        for block in _blocks(file, 1 << 62, GZIP_CHUNK_BYTES):
             remaining = block
             while remaining:
                 if inflater.eof:
@@ -275,7 +275,7 @@ def _take(block: bytes, inflater: "zlib._Decompress", to: IO[bytes], written: in
     """Decompress a block until the stream ends; return the total number of bytes written."""
     remaining = block
     while not inflater.eof:  # zlib may hold output back after it has taken all input
-        output = inflater.decompress(remaining, CHUNK)
+        output = inflater.decompress(remaining, CHUNK_BYTES)
         remaining = inflater.unconsumed_tail
         written += len(output)
         if written > limit:
@@ -304,7 +304,7 @@ def _runs(logs_in_archive: list[LogInArchive]) -> list[Log]:
             continue  # printed output, which the history of the run includes
         if log_file.log.is_derived:
             completions.append(log_file)
-        elif log_file.kind in MERGED:
+        elif log_file.kind in MERGED_FORMATS:
             logs_by_run[log_file.member.directory, log_file.kind].append(log_file)
         elif log_file.kind == "csv" and log_file.log.origin == "tensorboard":  # a single curve of a run
             logs_by_run[log_file.member.directory, f"csv {log_file.log.facts.name}"].append(log_file)

@@ -7,14 +7,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from backend.base.sandbox.errors import Died, Refused, TimedOut
-from backend.exchange.imports.log_file import LogFile, no_sense
+from backend.exchange.imports.log_file import LogFile, invalid_reply
 from backend.exchange.imports.operations import MAX_PART_NAMES
 from backend.exchange.imports.table import BadLog, Floats, Ints, Table, too_many_values
 
 PART_BYTES = 1 << 18
 MAX_RECORD_BYTES = 1 << 23
 """Maximum size of a part in bytes, into which every record must fit."""
-KINDS = (np.int32, np.int64, np.float64, np.float64)
+COLUMN_TYPES = (np.int32, np.int64, np.float64, np.float64)
 
 
 class Points(NamedTuple):
@@ -81,14 +81,14 @@ def checked(answer: Any, size: int) -> Answer:
     try:
         names = [str(name) for name in answer["names"]]
         columns = [b64decode(column, validate=True) for column in answer["columns"]]
-        name, step, value, time = (np.frombuffer(b, k) for b, k in zip(columns, KINDS, strict=True))
+        name, step, value, time = (np.frombuffer(b, k) for b, k in zip(columns, COLUMN_TYPES, strict=True))
         used, facts = int(answer["used"]), dict(answer["facts"])
     except (KeyError, TypeError, ValueError):
-        raise no_sense() from None
+        raise invalid_reply() from None
     is_consistent = len(name) == len(step) == len(value) == len(time) and 0 <= used <= size
     in_range = not len(name) or (name.min() >= 0 and name.max() < len(names) <= MAX_PART_NAMES)
     if not (is_consistent and in_range):
-        raise no_sense()
+        raise invalid_reply()
     return Answer(used, Points(names, name.astype(np.int64), step, value, time), facts)
 
 

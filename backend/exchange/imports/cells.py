@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from backend.exchange.imports.log_file import LogFile, no_sense
+from backend.exchange.imports.log_file import LogFile, invalid_reply
 from backend.exchange.imports.table import BadLog, Floats
 
-CELLS = 60_000
+MAX_CELLS = 60_000
 """Maximum number of cells in one answer."""
 
 
@@ -30,12 +30,12 @@ def read_cells(file: LogFile, numbers: Sequence[str], texts: Sequence[str], *, l
     try:
         rows, names = int(answer["rows"]), {str(name) for name, _, _ in answer["columns"]}
     except (KeyError, TypeError, ValueError):
-        raise no_sense() from None
+        raise invalid_reply() from None
     if rows > limit:
         raise BadLog(f"{file.name} has {rows:,} rows; at most {limit:,} are imported")
     if missing := sorted({*numbers, *texts} - names):
         raise BadLog(f"{file.name} has no column {missing[0]}")
-    row, size = 0, max(1, CELLS // (len(numbers) + len(texts)))
+    row, size = 0, max(1, MAX_CELLS // (len(numbers) + len(texts)))
     while row < rows:
         chunk_rows = min(size, rows - row)
         reply = file.ask("parquet-cells", numbers=list(numbers), texts=list(texts), row=row, size=chunk_rows)
@@ -49,7 +49,7 @@ def column_names(file: LogFile) -> list[str]:
     try:
         return [str(name) for name, _, _ in file.ask("parquet-schema")["columns"]]
     except (KeyError, TypeError, ValueError):
-        raise no_sense() from None
+        raise invalid_reply() from None
 
 
 def _checked(answer: dict[str, Any], limit: int, numbers: Sequence[str], texts: Sequence[str]) -> Cells:
@@ -59,7 +59,7 @@ def _checked(answer: dict[str, Any], limit: int, numbers: Sequence[str], texts: 
     try:
         row_count = int(answer["used"])
         if not 0 < row_count <= limit:
-            raise no_sense()
+            raise invalid_reply()
         raw = {
             name: b64decode(answer[name], validate=True)
             for name in ("numbers", "is_there", "lengths", "texts")
@@ -68,10 +68,10 @@ def _checked(answer: dict[str, Any], limit: int, numbers: Sequence[str], texts: 
         masks = np.frombuffer(raw["is_there"], np.uint8).reshape(len(numbers), (row_count + 7) // 8)
         lengths = np.frombuffer(raw["lengths"], "<i4").reshape(len(texts), row_count).astype(np.int64)
     except (KeyError, TypeError, ValueError):
-        raise no_sense() from None
+        raise invalid_reply() from None
     sizes = np.maximum(lengths, 0).ravel().tolist()
     if (lengths < -1).any() or sum(sizes) != len(raw["texts"]):
-        raise no_sense()
+        raise invalid_reply()
     text_cells = [raw["texts"][start:end] for start, end in pairwise(accumulate(sizes, initial=0))]
     texts_by_column = {
         name: [

@@ -7,8 +7,8 @@ from backend.exchange.imports.guess import is_step_name
 from backend.exchange.imports.log import Facts, Log
 from backend.exchange.imports.table import BadLog, Table, excerpt
 
-BOUNDS = ("__MIN", "__MAX")
-OWN = ("_step", "Step")
+BOUND_SUFFIXES = ("__MIN", "__MAX")
+OWN_COLUMNS = ("_step", "Step")
 """Curves that only contain the step."""
 _SEPARATOR = " - "
 
@@ -24,7 +24,7 @@ class ChartColumn(NamedTuple):
 def chart_columns(header: Sequence[str]) -> list[ChartColumn]:
     """Return the columns of a chart's file, or an empty list for other files; the first is the x axis."""
     names = set(header)
-    bounded = [name for name in header[1:] if all(f"{name}{bound}" in names for bound in BOUNDS)]
+    bounded = [name for name in header[1:] if all(f"{name}{bound}" in names for bound in BOUND_SUFFIXES)]
     if not bounded or not all(_SEPARATOR in name for name in bounded):
         return []
     return [ChartColumn(name, *name.rsplit(_SEPARATOR, 1)) for name in bounded]
@@ -43,7 +43,11 @@ def from_charts(table: Table, charts: Sequence[ChartColumn], axis: str) -> list[
         run_table = Table()
         run_table.lines, run_table.columns[axis] = table.lines, table.columns[axis]
         for chart in charts:
-            if chart.run == run and chart.metric not in OWN and len(table.columns[chart.column].values):
+            if (
+                chart.run == run
+                and chart.metric not in OWN_COLUMNS
+                and len(table.columns[chart.column].values)
+            ):
                 run_table.columns[chart.metric] = table.columns[chart.column]
         if len(run_table.columns) > 1:
             logs.append(Log(run_table, Facts(name=run), origin="wandb", step=axis))

@@ -20,9 +20,9 @@ from backend.exchange.imports.schemas import ImportAnswer
 from backend.storage.engine import open_engine, open_sessions
 
 MAX_SEED = 2**31
-WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".gguf", ".npz", ".so")
+WEIGHT_SUFFIXES = (".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".gguf", ".npz", ".so")
 """Suffixes of large files next to logs that are not logs."""
-ROLLOUTS = re.compile(r".*_\d+\.pt")
+ROLLOUT_FILE_PATTERN = re.compile(r".*_\d+\.pt")
 """Pattern of torch files that are rollout dumps of slime and miles, which end with the rollout's number."""
 
 
@@ -85,7 +85,9 @@ def _opened(paths: Sequence[Path]) -> Iterator[IO[bytes]]:
             for path in paths:
                 file_paths = sorted(path.resolve().rglob("*")) if path.is_dir() else [path.resolve()]
                 for file_path in file_paths:
-                    is_weights = file_path.suffix in WEIGHTS and not ROLLOUTS.fullmatch(file_path.name)
+                    is_weights = file_path.suffix in WEIGHT_SUFFIXES and not ROLLOUT_FILE_PATTERN.fullmatch(
+                        file_path.name
+                    )
                     if not file_path.is_dir() and not is_weights:
                         archive.write(file_path, str(file_path.relative_to(root)))
         yield packed

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from backend.base.redaction import redact_document
 from backend.base.text import clean_text
 from backend.exchange.imports.table import as_number
-from backend.exchange.imports.texts import MAX_TEXT
+from backend.exchange.imports.texts import MAX_TEXT_CHARACTERS
 from backend.rollouts.foreign import MAX_COMPLETIONS as MAX_OF_GROUP
 from backend.rollouts.foreign import Split, pack_foreign
 from backend.rollouts.foreign_metrics import Places, foreign_metrics
@@ -59,11 +59,11 @@ class Completions:
         """Add a completion, without secrets and with truncated texts."""
         sample = Sample(**redact_document(sample._asdict()))
         texts = [sample.prompt, sample.completion, sample.answer]
-        if any(len(text) > MAX_TEXT for text in texts):
+        if any(len(text) > MAX_TEXT_CHARACTERS for text in texts):
             self.cut += 1
-            prompt, completion, answer = (text[:MAX_TEXT] for text in texts)
+            prompt, completion, answer = (text[:MAX_TEXT_CHARACTERS] for text in texts)
             sample = sample._replace(prompt=prompt, completion=completion, answer=answer)
-        self._characters += sum(min(len(text), MAX_TEXT) for text in texts)
+        self._characters += sum(min(len(text), MAX_TEXT_CHARACTERS) for text in texts)
         if self.is_full:
             self.beyond += 1
         else:
@@ -87,7 +87,9 @@ class Completions:
         if (surplus := len(self.samples) - stored_count) > 0:
             notes.append(f"{surplus:,} completions are left out: a group has at most {MAX_OF_GROUP:,}.")
         if self.cut:
-            notes.append(f"{self.cut:,} completions are cut: a text has at most {MAX_TEXT:,} characters.")
+            notes.append(
+                f"{self.cut:,} completions are cut: a text has at most {MAX_TEXT_CHARACTERS:,} characters."
+            )
         return notes
 
     def steps(self) -> Iterator[tuple[int, list[GroupRecord]]]:

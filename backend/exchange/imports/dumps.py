@@ -20,22 +20,22 @@ from typing import Any, NamedTuple
 from backend.config.messages import question_text
 from backend.exchange.imports.completions import Completions, Sample, step_of, terms_of
 from backend.exchange.imports.log import Log, log_of
-from backend.exchange.imports.log_file import LogFile, no_sense
+from backend.exchange.imports.log_file import LogFile, invalid_reply
 from backend.exchange.imports.table import BadLog, Table, as_number
 from backend.exchange.imports.text_formats import records
 from backend.rollouts.foreign import Split
 
-PROMPTS = ("prompt", "input_prompt", "question", "problem", "messages")
-COMPLETIONS = ("completion", "output_response", "response", "generation", "output")
-REWARDS = ("reward", "rewards", "score", "total_reward")
-ANSWERS = ("answer", "ground_truth", "solution", "gts", "label")
-STEPS = ("step", "global_step", "training_step", "tail_version")
+PROMPT_COLUMNS = ("prompt", "input_prompt", "question", "problem", "messages")
+COMPLETION_COLUMNS = ("completion", "output_response", "response", "generation", "output")
+REWARD_COLUMNS = ("reward", "rewards", "score", "total_reward")
+ANSWER_COLUMNS = ("answer", "ground_truth", "solution", "gts", "label")
+STEP_COLUMNS = ("step", "global_step", "training_step", "tail_version")
 MAX_REASON = 300
 MAX_OF_ROW = 4_096
 """Maximum number of completions in one row of columns."""
 
-_STEP_IN_NAME = re.compile(r"(?:^|[/_])(?:global_)?step_?(\d{1,9})(?=[/_.]|$)")
-_HELD_OUT = re.compile(r"(?<![a-z])e?val")
+_STEP_PATTERN = re.compile(r"(?:^|[/_])(?:global_)?step_?(\d{1,9})(?=[/_.]|$)")
+_HELD_OUT_PATTERN = re.compile(r"(?<![a-z])e?val")
 _NO_TERMS = {
     "input_lengths",
     "idx",
@@ -55,12 +55,12 @@ class _Texts(NamedTuple):
 
 def is_dump(row: Mapping[str, Any]) -> bool:
     """Return whether an object is a completion with its reward, or columns of several."""
-    has_reward = any(name in row for name in REWARDS) or "advantages" in row
+    has_reward = any(name in row for name in REWARD_COLUMNS) or "advantages" in row
     return has_reward and (_has_texts(row) or isinstance(row.get("nodes"), list))
 
 
 def _has_texts(row: Mapping[str, Any]) -> bool:
-    names = ("content", *COMPLETIONS) if "rewards" in row else COMPLETIONS
+    names = ("content", *COMPLETION_COLUMNS) if "rewards" in row else COMPLETION_COLUMNS
     return any(isinstance(row.get(name), str | list) for name in names)
 
 
@@ -85,9 +85,9 @@ def _rows_of_torch(file: LogFile) -> Iterator[tuple[int, dict[str, Any]]]:
             raise BadLog(reason[:MAX_REASON])
         rows, total = answer.get("rows"), answer.get("count")
         if type(total) is not int or not isinstance(rows, list) or (not rows and total):
-            raise no_sense()
+            raise invalid_reply()
         if not all(isinstance(sample, dict) for sample in rows):
-            raise no_sense()
+            raise invalid_reply()
         count = total
         yield from enumerate(rows, row + 1)
         row += len(rows)
@@ -96,8 +96,8 @@ def _rows_of_torch(file: LogFile) -> Iterator[tuple[int, dict[str, Any]]]:
 def log_of_rows(rows: Iterable[tuple[int, dict[str, Any]]], table: Table, name: str, origin: str = "") -> Log:
     """Return the log of a dump's rows; rows without a completion or step are reported."""
     completions = Completions()
-    steps_in_name = _STEP_IN_NAME.findall(name)
-    split: Split = "eval" if _HELD_OUT.search(name.lower()) else "train"
+    steps_in_name = _STEP_PATTERN.findall(name)
+    split: Split = "eval" if _HELD_OUT_PATTERN.search(name.lower()) else "train"
     for line, row in rows:
         if completions.is_full:
             completions.beyond += 1
@@ -115,7 +115,7 @@ def log_of_rows(rows: Iterable[tuple[int, dict[str, Any]]], table: Table, name: 
 def _rows(batch: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield the rows of a batch with lists as columns, like ms-swift's, or the batch as a row."""
     columns = {name: value for name, value in batch.items() if isinstance(value, list)}
-    completions = next((columns[name] for name in COMPLETIONS if name in columns), None)
+    completions = next((columns[name] for name in COMPLETION_COLUMNS if name in columns), None)
     if completions is None or not isinstance(columns.get("step", columns.get("prompt")), list):
         yield batch
         return
@@ -125,7 +125,7 @@ def _rows(batch: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 def _step(row: dict[str, Any], in_name: int | None) -> int | None:
     run = row.get("run")
-    values = [row.get(name) for name in STEPS] + ([run.get("step")] if isinstance(run, dict) else [])
+    values = [row.get(name) for name in STEP_COLUMNS] + ([run.get("step")] if isinstance(run, dict) else [])
     for value in values:
         number = as_number(value)
         if number is not None and (step := step_of(number)) is not None:
@@ -137,9 +137,11 @@ def _texts(row: dict[str, Any]) -> _Texts | None:
     nodes = row.get("nodes")
     if isinstance(nodes, list):
         return _texts_of_messages([node.get("message", node) for node in nodes if isinstance(node, dict)])
-    completion = next((row[name] for name in COMPLETIONS if isinstance(row.get(name), str | list)), None)
+    completion = next(
+        (row[name] for name in COMPLETION_COLUMNS if isinstance(row.get(name), str | list)), None
+    )
     if completion is not None:
-        prompt = next((row[name] for name in PROMPTS if row.get(name)), "")
+        prompt = next((row[name] for name in PROMPT_COLUMNS if row.get(name)), "")
         return _Texts(question_text(prompt), question_text(completion))
     content = row.get("content")
     if isinstance(content, list) and content and all(isinstance(text, str) for text in content):
@@ -159,13 +161,13 @@ def _texts_of_messages(messages: list[Any]) -> _Texts | None:
 def _sample(row: dict[str, Any], step: int, texts: _Texts, split: Split) -> Sample:
     reward_field = row.get("rewards")
     terms = terms_of(reward_field.items()) if isinstance(reward_field, dict) else {}
-    reward = next((_reward(row[name]) for name in REWARDS if _reward(row.get(name)) is not None), None)
+    reward = next((_reward(row[name]) for name in REWARD_COLUMNS if _reward(row.get(name)) is not None), None)
     field_names = {
-        *PROMPTS,
-        *COMPLETIONS,
-        *REWARDS,
-        *ANSWERS,
-        *STEPS,
+        *PROMPT_COLUMNS,
+        *COMPLETION_COLUMNS,
+        *REWARD_COLUMNS,
+        *ANSWER_COLUMNS,
+        *STEP_COLUMNS,
         *_NO_TERMS,
         "advantage",
         "advantages",
@@ -179,7 +181,7 @@ def _sample(row: dict[str, Any], step: int, texts: _Texts, split: Split) -> Samp
         step,
         texts.prompt,
         texts.completion,
-        next((question_text(row[name]) for name in ANSWERS if row.get(name) is not None), ""),
+        next((question_text(row[name]) for name in ANSWER_COLUMNS if row.get(name) is not None), ""),
         reward,
         terms or other_terms,
         as_number(row.get("advantage", row.get("advantages"))),

@@ -30,7 +30,7 @@ HEAD_BYTES = 65_536
 GZIP = b"\x1f\x8b"
 UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 """Byte order marks of UTF-16 text, which PowerShell writes."""
-ROLLOUT = {"input", "output", "score", "step"}
+ROLLOUT_FIELDS = {"input", "output", "score", "step"}
 """Fields of a completion in a rollout dump of verl."""
 
 Reader = Callable[[LogFile], list[Log]]
@@ -48,19 +48,19 @@ class Format(NamedTuple):
     """Whether a file may contain several consecutive trainings."""
 
 
-HELD_OUT = re.compile(r"(?<![a-z])e?val")
+HELD_OUT_PATTERN = re.compile(r"(?<![a-z])e?val")
 """Pattern that marks held-out data in the name of a file or its directory."""
 
 
 def _validation(name: str) -> Split:
     """Return the split of a verl dump: `eval` if a word of its name starts with `val` or `eval`."""
-    return "eval" if HELD_OUT.search(name.lower()) else "train"
+    return "eval" if HELD_OUT_PATTERN.search(name.lower()) else "train"
 
 
-_NOTEBOOK = re.compile(r'"(?:cells|nbformat|worksheets)"\s*:')
-_JSON = re.compile(r"""\{\s*(?:"|\}|$)|\[\s*(?:[\[{"\]]|-?\d[\d.eE+-]*\s*[,\]]|$)""")
+_NOTEBOOK_PATTERN = re.compile(r'"(?:cells|nbformat|worksheets)"\s*:')
+_JSON_PATTERN = re.compile(r"""\{\s*(?:"|\}|$)|\[\s*(?:[\[{"\]]|-?\d[\d.eE+-]*\s*[,\]]|$)""")
 """Pattern of the start of JSON, which Python's dicts and the timestamps of loggers do not match."""
-_PAGE = re.compile(r"<(?:table|html|!doctype|head|body)\b", re.IGNORECASE)
+_PAGE_PATTERN = re.compile(r"<(?:table|html|!doctype|head|body)\b", re.IGNORECASE)
 
 FORMATS: dict[str, Format] = {
     "csv": Format("CSV with a header", "csv", read_csv, restarts=True),
@@ -91,8 +91,8 @@ ARCHIVES = ("zip", "tar")
 ZIP = b"PK\x03\x04"
 TORCH = b"/data.pkl"
 """Suffix of the name of the first file in a zip archive that torch has written."""
-LONGEST_MEMBER = 400
-BEGINNINGS = ((b"PAR1", "parquet"), (ZIP, "zip"), (b"SQLite format 3\0", "trackio"))
+MAX_MEMBER_CHARACTERS = 400
+MAGIC_BYTES = ((b"PAR1", "parquet"), (ZIP, "zip"), (b"SQLite format 3\0", "trackio"))
 
 FOREIGN = (
     (b"\x28\xb5\x2f\xfd", "is compressed with zstd: unpack it first"),
@@ -109,13 +109,13 @@ def detect(file: IO[bytes]) -> str:
     head = file.read(HEAD_BYTES)
     if not head.strip():
         raise BadLog("is empty")
-    if head.startswith(wandb_file.IDENT):
+    if head.startswith(wandb_file.MAGIC):
         return "wandb"
     if tfrecord.is_framed(head):
         return "tensorboard"
-    if head.startswith(ZIP) and TORCH in head[:LONGEST_MEMBER]:
+    if head.startswith(ZIP) and TORCH in head[:MAX_MEMBER_CHARACTERS]:
         return "torch-rollouts"
-    for beginning, name in BEGINNINGS:
+    for beginning, name in MAGIC_BYTES:
         if head.startswith(beginning):
             return name
     if head[257:262] == b"ustar":
@@ -133,11 +133,11 @@ def _text_format(head: str) -> str:
     first, _, following = text.partition("\n")
     if text.startswith("{") and '"log_history"' in head and not _is_object(first):
         return "trl"
-    if text.startswith("{") and _NOTEBOOK.search(head):
+    if text.startswith("{") and _NOTEBOOK_PATTERN.search(head):
         return "notebook"
-    if _JSON.match(text) and _may_be_json(first.rstrip(), following):
+    if _JSON_PATTERN.match(text) and _may_be_json(first.rstrip(), following):
         return _json_format(first.rstrip())
-    if text.startswith("<") and _PAGE.search(head):
+    if text.startswith("<") and _PAGE_PATTERN.search(head):
         return "html"
     return "csv" if is_csv(first, following) else "console"
 
@@ -151,7 +151,7 @@ def _json_format(first: str) -> str:
     row = parse(first) if _is_object(first) else {}
     if isinstance(row.get("log_history"), list):
         return "trl"
-    if row.keys() >= ROLLOUT:
+    if row.keys() >= ROLLOUT_FIELDS:
         return "verl-rollouts"
     if is_token_export(row):
         return "token-export"

@@ -17,10 +17,10 @@ STEP_NAMES = (
 )  # fmt: skip
 """Names of step columns, most reliable first; W&B's own `_step` counts calls of its log function."""
 
-TOGETHER = ("rollout/step", "train/step", "eval/step")
+COEXISTING_STEP_NAMES = ("rollout/step", "train/step", "eval/step")
 """Columns of one trainer that count the same steps, each in separate rows."""
 
-STEPS_AT_LEAST = 0.5
+MIN_STEP_SHARE = 0.5
 """Minimum share of whole numbers among the values of a step column."""
 
 
@@ -38,7 +38,7 @@ def step_candidates(table: Table) -> list[str]:
 def _counts(table: Table, name: str) -> bool:
     """Return whether at least half of the rows have a value, and half of the values are whole numbers."""
     _, values = table.columns[name].numbers()
-    return 2 * len(values) >= len(table) > 0 and bool(is_whole(values).mean() >= STEPS_AT_LEAST)
+    return 2 * len(values) >= len(table) > 0 and bool(is_whole(values).mean() >= MIN_STEP_SHARE)
 
 
 def _rises(table: Table, name: str) -> bool:
@@ -54,8 +54,8 @@ def steps_of(table: Table, name: str | None) -> Ints:
         return np.arange(1, len(table) + 1, dtype=np.int64)
     steps = np.full(len(table), -1, dtype=np.int64)
     names = (
-        [name, *(other_name for other_name in TOGETHER if other_name != name)]
-        if name.lower() in TOGETHER
+        [name, *(other_name for other_name in COEXISTING_STEP_NAMES if other_name != name)]
+        if name.lower() in COEXISTING_STEP_NAMES
         else [name]
     )
     for column in reversed([table.columns[name] for name in names if name in table.columns]):
@@ -94,7 +94,7 @@ MIN_VALUES = 12
 """Minimum number of values from which the meaning of a column can be guessed."""
 
 MIN_RISE = 0.1
-LARGEST_RATE = 0.01
+MAX_LEARNING_RATE = 0.01
 
 
 def suggestion(values: Floats) -> Suggestion | None:
@@ -110,7 +110,7 @@ def suggestion(values: Floats) -> Suggestion | None:
         return Suggestion("reward/accuracy", "its values lie between 0 and 1 and rise")
     peak = int(values.argmax())
     is_ramp = bool((np.diff(values[: peak + 1]) >= 0).all() and (np.diff(values[peak:]) <= 0).all())
-    if 0 < values.max() <= LARGEST_RATE and is_ramp:
+    if 0 < values.max() <= MAX_LEARNING_RATE and is_ramp:
         reason = f"its values are tiny (at most {values.max():.2g}) and constant, or fall without noise"
         return Suggestion("optim/lr", reason)
     return None

@@ -19,7 +19,7 @@ from backend.exchange.imports.formats import FORMATS, read_logs
 from backend.exchange.imports.log import Log
 from backend.exchange.imports.plan import Plan, plan_import
 from backend.exchange.imports.schemas import ImportAnswer, RunItemOfImport, report_of
-from backend.exchange.imports.store import Names, hold_experiment, prepare_run, store_run
+from backend.exchange.imports.store import Names, lock_experiment, prepare_run, store_run
 from backend.exchange.imports.table import BadLog, excerpt
 from backend.http.idempotency import find_previous, request_digest
 from backend.storage.engine import Sessions, reading
@@ -195,7 +195,7 @@ def _store(
     """Return names and ids of the runs, created in one transaction so that no name is taken meanwhile."""
     prepared = [prepare_run(plan) for plan in plans]
     with sessions.begin() as session:
-        hold_experiment(session, _experiment(request))
+        lock_experiment(session, _experiment(request))
         run_ids = [
             find_previous(session, key, digest) for key in keys
         ]  # a concurrent equal request was faster

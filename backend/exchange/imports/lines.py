@@ -9,10 +9,10 @@ import orjson
 from backend.exchange.imports.table import BadLog
 from backend.http.bodies import json_size
 
-LINE_BYTES = 4_000_000
-DOCUMENT_BYTES = 50_000_000
+MAX_LINE_BYTES = 4_000_000
+MAX_DOCUMENT_BYTES = 50_000_000
 """Maximum size of a log that is a single JSON document, which is read into memory, in bytes."""
-DOCUMENT_VALUES = 4_000_000
+MAX_DOCUMENT_VALUES = 4_000_000
 """Maximum number of values in a document; an empty list of two bytes takes 64 bytes in memory."""
 
 
@@ -24,10 +24,10 @@ def text_lines(file: IO[bytes]) -> Iterator[tuple[int, str]]:
     """Yield (number from 1, text with line break); raise BadLog if a line is not UTF-8 or too long."""
     file.seek(0)
     number = 0
-    while line := file.readline(LINE_BYTES + 1):
+    while line := file.readline(MAX_LINE_BYTES + 1):
         number += 1
-        if len(line) > LINE_BYTES:
-            raise BadLog(f"has a line of more than {LINE_BYTES:,} bytes: line {number}")
+        if len(line) > MAX_LINE_BYTES:
+            raise BadLog(f"has a line of more than {MAX_LINE_BYTES:,} bytes: line {number}")
         try:
             yield number, line.decode("utf-8-sig" if number == 1 else "utf-8")
         except UnicodeDecodeError as error:
@@ -37,11 +37,11 @@ def text_lines(file: IO[bytes]) -> Iterator[tuple[int, str]]:
 def document(file: IO[bytes]) -> Any:
     """Return the file as one JSON document, which may contain NaN and infinities; raise BadLog."""
     file.seek(0)
-    content = file.read(DOCUMENT_BYTES + 1)
-    if len(content) > DOCUMENT_BYTES:
-        raise BadLog(f"is one JSON document of more than {DOCUMENT_BYTES:,} bytes")
-    if json_size(content, limit=DOCUMENT_VALUES)[0] > DOCUMENT_VALUES:
-        raise BadLog(f"is one JSON document of more than {DOCUMENT_VALUES:,} values")
+    content = file.read(MAX_DOCUMENT_BYTES + 1)
+    if len(content) > MAX_DOCUMENT_BYTES:
+        raise BadLog(f"is one JSON document of more than {MAX_DOCUMENT_BYTES:,} bytes")
+    if json_size(content, limit=MAX_DOCUMENT_VALUES)[0] > MAX_DOCUMENT_VALUES:
+        raise BadLog(f"is one JSON document of more than {MAX_DOCUMENT_VALUES:,} values")
     try:
         return parse(content)
     except UnicodeDecodeError as error:

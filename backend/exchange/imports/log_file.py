@@ -16,10 +16,10 @@ from backend.base.sandbox.process import Sandbox
 from backend.exchange.imports.table import MAX_POINTS, BadLog
 
 OPERATIONS = "backend.exchange.imports.sandbox_operations"
-ANSWER_SECONDS = 20.0
-LOG_SECONDS = 90.0
+MAX_REPLY_SECONDS = 20.0
+MAX_LOG_SECONDS = 90.0
 """Time limit of all answers of an import together, in seconds; other imports wait meanwhile."""
-ARCHIVE_SECONDS = 200.0
+MAX_ARCHIVE_SECONDS = 200.0
 """Time limit of all answers about an archive of a run together, in seconds."""
 
 
@@ -44,7 +44,7 @@ def _remove_leftovers() -> None:
 class ImportSandbox:
     """A sandboxed process for one import, which can only access code and copies of the files it reads."""
 
-    def __init__(self, all_seconds: float = LOG_SECONDS) -> None:
+    def __init__(self, all_seconds: float = MAX_LOG_SECONDS) -> None:
         _remove_leftovers()
         self._directory = tempfile.TemporaryDirectory(prefix=PREFIX)
         self._lock = os.open(self._directory.name, os.O_RDONLY)
@@ -70,7 +70,7 @@ class ImportSandbox:
         """Return the answer of an operation; raise BadLog if the total time is exceeded, or like
         `Sandbox.ask`.
         """
-        seconds = min(ANSWER_SECONDS, self._deadline - time.monotonic())
+        seconds = min(MAX_REPLY_SECONDS, self._deadline - time.monotonic())
         if seconds <= 0:
             raise BadLog(f"takes more than {self._all_seconds:.0f} seconds to read")
         return self._sandbox.ask(operation, seconds=seconds, **request)
@@ -114,10 +114,10 @@ class LogFile:
         except (TimedOut, Died) as error:
             raise BadLog(f"cannot be read: {error}") from None
         if not isinstance(answer, dict):
-            raise no_sense()
+            raise invalid_reply()
         return answer
 
 
-def no_sense() -> BadLog:
+def invalid_reply() -> BadLog:
     """Return the error for an invalid answer, which only a compromised process sends."""
     return BadLog("cannot be read: the sandbox sent an invalid answer")

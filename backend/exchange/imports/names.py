@@ -16,7 +16,7 @@ __all__ = ["Naming", "is_accuracy", "is_known", "metric_name", "names_of", "plai
 
 MAX_CHARACTERS = 128
 """Maximum number of characters in the name of a metric."""
-PERCENT = 100.0
+MAX_PERCENT = 100.0
 
 _HELD_OUT = (
     re.compile(r"val-core/(?P<data>.+)/(?P<what>acc|accuracy|reward|score)/mean@(?P<n>\d+)"),
@@ -28,16 +28,16 @@ _HELD_OUT = (
 )
 """Held-out accuracies that trainers log per set of problems: verl before and since 0.4, SkyRL, OpenRLHF."""
 
-_EVAL_SET = re.compile(r"eval/(?P<data>[^/]+)")
+_EVAL_SET_PATTERN = re.compile(r"eval/(?P<data>[^/]+)")
 _TRUNCATED = "-truncated_ratio"
 """Suffix of a metric that slime logs in addition to the accuracy on each set of problems, `eval/<set>`."""
-_EVAL_TERM = re.compile(r"eval[_/]rewards/(?P<term>[^/]+)(?:/mean)?")
+_EVAL_TERM_PATTERN = re.compile(r"eval[_/]rewards/(?P<term>[^/]+)(?:/mean)?")
 _HOME_MADE_TERM = re.compile(
     r"(?P<term>(?:format|accuracy|correct|answer|length|think|tag|xml|int|repetition)[^/]*?_reward)s?"
     r"(?:_(?:avg|mean))?"
 )
-_TERM = re.compile(r"reward/(?P<term>[^/]+)/mean")
-_AFFIXES = re.compile(r"^(?:reward|rewards|math)_|_(?:reward|score|func|fn|function|orm)(?=_|$)")
+_TERM_PATTERN = re.compile(r"reward/(?P<term>[^/]+)/mean")
+_AFFIX_PATTERN = re.compile(r"^(?:reward|rewards|math)_|_(?:reward|score|func|fn|function|orm)(?=_|$)")
 _ACCURATE = {"accuracy", "acc", "correct", "correctness", "mathaccuracy", "is_correct", "answer_correct"}
 _ACCURACIES = re.compile(
     r"(?:eval|reward)/accuracy|eval/accuracy/[^/]+|eval/[^/]+/accuracy|eval/(?:\w+/)?pass_at_\d+"
@@ -46,7 +46,7 @@ _ACCURACIES = re.compile(
 _SECOND = {"critic/score/mean": "reward/mean", "score": "reward/mean", "scores": "reward/mean"}
 """Names of a metric that are used only if no other column matches it."""
 
-_UNSTORABLE = re.compile(r"[^\w./@-]+")
+_UNSTORABLE_PATTERN = re.compile(r"[^\w./@-]+")
 
 _NORMALISED = {"rollout/rewards", "rewards"}
 """Rewards that some trainers log after subtracting the mean of each group, which makes them 0."""
@@ -105,12 +105,12 @@ def metric_name(column: str, taken: Container[str]) -> Naming:
 
 def _storable(metric: str) -> str:
     """Return a metric name with storable characters; empty if it would be too long."""
-    metric = _UNSTORABLE.sub("_", metric)
+    metric = _UNSTORABLE_PATTERN.sub("_", metric)
     return metric if NAME.fullmatch(metric) else ""
 
 
 def _own_name(column: str) -> Naming:
-    clean = _UNSTORABLE.sub("_", column)
+    clean = _UNSTORABLE_PATTERN.sub("_", column)
     if len(clean) > MAX_CHARACTERS:
         digest = blake2b(column.encode(errors="surrogatepass"), digest_size=4).hexdigest()
         # The digest distinguishes names that start with the same characters.
@@ -126,7 +126,7 @@ def _by_own_names(columns: Mapping[str, Floats]) -> dict[str, Naming]:
         custom_term = _HOME_MADE_TERM.fullmatch(column)
         metric = canonical_name(column) or (f"reward/{custom_term['term']}/mean" if custom_term else "")
         metric = _storable(metric)
-        term = _TERM.fullmatch(metric)
+        term = _TERM_PATTERN.fullmatch(metric)
         if term is not None and not has_accuracy and _is_accurate(term["term"]) and _are_fractions(values):
             names[column] = Naming(
                 "reward/accuracy", "a term that is 1 for a right answer, by its name and values"
@@ -181,10 +181,10 @@ def _held_out_accuracies(columns: Mapping[str, Floats]) -> dict[str, Naming]:
             data, what, repeats = match["data"], match["what"], match.groupdict().get("n") or 0
             rank = (what.startswith(("acc", "pass")), int(repeats))
             best[data] = max(best.get(data, (rank, column)), (rank, column))
-        eval_set = _EVAL_SET.fullmatch(column)
+        eval_set = _EVAL_SET_PATTERN.fullmatch(column)
         if eval_set is not None and f"{column}{_TRUNCATED}" in columns and _are_fractions(values):
             best.setdefault(eval_set["data"], ((True, 0), column))
-        term = _EVAL_TERM.fullmatch(column)
+        term = _EVAL_TERM_PATTERN.fullmatch(column)
         if term is not None and _is_accurate(term["term"]) and _are_fractions(values):
             best.setdefault("", ((True, 0), column))
     is_alone = len(best) == 1 and not any(canonical_name(column) == "eval/accuracy" for column in columns)
@@ -199,7 +199,7 @@ def _held_out_accuracies(columns: Mapping[str, Floats]) -> dict[str, Naming]:
 
 def _is_accurate(term: str) -> bool:
     name = term.lower()
-    while (shortened := _AFFIXES.sub("", name)) != name:
+    while (shortened := _AFFIX_PATTERN.sub("", name)) != name:
         name = shortened
     return name in _ACCURATE
 
@@ -213,5 +213,5 @@ def _are_shares(values: Floats, what: str) -> bool:
     """Return whether values can be accuracies; rewards and scores only if they are fractions."""
     if what.startswith(("acc", "pass", "mean_acc")):
         finite = values[np.isfinite(values)]
-        return len(finite) > 0 and float(finite.min()) >= 0 and float(finite.max()) <= PERCENT
+        return len(finite) > 0 and float(finite.min()) >= 0 and float(finite.max()) <= MAX_PERCENT
     return _are_fractions(values)

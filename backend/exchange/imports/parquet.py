@@ -14,14 +14,14 @@ from numpy.typing import NDArray
 from backend.exchange.imports.completions import Completions, Sample, step_of, terms_of
 from backend.exchange.imports.dumps import is_dump, log_of_rows
 from backend.exchange.imports.log import Log, log_of
-from backend.exchange.imports.log_file import LogFile, no_sense
+from backend.exchange.imports.log_file import LogFile, invalid_reply
 from backend.exchange.imports.runs import LABELS, split_runs
 from backend.exchange.imports.table import MAX_POINTS, BadLog, Floats, Table, as_number
 
-CELLS = 150_000
+MAX_CELLS = 150_000
 """Maximum number of cells in one answer of the sandbox, encoded as base64."""
-COMPLETIONS = {"step", "prompt", "completion"}
-TRACKIO = {"id", "run_name", "step", "timestamp"}
+COMPLETION_COLUMNS = {"step", "prompt", "completion"}
+TRACKIO_COLUMNS = {"id", "run_name", "step", "timestamp"}
 TRACKIO_OWN = ("id", "log_id", "space_id")
 """Columns of Trackio's database that are not metrics."""
 
@@ -30,12 +30,12 @@ def read_parquet(file: LogFile) -> list[Log]:
     """Return a log for each run of the table; raise BadLog."""
     rows, columns = _schema(file)
     kinds = {name: kind for name, kind, _ in columns}
-    if kinds.keys() >= COMPLETIONS and kinds["completion"] != "number":
+    if kinds.keys() >= COMPLETION_COLUMNS and kinds["completion"] != "number":
         return [_completions(file, rows, kinds)]
     if is_dump({name: 0 if kind == "number" else "" for name, kind in kinds.items()}):
         return [log_of_rows(_rows(file, rows, list(kinds)), Table(file.max_values), file.name)]
     table = _table(file, rows, columns)
-    if not kinds.keys() >= TRACKIO:
+    if not kinds.keys() >= TRACKIO_COLUMNS:
         return split_runs(Log(table))
     for name in TRACKIO_OWN:
         table.columns.pop(name, None)
@@ -48,7 +48,7 @@ def _schema(file: LogFile) -> tuple[int, list[tuple[str, str, str]]]:
         rows = int(answer["rows"])
         columns = [(str(name), str(kind), str(example)) for name, kind, example in answer["columns"]]
     except (KeyError, TypeError, ValueError):
-        raise no_sense() from None
+        raise invalid_reply() from None
     if rows > MAX_POINTS:
         raise BadLog(f"has {rows:,} rows; at most {MAX_POINTS:,} are imported")
     if not rows or not columns:
@@ -67,7 +67,7 @@ def _table(file: LogFile, rows: int, columns: list[tuple[str, str, str]]) -> Tab
         if kind != "number":
             column.texts, column.example = rows, repr(example[:40])
     table.lines.extend([0] * rows)
-    size, row = max(1, CELLS // max(1, len(numbers) + len(labels))), 0
+    size, row = max(1, MAX_CELLS // max(1, len(numbers) + len(labels))), 0
     labels_by_column: dict[str, list[str]] = {name: [] for name in labels}
     while row < rows and numbers:
         chunk_rows = min(size, rows - row)
@@ -94,9 +94,9 @@ def _unpacked(answer: dict[str, Any], limit: int, columns: int) -> tuple[int, Fl
         values = np.frombuffer(numbers).reshape(columns, row_count)
         masks = np.frombuffer(bits, np.uint8).reshape(columns, (row_count + 7) // 8)
     except (KeyError, TypeError, ValueError):
-        raise no_sense() from None
+        raise invalid_reply() from None
     if not 0 < row_count <= limit:
-        raise no_sense()
+        raise invalid_reply()
     return row_count, values, np.unpackbits(masks, axis=1, count=row_count)
 
 
@@ -110,7 +110,7 @@ def _add_labels(labels_by_column: dict[str, list[str]], facts: dict[str, Any], r
             else:
                 del labels_by_column[name]
     except (KeyError, TypeError, IndexError):
-        raise no_sense() from None
+        raise invalid_reply() from None
 
 
 def _completions(file: LogFile, rows: int, kinds: dict[str, str]) -> Log:
@@ -134,7 +134,7 @@ def _rows(file: LogFile, rows: int, names: list[str]) -> Iterator[tuple[int, dic
     while row < rows:
         cells = file.ask("parquet-rows", row=row, columns=names).get("rows")
         if not isinstance(cells, list) or not cells or not all(_is_row(values, names) for values in cells):
-            raise no_sense()
+            raise invalid_reply()
         for number, values in enumerate(cells, row + 1):
             yield number, dict(zip(names, values, strict=True))
         row += len(cells)

@@ -10,13 +10,13 @@ import numpy as np
 
 from backend.base.sandbox.operation import Operation, Request
 from backend.config.messages import question_text
-from backend.exchange.imports.texts import MAX_TEXT
+from backend.exchange.imports.texts import MAX_TEXT_CHARACTERS
 
 MAX_COLUMNS = 2_000
 MAX_LABEL = 200
 MAX_DISTINCT = 200
 """Maximum number of distinct labels in one answer; a column with more does not identify runs."""
-REPLY_BYTES = 600_000
+MAX_REPLY_BYTES = 600_000
 """Maximum text of one answer before JSON encoding, unless it is a single row."""
 ROWS_AT_ONCE = 256
 """Number of rows of texts that are skipped together; each requested row is read separately."""
@@ -147,7 +147,7 @@ def rows(request: Request) -> dict[str, Any]:
             (values,) = batch.slice(number, 1).to_pylist()
             cells = [_cell(values[name]) for name in request["columns"]]
             size += len(json.dumps(cells))
-            if rows_of_cells and size > REPLY_BYTES:
+            if rows_of_cells and size > MAX_REPLY_BYTES:
                 return {"rows": rows_of_cells}
             rows_of_cells.append(cells)
     return {"rows": rows_of_cells}
@@ -172,7 +172,7 @@ def cells(request: Request) -> dict[str, Any]:
         if not number and size > MAX_ROW_BYTES:
             raise ValueError(f"row {row} has texts of {size:,} bytes; expected at most {MAX_ROW_BYTES:,}")
         total += size
-        if number and total > REPLY_BYTES:
+        if number and total > MAX_REPLY_BYTES:
             row_count = number
             break
     number_columns = [_numbers(batch.column(name).slice(0, row_count)) for name in names]
@@ -196,7 +196,7 @@ def _bytes(value: Any) -> bytes | None:
 def _cell(value: Any) -> Any:
     if value is None or isinstance(value, bool | int | float):
         return value
-    return question_text(value)[: MAX_TEXT + 1]
+    return question_text(value)[: MAX_TEXT_CHARACTERS + 1]
 
 
 OPERATIONS = {

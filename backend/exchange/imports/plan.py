@@ -19,12 +19,12 @@ from backend.exchange.imports.guess import (
     suggestion,
 )
 from backend.exchange.imports.log import Log
-from backend.exchange.imports.names import PERCENT, Naming, is_accuracy, names_of
+from backend.exchange.imports.names import MAX_PERCENT, Naming, is_accuracy, names_of
 from backend.exchange.imports.table import MAX_SHOWN, BadLog, Floats, Ints, Table, excerpt
 from backend.metrics.store import NAME
 
 MAX_METRICS = 1_000
-LATEST = 1e11
+MAX_UNIX_TIME = 1e11
 """Upper limit of times in Unix time (in the year 5138); larger values are not times."""
 INTERLEAVED = 4
 """Minimum rows per step decrease; with more frequent decreases, several processes wrote the rows."""
@@ -33,14 +33,14 @@ ROW_NUMBER = ""
 
 State = Literal["taken", "renamed", "dropped"]
 
-TIMES = ("_timestamp", "timestamp", "wall_time")
+TIME_COLUMNS = ("_timestamp", "timestamp", "wall_time")
 """Columns with times in Unix time."""
-RUNTIME = "_runtime"
+RUNTIME_COLUMN = "_runtime"
 """W&B's column of the seconds since the start of the run, which every row has."""
 TIME_OF_A_VALUE = "_timestamp"
 """Suffix of columns with the times of another column's values, as SwanLab exports them."""
 
-CLOCK = "time"
+CLOCK_COLUMN = "time"
 """Time column in prime-rl's metrics.jsonl, whose small values are durations."""
 
 Names = Mapping[str, str]
@@ -249,7 +249,7 @@ def _have_metrics(table: Table) -> NDArray[np.bool_]:
     """Return a mask of the rows with values other than counters and times, which W&B writes."""
     has_metric = np.zeros(len(table), bool)
     for name, column in table.columns.items():
-        if name.strip() and not (is_step_name(name) or name in TIMES or name == RUNTIME):
+        if name.strip() and not (is_step_name(name) or name in TIME_COLUMNS or name == RUNTIME_COLUMN):
             has_metric[column.numbers()[0]] = True
     return has_metric
 
@@ -257,10 +257,10 @@ def _have_metrics(table: Table) -> NDArray[np.bool_]:
 def _read_times(log: Log) -> None:
     facts = log.facts
     facts.started_at, facts.finished_at = _possible(facts.started_at), _possible(facts.finished_at)
-    for name in (*TIMES, CLOCK):
+    for name in (*TIME_COLUMNS, CLOCK_COLUMN):
         if name in log.table.columns:
             _, values = log.table.columns[name].numbers()
-            times = values[np.isfinite(values) & (values > 1e8) & (values < LATEST)]
+            times = values[np.isfinite(values) & (values > 1e8) & (values < MAX_UNIX_TIME)]
             if len(times):
                 facts.started_at = facts.started_at or float(times.min())
                 facts.finished_at = facts.finished_at or float(times.max())
@@ -268,7 +268,7 @@ def _read_times(log: Log) -> None:
 
 def _possible(time: float | None) -> float | None:
     """Return a time if it is valid Unix time; a log may contain milliseconds or anything else."""
-    return time if time is not None and 0 < time < LATEST else None
+    return time if time is not None and 0 < time < MAX_UNIX_TIME else None
 
 
 def _decide(
@@ -299,12 +299,12 @@ def _decide(
 def _fractions(plan: Plan, column: str, metric: str, series: Series) -> Series:
     """Return the series, converted to fractions if it is an accuracy in percent."""
     finite = series.values[np.isfinite(series.values)]
-    if not is_accuracy(metric) or not len(finite) or finite.min() < 0 or not 1 < finite.max() <= PERCENT:
+    if not is_accuracy(metric) or not len(finite) or finite.min() < 0 or not 1 < finite.max() <= MAX_PERCENT:
         return series
     plan.log.facts.notes.append(
         f"{excerpt(column)} is in percent, up to {finite.max():.4g}: {metric} holds it as fractions."
     )
-    return Series(series.steps, series.values / PERCENT)
+    return Series(series.steps, series.values / MAX_PERCENT)
 
 
 def _left_out(plan: Plan, column: str, wanted_name: str | None) -> str:
@@ -322,7 +322,7 @@ def _left_out(plan: Plan, column: str, wanted_name: str | None) -> str:
         return f"holds mostly text, such as {table_column.example}"
     if is_step_name(column):
         return f"counts steps; they are taken from {plan.step}" if plan.step else "counts steps"
-    if column in TIMES or (column == CLOCK and float(table_column.values[0]) > 1e8):
+    if column in TIME_COLUMNS or (column == CLOCK_COLUMN and float(table_column.values[0]) > 1e8):
         return "is the time of day; the run's start and end are taken from it"
     if column.endswith(TIME_OF_A_VALUE) and column.removesuffix(TIME_OF_A_VALUE) in plan.log.table.columns:
         return "holds the times of another column's values"

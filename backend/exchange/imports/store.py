@@ -18,12 +18,12 @@ from backend.exchange.imports.plan import Plan, Series
 from backend.metrics.store import write_series
 from backend.rollouts.store import PackedGroups, write_groups
 from backend.runs.events import add_event
-from backend.runs.origin import ORIGINS
+from backend.runs.origin import ORIGIN_TITLES
 from backend.storage.engine import db_now, insert_into, is_postgres, new_id
 from backend.storage.models import Attempt, Experiment, Run
 from backend.storage.numbers import spell, spell_all
 
-CONFIG_BYTES = 262_144
+MAX_CONFIG_BYTES = 262_144
 """Maximum size of another trainer's config; a larger one is left out."""
 
 IMPORTED = {"imported": True}
@@ -113,13 +113,13 @@ def _enter_points(session: Session, run_id: str, plan: Plan, file: str) -> None:
     session.add(attempt)
     session.flush()
     write_series(session, run_id, 1, plan.series)
-    title = ORIGINS[plan.log.origin]
+    title = ORIGIN_TITLES[plan.log.origin]
     message = f"imported from {title}, {file}: {plan.points:,} values of {len(plan.series)} metrics"
     status = "failed" if facts.failure else "finished"
     add_event(session, "lifecycle", message, run_id=run_id, attempt=1, data={"to": status, "file": file})
 
 
-def hold_experiment(session: Session, name: str) -> None:
+def lock_experiment(session: Session, name: str) -> None:
     """Lock the experiment of this name for other imports until the end of the transaction."""
     if is_postgres(session):  # SQLite has a single writer
         session.execute(select(func.pg_advisory_xact_lock(func.hashtextextended(name, 0))))
@@ -130,7 +130,7 @@ def experiment_of(session: Session, names: Names) -> str:
 
     Another import that creates an experiment of this name waits until the end of the transaction.
     """
-    hold_experiment(session, names.experiment)
+    lock_experiment(session, names.experiment)
     query = (
         select(Experiment).where(Experiment.name == names.experiment).order_by(Experiment.created_at.desc())
     )
@@ -182,8 +182,8 @@ def storable_config(config: dict[str, Any]) -> tuple[dict[str, Any], str]:
         text = json.dumps(config, ensure_ascii=False, separators=(",", ":"))
     except RecursionError:
         return {}, too_deep
-    if (size := len(text.encode(errors="surrogatepass"))) > CONFIG_BYTES:
-        return {}, f"The config is left out: it takes {size:,} bytes; at most {CONFIG_BYTES:,} are kept."
+    if (size := len(text.encode(errors="surrogatepass"))) > MAX_CONFIG_BYTES:
+        return {}, f"The config is left out: it takes {size:,} bytes; at most {MAX_CONFIG_BYTES:,} are kept."
     if is_too_deep(config):
         return {}, too_deep
     document = redact_document(spell_all(config))

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 MAX_POINTS = 2_000_000
 MAX_COLUMNS = 2_000
-MAX_NAME = 512
+MAX_NAME_CHARACTERS = 512
 """Maximum number of characters of a column's name."""
-MAX_NUMBER = 40
+MAX_NUMBER_CHARACTERS = 40
 """Maximum number of characters of a number with a sign or a unit."""
 MAX_SHOWN = 20
 """Maximum number of bad lines that a report lists."""
@@ -136,7 +136,7 @@ class Table:
         if name not in self.columns:
             if len(self.columns) >= MAX_COLUMNS:
                 raise BadLog(f"has more than {MAX_COLUMNS:,} columns")
-            if len(name) > MAX_NAME:
+            if len(name) > MAX_NAME_CHARACTERS:
                 raise BadLog(f"has a column whose name has {len(name):,} characters: {excerpt(name)}")
             self.columns[name] = Column()
         return self.columns[name]
@@ -209,27 +209,27 @@ def is_whole(values: Floats) -> NDArray[np.bool_]:
         return np.asarray((values >= 0) & (values < 2**31 - 1) & (np.floor(values) == values))
 
 
-_COUNTER = re.compile(r"(?:^|[/_ ])(?:(?:max_)?steps?|iter(?:ation)?|checkpoint)$", re.IGNORECASE)
-_COUNT = re.compile(r"\s*(?:checkpoint-|(?:global_)?step_)?(\d{1,10})(?:\s*/\s*\d{1,10})?\s*")
-_THOUSANDS = re.compile(r"\s*(\d{1,6}(?:\.\d{1,3})?)\s?[kK]\s*")
-_GROUPED = re.compile(r"\s*[-+]?\d{1,3}(?:,\d{3}){1,6}(?:\.\d{1,12})?\s*")
-_PERCENT = re.compile(r"\s*([-+]?\d{1,9}(?:\.\d{1,12})?)\s?%\s*")
+_COUNTER_PATTERN = re.compile(r"(?:^|[/_ ])(?:(?:max_)?steps?|iter(?:ation)?|checkpoint)$", re.IGNORECASE)
+_COUNT_PATTERN = re.compile(r"\s*(?:checkpoint-|(?:global_)?step_)?(\d{1,10})(?:\s*/\s*\d{1,10})?\s*")
+_THOUSANDS_PATTERN = re.compile(r"\s*(\d{1,6}(?:\.\d{1,3})?)\s?[kK]\s*")
+_GROUPED_PATTERN = re.compile(r"\s*[-+]?\d{1,3}(?:,\d{3}){1,6}(?:\.\d{1,12})?\s*")
+_PERCENT_PATTERN = re.compile(r"\s*([-+]?\d{1,9}(?:\.\d{1,12})?)\s?%\s*")
 
 
 def number_in(column: str, value: Any) -> float | None:
     """Return the number in a cell, also if written as `1,234` or `78.5%`, or `5/400` for a step."""
     number = as_number(value)
-    if number is not None or type(value) is not str or len(value) > MAX_NUMBER:
+    if number is not None or type(value) is not str or len(value) > MAX_NUMBER_CHARACTERS:
         return number
-    if _GROUPED.fullmatch(value):
+    if _GROUPED_PATTERN.fullmatch(value):
         return float(value.replace(",", ""))
-    if match := _PERCENT.fullmatch(value):
+    if match := _PERCENT_PATTERN.fullmatch(value):
         return float(match[1]) / 100
-    if _COUNTER.search(column) is None:
+    if _COUNTER_PATTERN.search(column) is None:
         return None
-    if match := _COUNT.fullmatch(value):
+    if match := _COUNT_PATTERN.fullmatch(value):
         return float(match[1])
-    match = _THOUSANDS.fullmatch(value)
+    match = _THOUSANDS_PATTERN.fullmatch(value)
     return float(round(1000 * float(match[1]))) if match else None
 
 

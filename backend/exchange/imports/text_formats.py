@@ -12,26 +12,26 @@ from backend.exchange.imports.console.forms import is_rule
 from backend.exchange.imports.console.read import OBJECTS, ConsoleText, logs_of_text
 from backend.exchange.imports.console.terminal import pieces
 from backend.exchange.imports.guess import is_step_name
-from backend.exchange.imports.lines import LINE_BYTES, BrokenDocument, document, parse, text_lines
+from backend.exchange.imports.lines import MAX_LINE_BYTES, BrokenDocument, document, parse, text_lines
 from backend.exchange.imports.log import Facts, Log
 from backend.exchange.imports.log_file import LogFile
 from backend.exchange.imports.names import is_known
 from backend.exchange.imports.runs import LABELS, split_runs
-from backend.exchange.imports.table import MAX_COLUMNS, MAX_NAME, BadLog, Table, excerpt, flat
+from backend.exchange.imports.table import MAX_COLUMNS, MAX_NAME_CHARACTERS, BadLog, Table, excerpt, flat
 
 DELIMITERS = ",;\t|"
-CELL_CHARACTERS = 1_000_000
-MAX_LABEL = 200
+MAX_CELL_CHARACTERS = 1_000_000
+MAX_LABEL_CHARACTERS = 200
 MAX_LONG_COLUMNS = 12
 _METRIC_NAME_COLUMNS = ("key", "metric", "metric_name", "metricname", "tag", "name")
 """Columns for the name of a metric, in tables with one value per row."""
 _METRIC_VALUE_COLUMNS = ("value", "metric_value", "metricvalue")
-_DATE = re.compile(r"\d{4}-\d\d-\d\d")
-_PRINTED_TEXT = re.compile(r"[={}]|: \S|[A-Za-z] [-+]?\d+\.\d")
+_DATE_PATTERN = re.compile(r"\d{4}-\d\d-\d\d")
+_PRINTED_TEXT_PATTERN = re.compile(r"[={}]|: \S|[A-Za-z] [-+]?\d+\.\d")
 """Matches characters of printed lines that column names do not contain."""
-_DECIMAL_COMMA = re.compile(r"\s*[-+]?\d{1,20},\d{1,20}(?:[eE][-+]?\d{1,3})?\s*%?")
-_TENSORBOARD = {"wall time", "step", "value"}
-_WITH_SLASHES = {
+_DECIMAL_COMMA_PATTERN = re.compile(r"\s*[-+]?\d{1,20},\d{1,20}(?:[eE][-+]?\d{1,3})?\s*%?")
+_TENSORBOARD_COLUMNS = {"wall time", "step", "value"}
+_METRIC_BY_FILE_NAME = {
     f"{prefix}{alias}".replace("/", "_").lower(): f"{prefix}{alias}"
     for alias in ALIASES
     for prefix in ("", *LOGGER_PREFIXES)
@@ -54,7 +54,7 @@ def is_csv(header: str, rows: str) -> bool:
     if delimiter is None or "\r" in header.rstrip():
         return False
     names = _cells(header, delimiter)
-    if any(_PRINTED_TEXT.search(name) or len(name) > MAX_NAME for name in names):
+    if any(_PRINTED_TEXT_PATTERN.search(name) or len(name) > MAX_NAME_CHARACTERS for name in names):
         return False
     row = rows.lstrip("\r\n").partition("\n")[0]
     cells = _cells(row, delimiter)
@@ -80,7 +80,7 @@ def read_csv(file: LogFile) -> list[Log]:
     delimiter = delimiter_of(first) or ","
     reader = csv.reader(_chain(first, lines), delimiter=delimiter, strict=True)
     table = Table(file.max_values)
-    csv.field_size_limit(CELL_CHARACTERS)
+    csv.field_size_limit(MAX_CELL_CHARACTERS)
     try:
         header = _checked_header(next(reader, []))
         labels = [
@@ -99,7 +99,7 @@ def read_csv(file: LogFile) -> list[Log]:
         raise BadLog(f"is not CSV: line {reader.line_num}: {error}") from None
     if charts := chart_columns(header):
         return from_charts(table, charts, header[0])
-    if set(map(str.lower, header)) == _TENSORBOARD:
+    if set(map(str.lower, header)) == _TENSORBOARD_COLUMNS:
         return [_named_by_file(table, header, file.name)]
     return split_runs(Log(table, origin="wandb" if len(_WANDB_COLUMNS & set(header)) > 1 else ""))
 
@@ -109,7 +109,8 @@ def _with_decimal_points(row: list[str]) -> list[str]:
     if any("." in cell and _is_number(cell) for cell in row):
         return row
     return [
-        cell.replace(",", ".") if "," in cell and _DECIMAL_COMMA.fullmatch(cell) else cell for cell in row
+        cell.replace(",", ".") if "," in cell and _DECIMAL_COMMA_PATTERN.fullmatch(cell) else cell
+        for cell in row
     ]
 
 
@@ -142,7 +143,7 @@ def _named_by_file(table: Table, header: list[str], file: str) -> Log:
     run, _, tag = PurePath(file).stem.rpartition("-tag-")
     value = next(name for name in header if name.lower() == "value")
     if value in table.columns:
-        table.columns[_WITH_SLASHES.get(tag.lower(), tag or "value")] = table.columns.pop(value)
+        table.columns[_METRIC_BY_FILE_NAME.get(tag.lower(), tag or "value")] = table.columns.pop(value)
     if time := next((name for name in header if name.lower() == "wall time"), None):
         table.columns["wall_time"] = table.columns.pop(time)
     name = run.removeprefix("run-")
@@ -169,7 +170,7 @@ def _checked_header(cells: list[str]) -> list[str]:
 
 
 def _is_date(text: str) -> bool:
-    return _DATE.match(text) is not None
+    return _DATE_PATTERN.match(text) is not None
 
 
 def _is_number(text: str) -> bool:
@@ -214,7 +215,7 @@ def _read_objects(file: LogFile) -> list[Log]:
 
 
 def _label(value: Any) -> str:
-    return "" if value is None or isinstance(value, dict | list) else str(value)[:MAX_LABEL]
+    return "" if value is None or isinstance(value, dict | list) else str(value)[:MAX_LABEL_CHARACTERS]
 
 
 def records(file: IO[bytes], table: Table, *, is_jsonl: bool = False) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -254,9 +255,9 @@ def _items(rows: list[Any], table: Table) -> Iterator[tuple[int, dict[str, Any]]
 def _parse_single_document(file: IO[bytes]) -> list[Any] | None:
     """Return the rows of a single document, a list or its columns; None if each line is an object."""
     file.seek(0)
-    first = file.readline(LINE_BYTES)
+    first = file.readline(MAX_LINE_BYTES)
     is_line = first.rstrip().endswith(b"}")
-    if is_line and file.readline(LINE_BYTES).strip():
+    if is_line and file.readline(MAX_LINE_BYTES).strip():
         return None
     parsed = document(file)
     if not isinstance(parsed, dict):

@@ -13,20 +13,20 @@ _POLYNOMIAL = 0x82F63B78
 """Reflected polynomial of CRC-32C."""
 
 
-def _row(byte: int) -> int:
+def _table_entry(byte: int) -> int:
     for _ in range(8):
         byte = byte >> 1 ^ (_POLYNOMIAL if byte & 1 else 0)
     return byte
 
 
-_TABLE = [_row(byte) for byte in range(256)]
+_CRC_TABLE = [_table_entry(byte) for byte in range(256)]
 
 
 def masked_crc32c(data: bytes) -> int:
     """Return the CRC-32C, rotated and offset as TFRecord stores it."""
     crc = 0xFFFFFFFF
     for byte in data:
-        crc = _TABLE[(crc ^ byte) & 255] ^ crc >> 8
+        crc = _CRC_TABLE[(crc ^ byte) & 255] ^ crc >> 8
     crc ^= 0xFFFFFFFF
     return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
 

@@ -20,7 +20,7 @@ from backend.exchange.imports.text_formats import records
 
 FIELDS = {"token_ids", "loss_mask", "trainer_logprobs"}
 """Fields that only these exports have together."""
-METRICS = {
+METRIC_BY_FIELD = {
     "rewards": "reward/mean",
     "advantages": "advantage/mean",
     "entropy": "policy/entropy",
@@ -28,7 +28,7 @@ METRICS = {
     "importance_ratio": "mismatch/rho_mean",
     "is_masked": "mismatch/masked_frac",
 }
-OF_SEQUENCES = ("rewards", "advantages")
+SEQUENCE_VALUES = ("rewards", "advantages")
 """Values of a sequence, which are equal for all of its tokens: each sequence counts once."""
 
 
@@ -63,11 +63,11 @@ def _sums(row: Mapping[str, Any]) -> Iterator[tuple[str, float, int]]:
     mask = row.get("loss_mask")
     mask = [bool(trains) for trains in mask] if isinstance(mask, list) else []
     yield "length/mean", float(sum(mask)), 1
-    for field, metric in METRICS.items():
+    for field, metric in METRIC_BY_FIELD.items():
         values = row.get(field)
         trained_values = compress(values, mask) if isinstance(values, list) else ()
         numbers = [number for value in trained_values if (number := as_number(value)) is not None]
-        if numbers and field in OF_SEQUENCES:
+        if numbers and field in SEQUENCE_VALUES:
             yield metric, numbers[0], 1
         elif numbers:
             yield metric, math.fsum(number for number in numbers if math.isfinite(number)), len(numbers)

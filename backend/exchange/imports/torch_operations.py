@@ -13,13 +13,13 @@ from typing import Any
 
 from backend.base.sandbox.operation import Operation, Request
 from backend.config.messages import question_text
-from backend.exchange.imports.texts import MAX_TEXT
+from backend.exchange.imports.texts import MAX_TEXT_CHARACTERS
 
-PICKLE_BYTES = 300_000_000
-REPLY_BYTES = 1_200_000
+MAX_PICKLE_BYTES = 300_000_000
+MAX_REPLY_BYTES = 1_200_000
 """Maximum characters of a reply before JSON encoding; a single completion is always returned."""
 MAX_TERMS = 64
-MAX_WORD = 100
+MAX_NAME_CHARACTERS = 100
 _TENSOR = ("torch._utils", "_rebuild_tensor_v2")
 
 
@@ -41,7 +41,10 @@ class _Plain(pickle.Unpickler):
             return _no_tensor
         if module == "torch" and name.endswith("Storage"):
             return name
-        raise _NoDumpError(f"holds objects of {module[:MAX_WORD]}.{name[:MAX_WORD]}, which are not read")
+        raise _NoDumpError(
+            f"holds objects of {module[:MAX_NAME_CHARACTERS]}.{name[:MAX_NAME_CHARACTERS]}, "
+            "which are not read"
+        )
 
     def persistent_load(self, pid: Any) -> None:
         """Replace the values of a tensor."""
@@ -60,7 +63,7 @@ def completions(request: Request) -> dict[str, Any]:
     for sample in samples[int(request["row"]) :]:
         row = _row(sample, document.get("rollout_id")) if isinstance(sample, dict) else {}
         size += len(json.dumps(row))
-        if rows and size > REPLY_BYTES:
+        if rows and size > MAX_REPLY_BYTES:
             break
         rows.append(row)
     return {"rows": rows, "count": len(samples)}
@@ -69,18 +72,20 @@ def completions(request: Request) -> dict[str, Any]:
 def _document(path: str) -> Any:
     with zipfile.ZipFile(path) as archive:
         info = next(info for info in archive.infolist() if info.filename.endswith("/data.pkl"))
-        if info.compress_type != zipfile.ZIP_STORED or info.file_size > PICKLE_BYTES:
-            raise _NoDumpError(f"is packed, or holds more than {PICKLE_BYTES:,} bytes beside its tensors")
+        if info.compress_type != zipfile.ZIP_STORED or info.file_size > MAX_PICKLE_BYTES:
+            raise _NoDumpError(f"is packed, or holds more than {MAX_PICKLE_BYTES:,} bytes beside its tensors")
         return _Plain(io.BytesIO(archive.read(info))).load()
 
 
 def _row(sample: dict[Any, Any], rollout: Any) -> dict[str, Any]:
     row: dict[str, Any] = {"step": rollout if type(rollout) is int else None}
     for name in ("prompt", "response", "label"):
-        row[name] = question_text(sample.get(name))[: MAX_TEXT + 1]
+        row[name] = question_text(sample.get(name))[: MAX_TEXT_CHARACTERS + 1]
     reward = sample.get("reward")
     if isinstance(reward, dict):
-        numbers = [(str(name)[:MAX_WORD], value) for name, value in reward.items() if _is_number(value)]
+        numbers = [
+            (str(name)[:MAX_NAME_CHARACTERS], value) for name, value in reward.items() if _is_number(value)
+        ]
         return row | {"rewards": dict(numbers[:MAX_TERMS])}
     return row | {"reward": reward if _is_number(reward) else None}
 

@@ -11,7 +11,7 @@ import numpy as np
 from backend.exchange.imports.binary import Points, checked, joined, table_of
 from backend.exchange.imports.completions import Completions
 from backend.exchange.imports.log import Facts, Log
-from backend.exchange.imports.log_file import LogFile, no_sense
+from backend.exchange.imports.log_file import LogFile, invalid_reply
 from backend.exchange.imports.parquet import add_completion
 from backend.exchange.imports.table import BadLog, Table, too_many_values
 
@@ -25,7 +25,7 @@ def read_trackio(file: LogFile) -> list[Log]:
         key = str(reply["key"])
         listed_runs = [(str(run), str(name), dict(config)) for run, name, _, config in reply["runs"]]
     except (KeyError, TypeError, ValueError):
-        raise no_sense() from None
+        raise invalid_reply() from None
     logs, remaining_values = [], file.max_values
     for run, name, config in listed_runs:
         log = _read_run(file, key, run, remaining_values)
@@ -47,7 +47,7 @@ def _read_run(file: LogFile, key: str, run: str, left: int) -> Log:
         if not reply.used and not next_done:
             break
         if type(next_done) is not int or (reply.used, next_done) <= (row, done):
-            raise no_sense()
+            raise invalid_reply()
         row, done, left = reply.used, next_done, left - len(reply.points.value)
         if left < 0:
             raise too_many_values()
@@ -68,5 +68,5 @@ def _read_run(file: LogFile, key: str, run: str, left: int) -> Log:
 def _samples(facts: dict[str, Any]) -> list[dict[str, Any]]:
     samples = facts.get("samples")
     if not isinstance(samples, list) or not all(isinstance(sample, dict) for sample in samples):
-        raise no_sense()
+        raise invalid_reply()
     return [{"step": None, "prompt": "", "completion": "", **sample} for sample in samples]

@@ -15,30 +15,33 @@ from urllib.parse import quote
 from backend.base.sandbox.operation import Operation, Request
 from backend.config.messages import question_text
 from backend.exchange.imports.operations import MAX_RUNS, WORDS, LogPart, Point
-from backend.exchange.imports.texts import MAX_TEXT
+from backend.exchange.imports.texts import MAX_TEXT_CHARACTERS
 
-MAX_CONFIG = 100_000
+MAX_CONFIG_CHARACTERS = 100_000
 MAX_ROW_BYTES = 16_000_000
 MAX_POINTS = 18_000
 """Maximum number of points in one reply."""
-REPLY_BYTES = 400_000
+MAX_REPLY_BYTES = 400_000
 """Maximum characters of completions in one reply."""
-TABLE = "trackio.table"
-COMPLETION = {"prompt", "completion"}
-ALLOWED = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_TRANSACTION}
-FUNCTIONS = {"count", "min"}
+TABLE_TYPE = "trackio.table"
+COMPLETION_COLUMNS = {"prompt", "completion"}
+ALLOWED_ACTIONS = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_TRANSACTION}
+ALLOWED_FUNCTIONS = {"count", "min"}
 
-EMPTY = {"metrics": "SELECT * FROM metrics LIMIT 0", "configs": "SELECT * FROM configs LIMIT 0"}
-LIST = {
+EMPTY_QUERY_BY_TABLE = {
+    "metrics": "SELECT * FROM metrics LIMIT 0",
+    "configs": "SELECT * FROM configs LIMIT 0",
+}
+RUNS_QUERY_BY_KEY = {
     "run_id": "SELECT run_id, run_name, count(*), min(rowid) FROM metrics GROUP BY run_id ORDER BY 4 LIMIT ?",
     "run_name": "SELECT run_name, run_name, count(*), min(rowid) FROM metrics GROUP BY 1 ORDER BY 4 LIMIT ?",
 }
 """Statements by the column that identifies a run; older versions only have names."""
-CONFIGS = {
+CONFIGS_QUERY_BY_KEY = {
     "run_id": "SELECT run_id, config FROM configs",
     "run_name": "SELECT run_name, config FROM configs",
 }
-ROWS = {
+ROWS_QUERY_BY_KEY = {
     "run_id": "SELECT rowid, timestamp, step, metrics FROM metrics WHERE run_id = ? AND rowid > ? ORDER BY 1",
     "run_name": "SELECT rowid, timestamp, step, metrics FROM metrics "
     "WHERE run_name = ? AND rowid > ? ORDER BY 1",
@@ -57,8 +60,8 @@ def _open(path: str) -> sqlite3.Connection:
 
 def _authorize(action: int, first: str | None, second: str | None, *_: Any) -> int:
     if action == sqlite3.SQLITE_FUNCTION:
-        return sqlite3.SQLITE_OK if str(second).lower() in FUNCTIONS else sqlite3.SQLITE_DENY
-    return sqlite3.SQLITE_OK if action in ALLOWED else sqlite3.SQLITE_DENY
+        return sqlite3.SQLITE_OK if str(second).lower() in ALLOWED_FUNCTIONS else sqlite3.SQLITE_DENY
+    return sqlite3.SQLITE_OK if action in ALLOWED_ACTIONS else sqlite3.SQLITE_DENY
 
 
 def _check_table(connection: sqlite3.Connection, name: str) -> list[str]:
@@ -69,7 +72,7 @@ def _check_table(connection: sqlite3.Connection, name: str) -> list[str]:
         return []
     if row[0] != "table" or str(row[1]).split()[:2] != ["CREATE", "TABLE"]:
         raise ValueError(f"{name} is not a plain table")
-    return [str(column[0]) for column in connection.execute(EMPTY[name]).description]
+    return [str(column[0]) for column in connection.execute(EMPTY_QUERY_BY_TABLE[name]).description]
 
 
 def runs(request: Request) -> dict[str, Any]:
@@ -79,7 +82,7 @@ def runs(request: Request) -> dict[str, Any]:
         if not {"run_name", "step", "metrics", "timestamp"} <= set(columns):
             raise ValueError("there is no table of metrics as Trackio makes it")
         key = "run_id" if "run_id" in columns else "run_name"
-        query = LIST[key]
+        query = RUNS_QUERY_BY_KEY[key]
         run_rows = connection.execute(query, (MAX_RUNS + 1,)).fetchall()
         if len(run_rows) > MAX_RUNS:
             raise ValueError(f"more than {MAX_RUNS} runs")
@@ -93,9 +96,9 @@ def runs(request: Request) -> dict[str, Any]:
 
 def _configs(connection: sqlite3.Connection, key: str) -> dict[str, Any]:
     configs, size = {}, 0
-    for run, config in connection.execute(CONFIGS[key]):
+    for run, config in connection.execute(CONFIGS_QUERY_BY_KEY[key]):
         size += len(config or "")
-        if size <= 5 * MAX_CONFIG and isinstance(parsed := _json(config), dict):
+        if size <= 5 * MAX_CONFIG_CHARACTERS and isinstance(parsed := _json(config), dict):
             configs[str(run)] = {name: value for name, value in parsed.items() if not name.startswith("_")}
     return configs
 
@@ -118,7 +121,7 @@ def values(request: Request) -> dict[str, Any]:
     log_part, samples, size, last, rows = LogPart(), list[Any](), 0, 0, 0
     done = int(request["done"])
     key = "run_id" if request["key"] == "run_id" else "run_name"
-    query = ROWS[key]
+    query = ROWS_QUERY_BY_KEY[key]
     with closing(_open(request["path"])) as connection:
         for row, timestamp, step, content in connection.execute(query, (request["run"], request["row"])):
             cells = _json(content)
@@ -127,14 +130,14 @@ def values(request: Request) -> dict[str, Any]:
                 if not done:
                     _take(log_part, cells, step, _seconds(timestamp))
                 for sample in _samples(cells)[done:]:
-                    if size > REPLY_BYTES:
+                    if size > MAX_REPLY_BYTES:
                         log_part.facts = {"samples": samples, "done": done}
                         return log_part.answer(last or request["row"])
                     samples.append(sample)
                     size += len(json.dumps(sample))
                     done += 1
             last, done = row, 0
-            if len(log_part) >= MAX_POINTS or size > REPLY_BYTES or rows >= MAX_POINTS:
+            if len(log_part) >= MAX_POINTS or size > MAX_REPLY_BYTES or rows >= MAX_POINTS:
                 break
     log_part.facts = {"samples": samples, "done": 0}
     return log_part.answer(last)
@@ -162,11 +165,13 @@ def _samples(cells: dict[str, Any]) -> list[Any]:
     """Return the rows of the tables of completions that TRL logs; texts are cut."""
     samples = []
     for value in cells.values():
-        rows = value.get("_value") if isinstance(value, dict) and value.get("_type") == TABLE else None
+        rows = value.get("_value") if isinstance(value, dict) and value.get("_type") == TABLE_TYPE else None
         for row in rows if isinstance(rows, list) else []:
-            if isinstance(row, dict) and row.keys() >= COMPLETION:
+            if isinstance(row, dict) and row.keys() >= COMPLETION_COLUMNS:
                 numbers = {name: cell for name, cell in row.items() if isinstance(cell, int | float)}
-                texts = {name: question_text(row[name])[: MAX_TEXT + 1] for name in COMPLETION}
+                texts = {
+                    name: question_text(row[name])[: MAX_TEXT_CHARACTERS + 1] for name in COMPLETION_COLUMNS
+                }
                 samples.append(numbers | texts)
     return samples
 

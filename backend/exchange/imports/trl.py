@@ -7,20 +7,26 @@ Format: transformers.trainer_callback.TrainerState, versions 4 and 5. A row of `
 from io import BytesIO
 from typing import Any
 
-from backend.exchange.imports.lines import DOCUMENT_BYTES, BrokenDocument, document
+from backend.exchange.imports.lines import MAX_DOCUMENT_BYTES, BrokenDocument, document
 from backend.exchange.imports.log import Facts, Log
 from backend.exchange.imports.log_file import LogFile
 from backend.exchange.imports.table import BadLog, Table, as_number, flat
 from backend.exchange.imports.text_formats import read_broken
 
-KEPT = (
+KEPT_FIELDS = (
     "max_steps", "num_train_epochs", "logging_steps", "eval_steps", "save_steps", "train_batch_size",
     "num_input_tokens_seen", "total_flos", "best_metric", "best_global_step", "best_model_checkpoint",
     "trial_name", "trial_params",
 )  # fmt: skip
 """Fields of the state that describe the setup of the run."""
 
-SUMMARY = ("train_runtime", "train_samples_per_second", "train_steps_per_second", "total_flos", "train_loss")
+SUMMARY_COLUMNS = (
+    "train_runtime",
+    "train_samples_per_second",
+    "train_steps_per_second",
+    "total_flos",
+    "train_loss",
+)
 """Columns of the last row, which summarises the training and is not a step."""
 
 
@@ -32,7 +38,7 @@ def read_trl(file: LogFile) -> list[Log]:
         state = document(file.content)
     except BrokenDocument as error:
         file.content.seek(0)
-        rows = file.content.read(DOCUMENT_BYTES).partition(b'"log_history"')[2]
+        rows = file.content.read(MAX_DOCUMENT_BYTES).partition(b'"log_history"')[2]
         return read_broken(file, BytesIO(rows), error)
     return [_log_of(state, file)]
 
@@ -46,14 +52,14 @@ def _log_of(state: Any, file: LogFile) -> Log:
         if not isinstance(row, dict):
             table.bad.add(0, f"entry {number} of log_history is not an object")
         elif "train_runtime" in row:
-            facts.config["training_summary"] = {name: row[name] for name in SUMMARY if name in row}
+            facts.config["training_summary"] = {name: row[name] for name in SUMMARY_COLUMNS if name in row}
         else:
             table.add(0, flat(row))
     return Log(table, facts, step="step")
 
 
 def _facts(state: dict[str, Any]) -> Facts:
-    config = {name: state[name] for name in KEPT if state.get(name) is not None}
+    config = {name: state[name] for name in KEPT_FIELDS if state.get(name) is not None}
     steps, last_step = as_number(state.get("max_steps")), as_number(state.get("global_step"))
     facts = Facts(config=config, steps=int(steps) if steps and 0 < steps < 2**31 else None)
     if steps and last_step is not None and last_step < steps:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from backend.exchange.imports.tfrecord import Record
 
-IDENT = b":W&B"
+MAGIC = b":W&B"
 HEADER_BYTES = 7
 BLOCK_BYTES = 32_768
 FULL, FIRST, MIDDLE, LAST = 1, 2, 3, 4

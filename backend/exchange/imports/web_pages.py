@@ -12,11 +12,13 @@ from backend.exchange.imports.log import Log
 from backend.exchange.imports.log_file import LogFile
 from backend.exchange.imports.table import MAX_COLUMNS, BadLog
 
-PAGE_BYTES = 50_000_000
-MAX_CELL = 1_000
+MAX_PAGE_BYTES = 50_000_000
+MAX_CELL_CHARACTERS = 1_000
 """Maximum number of characters of a cell; the rest is dropped."""
-_TAG = re.compile(r"<(?P<end>/?)(?P<name>table|tr|td|th|script|style)\b[^<>]{0,2000}>", re.IGNORECASE)
-_ANY_TAG = re.compile(r"<[^<>]{0,500}>")
+_ELEMENT_PATTERN = re.compile(
+    r"<(?P<end>/?)(?P<name>table|tr|td|th|script|style)\b[^<>]{0,2000}>", re.IGNORECASE
+)
+_TAG_PATTERN = re.compile(r"<[^<>]{0,500}>")
 
 
 class _Tables:
@@ -35,7 +37,7 @@ class _Tables:
     def read(self, page: str) -> None:
         """Read all rows of a page."""
         hidden_element = ""
-        for tag in _TAG.finditer(page):
+        for tag in _ELEMENT_PATTERN.finditer(page):
             name = tag["name"].lower()
             if hidden_element or name in {"script", "style"}:
                 hidden_element = "" if tag["end"] and name == hidden_element else hidden_element or name
@@ -55,15 +57,15 @@ class _Tables:
 
 
 def _text(cell: str) -> str:
-    return unescape(_ANY_TAG.sub("", cell[:MAX_CELL])).strip()
+    return unescape(_TAG_PATTERN.sub("", cell[:MAX_CELL_CHARACTERS])).strip()
 
 
 def read_html(file: LogFile) -> list[Log]:
     """Read a page's tables of metrics, as shown by Trainer in a notebook, or else its text; raise BadLog."""
     file.content.seek(0)
-    content = file.content.read(PAGE_BYTES + 1)
-    if len(content) > PAGE_BYTES:
-        raise BadLog(f"is one HTML page of more than {PAGE_BYTES:,} bytes")
+    content = file.content.read(MAX_PAGE_BYTES + 1)
+    if len(content) > MAX_PAGE_BYTES:
+        raise BadLog(f"is one HTML page of more than {MAX_PAGE_BYTES:,} bytes")
     text = ConsoleText(file.max_values)
     take_html(text, content.decode("utf-8-sig", errors="replace"))
     if not any(map(len, text.forms.values())):

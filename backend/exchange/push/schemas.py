@@ -18,8 +18,8 @@ PROCESS_DIGITS = 16
 """Number of leading digits that sessions of a process and its forks share."""
 
 
-HUGE = 10**308
-SPELLED = ("NaN", "Infinity", "-Infinity")
+NUMBER_LIMIT = 10**308
+NONFINITE_NUMBERS = ("NaN", "Infinity", "-Infinity")
 
 
 def _text(value: Any) -> str:
@@ -29,8 +29,8 @@ def _text(value: Any) -> str:
 
 
 def _number(value: Any) -> float:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < HUGE
-    if is_number or value in SPELLED:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < NUMBER_LIMIT
+    if is_number or value in NONFINITE_NUMBERS:
         return float(value)
     raise ValueError('expected a number below 1e308 in size, "NaN", "Infinity" or "-Infinity"')
 

@@ -14,7 +14,7 @@ from backend.base.errors import Conflict, FieldError, Gone, InvalidRequest, NotF
 from backend.base.text import clean_text
 from backend.exchange.imports.guess import is_step_name
 from backend.exchange.imports.names import metric_name
-from backend.exchange.imports.plan import MAX_METRICS, TIMES
+from backend.exchange.imports.plan import MAX_METRICS, TIME_COLUMNS
 from backend.exchange.imports.store import Names, experiment_of, storable_config, variant_hash
 from backend.exchange.push.schemas import (
     PROCESS_DIGITS,
@@ -34,7 +34,7 @@ from backend.rollouts.records import CompletionRecord, make_foreign_group
 from backend.rollouts.store import PackedGroups
 from backend.rollouts.text_metrics import WrittenCompletion
 from backend.runs.events import add_event
-from backend.runs.origin import ORIGINS
+from backend.runs.origin import ORIGIN_TITLES
 from backend.runs.pushed import SILENT_SECONDS, continue_pushed, end_pushed
 from backend.storage.engine import Sessions, db_now, insert_into, new_id, reading
 from backend.storage.models import Attempt, Metric, MetricBlock, MetricKey, PushSession, Run
@@ -69,7 +69,9 @@ def push(sessions: Sessions, owner: Owner, batch: Batch) -> PushAnswer:
         if isinstance(record, CompletionsRecord)
     }
     values = {
-        number: named(record.values) for number, record in new_records if isinstance(record, MetricsRecord)
+        number: metrics_by_name(record.values)
+        for number, record in new_records
+        if isinstance(record, MetricsRecord)
     }
     _check_number({name for values_of_record in values.values() for name in values_of_record})
     written = _written(record for _, record in new_records)
@@ -135,7 +137,7 @@ def _no_run(owner: Owner) -> NotFound:
     )
 
 
-class About(NamedTuple):
+class NewRun(NamedTuple):
     """Values of a new run; its config has a limited size."""
 
     head: RunHead
@@ -145,12 +147,14 @@ class About(NamedTuple):
     """Reason why there is no config."""
 
 
-def _cleaned(head: RunHead) -> About:
+def _cleaned(head: RunHead) -> NewRun:
     name, experiment, variant = map(clean_text, (head.name, head.experiment, head.variant))
-    return About(head, Names(name, experiment, variant or name, head.seed, ""), *storable_config(head.config))
+    return NewRun(
+        head, Names(name, experiment, variant or name, head.seed, ""), *storable_config(head.config)
+    )
 
 
-def _make(session: Session, owner: Owner, about: About | None) -> Run:
+def _make(session: Session, owner: Owner, about: NewRun | None) -> Run:
     if about is None:
         raise _no_run(owner)
     _check_quota(session, owner.writer)
@@ -184,7 +188,7 @@ def _make(session: Session, owner: Owner, about: About | None) -> Run:
         raise Conflict(f"the run {owner.key!r} was just deleted: send it again")
     trial.commit()
     session.add(Attempt(run_id=run_id, number=ATTEMPT, from_step=-1, worker_id="", host=""))
-    message = f"pushed by {ORIGINS[head.origin]}" + (f", writer {owner.writer}" if owner.writer else "")
+    message = f"pushed by {ORIGIN_TITLES[head.origin]}" + (f", writer {owner.writer}" if owner.writer else "")
     add_event(session, "lifecycle", message, run_id=run_id, attempt=ATTEMPT, data={"to": "running"})
     if left_out:
         add_event(session, "data", left_out, run_id=run_id, attempt=ATTEMPT, level="warning")
@@ -320,13 +324,13 @@ def _check_stored(session: Session, run: Run, last: Collection[str], names: Coll
     _check_number({*stored, *last, *names})
 
 
-def named(values: Mapping[str, float]) -> dict[str, float]:
+def metrics_by_name(values: Mapping[str, float]) -> dict[str, float]:
     """Return the values under the names of this service, as an import would; step counts and times are left
     out.
     """
     by_name: dict[str, float] = {}
     for label, value in values.items():
-        if label.strip() and not is_step_name(label) and label not in TIMES:
+        if label.strip() and not is_step_name(label) and label not in TIME_COLUMNS:
             name, _ = metric_name(label, by_name)
             by_name.setdefault(name, value)
     return by_name

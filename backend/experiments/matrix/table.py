@@ -28,11 +28,11 @@ from backend.runs.store import verdict_json
 from backend.storage.models import Run
 from backend.storage.numbers import spell
 
-TOKENS = "tokens/total"
-AXES = {"tokens_to": TOKENS, "seconds_to": "time/wall_seconds"}
+TOKENS_METRIC = "tokens/total"
+METRIC_BY_READING = {"tokens_to": TOKENS_METRIC, "seconds_to": "time/wall_seconds"}
 """Metric of the cost of reaching a threshold, by reading."""
-UNITS = {"steps_to": "steps", "tokens_to": "tokens", "seconds_to": "s"}
-ENDED = ("finished", "stopped")
+UNIT_BY_READING = {"steps_to": "steps", "tokens_to": "tokens", "seconds_to": "s"}
+ENDED_STATUSES = ("finished", "stopped")
 """Statuses of runs that are used in differences: a stop rule is part of a method, but a failure is not."""
 
 Curves = Mapping[tuple[str, str], Curve]
@@ -60,12 +60,12 @@ def make_matrix(
     """Return the matrix as `schemas.Matrix`, without the field `missing`."""
     looks, notes = _choose_test(rows, planned)
     runs = [run for row in rows for run in row.counted_runs]
-    names = dict.fromkeys([*(column.metric for column in columns), TOKENS, *_cost_metrics(columns)])
+    names = dict.fromkeys([*(column.metric for column in columns), TOKENS_METRIC, *_cost_metrics(columns)])
     points = read_points(session, [run.id for run in runs], list(names))
     curves = {key: _curve(points_of_run) for key, points_of_run in points.items()}
-    tokens = _common_tokens([run for run in runs if run.status in ENDED] or runs, curves)
+    tokens = _common_tokens([run for run in runs if run.status in ENDED_STATUSES] or runs, curves)
     if tokens is None and any(column.reading == "equal_tokens" for column in columns):
-        notes.append(f"No values at equal tokens: not every run has recorded {TOKENS}.")
+        notes.append(f"No values at equal tokens: not every run has recorded {TOKENS_METRIC}.")
     read = _Reader(rows, curves, tokens)
     entries = {
         column: [_entry(row, column, read) for row in rows]
@@ -132,7 +132,7 @@ def _apart_from(metric: str, row: Row, first: Run) -> str:
 
 def _cost_metrics(columns: Sequence[Column]) -> list[str]:
     """Return the metrics of the costs at which thresholds are reached."""
-    return [AXES[column.reading] for column in columns if column.reading in AXES]
+    return [METRIC_BY_READING[column.reading] for column in columns if column.reading in METRIC_BY_READING]
 
 
 def _choose_test(rows: Sequence[Row], planned: int | None) -> tuple[Looks, list[str]]:
@@ -161,7 +161,7 @@ def _common_tokens(runs: Sequence[Run], curves: Curves) -> float | None:
     ends = [
         float(np.nanmax(curve.values))
         for run in runs
-        if (curve := curves.get((run.id, TOKENS))) is not None and np.isfinite(curve.values).any()
+        if (curve := curves.get((run.id, TOKENS_METRIC))) is not None and np.isfinite(curve.values).any()
     ]
     return min(ends) if ends and len(ends) == len(runs) else None
 
@@ -179,7 +179,7 @@ class _Reader:
         self._curves = curves
         self._tokens = tokens
         counted = [run for row in rows for run in row.counted_runs]
-        counted = [run for run in counted if run.status in ENDED] or counted
+        counted = [run for run in counted if run.status in ENDED_STATUSES] or counted
         self._last_step: dict[str, int] = {}
         for run in counted:
             for (owner, metric), curve in curves.items():
@@ -199,20 +199,20 @@ class _Reader:
             case "auc":
                 return mean_height(curve, self._last_step.get(column.metric, int(curve.steps[-1])))
             case "equal_tokens":
-                along = self._curve_along(run, curve, TOKENS)
+                along = self._curve_along(run, curve, TOKENS_METRIC)
                 if along is None or self._tokens is None:
                     return None
                 return curve_end(column.metric, cut_at(*along, self._tokens))
             case "steps_to":
                 return _reached(curve, curve.x, column)
             case "tokens_to" | "seconds_to":
-                along = self._curve_along(run, curve, AXES[column.reading])
+                along = self._curve_along(run, curve, METRIC_BY_READING[column.reading])
                 return along and _reached(*along, column)
         return curve_end(column.metric, curve)
 
     def unrecorded(self, run: Run, column: Column) -> str:
         """Return the first metric that the column needs and the run does not record, or an empty string."""
-        needed = (column.metric, AXES.get(column.reading, column.metric))
+        needed = (column.metric, METRIC_BY_READING.get(column.reading, column.metric))
         return next((metric for metric in needed if (run.id, metric) not in self._curves), "")
 
     def reached(self, runs: Sequence[Run], column: Column) -> int | None:
@@ -254,7 +254,7 @@ def _reached(curve: Curve, x: Floats, column: Column) -> float | None:
 def _entry(row: Row, column: Column, read: _Reader) -> Entry:
     runs = row.counted_runs
     values = {run.seed: read.value(run, column) for run in runs}
-    ended = {run.seed for run in runs if run.status in ENDED}
+    ended = {run.seed for run in runs if run.status in ENDED_STATUSES}
     unrecorded = {
         run.seed: unrecorded_metric for run in runs if (unrecorded_metric := read.unrecorded(run, column))
     }
@@ -263,7 +263,7 @@ def _entry(row: Row, column: Column, read: _Reader) -> Entry:
 
 def _column_json(column: Column) -> dict[str, Any]:
     metric_info = find_metric(column.metric)
-    unit = UNITS.get(column.reading, metric_info.unit if metric_info else "")
+    unit = UNIT_BY_READING.get(column.reading, metric_info.unit if metric_info else "")
     as_json = {"unit": unit, "better": column.better(metric_direction(column.metric))}
     return {"key": column.key, **asdict(column), **as_json}
 

@@ -24,8 +24,8 @@ from backend.experiments.searches.decide import (
     stop_reason,
     wants_another,
 )
-from backend.experiments.searches.store import ACTIVE, SearchState, read_search
-from backend.experiments.searches.trial import LIVE, TrialRow
+from backend.experiments.searches.store import ACTIVE_STATUSES, SearchState, read_search
+from backend.experiments.searches.trial import LIVE_STATUSES, TrialRow
 from backend.experiments.sweep import Cell, make_cell, parse_axes
 from backend.runs.checks import resolve_runnable
 from backend.runs.events import add_event
@@ -66,12 +66,12 @@ def stop_search(session: Session, experiment_id: str) -> None:
     )
     if row is None:
         raise NotFound(f"experiment {experiment_id!r} is not a search")
-    if row.status not in ACTIVE:
+    if row.status not in ACTIVE_STATUSES:
         raise Conflict(f"this search has {row.status}")
     row.status, row.reason, row.revision = "stopped", "stopped by the user", row.revision + 1
     row.ended_at = session.scalar(select(db_now()))
     live_runs = select(Run.id).where(
-        Run.experiment_id == experiment_id, Run.status.in_(LIVE), Run.writer.is_(None)
+        Run.experiment_id == experiment_id, Run.status.in_(LIVE_STATUSES), Run.writer.is_(None)
     )
     for run_id in session.scalars(live_runs.where(Run.deleting_at.is_(None)).order_by(Run.id)).all():
         try:
@@ -87,7 +87,7 @@ def _claim_revision(session: Session, search: SearchRow) -> bool:
     unchanged = update(Search).where(
         Search.experiment_id == search.experiment_id,
         Search.revision == search.revision,
-        Search.status.in_(ACTIVE),
+        Search.status.in_(ACTIVE_STATUSES),
     )
     result = session.execute(
         unchanged.values(revision=Search.revision + 1), execution_options={"synchronize_session": False}
@@ -112,7 +112,7 @@ def _prune(state: SearchState) -> Step | None:
         trial.number: reason for trial in trials if (reason := stop_reason(trial, search.settings))
     }
     trials_with_new_values = [
-        trial for trial in trials if trial.state in LIVE and _newest_step(trial) > trial.judged_step
+        trial for trial in trials if trial.state in LIVE_STATUSES and _newest_step(trial) > trial.judged_step
     ]
     if not stop_reasons and not trials_with_new_values:
         return None
@@ -169,7 +169,7 @@ def _queue_trial(session: Session, settings: Settings, state: SearchState) -> St
                 ended = lacking_reason(session, settings, *search_facts, config, further_runs=runs_wanted)
             if not ended:
                 return _begin_trial(state, next_cell[0], cell, config)
-    if any(trial.state in LIVE for trial in trials):
+    if any(trial.state in LIVE_STATUSES for trial in trials):
         return None  # the values of these runs are still missing
     return _choose_finalists(session, settings, state, ended)
 

@@ -10,8 +10,8 @@ from backend.base.settings import Settings
 from backend.config.run import RunConfig
 from backend.experiments.duration_estimate import count_slots, estimate_duration
 from backend.experiments.search_settings import SearchSettings
-from backend.experiments.searches.trial import LIVE, RunRow
-from backend.runs.cost import HOUR, add_costs, newest_price, sum_cost
+from backend.experiments.searches.trial import LIVE_STATUSES, RunRow
+from backend.runs.cost import HOUR_SECONDS, add_costs, newest_price, sum_cost
 from backend.storage.engine import db_now
 from backend.storage.models import Attempt, Run, Search
 
@@ -52,7 +52,7 @@ def estimated_hours(
     if finished_hours:
         return sum(finished_hours) / len(finished_hours)
     [slots] = count_slots(session, [config])
-    return estimate_duration(session, config, settings.models_dir).high / HOUR * slots
+    return estimate_duration(session, config, settings.models_dir).high / HOUR_SECONDS * slots
 
 
 def lacking_reason(
@@ -71,7 +71,7 @@ def lacking_reason(
     cost = load_cost(session, experiment_id)
     hours_per_run = estimated_hours(session, settings, runs, cost, config)
     remaining_hours = sum(
-        max(0.0, hours_per_run - cost.by_run.get(run.id, 0.0)) for run in runs if run.status in LIVE
+        max(0.0, hours_per_run - cost.by_run.get(run.id, 0.0)) for run in runs if run.status in LIVE_STATUSES
     )
     needed = cost.hours + remaining_hours + further_runs * hours_per_run
     if search.hours is not None and needed > search.hours:

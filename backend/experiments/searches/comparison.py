@@ -11,7 +11,7 @@ from typing import NamedTuple
 from backend.experiments.matrix.inference import ALPHA, Contrast, contrast, holm_correction
 from backend.experiments.searches.decide import SearchRow, further_runs
 from backend.experiments.searches.objective import final_value
-from backend.experiments.searches.trial import DONE, LIVE, RunRow, TrialRow
+from backend.experiments.searches.trial import DONE_STATUSES, LIVE_STATUSES, RunRow, TrialRow
 from backend.metrics.statistics import Spread, spread
 
 
@@ -63,7 +63,7 @@ def compare(search: SearchRow, trials: Sequence[TrialRow], runs: Sequence[RunRow
                 "variant": trial.variant,
                 "n": trial_spread.n,
                 "waiting": sum(
-                    run.variant == trial.variant and run.status in LIVE for run in additional_runs
+                    run.variant == trial.variant and run.status in LIVE_STATUSES for run in additional_runs
                 ),
                 "mean": trial_spread.mean,
                 "low": trial_spread.low,
@@ -96,7 +96,7 @@ def _values_by_seed(trial: TrialRow, further: Sequence[RunRow]) -> dict[int, flo
     by_seed: dict[int, float] = {}
     for run in further:
         value = final_value(run.reports or {})
-        if run.variant == trial.variant and run.status in DONE and value is not None:
+        if run.variant == trial.variant and run.status in DONE_STATUSES and value is not None:
             by_seed.setdefault(run.seed, value)
     return by_seed
 

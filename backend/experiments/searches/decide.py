@@ -5,14 +5,14 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from backend.experiments.search_settings import SearchSettings
-from backend.experiments.searches.trial import DONE, LIVE, RunRow, TrialRow
+from backend.experiments.searches.trial import DONE_STATUSES, LIVE_STATUSES, RunRow, TrialRow
 from backend.experiments.sweep import Sweep
 
 MAX_REFUSED = 20
 """Number of consecutive configurations that cannot run after which a search ends."""
 MAX_FAILED = 5
 """Number of runs without a value after which a search without values ends."""
-FALLEN = ("collapsed", "declining")
+FALLEN_VERDICTS = ("collapsed", "declining")
 HALF = 0.5
 
 
@@ -46,14 +46,16 @@ class SearchRow(NamedTuple):
 def stop_reason(trial: TrialRow, settings: SearchSettings) -> str:
     """Return the reason to stop a live run because of its diagnosis or values; empty if there is none."""
     run = trial.run
-    if run is None or run.status not in LIVE or trial.pruned or run.wish:
+    if run is None or run.status not in LIVE_STATUSES or trial.pruned or run.wish:
         return ""
     newest = next(reversed(trial.reports.values()), 0.0)
     if settings.pruner != "none" and not math.isfinite(newest):
         return f"{settings.metric} is not finite"
     if not settings.prune_sick:
         return ""
-    if run.verdict in FALLEN or (run.verdict == "never_learned" and run.judged_step >= HALF * run.steps):
+    if run.verdict in FALLEN_VERDICTS or (
+        run.verdict == "never_learned" and run.judged_step >= HALF * run.steps
+    ):
         verdict = str(run.verdict).replace("_", " ")
         return f"the diagnosis says {verdict} at step {run.judged_step}"
     return ""
@@ -70,7 +72,7 @@ def prune_reason(trial: TrialRow, settings: SearchSettings) -> str:
 
 def wants_another(trials: Sequence[TrialRow], settings: SearchSettings, *, is_slot_free: bool) -> bool:
     """Return whether another run may be queued, one at a time and only if it can start soon."""
-    live = [trial for trial in trials if trial.state in LIVE]
+    live = [trial for trial in trials if trial.state in LIVE_STATUSES]
     if not live:
         return True
     is_any_queued = any(trial.state == "queued" for trial in live)
@@ -118,4 +120,4 @@ def further_runs(search: SearchRow, trials: Sequence[TrialRow], runs: Sequence[R
 
 def is_compared(runs: Sequence[RunRow]) -> bool:
     """Return whether all of these runs have ended."""
-    return all(run.status in (*DONE, "failed") for run in runs)
+    return all(run.status in (*DONE_STATUSES, "failed") for run in runs)

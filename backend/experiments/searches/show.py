@@ -11,7 +11,7 @@ from backend.experiments.searches.decide import SearchRow, best_trials
 from backend.experiments.searches.objective import final_value
 from backend.experiments.searches.schemas import settings_json
 from backend.experiments.searches.store import load_events, read_search
-from backend.experiments.searches.trial import LIVE, TrialRow
+from backend.experiments.searches.trial import LIVE_STATUSES, TrialRow
 from backend.http.paging import iso_time
 
 
@@ -76,7 +76,7 @@ def _trial_reason(trial: TrialRow) -> str:
 
 def steps_saved(trials: Sequence[TrialRow]) -> float | None:
     """Return the share of the steps of all ended configurations that pruned runs did not train."""
-    ended = [trial for trial in trials if trial.run and trial.state not in LIVE]
+    ended = [trial for trial in trials if trial.run and trial.state not in LIVE_STATUSES]
     planned_steps = sum(trial.run.steps for trial in ended if trial.run)
     if not planned_steps:
         return None

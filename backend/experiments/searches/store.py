@@ -14,8 +14,8 @@ from backend.experiments.sweep import Sweep
 from backend.metrics.reading import read_points
 from backend.storage.models import Event, Experiment, Run, Search, SearchTrial
 
-ACTIVE = ("searching", "comparing")
-EVENTS = 30
+ACTIVE_STATUSES = ("searching", "comparing")
+MAX_EVENTS = 30
 
 
 class SearchState(NamedTuple):
@@ -27,7 +27,7 @@ class SearchState(NamedTuple):
     """All runs of the experiment, without the trash, in the order in which they were queued."""
 
 
-_ACTIVE_SEARCHES = select(Search.experiment_id).where(Search.status.in_(ACTIVE))
+_ACTIVE_SEARCHES = select(Search.experiment_id).where(Search.status.in_(ACTIVE_STATUSES))
 
 
 def active_searches(session: Session) -> list[str]:
@@ -114,4 +114,4 @@ def _trial(row: SearchTrial, runs: dict[str, RunRow]) -> TrialRow:
 def load_events(session: Session, runs: Sequence[RunRow]) -> Sequence[Event]:
     """Return the newest events of the search's runs, newest first."""
     query = select(Event).where(Event.kind == "search", Event.run_id.in_([run.id for run in runs]))
-    return session.scalars(query.order_by(Event.id.desc()).limit(EVENTS)).all()
+    return session.scalars(query.order_by(Event.id.desc()).limit(MAX_EVENTS)).all()

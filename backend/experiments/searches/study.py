@@ -20,18 +20,18 @@ from optuna.trial import TrialState
 
 from backend.experiments.search_settings import SearchSettings
 from backend.experiments.searches.objective import final_value
-from backend.experiments.searches.trial import DONE, LIVE, TrialRow
+from backend.experiments.searches.trial import DONE_STATUSES, LIVE_STATUSES, TrialRow
 from backend.experiments.sweep_values import Axis, value_key
 
 optuna.logging.set_verbosity(optuna.logging.ERROR)
 
-TRIES = 30
+MAX_TRIES = 30
 """Number of proposals of the sampler that are checked for being untried before one is drawn at random."""
 DRAWS = 2000
 MAX_LISTED = 10_000
-STARTUP = 10
+STARTUP_TRIALS = 10
 """Number of randomly drawn configurations before TPE uses the results, which is Optuna's default."""
-REDUCTION = 3
+REDUCTION_FACTOR = 3
 """Reduction factor of successive halving: a third of the runs continue at each rung."""
 MIN_FINISHED = 3
 """Minimum number of finished runs for the median pruner."""
@@ -49,7 +49,7 @@ def next_point(
     for trial in trials:
         if (frozen_trial := _freeze_trial(trial, axes, spaces)) is not None:
             study.add_trial(frozen_trial)
-    for _ in range(TRIES):
+    for _ in range(MAX_TRIES):
         proposal = study.ask(fixed_distributions=spaces)
         point = tuple(_value_at(axis, proposal.params[f"{index}"]) for index, axis in enumerate(axes))
         if value_key(list(point)) not in tried:
@@ -66,17 +66,17 @@ def find_prunable(trials: Sequence[TrialRow], settings: SearchSettings, steps: i
     running: dict[int, optuna.Trial] = {}
     prune_by_number: dict[int, bool] = {}
     reported = [trial for trial in trials if trial.reports and trial.state != "deleted"]
-    for trial in sorted(reported, key=lambda row: row.state in LIVE):  # ended trials first
+    for trial in sorted(reported, key=lambda row: row.state in LIVE_STATUSES):  # ended trials first
         study.enqueue_trial({})
         optuna_trial = study.ask()
-        is_live = trial.state in LIVE
+        is_live = trial.state in LIVE_STATUSES
         for step, value in _finite_values(trial).items():
             if not is_live or step <= trial.judged_step:
                 optuna_trial.report(value, step)
                 optuna_trial.should_prune()  # records the rungs that the trial has reached
         if is_live:
             running[trial.number] = optuna_trial
-        elif trial.state in DONE:
+        elif trial.state in DONE_STATUSES:
             study.tell(optuna_trial, final_value(trial.reports))
         else:
             study.tell(optuna_trial, state=TrialState.PRUNED if trial.state == "pruned" else TrialState.FAIL)
@@ -107,7 +107,7 @@ def _study(
 def _sampler(settings: SearchSettings, seed: int) -> optuna.samplers.BaseSampler:
     if settings.sampler == "random":
         return optuna.samplers.RandomSampler(seed=seed)
-    return optuna.samplers.TPESampler(seed=seed, n_startup_trials=STARTUP, constant_liar=True)
+    return optuna.samplers.TPESampler(seed=seed, n_startup_trials=STARTUP_TRIALS, constant_liar=True)
 
 
 def _pruner(settings: SearchSettings, steps: int) -> optuna.pruners.BasePruner:
@@ -116,7 +116,9 @@ def _pruner(settings: SearchSettings, steps: int) -> optuna.pruners.BasePruner:
         case "median":
             return optuna.pruners.MedianPruner(n_startup_trials=MIN_FINISHED, n_warmup_steps=first)
         case "halving":
-            return optuna.pruners.SuccessiveHalvingPruner(min_resource=first, reduction_factor=REDUCTION)
+            return optuna.pruners.SuccessiveHalvingPruner(
+                min_resource=first, reduction_factor=REDUCTION_FACTOR
+            )
     return optuna.pruners.NopPruner()
 
 
@@ -175,7 +177,7 @@ def _freeze_trial(
     if None in indices.values():
         return None
     value, state = trial.value, TrialState.RUNNING
-    if trial.state in DONE:
+    if trial.state in DONE_STATUSES:
         state = TrialState.COMPLETE
     elif trial.state == "pruned":
         state = TrialState.PRUNED

@@ -8,8 +8,8 @@ from backend.experiments.searches.objective import Reports, final_value
 State = Literal[
     "refused", "deleted", "queued", "running", "paused", "pruned", "finished", "stopped", "failed", "no value"
 ]
-LIVE = ("queued", "running", "paused")
-DONE = ("finished", "stopped")
+LIVE_STATUSES = ("queued", "running", "paused")
+DONE_STATUSES = ("finished", "stopped")
 """States of runs whose value counts: a stop rule is part of a method, but a failure is not."""
 
 
@@ -57,15 +57,15 @@ class TrialRow:
             return "refused"
         if self.run is None:
             return "deleted"
-        if self.run.status in LIVE:
+        if self.run.status in LIVE_STATUSES:
             return self.run.status  # type: ignore[return-value]
         if self.pruned and self.run.status == "stopped":
             return "pruned"
-        if self.run.status in DONE and final_value(self.reports) is None:
+        if self.run.status in DONE_STATUSES and final_value(self.reports) is None:
             return "no value"
         return self.run.status  # type: ignore[return-value]
 
     @property
     def value(self) -> float | None:
         """Value that is eligible to win; None if there is none, or the run has not ended by itself."""
-        return final_value(self.reports) if self.state in DONE else None
+        return final_value(self.reports) if self.state in DONE_STATUSES else None

@@ -24,11 +24,11 @@ from backend.runs.children import forked_config
 from backend.runs.origin import refuse_imported
 from backend.storage.models import Run
 
-SEEDS = 2**31
+SEED_LIMIT = 2**31
 
-SIGNIFICANT = 0.05
+SIGNIFICANCE_LEVEL = 0.05
 
-OWN = ("seed", "steps", "stop_rules")
+RESERVED_FIELDS = ("seed", "steps", "stop_rules")
 """Fields that the trial sets itself: all runs end at one step, unless their numbers are no longer finite."""
 
 
@@ -91,7 +91,7 @@ def plan_trial(session: Session, settings: Settings, run_id: str, request: Trial
     if total_steps > MAX_STEPS_TOGETHER:
         reason = f"makes {total_steps:,} steps in total; expected at most {MAX_STEPS_TOGETHER:,}"
         errors.append(FieldError("steps", reason))
-    seeds = tuple((run.seed + 1 + number) % SEEDS for number in range(request.seeds))
+    seeds = tuple((run.seed + 1 + number) % SEED_LIMIT for number in range(request.seeds))
     notes = tuple(_notes(run, config, diagnosis, cause, alarm, steps, len(seeds)))
     return TrialPlan(
         run,
@@ -217,7 +217,7 @@ def _arm_config(
     """Return the config of an arm; None, and an error, if it is invalid or equal to that of the run."""
     path = f"arms.{number}.changes"
     changes = nest_paths(arm.changes)
-    if reserved_fields := [name for name in OWN if name in changes]:
+    if reserved_fields := [name for name in RESERVED_FIELDS if name in changes]:
         errors.append(FieldError(f"{path}.{reserved_fields[0]}", "is set by the trial"))
         return None
     config = _fork_config(settings, run, point, merge(changes, common), path, errors) if base else None
@@ -268,14 +268,14 @@ def _notes(
         )
     if diagnosis.outcome.goal == "reward/mean":
         notes.append("Judged by the reward alone: an arm that hacks it counts as spared.")
-    if least_p(seeds) > SIGNIFICANT:
+    if min_p_value(seeds) > SIGNIFICANCE_LEVEL:
         notes.append(
-            f"With {seeds} per arm, p is at least {least_p(seeds):.2g}: no result can be significant."
+            f"With {seeds} per arm, p is at least {min_p_value(seeds):.2g}: no result can be significant."
         )
     return notes
 
 
-def least_p(seeds: int) -> float:
+def min_p_value(seeds: int) -> float:
     """Return Fisher's one-sided p-value if all runs of one arm fall and none of the other."""
     return 1 / comb(2 * seeds, seeds)
 
@@ -304,4 +304,4 @@ def estimate_price(session: Session, settings: Settings, plan: TrialPlan) -> dic
             None if size is None or checkpoint_bytes is None else checkpoint_bytes + size * runs
         )
     runs = _count_runs(count, len(plan.arms))
-    return price | {"runs": runs, "steps": runs * max(trained_steps, 0), "least_p": least_p(count)}
+    return price | {"runs": runs, "steps": runs * max(trained_steps, 0), "least_p": min_p_value(count)}

@@ -11,7 +11,7 @@ from backend.metrics.reading import read_points
 from backend.metrics.series import Points
 from backend.storage.models import Run
 
-EVALUATED = "eval/"
+EVALUATION_PREFIX = "eval/"
 """Prefix of metrics of evaluations, which also happen at the last step of a run, wherever it is."""
 
 
@@ -47,7 +47,7 @@ def _first_difference(
     )
     steps = (
         first_values.keys() & second_values.keys()
-        if name.startswith(EVALUATED)
+        if name.startswith(EVALUATION_PREFIX)
         else first_values.keys() | second_values.keys()
     )
     return next((step for step in sorted(steps) if first_values.get(step) != second_values.get(step)), None)

@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from backend.experiments.trials.plan import REMEDY_NAMES, SIGNIFICANT, healthy_runs_needed
+from backend.experiments.trials.plan import REMEDY_NAMES, SIGNIFICANCE_LEVEL, healthy_runs_needed
 from backend.experiments.trials.schemas import NO_CHANGE, ArmResult, RepeatResult, TrialVerdict
 
-TROUBLES = {
+SUBJECT_BY_DIAGNOSIS = {
     "collapsed": "The collapse",
     "declining": "The decline",
     "recovered": "The fall",
@@ -21,7 +21,7 @@ def sentences(trouble_found: str, verdict: TrialVerdict, next_cause: str = "") -
     """
     control, *planned_arms = verdict.arms
     arms = [arm for arm in planned_arms if not arm.waits]
-    trouble = TROUBLES.get(trouble_found, "The trouble")
+    trouble = SUBJECT_BY_DIAGNOSIS.get(trouble_found, "The trouble")
     verdict_sentences = []
     for arm in arms:
         verdict_sentences.append(
@@ -74,7 +74,7 @@ def _comparison_sentence(trouble: str, arm: ArmResult, control: ArmResult) -> st
             "so the trial cannot say whether the remedy helps."
         )
     test = f"Fisher's exact test, one-sided {p_value(arm.p)}"
-    if arm.p <= SIGNIFICANT:
+    if arm.p <= SIGNIFICANCE_LEVEL:
         opening = trouble
     else:
         opening = f"No evidence that it helps: {trouble[0].lower()}{trouble[1:]}"

@@ -14,7 +14,7 @@ from backend.experiments.trials.schemas import TrialVerdict
 from backend.experiments.trials.verdict import judge_trial
 from backend.http.paging import iso_time, read_cursor
 from backend.runs.events import add_event
-from backend.runs.lifecycle import ENDED
+from backend.runs.lifecycle import ENDED_STATUSES
 from backend.storage.engine import Sessions, db_now, reading
 from backend.storage.models import Run, Trial
 
@@ -71,7 +71,7 @@ def trial_json(session: Session, trial: Trial) -> dict[str, Any]:
 def _due_trials() -> Select[str]:
     sibling = aliased(Run)
     is_active = and_(
-        sibling.status.not_in(ENDED), sibling.deleted_at.is_(None), sibling.deleting_at.is_(None)
+        sibling.status.not_in(ENDED_STATUSES), sibling.deleted_at.is_(None), sibling.deleting_at.is_(None)
     )
     same_experiment = sibling.experiment_id == Trial.experiment_id
     needs_verdict = or_(

@@ -25,7 +25,7 @@ from backend.experiments.trials.schemas import NO_CHANGE, REPEAT, ArmResult, Rep
 from backend.experiments.trials.sentences import sentences
 from backend.metrics.ending import curve_end
 from backend.metrics.reading import read_curves
-from backend.runs.lifecycle import ENDED
+from backend.runs.lifecycle import ENDED_STATUSES
 from backend.storage.models import Run, Trial
 
 Outcome = Literal["waiting", "recurred", "spared", "unjudged", "failed", "stopped", "deleted"]
@@ -89,7 +89,7 @@ def _next_cause(session: Session, trial: Trial) -> str:
 
 def judge_run(session: Session, run: Run) -> JudgedRun:
     """Return the outcome of a run according to its own diagnosis."""
-    is_over = run.status in ENDED
+    is_over = run.status in ENDED_STATUSES
     if run.deleting_at is not None or (run.deleted_at is not None and not is_over):
         return JudgedRun("deleted")
     if not is_over:
@@ -151,7 +151,7 @@ def _compare_repeat(session: Session, trial: Trial, runs: Sequence[Run]) -> Repe
     if not runs or parent is None or parent.deleting_at is not None or runs[0].deleting_at is not None:
         return RepeatResult(state="unknown")
     run = runs[0]
-    if run.status not in ENDED:
+    if run.status not in ENDED_STATUSES:
         return RepeatResult(state="unknown" if run.deleted_at is not None else "waiting")
     if run.last_step <= trial.fork_step:
         return RepeatResult(state="unknown")

@@ -173,7 +173,7 @@ class Access(StrEnum):
     PUSH = "push"
 
 
-MAY = {
+ROLES_BY_ACCESS = {
     Access.READ: PEOPLE,
     Access.WRITE: (Role.OPERATOR,),
     Access.PUSH: (Role.OPERATOR, Role.WRITER),

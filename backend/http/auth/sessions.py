@@ -24,7 +24,7 @@ from backend.storage.models import BrowserSession
 
 logger = logging.getLogger(__name__)
 
-REMEMBERED_SECONDS = 5.0
+CACHE_SECONDS = 5.0
 """Seconds for which a session is cached; a session ended by another process stays open that long."""
 
 LOOK_SECONDS = 2.0
@@ -33,11 +33,11 @@ LOOK_SECONDS = 2.0
 SEEN_SECONDS = 60.0
 """Resolution with which the last request of a session is recorded, in seconds."""
 
-KEPT_SECONDS = 30 * 86400.0
+RETENTION_SECONDS = 30 * 86400.0
 """Seconds for which the row of an ended session is kept."""
 
 MAX_REMEMBERED = 10_000
-AGENT_CHARACTERS = 300
+MAX_AGENT_CHARACTERS = 300
 
 
 class _CachedSession(NamedTuple):
@@ -61,7 +61,7 @@ class BrowserSessions:
 
     async def _is_open(self, session_id: str) -> bool:
         cached = self._remembered.get(session_id)
-        if cached and (not cached.is_open or time.monotonic() - cached.at < REMEMBERED_SECONDS):
+        if cached and (not cached.is_open or time.monotonic() - cached.at < CACHE_SECONDS):
             return cached.is_open
         with anyio.move_on_after(LOOK_SECONDS):
             await anyio.to_thread.run_sync(self._look_up, session_id, abandon_on_cancel=True)
@@ -101,8 +101,10 @@ class BrowserSessions:
             self._remember(instead_of.id, is_open=False)
 
     def _insert_row(self, login: Login, user_agent: str, instead_of: Login | None) -> None:
-        agent = redact(clean_text(user_agent))[:AGENT_CHARACTERS]
-        is_over = or_(BrowserSession.ends_at < db_now(), BrowserSession.ended_at < db_now() - KEPT_SECONDS)
+        agent = redact(clean_text(user_agent))[:MAX_AGENT_CHARACTERS]
+        is_over = or_(
+            BrowserSession.ends_at < db_now(), BrowserSession.ended_at < db_now() - RETENTION_SECONDS
+        )
         with self._sessions.begin() as session:
             session.execute(delete(BrowserSession).where(is_over))
             session.add(

@@ -32,11 +32,11 @@ LINK_SECONDS = 600
 COOKIE_SECONDS = 30 * 86400
 """Lifetime of a login cookie, in seconds."""
 
-_LINK = re.compile(r"([0-9]{10})\.([A-Za-z0-9_-]{16})\.([0-9a-f]{64})")
-_COOKIE = re.compile(r"([0-9]{10})\.([A-Za-z0-9_-]{43})\.([0-9a-f]{64})")
+_LINK_PATTERN = re.compile(r"([0-9]{10})\.([A-Za-z0-9_-]{16})\.([0-9a-f]{64})")
+_COOKIE_PATTERN = re.compile(r"([0-9]{10})\.([A-Za-z0-9_-]{43})\.([0-9a-f]{64})")
 
-_WRITER_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_WRITER_TOKEN = re.compile(r"writer\.([A-Za-z0-9_-]{1,64})\.([0-9a-f]{64})")
+_WRITER_NAME_PATTERN = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_WRITER_TOKEN_PATTERN = re.compile(r"writer\.([A-Za-z0-9_-]{1,64})\.([0-9a-f]{64})")
 
 _SECRETS = {
     Role.OPERATOR: ("grpolab_token", "token"),
@@ -98,14 +98,14 @@ def token_role(settings: Settings, token: str) -> Role | None:
 
 def writer_token(settings: Settings, name: str) -> str:
     """Return the token of a writer; raise InvalidRequest if the name is invalid."""
-    if not _WRITER_NAME.fullmatch(name):
+    if not _WRITER_NAME_PATTERN.fullmatch(name):
         raise InvalidRequest([FieldError("writer", "expected 1 to 64 letters, digits, _ and -")])
     return f"writer.{name}.{_signature(settings, Role.WRITER, f'token:{name}')}"
 
 
 def token_writer(settings: Settings, token: str) -> str | None:
     """Return the name of the writer with this token; None for any other text."""
-    match = _WRITER_TOKEN.fullmatch(token)
+    match = _WRITER_TOKEN_PATTERN.fullmatch(token)
     if match is None or not hmac.compare_digest(token, writer_token(settings, match[1])):
         return None
     return match[1]
@@ -119,7 +119,7 @@ def login_link(settings: Settings, role: Role = Role.OPERATOR) -> str:
 
 def link_role(settings: Settings, ticket: str) -> Role | None:
     """Return the role of a valid login link, used or not; None for any other text."""
-    match = _LINK.fullmatch(ticket)
+    match = _LINK_PATTERN.fullmatch(ticket)
     if match is None or int(match[1]) < time.time():
         return None
     return _signer(settings, f"link:{match[1]}.{match[2]}", match[3])
@@ -179,7 +179,7 @@ def new_cookie(settings: Settings, role: Role) -> tuple[str, Login]:
 
 def parse_cookie(settings: Settings, cookie: str) -> Login | None:
     """Return the login of a valid cookie, ended or not; None for any other text."""
-    match = _COOKIE.fullmatch(cookie)
+    match = _COOKIE_PATTERN.fullmatch(cookie)
     if match is None or int(match[1]) < time.time():
         return None
     content = f"{match[1]}.{match[2]}"

@@ -13,10 +13,10 @@ from backend.storage.models import Run
 
 Key = Hashable
 
-LENGTHS = 8
+LENGTH_RANGES = 8
 """Number of length ranges, which contain about equal numbers of completions."""
 
-SHAPING = "gates and shaping"
+SHAPING_CATEGORY = "gates and shaping"
 LENGTH_PENALTY = "length_penalty"
 """Name of the reward term for length, whose weight is 1."""
 
@@ -91,7 +91,7 @@ def _term_categories(weights: Weights | None) -> Categories:
             for name, term in cell.rewards.items()
             if term is not None and not isinstance(term, str)
         ]
-        return [*terms, (SHAPING, value - sum(term_value for _, term_value in terms))]
+        return [*terms, (SHAPING_CATEGORY, value - sum(term_value for _, term_value in terms))]
 
     note = "The weights of this run's reward terms are not known: each counts as 1, the rest as shaping."
     return Categories(parts, str, is_sum=True, notes=[note] if weights is None else [])
@@ -101,7 +101,7 @@ def _length_edges(lengths: Sequence[int]) -> list[int]:
     """Return the lengths at which the ranges after the first begin."""
     if not lengths:
         return []
-    quantiles = np.quantile(lengths, np.arange(1, LENGTHS) / LENGTHS, method="lower")
+    quantiles = np.quantile(lengths, np.arange(1, LENGTH_RANGES) / LENGTH_RANGES, method="lower")
     return [edge for edge in sorted({int(edge) for edge in quantiles}) if edge > min(lengths)]
 
 

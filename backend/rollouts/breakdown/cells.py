@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from backend.base.errors import Conflict, FieldError, InvalidRequest
 from backend.rollouts.breakdown.tokens import load_token_values
 from backend.rollouts.counting import mark_condition, valid_tally_conditions
-from backend.rollouts.marks import BIT, FLAGS, completion_marks
+from backend.rollouts.marks import BIT_BY_MARK, FLAGS, completion_marks
 from backend.rollouts.reading import valid_group_conditions
 from backend.rollouts.repetition import distinct_gram_share
 from backend.storage.completions import iterate_completions
@@ -51,7 +51,7 @@ class Cell:
 
     def has(self, mark: str) -> bool:
         """Return whether the completions have a mark."""
-        return bool(self.marks & BIT[mark])
+        return bool(self.marks & BIT_BY_MARK[mark])
 
     @property
     def flags(self) -> list[str]:
@@ -77,7 +77,7 @@ class Mean:
     @property
     def is_of_tokens(self) -> bool:
         """Whether the metric is computed from the recorded values of tokens."""
-        return self.of in OF_TOKENS and not self.is_term
+        return self.of in TOKEN_METRICS and not self.is_term
 
     @property
     def is_sum(self) -> bool:
@@ -114,7 +114,7 @@ _TRAIN = {
     "text/repetition": "repetition",
 }
 _TOKENS = {"policy/entropy": "entropy", "kl/k3": "kl", "loss/total": "loss"}
-OF_TOKENS = frozenset(_TOKENS.values())
+TOKEN_METRICS = frozenset(_TOKENS.values())
 _EVAL = {"accuracy": "accuracy", "length_mean": "length", "truncated_frac": "truncated"}
 _TERM = re.compile(r"reward/([^/]+)/mean")
 _SUITE = re.compile(r"(eval(?:/[^/]+)?)/(accuracy|length_mean|truncated_frac)")
@@ -183,7 +183,7 @@ def _read_marked_cells(
     session: Session, run_id: str, mean: Mean, by: By, steps: Sequence[int], tallied: Sequence[Cell]
 ) -> list[Cell]:
     """Return one cell for each stored completion, with the marks of its group and its token value."""
-    group_marks = BIT["same_reward"] | BIT["left_out"]
+    group_marks = BIT_BY_MARK["same_reward"] | BIT_BY_MARK["left_out"]
     marks = {(cell.step, cell.prompt_index): cell.marks & group_marks for cell in tallied}
     cells = [
         replace(cell, marks=cell.marks | marks.get((cell.step, cell.prompt_index), 0))
@@ -218,7 +218,7 @@ def count_carried_groups(session: Session, run_id: str, kind: str, steps: Sequen
             .where(
                 *valid_tally_conditions(session, run_id, kind),
                 GroupTally.step.in_(chunk),
-                mark_condition(BIT["waiting"]),
+                mark_condition(BIT_BY_MARK["waiting"]),
             )
             .group_by(GroupTally.step)
         )

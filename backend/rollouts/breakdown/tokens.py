@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 
 from backend.base.errors import Conflict
 from backend.rollouts.counting import mark_condition, valid_tally_conditions
-from backend.rollouts.marks import BIT
+from backend.rollouts.marks import BIT_BY_MARK
 from backend.rollouts.packing import try_unpack_arrays
 from backend.rollouts.reading import valid_group_conditions
 from backend.storage.models import GroupTally, RolloutGroup, RolloutTokens
@@ -36,8 +36,8 @@ def load_token_values(
     counted = select(GroupTally.step, func.sum(GroupTally.tokens)).where(
         *valid_tally_conditions(session, run_id, "train"),
         GroupTally.step.between(min(steps), max(steps)),
-        GroupTally.marks.bitwise_and(BIT["left_out"]) == 0,
-        mark_condition(BIT["stored"]),
+        GroupTally.marks.bitwise_and(BIT_BY_MARK["left_out"]) == 0,
+        mark_condition(BIT_BY_MARK["stored"]),
     )
     totals = session.execute(counted.group_by(GroupTally.step))
     if sum(row[1] for row in totals if row[0] in wanted_steps) > MAX_TOKENS:

@@ -26,7 +26,7 @@ from backend.storage.engine import reading
 
 router = Router(prefix="/api/v1/rollouts", tags=["rollouts"])
 
-SECONDS = 10.0
+TIMEOUT_SECONDS = 10.0
 """Time limit of a search in seconds, after which the response is 503."""
 
 Step = Annotated[int | None, Query(ge=0, le=2**31 - 1)]
@@ -46,9 +46,9 @@ def _parse_scope(  # noqa: PLR0913, PLR0917 - these are the query parameters
     max_reward: Number = None,
     flag: Annotated[str, Query(max_length=64)] = "",
     correct: bool | None = None,  # noqa: FBT001 - a query parameter
-    label: Annotated[str, Query(max_length=labels.LONGEST_LABEL)] = "",
+    label: Annotated[str, Query(max_length=labels.MAX_LABEL_CHARACTERS)] = "",
 ) -> Scope:
-    take_time(SECONDS)
+    take_time(TIMEOUT_SECONDS)
     rollout_filter = RolloutFilter(
         run="", min_reward=min_reward, max_reward=max_reward, flag=flag, correct=correct
     )
@@ -195,7 +195,7 @@ def put_label(completion_id: str, body: labels.LabelRequest, request: Request, s
 def remove_label(
     completion_id: str,
     session: WriteSession,
-    label: Annotated[str, Query(min_length=1, max_length=labels.LONGEST_LABEL)],
+    label: Annotated[str, Query(min_length=1, max_length=labels.MAX_LABEL_CHARACTERS)],
     version: Annotated[int, Query(ge=1, lt=2**31)],
 ) -> Json:
     """Remove a label from a completion; 409 if the label has been changed in the meantime."""

@@ -35,7 +35,7 @@ from backend.storage.engine import is_postgres
 from backend.storage.models import RolloutGroup
 from backend.storage.rollout_words import LONGEST_WORD, SHIFT, TABLE, is_common_prefix, words_table
 
-BEFORE, BEHIND = 80, 160
+CHARACTERS_BEFORE, CHARACTERS_AFTER = 80, 160
 """Number of characters of a snippet before and after the start of the first match."""
 MAX_MARKS = 50
 EXCERPT_CHARS = 1_000
@@ -81,7 +81,7 @@ class GroupRange:
         return []
 
 
-WHOLE = GroupRange()
+ALL_GROUPS = GroupRange()
 
 
 def count_waiting(session: Session, scope: Scope) -> int:
@@ -95,7 +95,7 @@ def is_rare(session: Session, terms: Sequence[Term], limit: int) -> bool:
     required, unwanted = index_terms(terms)
     if not required:
         return False
-    hits = select_hits(session, required, unwanted, WHOLE).limit(limit + 1).subquery()
+    hits = select_hits(session, required, unwanted, ALL_GROUPS).limit(limit + 1).subquery()
     return (session.scalar(select(func.count()).select_from(hits)) or 0) <= limit
 
 
@@ -121,7 +121,7 @@ def is_phrase(term: Term) -> bool:
 
 
 def select_hits(
-    session: Session, required: Sequence[Term], unwanted: Sequence[Term], groups: "GroupRange" = WHOLE
+    session: Session, required: Sequence[Term], unwanted: Sequence[Term], groups: "GroupRange" = ALL_GROUPS
 ) -> Select[Any]:
     """Return the query for completions, by number and position, with all required and no unwanted terms.
 
@@ -244,7 +244,7 @@ def make_snippet(content: str, patterns: Sequence[re.Pattern[str]]) -> dict[str,
     """Return an excerpt of a text around the first match, as described by `schemas.Snippet`."""
     first_matches = [match.start() for pattern in patterns if (match := pattern.search(content))]
     first_match = min(first_matches, default=0)
-    start, end = max(0, first_match - BEFORE), min(len(content), first_match + BEHIND)
+    start, end = max(0, first_match - CHARACTERS_BEFORE), min(len(content), first_match + CHARACTERS_AFTER)
     excerpt = content[start:end]
     match_spans = [
         match.span() for pattern in patterns for match in islice(pattern.finditer(excerpt), MAX_MARKS)

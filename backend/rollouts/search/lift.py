@@ -30,11 +30,11 @@ PRIOR = 10.0
 MAX_COMPARED = 2_000
 """Number of most significant phrases among which the longest are selected."""
 
-LONGEST_PHRASE = 4
+MAX_PHRASE_WORDS = 4
 MAX_COMPLETIONS = 2_000
 MAX_WORDS = 400_000
 """Maximum number of words of each set; a random sample of groups is read until a limit is reached."""
-LEAST = 3
+MIN_COMPLETIONS = 3
 """Minimum number of completions, of both sets together, that contain a phrase."""
 GROUPS_AT_ONCE = 50
 
@@ -121,7 +121,7 @@ def _count_phrases(texts: Sequence[Sequence[str]], first: int) -> list[tuple[str
     text_indices = np.repeat(np.arange(len(texts)), [len(text) for text in texts])
     phrases: list[tuple[str, int, int]] = []
     keys = ids.copy()
-    for length in range(1, LONGEST_PHRASE + 1):
+    for length in range(1, MAX_PHRASE_WORDS + 1):
         if length > 1:
             keys = keys[:-1] * _MULTIPLIER + ids[length - 1 :]
             keys ^= keys >> np.uint64(29)
@@ -145,7 +145,7 @@ def _count_keys(keys: NDArray[np.uint64], owner: NDArray[Any], first: int) -> li
     starts = np.flatnonzero(np.append(True, keys[1:] != keys[:-1]))
     in_a = np.add.reduceat((owner < first).astype(np.int64), starts)
     in_all = np.diff(np.append(starts, len(keys)))
-    frequent = np.flatnonzero(in_all >= LEAST)
+    frequent = np.flatnonzero(in_all >= MIN_COMPLETIONS)
     rows = zip(
         order[starts[frequent]].tolist(), in_a[frequent].tolist(), in_all[frequent].tolist(), strict=True
     )

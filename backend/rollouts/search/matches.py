@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 
 from backend.rollouts.reading import has_tally
 from backend.rollouts.search.hits import (
-    WHOLE,
+    ALL_GROUPS,
     CompletionPlace,
     GroupRange,
     index_terms,
@@ -29,7 +29,7 @@ from backend.storage.engine import is_postgres
 from backend.storage.models import RolloutGroup
 from backend.storage.rollout_words import SHIFT
 
-FEWEST, MOST = 16, 256
+INITIAL_GROUPS, MAX_GROUPS = 16, 256
 """Initial and maximum number of groups read at a time; the first groups may already fill the page."""
 
 Test = Callable[[Completion], bool]
@@ -50,11 +50,15 @@ class Page:
         )
 
 
-ALL = Page()
+ALL_MATCHES = Page()
 
 
 def find_matches(
-    session: Session, scope: Scope, terms: Sequence[Term], groups: GroupRange = WHOLE, page: Page = ALL
+    session: Session,
+    scope: Scope,
+    terms: Sequence[Term],
+    groups: GroupRange = ALL_GROUPS,
+    page: Page = ALL_MATCHES,
 ) -> Iterator[CompletionPlace]:
     """Yield the places of the matching completions, in page order; `terms` must come from `plan_terms`."""
     required, _ = index_terms(terms)
@@ -74,7 +78,7 @@ def is_decided_by_index(session: Session, scope: Scope, terms: Sequence[Term]) -
 
 def count_in_index(session: Session, scope: Scope, terms: Sequence[Term], limit: int) -> int:
     """Return the number of matching completions, up to `limit`; requires that the index is sufficient."""
-    hits = _indexed_matches(session, scope, terms, WHOLE, ALL).limit(limit).subquery()
+    hits = _indexed_matches(session, scope, terms, ALL_GROUPS, ALL_MATCHES).limit(limit).subquery()
     return session.scalar(select(func.count()).select_from(hits)) or 0
 
 
@@ -99,7 +103,7 @@ def _matches_by_words(
     test, test_long = make_test(session, scope, terms), _make_long_test(session, terms)
     selection = _make_selection(terms, reads=test_long is not None)
     query = _indexed_matches(session, scope, terms, groups, page)
-    if page is not ALL or test is not None or test_long is not None:
+    if page is not ALL_MATCHES or test is not None or test_long is not None:
         columns = list(query.selected_columns)[:3]
         query = query.order_by(*(column.desc() if page.is_descending else column.asc() for column in columns))
     if test is None and test_long is None:
@@ -127,10 +131,10 @@ def _completion_at(completions: Sequence[Completion], position: int) -> Completi
 
 
 def _pieces(rows: Sequence[Any]) -> Iterator[Sequence[Any]]:
-    start, size = 0, FEWEST
+    start, size = 0, INITIAL_GROUPS
     while start < len(rows):
         yield rows[start : start + size]
-        start, size = start + size, min(2 * size, MOST)
+        start, size = start + size, min(2 * size, MAX_GROUPS)
 
 
 def _matches_by_groups(

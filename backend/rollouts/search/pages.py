@@ -16,7 +16,7 @@ from sqlalchemy import func, select, tuple_
 from sqlalchemy.orm import Session
 
 from backend.http.paging import read_cursor
-from backend.rollouts.search.hits import WHOLE, CompletionPlace, GroupRange, is_rare, plan_terms
+from backend.rollouts.search.hits import ALL_GROUPS, CompletionPlace, GroupRange, is_rare, plan_terms
 from backend.rollouts.search.matches import Page, count_in_index, find_matches, is_decided_by_index
 from backend.rollouts.search.query import Term
 from backend.rollouts.search.scope import Scope
@@ -67,7 +67,7 @@ def find(
     rows: list[CompletionPlace] = []
     terms = plan_terms(session, terms)
     if is_rare(session, terms, RARE_MATCH_LIMIT):
-        rows += find_matches(session, scope, terms, WHOLE, Page(after, is_descending, limit + 1))
+        rows += find_matches(session, scope, terms, ALL_GROUPS, Page(after, is_descending, limit + 1))
     else:
         until = time.monotonic() + TIME_BUDGET_SECONDS
         for groups, is_last in _group_ranges(session, scope, after, is_descending, until):
@@ -128,10 +128,10 @@ def counts_by_step(session: Session, scope: Scope, terms: Sequence[Term]) -> Cou
     count = func.sum(GroupTally.completions)
     query = select(GroupTally.step, count).where(*scope.of_tallies(session)).group_by(GroupTally.step)
     stored: dict[int, int] = {row[0]: int(row[1]) for row in session.execute(query)}
-    sampled = WHOLE
+    sampled = ALL_GROUPS
     terms = plan_terms(session, terms)
     if not is_rare(session, terms, RARE_MATCH_LIMIT):
-        sampled = replace(WHOLE, every=math.ceil(sum(stored.values()) / MAX_COUNTED) or 1)
+        sampled = replace(ALL_GROUPS, every=math.ceil(sum(stored.values()) / MAX_COUNTED) or 1)
         groups = _read_counted_groups(session, scope, sampled)
         sampled = replace(sampled, numbers=sorted(group.number for group in groups) or [0])
         if scope.filter.is_of_completions or any(term.is_exact or term.is_read for term in terms):
@@ -192,7 +192,7 @@ def has_more_than(session: Session, scope: Scope, terms: Sequence[Term], limit: 
     terms = plan_terms(session, terms)
     if is_decided_by_index(session, scope, terms):
         return count_in_index(session, scope, terms, limit + 1) > limit
-    all_groups = [(WHOLE, True)] if is_rare(session, terms, RARE_MATCH_LIMIT) else None
+    all_groups = [(ALL_GROUPS, True)] if is_rare(session, terms, RARE_MATCH_LIMIT) else None
     count = 0
     for groups, _ in all_groups or _group_ranges(session, scope, None, is_descending=False, until=math.inf):
         count += sum(1 for _ in find_matches(session, scope, terms, groups))

@@ -19,14 +19,14 @@ from backend.storage.rollout_words import WORD, split_words
 MAX_CHARACTERS = 1_000
 MAX_TERMS = 20
 
-BEGIN = re.compile(r"\s*(-?)(?=\S)")
-PIECES = {
+BEGIN_PATTERN = re.compile(r"\s*(-?)(?=\S)")
+PATTERN_BY_QUOTE = {
     '"': re.compile(r'"([^"]*)"'),
     "`": re.compile(r"`((?:[^`]|``)*)`(?!`)"),
 }
-PLAIN = re.compile(r'[^\s"`]+')
+PLAIN_PATTERN = re.compile(r'[^\s"`]+')
 
-INNER = re.compile(r"(?<=[\0-\x7f])(?<![A-Za-z0-9])[A-Za-z0-9]+(?=[\0-\x7f])(?![A-Za-z0-9])")
+INNER_WORD_PATTERN = re.compile(r"(?<=[\0-\x7f])(?<![A-Za-z0-9])[A-Za-z0-9]+(?=[\0-\x7f])(?![A-Za-z0-9])")
 """Pattern of the complete words in an exact string, next to which the string has other characters."""
 
 
@@ -57,7 +57,9 @@ class Term:
         text.
         """
         return (
-            [word.lower() for word in INNER.findall(self.text)] if self.is_exact else split_words(self.text)
+            [word.lower() for word in INNER_WORD_PATTERN.findall(self.text)]
+            if self.is_exact
+            else split_words(self.text)
         )
 
     @property
@@ -86,12 +88,12 @@ def parse(text: str) -> tuple[Term, ...]:
 
 def _terms(text: str) -> Iterator[Term]:
     position, count = 0, 0
-    while prefix := BEGIN.match(text, position):
+    while prefix := BEGIN_PATTERN.match(text, position):
         is_not, position = bool(prefix[1]), prefix.end()
         count += 1
         if count > MAX_TERMS:
             raise SearchError(f"a search has at most {MAX_TERMS} terms", position)
-        match = (PIECES.get(text[position]) or PLAIN).match(text, position)
+        match = (PATTERN_BY_QUOTE.get(text[position]) or PLAIN_PATTERN).match(text, position)
         if match is None:
             name = "quotation mark" if text[position] == '"' else "backquote"
             raise SearchError(f"this {name} is not closed", position)

@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from backend.base.errors import ExperimentNotFound, FieldError, InvalidRequest
 from backend.metrics.attempts import load_limits, valid_row_condition
-from backend.rollouts.marks import BIT
+from backend.rollouts.marks import BIT_BY_MARK
 from backend.rollouts.reading import RolloutFilter
 from backend.storage.models import Experiment, GroupTally, RolloutGroup, RolloutLabel, Run
 from backend.storage.run_lookup import require_run
@@ -46,7 +46,7 @@ class Scope:
 
     def of_tallies(self, session: Session) -> list[ColumnElement[bool]]:
         """Return SQL conditions on the tallies of all stored groups of the runs, steps and kind."""
-        is_stored = GroupTally.marks.bitwise_and(BIT["stored"]) != 0
+        is_stored = GroupTally.marks.bitwise_and(BIT_BY_MARK["stored"]) != 0
         return [*self._of(GroupTally, session), is_stored]
 
     def narrow(self, session: Session) -> "Scope":

@@ -6,7 +6,7 @@ from sqlalchemy import Select, func, select
 from sqlalchemy.orm import Session
 
 from backend.config.presets import PRESETS
-from backend.runs.query.fields import COLUMNS, CONFIG, config_paths
+from backend.runs.query.fields import COLUMNS, CONFIG_PREFIX, config_paths
 from backend.storage.engine import is_postgres
 from backend.storage.models import Experiment, MetricKey, Run
 
@@ -29,7 +29,11 @@ def fields_json(session: Session) -> list[dict[str, Any]]:
     ]
     metrics = session.scalars(select(MetricKey.name).order_by(MetricKey.name).limit(MAX_METRICS))
     config = [
-        {"name": f"{CONFIG}{path}", "type": "config", "values": sorted(PRESETS) if path == "preset" else []}
+        {
+            "name": f"{CONFIG_PREFIX}{path}",
+            "type": "config",
+            "values": sorted(PRESETS) if path == "preset" else [],
+        }
         for path in config_paths()
     ]
     return [*columns, *({"name": name, "type": "metric", "values": []} for name in metrics), *config]

@@ -13,7 +13,7 @@ from sqlalchemy import ColumnElement, Float, and_, exists, func, literal, or_, s
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from backend.runs.query import syntax
-from backend.runs.query.dates import EXPECTED, read_period
+from backend.runs.query.dates import EXPECTED_MESSAGE, read_period
 from backend.runs.query.fields import Field, find_field, stored_spelling
 from backend.runs.query.json_paths import JsonValue, SpelledValue
 from backend.runs.query.syntax import Comparison, QueryError, Value, parse
@@ -23,11 +23,11 @@ from backend.storage.numbers import NAN, SPELLINGS
 
 Condition = ColumnElement[bool]
 
-NUMBER = re.compile(r"[+-]?(\d{1,40}(\.\d{0,40})?|\.\d{1,40})([eE][+-]?\d{1,3})?")
+NUMBER_PATTERN = re.compile(r"[+-]?(\d{1,40}(\.\d{0,40})?|\.\d{1,40})([eE][+-]?\d{1,3})?")
 NONE = "none"
 NOT_NUMBERS = {"nan": "NaN", "inf": "Infinity", "+inf": "Infinity", "-inf": "-Infinity"}
 
-ORDER: dict[str, Callable[[Any, Any], Condition]] = {
+COMPARISON_BY_OPERATOR: dict[str, Callable[[Any, Any], Condition]] = {
     "=": lambda left, right: left == right,
     "<": lambda left, right: left < right,
     "<=": lambda left, right: left <= right,
@@ -98,7 +98,9 @@ def _relation_condition(session: Session, field: Field, operator: str, value: Va
         case "tags":
             return has_tag(session, lambda tag: _like_condition(tag, operator, value.text))
         case "number":
-            return ORDER[operator](field.column, literal(_parse_number(field, value), Float(53)))
+            return COMPARISON_BY_OPERATOR[operator](
+                field.column, literal(_parse_number(field, value), Float(53))
+            )
         case "date":
             return _date_condition(field, operator, value)
         case "config":
@@ -145,7 +147,7 @@ def _like_condition(
 
 
 def _parse_number(field: Field, value: Value) -> float:
-    if value.is_quoted or not NUMBER.fullmatch(value.text):
+    if value.is_quoted or not NUMBER_PATTERN.fullmatch(value.text):
         raise QueryError(f"{field.name} is a number; got {value.text[:100]!r}", value.at)
     return float(value.text)
 
@@ -153,7 +155,7 @@ def _parse_number(field: Field, value: Value) -> float:
 def _date_condition(field: Field, operator: str, value: Value) -> Condition:
     period = read_period(value.text)
     if period is None:
-        raise QueryError(EXPECTED, value.at)
+        raise QueryError(EXPECTED_MESSAGE, value.at)
     time: ColumnElement[float] = field.column
     is_moment = period.start is period.end
     match operator:
@@ -176,8 +178,8 @@ def _config_condition(field: Field, operator: str, value: Value) -> Condition:
     stored = JsonValue(Run.config, field.path)
     if operator == "~":
         return stored.contains(value.text)
-    if NUMBER.fullmatch(value.text) and not value.is_quoted:
-        return ORDER[operator](stored.number, literal(float(value.text), Float(53)))
+    if NUMBER_PATTERN.fullmatch(value.text) and not value.is_quoted:
+        return COMPARISON_BY_OPERATOR[operator](stored.number, literal(float(value.text), Float(53)))
     if operator != "=":
         raise QueryError(f"{operator} needs a number; got {value.text[:100]!r}", value.at)
     if value.text in ("true", "false") and not value.is_quoted:
@@ -189,9 +191,9 @@ def _metric_condition(field: Field, operator: str, value: Value) -> Condition:
     stored = SpelledValue(Run.summary, field.path)
     spelling = NOT_NUMBERS.get(value.text.lower())
     if spelling is None:
-        return stored.compared(operator, ORDER[operator], _parse_number(field, value))
+        return stored.compared(operator, COMPARISON_BY_OPERATOR[operator], _parse_number(field, value))
     if operator == "=":
         return stored.text == spelling
     if spelling == SPELLINGS[NAN]:
         raise QueryError("nothing is smaller or larger than NaN; use = or !=", value.at)
-    return ORDER[operator](stored.exact, literal(float(value.text), Float(53)))
+    return COMPARISON_BY_OPERATOR[operator](stored.exact, literal(float(value.text), Float(53)))

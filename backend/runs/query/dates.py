@@ -9,11 +9,13 @@ from sqlalchemy.types import Float
 
 from backend.storage.engine import db_now
 
-SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
-AGO = re.compile(r"-(\d{1,6})([smhdw])")
-DATE = re.compile(r"\d{4}-\d\d-\d\d(?P<time>[T ]\d\d:\d\d(?P<second>:\d\d(\.\d{1,6})?)?)?(Z|[+-]\d\d:?\d\d)?")
+SECONDS_BY_UNIT = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
+AGO_PATTERN = re.compile(r"-(\d{1,6})([smhdw])")
+DATE_PATTERN = re.compile(
+    r"\d{4}-\d\d-\d\d(?P<time>[T ]\d\d:\d\d(?P<second>:\d\d(\.\d{1,6})?)?)?(Z|[+-]\d\d:?\d\d)?"
+)
 
-EXPECTED = "expected a date such as 2026-11-01, 2026-11-01T14:30 (UTC) or -7d (s, m, h, d, w)"
+EXPECTED_MESSAGE = "expected a date such as 2026-11-01, 2026-11-01T14:30 (UTC) or -7d (s, m, h, d, w)"
 
 
 class Period(NamedTuple):
@@ -26,10 +28,10 @@ class Period(NamedTuple):
 
 def read_period(text: str) -> Period | None:
     """Return the period that a date refers to, or None if the text is not a date."""
-    if ago := AGO.fullmatch(text):
-        moment = db_now() - float(int(ago[1]) * SECONDS[ago[2]])
+    if ago := AGO_PATTERN.fullmatch(text):
+        moment = db_now() - float(int(ago[1]) * SECONDS_BY_UNIT[ago[2]])
         return Period(moment, moment)
-    match = DATE.fullmatch(text)
+    match = DATE_PATTERN.fullmatch(text)
     if match is None:
         return None
     try:
@@ -37,5 +39,7 @@ def read_period(text: str) -> Period | None:
     except ValueError:
         return None
     start = (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp()
-    length_seconds = SECONDS["d"] if not match["time"] else 1 if match["second"] else SECONDS["m"]
+    length_seconds = (
+        SECONDS_BY_UNIT["d"] if not match["time"] else 1 if match["second"] else SECONDS_BY_UNIT["m"]
+    )
     return Period(literal(start, Float(53)), literal(start + length_seconds, Float(53)))

@@ -16,12 +16,12 @@ from backend.config.run import RunConfig
 from backend.metrics.known import unknown_name_message
 from backend.metrics.store import find_keys
 from backend.runs.lifecycle import STATUSES
-from backend.runs.query.json_paths import SEGMENT, JsonValue
+from backend.runs.query.json_paths import SEGMENT_PATTERN, JsonValue
 from backend.runs.query.syntax import Name, QueryError
 from backend.storage.models import Run
 
-CONFIG = "config."
-LONGEST_NAME = 128
+CONFIG_PREFIX = "config."
+MAX_NAME_CHARACTERS = 128
 MAX_NAMED = 5
 """Maximum number of fields that an error message lists."""
 
@@ -90,8 +90,8 @@ def find_field(session: Session, name: Name) -> Field:
         return _metric_field(session, name)
     if text in COLUMNS:
         return COLUMNS[text]
-    if text.startswith(CONFIG):
-        return _config_field(session, name, text.removeprefix(CONFIG))
+    if text.startswith(CONFIG_PREFIX):
+        return _config_field(session, name, text.removeprefix(CONFIG_PREFIX))
     if find_metric(text) is not None or find_keys(session, [text]):
         return _metric_field(session, name)
     paths = [path for path in config_paths() if path == text or path.endswith(f".{text}")]
@@ -107,7 +107,7 @@ def find_field(session: Session, name: Name) -> Field:
 def _metric_field(session: Session, name: Name) -> Field:
     if find_metric(name.text) is None and not find_keys(session, [name.text]):
         raise QueryError(unknown_name_message(name.text), name.at)
-    if not SEGMENT.fullmatch(name.text):
+    if not SEGMENT_PATTERN.fullmatch(name.text):
         raise QueryError("a metric whose name contains quotes, braces or commas cannot be queried", name.at)
     statistic = name.statistic or "last"
     return Field(
@@ -123,7 +123,7 @@ def _config_field(session: Session, name: Name, path: str) -> Field:
     field = _field_of_path(path)
     if any(config_path == path or config_path.startswith(f"{path}.") for config_path in config_paths()):
         return field
-    if not all(map(SEGMENT.fullmatch, field.path)):
+    if not all(map(SEGMENT_PATTERN.fullmatch, field.path)):
         raise QueryError(f"{path!r} is not a path of a config", name.at)
     if not session.scalar(select(exists().where(JsonValue(Run.config, field.path).kind.is_not(None)))):
         raise QueryError(_unknown_field_message(name.text), name.at)
@@ -133,25 +133,25 @@ def _config_field(session: Session, name: Name, path: str) -> Field:
 def require_path(session: Session, path: str, parameter: str) -> None:
     """Raise InvalidRequest for a parameter if no config can have this path and no stored config has it."""
     try:
-        _config_field(session, Name(f"{CONFIG}{path}", at=0), path)
+        _config_field(session, Name(f"{CONFIG_PREFIX}{path}", at=0), path)
     except QueryError as error:
         raise InvalidRequest([FieldError(parameter, error.errors[0].message)]) from error
 
 
 def _field_of_path(path: str) -> Field:
-    return Field(f"{CONFIG}{path}", "config", path=tuple(path.split(".")))
+    return Field(f"{CONFIG_PREFIX}{path}", "config", path=tuple(path.split(".")))
 
 
 def _first_names(paths: Sequence[str]) -> str:
     """Return a text with the first paths and the number of the others."""
-    listed = [f"{CONFIG}{path}" for path in paths[:MAX_NAMED]]
+    listed = [f"{CONFIG_PREFIX}{path}" for path in paths[:MAX_NAMED]]
     return ", ".join(listed) + (f" and {len(paths) - MAX_NAMED} more" if len(paths) > MAX_NAMED else "")
 
 
 def _unknown_field_message(text: str) -> str:
-    if len(text) > LONGEST_NAME:
+    if len(text) > MAX_NAME_CHARACTERS:
         return f"there is no field {text[:40]!r}..."
-    names = [*COLUMNS, *METRICS, *(f"{CONFIG}{path}" for path in config_paths()), *_path_endings()]
+    names = [*COLUMNS, *METRICS, *(f"{CONFIG_PREFIX}{path}" for path in config_paths()), *_path_endings()]
     close_matches = get_close_matches(text, names, n=3)
     hint = (
         f"did you mean {' or '.join(close_matches)}?"

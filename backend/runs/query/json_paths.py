@@ -11,12 +11,12 @@ from sqlalchemy.sql.functions import FunctionElement
 
 from backend.storage.numbers import INFINITY, MINUS_INFINITY, NAN, NOT_FINITE, SPELLINGS
 
-SEGMENT = re.compile(r'[^"\\{},\0]{1,200}')
+SEGMENT_PATTERN = re.compile(r'[^"\\{},\0]{1,200}')
 """Pattern of a key that both databases accept in a path."""
 
-NUMBERS = ("integer", "real", "number")
-STRINGS = ("text", "string")
-DOCUMENTS = ("array", "object")
+NUMBER_KINDS = ("integer", "real", "number")
+STRING_KINDS = ("text", "string")
+DOCUMENT_KINDS = ("array", "object")
 
 
 class json_kind(FunctionElement[str]):  # noqa: N801 - named like the SQL function that it renders
@@ -79,21 +79,23 @@ class JsonValue:
     @property
     def number(self) -> ColumnElement[float]:
         """The number, or NULL for other types."""
-        return case((self.kind.in_(NUMBERS), self._float))
+        return case((self.kind.in_(NUMBER_KINDS), self._float))
 
     @property
     def string(self) -> ColumnElement[str]:
         """The string, or NULL for other types."""
-        return case((self.kind.in_(STRINGS), self.text))
+        return case((self.kind.in_(STRING_KINDS), self.text))
 
     def contains(self, text: str) -> ColumnElement[bool]:
         """Return the condition that a string, or the JSON of a list or object, contains a text, ignoring
         case.
         """
-        is_match = case((self.kind.in_((*STRINGS, *DOCUMENTS)), self.text)).icontains(text, autoescape=True)
+        is_match = case((self.kind.in_((*STRING_KINDS, *DOCUMENT_KINDS)), self.text)).icontains(
+            text, autoescape=True
+        )
         if text.isascii():
             return is_match
-        document = case((self.kind.in_(DOCUMENTS), self.text))
+        document = case((self.kind.in_(DOCUMENT_KINDS), self.text))
         return is_match | document.icontains(escape_text(text), autoescape=True)
 
     def is_boolean(self, *, value: bool) -> ColumnElement[bool]:

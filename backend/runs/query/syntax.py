@@ -30,7 +30,7 @@ OPERATORS = ("=", "!=", "<", "<=", ">", ">=", "~", "!~")
 FUNCTIONS = ("last", "best")
 KEYWORDS = ("and", "or", "not", "in")
 
-TOKEN = re.compile(
+TOKEN_PATTERN = re.compile(
     r"""\s*(?:
       (?P<string>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')
     | (?P<operator><=|>=|!=|!~|==|[=<>~])
@@ -144,7 +144,7 @@ def _tokens(text: str) -> "list[Token]":
     end = len(text.rstrip())
     at = 0
     while at < end:
-        match = TOKEN.match(text, at, end)
+        match = TOKEN_PATTERN.match(text, at, end)
         if match is None:
             start = at + len(text[at:]) - len(text[at:].lstrip())
             if text[start] in "\"'":

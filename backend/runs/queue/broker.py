@@ -25,7 +25,7 @@ from backend.base.settings import Settings
 
 logger = logging.getLogger(__name__)
 
-SOCKET_PATH_LIMIT = 107
+MAX_SOCKET_PATH_BYTES = 107
 """Maximum length of the path of a Unix socket on Linux, in bytes (macOS: 103; `sun_path` includes a NUL)."""
 
 
@@ -78,7 +78,7 @@ def socket_path(settings: Settings) -> Path:
     long.
     """
     path = settings.run_dir / "valkey.sock"
-    if len(os.fsencode(path)) <= SOCKET_PATH_LIMIT:
+    if len(os.fsencode(path)) <= MAX_SOCKET_PATH_BYTES:
         return path
     name = hashlib.sha256(os.fsencode(settings.state)).hexdigest()[:12]
     base = os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir()

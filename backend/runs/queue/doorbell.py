@@ -23,17 +23,17 @@ logger = logging.getLogger(__name__)
 
 TRANSPORT_ALIASES["filesystem"] = "backend.runs.queue.file_transport:Transport"
 
-TASK = "grpolab.train"
-QUEUE = "gpu"
-RING_SECONDS = 0.5
+TASK_NAME = "grpolab.train"
+QUEUE_NAME = "gpu"
+MAX_RING_SECONDS = 0.5
 """Maximum number of seconds that a ring blocks its caller."""
 
-RETURN_SECONDS = 2.0
+RECONNECT_SECONDS = 2.0
 """Interval in seconds between attempts to reconnect to a broker that was unavailable."""
 
 QUICK_OPTIONS: dict[str, Any] = {
-    "socket_timeout": RING_SECONDS,
-    "socket_connect_timeout": RING_SECONDS,
+    "socket_timeout": MAX_RING_SECONDS,
+    "socket_connect_timeout": MAX_RING_SECONDS,
     "max_retries": 0,
     "interval_start": 0,
     "interval_step": 0,
@@ -56,7 +56,7 @@ class SteadyConnection(Connection):
 
     def ensure_connection(self, *args: Any, **options: Any) -> Any:
         """Connect like kombu's method, with a constant delay between attempts."""
-        intervals = {f"interval_{name}": RETURN_SECONDS for name in ("start", "max")}
+        intervals = {f"interval_{name}": RECONNECT_SECONDS for name in ("start", "max")}
         return super().ensure_connection(*args, **{**intervals, **options})
 
 
@@ -83,8 +83,8 @@ def _make_app(settings: Settings, options: dict[str, Any]) -> Celery:
         task_serializer="json",
         accept_content=["json"],
         result_accept_content=["json"],
-        task_default_queue=QUEUE,
-        task_queues=[Queue(QUEUE)],
+        task_default_queue=QUEUE_NAME,
+        task_queues=[Queue(QUEUE_NAME)],
         task_create_missing_queues=False,
         task_publish_retry=False,  # a failed ring is not an error
         broker_connection_retry_on_startup=True,
@@ -123,17 +123,17 @@ class _Ringer:
         self._free = threading.Lock()
 
     def ring(self) -> bool:
-        if not self._free.acquire(timeout=RING_SECONDS):
+        if not self._free.acquire(timeout=MAX_RING_SECONDS):
             return False
         sent: list[bool] = []
         thread = threading.Thread(target=self._send, args=(sent,), name="ring", daemon=True)
         thread.start()
-        thread.join(RING_SECONDS)
+        thread.join(MAX_RING_SECONDS)
         return bool(sent)
 
     def _send(self, sent: list[bool]) -> None:
         try:
-            _make_bell(self._settings).send_task(TASK, queue=QUEUE, retry=False)
+            _make_bell(self._settings).send_task(TASK_NAME, queue=QUEUE_NAME, retry=False)
             sent.append(True)
         except (OperationalError, OSError) as error:
             logger.warning("could not notify the workers: %s", error)

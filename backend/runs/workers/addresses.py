@@ -11,7 +11,7 @@ import psutil
 from backend.base.errors import GrpoLabError
 from backend.base.settings import Settings
 
-PORTS = 32
+MAX_PORTS = 32
 """Number of ports that are tried, starting at NODE_PORT."""
 
 
@@ -53,7 +53,7 @@ def listen(ip: str, port: int) -> socket.socket:
     If `port` is 0, the system chooses a port. Raise OSError if none of the PORTS ports is free.
     """
     family = socket.AF_INET6 if ":" in ip else socket.AF_INET
-    last = min(65535, port + PORTS - 1) if port else 0
+    last = min(65535, port + MAX_PORTS - 1) if port else 0
     for candidate_port in range(port, last + 1):
         try:
             return socket.create_server((ip, candidate_port), family=family, backlog=512)

@@ -3,9 +3,9 @@
 import re
 from datetime import datetime, timedelta
 
-CLOCK = re.compile(r"([0-9]{1,2}):([0-9]{2})")
+CLOCK_PATTERN = re.compile(r"([0-9]{1,2}):([0-9]{2})")
 
-EARLIER = timedelta(hours=12)
+MAX_MISSED = timedelta(hours=12)
 """Age of a time of day up to which it is a missed deadline, and not a time of the next day."""
 
 
@@ -15,12 +15,12 @@ def parse_deadline(text: str, now: datetime) -> datetime:
     The result has the time zone of `now`. Without a time zone, both are local times, whose UTC offset may
     change in between. Raise ValueError if the text is neither.
     """
-    if match := CLOCK.fullmatch(text):
+    if match := CLOCK_PATTERN.fullmatch(text):
         try:
             today = now.replace(hour=int(match[1]), minute=int(match[2]), second=0, microsecond=0)
         except ValueError:
             raise ValueError(f"there is no time {text!r}; expected 00:00 to 23:59") from None
-        if today <= now - EARLIER:
+        if today <= now - MAX_MISSED:
             return today + timedelta(days=1)
         return today
     try:

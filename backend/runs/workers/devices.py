@@ -15,14 +15,14 @@ from backend.base.settings import Settings
 CPU = "cpu"
 """Device of a slot without a GPU."""
 
-CPU_SLOTS = 4
+MAX_CPU_SLOTS = 4
 """Default maximum number of concurrent runs on a machine without GPUs.
 
 Measured on 2 cores with the tiny policy: two concurrent runs with one thread each take 0.62 of the time that
 they take one after the other with two threads.
 """
 
-CPU_RANKS = 8
+MAX_CPU_RANKS = 8
 """Maximum number of processes in which a run trains in one CPU slot."""
 
 SLOT_BYTES = 1_500_000_000
@@ -66,7 +66,7 @@ def find_slots(settings: Settings) -> list[Slot]:
 
 def default_cpu_slots(cpus: int, memory_bytes: int) -> int:
     """Return the number of concurrent runs on a machine without GPUs: one per CPU, if the memory suffices."""
-    return max(1, min(cpus, memory_bytes // SLOT_BYTES, CPU_SLOTS))
+    return max(1, min(cpus, memory_bytes // SLOT_BYTES, MAX_CPU_SLOTS))
 
 
 def usable_cpus() -> int:

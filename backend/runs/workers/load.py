@@ -13,7 +13,7 @@ import pynvml
 
 Readings = dict[str, float]
 
-SECONDS = 1.0
+INTERVAL_SECONDS = 1.0
 """Seconds between two readings of a GPU, because its utilisation covers only a short moment."""
 
 
@@ -85,7 +85,7 @@ class GpuLoad:
     There are no readings without an NVIDIA driver, or if the driver does not know the GPU.
     """
 
-    def __init__(self, uuid: str, *, seconds: float = SECONDS) -> None:
+    def __init__(self, uuid: str, *, seconds: float = INTERVAL_SECONDS) -> None:
         self._lock = threading.Lock()
         self._seen: dict[str, list[float]] = {}
         self._ending = threading.Event()

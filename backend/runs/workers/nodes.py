@@ -95,7 +95,9 @@ def record_heartbeat(session: Session, group: str, rank: int, worker_id: str) ->
     return _change(session, group, rank, worker_id, seen_at=db_now())
 
 
-def write_word(session: Session, group: str, rank: int, worker_id: str, word: Order | Answer | None) -> bool:
+def write_message(
+    session: Session, group: str, rank: int, worker_id: str, word: Order | Answer | None
+) -> bool:
     """Store the leader's order or another node's answer; None removes it."""
     work = {} if word is None else word._asdict()
     return _change(session, group, rank, worker_id, work=work, seen_at=db_now())

@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import delete, select, update
 from sqlalchemy.orm import Session
 
-from backend.runs.workers.devices import CPU, CPU_RANKS, Slot
+from backend.runs.workers.devices import CPU, MAX_CPU_RANKS, Slot
 from backend.storage.engine import db_now
 from backend.storage.live_workers import has_recent_heartbeat
 from backend.storage.models import Worker
@@ -73,5 +73,5 @@ def live_slots(session: Session) -> list[Worker]:
 def max_run_devices(slots: Sequence[Worker]) -> int:
     """Return the maximum number of devices of one run: GPUs of a worker, or ranks of a CPU slot."""
     gpus = Counter((slot.host, slot.pid) for slot in slots if slot.device != CPU)
-    ranks = [CPU_RANKS for slot in slots if slot.device == CPU]
+    ranks = [MAX_CPU_RANKS for slot in slots if slot.device == CPU]
     return max([*gpus.values(), *ranks], default=0)

@@ -33,14 +33,14 @@ MANIFEST = "manifest.json"
 DATABASE = "database/grpolab.db"
 UPLOADS = "uploads"
 
-MANIFEST_BYTES = 256_000_000
+MAX_MANIFEST_BYTES = 256_000_000
 """Maximum size of a manifest in bytes, which is enough for a million files."""
 
-PICKLES = (".bin", ".ckpt", ".dll", ".dylib", ".pickle", ".pkl", ".pt", ".pth", ".py", ".pyc", ".so")
+PICKLE_SUFFIXES = (".bin", ".ckpt", ".dll", ".dylib", ".pickle", ".pkl", ".pt", ".pth", ".py", ".pyc", ".so")
 """Suffixes of files that can contain more than tensors, which checkpoints never contain."""
 
-_CHECKPOINT_FILE = re.compile(r"runs/[0-9A-Za-z_-]{1,26}/[^/.][^/]*/.+", re.DOTALL)
-_UPLOAD = re.compile(rf"{UPLOADS}/[^/.][^/]*", re.DOTALL)
+_CHECKPOINT_FILE_PATTERN = re.compile(r"runs/[0-9A-Za-z_-]{1,26}/[^/.][^/]*/.+", re.DOTALL)
+_UPLOAD_PATTERN = re.compile(rf"{UPLOADS}/[^/.][^/]*", re.DOTALL)
 
 
 Count = Annotated[int, Field(ge=0, lt=2**63)]
@@ -86,9 +86,9 @@ def read_manifest(directory: Path) -> Manifest:
     """Return the manifest of a backup; raise BadBackup if it is invalid."""
     try:
         with open_below(directory, MANIFEST) as file:
-            content = file.read(MANIFEST_BYTES + 1)
-        if len(content) > MANIFEST_BYTES:
-            raise BadBackup(f"the {MANIFEST} of {directory} is larger than {MANIFEST_BYTES:,} bytes")
+            content = file.read(MAX_MANIFEST_BYTES + 1)
+        if len(content) > MAX_MANIFEST_BYTES:
+            raise BadBackup(f"the {MANIFEST} of {directory} is larger than {MAX_MANIFEST_BYTES:,} bytes")
         document = json.loads(content, object_pairs_hook=refuse_duplicates)
         if isinstance(document, dict) and (saved_format := document.get("format", FORMAT)) != FORMAT:
             raise BadBackup(
@@ -119,12 +119,16 @@ def check_contents(manifest: Manifest) -> None:
     if missing := sorted(database - manifest.files.keys()):
         raise BadBackup(f"the backup is incomplete: {missing[0]} is missing")
     for name in manifest.files:
-        if name.lower().endswith(PICKLES):
+        if name.lower().endswith(PICKLE_SUFFIXES):
             raise BadBackup(
                 "the backup contains a file type that checkpoints never contain, because it could run code: "
                 f"{name!r:.200}"
             )
-        if name not in database and not _CHECKPOINT_FILE.fullmatch(name) and not _UPLOAD.fullmatch(name):
+        if (
+            name not in database
+            and not _CHECKPOINT_FILE_PATTERN.fullmatch(name)
+            and not _UPLOAD_PATTERN.fullmatch(name)
+        ):
             raise BadBackup(f"the backup names a file that does not belong in a backup: {name!r:.200}")
 
 

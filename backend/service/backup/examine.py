@@ -18,10 +18,10 @@ from backend.storage.migrate import schema_lock, upgrade_within
 from backend.storage.models import Checkpoint, Run
 from backend.storage.schema import read_schema
 
-DEEPEST = 200
+MAX_DEPTH = 200
 """Maximum nesting of a document; documents from outside may have at most a quarter of it."""
 
-DOCUMENTS = 500
+BATCH_DOCUMENTS = 500
 """Number of documents that are in memory at a time."""
 
 MAX_GENERATIONS = 1_000
@@ -29,10 +29,10 @@ MAX_GENERATIONS = 1_000
 
 _ID = re.compile(r"[0-9A-Za-z_-]{1,26}")
 
-INTERNAL = ("sqlite_sequence", "sqlite_stat1", "sqlite_stat4")
+INTERNAL_TABLES = ("sqlite_sequence", "sqlite_stat1", "sqlite_stat4")
 """Tables that SQLite creates itself."""
 
-TYPES = ((Boolean, "integer"), (Integer, "integer"), (LargeBinary, "blob"), (JSON, "text"))
+STORAGE_CLASSES = ((Boolean, "integer"), (Integer, "integer"), (LargeBinary, "blob"), (JSON, "text"))
 """SQLite storage class by column type; other columns, except floating-point numbers, are text."""
 
 
@@ -72,7 +72,7 @@ def _read_schema(connection: sqlite3.Connection) -> dict[tuple[str, str], str]:
     return {
         (str(kind), str(name)): " ".join(str(sql).split())
         for kind, name, sql in rows
-        if not (kind == "index" and sql is None) and not (kind == "table" and name in INTERNAL)
+        if not (kind == "index" and sql is None) and not (kind == "table" and name in INTERNAL_TABLES)
     }
 
 
@@ -157,14 +157,14 @@ def _check_documents(connection: Connection, table: Table) -> None:
     for column in (column for column in table.columns if isinstance(column.type, JSON)):
         name, row_name = f'"{column.name}"', f"a row of {table.name} in its database"
         query = f'SELECT CAST({name} AS TEXT) FROM "{table.name}" WHERE {name} IS NOT NULL'  # noqa: S608 - our own names
-        for document in connection.scalars(text(query), execution_options={"yield_per": DOCUMENTS}):
+        for document in connection.scalars(text(query), execution_options={"yield_per": BATCH_DOCUMENTS}):
             try:
-                is_deep = is_too_deep(json.loads(document), DEEPEST)
+                is_deep = is_too_deep(json.loads(document), MAX_DEPTH)
             except (ValueError, RecursionError):
                 reason = f"has a {column.name} that is not JSON"
                 raise BadBackup(f"{row_name} {reason}: {document!r:.60}") from None
             if is_deep:
-                reason = f"has a {column.name} that is nested deeper than {DEEPEST} levels"
+                reason = f"has a {column.name} that is nested deeper than {MAX_DEPTH} levels"
                 raise BadBackup(f"{row_name} {reason}: {document!r:.60}")
 
 
@@ -174,5 +174,7 @@ def _type_conditions(table: Table) -> Iterator[str]:
         if isinstance(column.type, Float):
             yield f"typeof({name}) IN ('real', 'integer', 'null')"
             continue
-        kind = next((kind for column_type, kind in TYPES if isinstance(column.type, column_type)), "text")
+        kind = next(
+            (kind for column_type, kind in STORAGE_CLASSES if isinstance(column.type, column_type)), "text"
+        )
         yield f"typeof({name}) IN ('{kind}', 'null')"

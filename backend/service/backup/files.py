@@ -14,10 +14,10 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from backend.base.errors import Conflict
 
-NAME_BYTES = 255
+MAX_NAME_BYTES = 255
 """Maximum length of a file or directory name that file systems support, in bytes."""
 
-PATH_BYTES = 1024
+MAX_PATH_BYTES = 1024
 """Maximum length of a path within a backup, in bytes."""
 
 CHUNK_BYTES = 1 << 20
@@ -43,12 +43,12 @@ def is_canonical(name: str) -> bool:
     except UnicodeEncodeError:  # a lone surrogate
         return False
     return (
-        len(encoded) <= PATH_BYTES
+        len(encoded) <= MAX_PATH_BYTES
         and unicodedata.is_normalized("NFC", name)
         and "\\" not in name
         and not any(unicodedata.category(character) == "Cc" for character in name)
         and all(
-            segment not in ("", ".", "..") and len(segment.encode()) <= NAME_BYTES
+            segment not in ("", ".", "..") and len(segment.encode()) <= MAX_NAME_BYTES
             for segment in name.split("/")
         )
     )

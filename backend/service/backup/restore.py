@@ -39,8 +39,8 @@ from backend.storage.models import BrowserSession, Experiment, Run, Singleton, W
 from backend.storage.rollout_words import reset
 from backend.storage.schema import known_schemas, newest_schema, unknown_schema_reason
 
-REASON = "restored from a backup"
-DRAFT = ".runs.restored"
+RESTORED_REASON = "restored from a backup"
+DRAFT_NAME = ".runs.restored"
 
 
 def restore_backup(settings: Settings, directory: Path, *, overwrite: bool = False) -> Manifest:
@@ -168,7 +168,7 @@ def _restore_mark(settings: Settings, directory: Path) -> Iterator[None]:
     try:
         yield
     except BadBackup:
-        shutil.rmtree(settings.state / DRAFT, ignore_errors=True)
+        shutil.rmtree(settings.state / DRAFT_NAME, ignore_errors=True)
         if not was_interrupted:
             mark.unlink()
             sync(settings.state)
@@ -186,7 +186,7 @@ def _take_files(settings: Settings, directory: Path, manifest: Manifest) -> Path
         raise BadBackup(
             f"{uploads} is a symbolic link, and datasets are not written through links: make it a directory"
         )
-    draft = settings.state / DRAFT
+    draft = settings.state / DRAFT_NAME
     shutil.rmtree(draft, ignore_errors=True)
     draft.mkdir(mode=0o700)
     for name, expected in manifest.files.items():
@@ -280,6 +280,6 @@ def _finish_database(connection: Connection, manifest: Manifest) -> None:
     session.execute(delete(Worker))
     session.execute(delete(Singleton))
     for run in session.scalars(select(Run).where(Run.status == "running", Run.writer.is_(None))).all():
-        release_run(session, run.id, run.attempt, REASON)
+        release_run(session, run.id, run.attempt, RESTORED_REASON)
     add_event(session, "lifecycle", f"the installation was restored from its backup of {manifest.created_at}")
     session.flush()

@@ -42,7 +42,7 @@ from backend.storage.engine import copy_sqlite, open_engine
 from backend.storage.models import BrowserSession, Checkpoint
 from backend.storage.schema import newest_schema, read_schema
 
-TRIES = 5
+MAX_ATTEMPTS = 5
 """Maximum number of snapshots that are taken until no checkpoint is missing."""
 
 
@@ -75,13 +75,13 @@ def save_backup(settings: Settings, directory: Path) -> SavedBackup:
     engine, copies = open_engine(settings.effective_database_url, pool_size=2), Copies(settings)
     try:
         with open_draft(directory) as draft:
-            for attempt in range(TRIES):
+            for attempt in range(MAX_ATTEMPTS):
                 _take_checkpoints(settings.state / "runs", draft / "runs")
                 with _open_snapshot(engine, draft) as connection:
                     rows = _checkpoints(connection)
                     absent = _match_checkpoints(rows, settings.state / "runs", draft / "runs")
                     missing = [row_id for row_id in absent if not _may_have_copy(copies, rows[row_id])]
-                    if missing and attempt < TRIES - 1:
+                    if missing and attempt < MAX_ATTEMPTS - 1:
                         continue
                     tables = _save_tables(connection, draft, missing)
                     damage = _find_damage(connection)

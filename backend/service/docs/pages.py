@@ -21,7 +21,7 @@ from backend.config.presets import PRESETS
 from backend.service.monitoring.prometheus import GAUGES
 
 FOLDER = CODE_ROOT / "docs"
-PLACE = re.compile(r"(<!-- ([^/\n][^\n]*) -->\n).*?(<!-- /\2 -->)", re.DOTALL)
+SECTION_PATTERN = re.compile(r"(<!-- ([^/\n][^\n]*) -->\n).*?(<!-- /\2 -->)", re.DOTALL)
 """Pattern of a generated table in a page."""
 
 
@@ -34,13 +34,13 @@ def main() -> None:
 def pages() -> dict[Path, str]:
     """Return the text of every page with a table."""
     texts = {page: page.read_text(encoding="utf-8") for page in sorted(FOLDER.glob("*.md"))}
-    return {page: text for page, text in texts.items() if PLACE.search(text)}
+    return {page: text for page, text in texts.items() if SECTION_PATTERN.search(text)}
 
 
 def update_tables(texts: Mapping[Path, str]) -> dict[Path, str]:
     """Return the pages with all tables updated; raise SystemExit unless each table is in one page."""
     text_by_name = tables()
-    names = [match[2] for text in texts.values() for match in PLACE.finditer(text)]
+    names = [match[2] for text in texts.values() for match in SECTION_PATTERN.finditer(text)]
     for name in text_by_name:
         if names.count(name) != 1:
             raise SystemExit(
@@ -48,7 +48,8 @@ def update_tables(texts: Mapping[Path, str]) -> dict[Path, str]:
                 f"write <!-- {name} --> and <!-- /{name} --> into one page"
             )
     return {
-        page: PLACE.sub(lambda match: _fill_table(match, text_by_name), text) for page, text in texts.items()
+        page: SECTION_PATTERN.sub(lambda match: _fill_table(match, text_by_name), text)
+        for page, text in texts.items()
     }
 
 

@@ -14,9 +14,9 @@ from backend.base.text import size_text
 from backend.runs.workers.devices import SLOT_BYTES, find_gpus, find_slots, torch_build
 from backend.service.doctor.finding import Finding, bad, ok, warn
 
-OLDEST_PYTHON = (3, 11)
+MIN_PYTHON_VERSION = (3, 11)
 
-OLDEST_DRIVER = {13: 580, 12: 525, 11: 450}
+MIN_DRIVER_BY_CUDA = {13: 580, 12: 525, 11: 450}
 """First version of NVIDIA's Linux driver that supports each major version of CUDA."""
 
 CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
@@ -39,7 +39,7 @@ def examine_machine(settings: Settings) -> Iterator[Finding]:
 def python(version: tuple[int, ...]) -> Finding:
     """Check the version of Python."""
     description = f"{'.'.join(map(str, version))} ({sys.executable})"
-    if version < OLDEST_PYTHON:
+    if version < MIN_PYTHON_VERSION:
         return bad("python", f"{description} is too old: install Python 3.11 or newer and `make clean up`")
     return ok("python", description)
 
@@ -75,7 +75,7 @@ def torch() -> Finding:
             "see README, 'Two commands'",
         )
     if gpus and (driver := driver_version()):
-        needed = OLDEST_DRIVER.get(int(build.split(".")[0]), 0)
+        needed = MIN_DRIVER_BY_CUDA.get(int(build.split(".")[0]), 0)
         if driver < needed:
             return bad(
                 "torch",

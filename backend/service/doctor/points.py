@@ -12,13 +12,13 @@ from backend.rollouts.block_check import find_damaged_groups
 from backend.service.doctor.finding import Finding, bad, ok, warn
 from backend.storage.schema import newest_schema, read_schema
 
-SECONDS = 5.0
+TIME_LIMIT_SECONDS = 5.0
 """Time limit for reading blocks, in seconds."""
 
-NAMED = 3
+MAX_NAMED = 3
 """Maximum number of damaged blocks that are listed."""
 
-MUCH_FREE = 2**30
+MANY_FREE_BYTES = 2**30
 """Number of free bytes in a database file above which they are reported, if they are half of it."""
 
 
@@ -26,10 +26,10 @@ def points(session: Session) -> Finding:
     """Check the checksums of as many blocks of points as can be read in a few seconds."""
     if read_schema(session.connection()) != newest_schema():
         return ok("points", "checked once the schema is up to date")
-    deadline = time.monotonic() + SECONDS
+    deadline = time.monotonic() + TIME_LIMIT_SECONDS
     damages = [
         damage_sentence(session, *block_and_reason)
-        for block_and_reason in islice(find_damaged_blocks(session, until=deadline), NAMED)
+        for block_and_reason in islice(find_damaged_blocks(session, until=deadline), MAX_NAMED)
     ]
     return _damage_finding("points", damages, deadline)
 
@@ -38,9 +38,9 @@ def completions(session: Session) -> Finding:
     """Check the blocks of completions."""
     if read_schema(session.connection()) != newest_schema():
         return ok("rollouts", "checked once the schema is up to date")
-    deadline = time.monotonic() + SECONDS
+    deadline = time.monotonic() + TIME_LIMIT_SECONDS
     return _damage_finding(
-        "rollouts", list(islice(find_damaged_groups(session, until=deadline), NAMED)), deadline
+        "rollouts", list(islice(find_damaged_groups(session, until=deadline), MAX_NAMED)), deadline
     )
 
 
@@ -48,7 +48,7 @@ def _damage_finding(name: str, damages: Sequence[str], until: float) -> Finding:
     if damages:
         return bad(name, "; ".join(damages))
     if time.monotonic() > until:
-        return ok(name, f"no damaged block among those that were read in {SECONDS:.0f} s")
+        return ok(name, f"no damaged block among those that were read in {TIME_LIMIT_SECONDS:.0f} s")
     return ok(name, "no damaged block")
 
 
@@ -59,6 +59,6 @@ def free_pages(connection: Connection) -> Finding:
         for name in ("page_size", "page_count", "freelist_count")
     )
     used = f"{size * free / 1e6:,.0f} of {size * pages / 1e6:,.0f} MB are free and will be used again"
-    if size * free > MUCH_FREE and 2 * free > pages:
+    if size * free > MANY_FREE_BYTES and 2 * free > pages:
         return warn("pages", f"{used}; to have them back, stop the service and run `VACUUM` in sqlite3")
     return ok("pages", used)

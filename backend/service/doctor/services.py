@@ -35,13 +35,13 @@ from backend.storage.schema import known_schemas, newest_schema, read_schema, un
 CLOCK_SECONDS = 5.0
 """Largest harmless difference between the clocks, in seconds; leases use only the database's clock."""
 
-EARLIEST = 1_735_689_600
+MIN_UNIX_TIME = 1_735_689_600
 """Start of 2025 in Unix time; an earlier clock was never set."""
 
-OLDEST_SQLITE = (3, 35)
+MIN_SQLITE_VERSION = (3, 35)
 """First version of SQLite that supports RETURNING."""
 
-OLDEST_POSTGRES = 140000
+MIN_POSTGRES_VERSION = 140000
 
 MIN_CONNECTIONS = 50
 
@@ -141,7 +141,7 @@ def broker(settings: Settings) -> Finding:
 
 def clock(now: float) -> Finding:
     """Check that the clock of this machine has been set."""
-    if now < EARLIEST:
+    if now < MIN_UNIX_TIME:
         return bad("clock", "this machine's clock is years behind: set it (`timedatectl set-ntp true`)")
     return ok("clock", "set")
 
@@ -195,7 +195,7 @@ def skew(seconds: float) -> Finding:
 
 def postgres(settings: dict[str, Any]) -> Finding:
     """Check for settings of the server that would lose, refuse or change data."""
-    if int(settings["server_version_num"]) < OLDEST_POSTGRES:
+    if int(settings["server_version_num"]) < MIN_POSTGRES_VERSION:
         return bad("postgres", "older than version 14: upgrade the server")
     if settings["server_encoding"] != "UTF8":
         return bad(
@@ -247,7 +247,7 @@ def _collation(connection: Connection) -> str:
 def sqlite(version: tuple[int, ...], journal: str) -> Finding:
     """Check the version of Python's SQLite library and the journal mode."""
     version_text = ".".join(map(str, version))
-    if version < OLDEST_SQLITE:
+    if version < MIN_SQLITE_VERSION:
         return bad("sqlite", f"SQLite {version_text} is too old: use a newer Python (3.35 is needed)")
     if journal != "wal":
         return bad(

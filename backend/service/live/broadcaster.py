@@ -12,7 +12,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
 from backend.service.live.changes import (
-    CLOCK_SLACK,
+    CLOCK_SLACK_SECONDS,
     Message,
     Position,
     changes_after,
@@ -41,16 +41,16 @@ KEEPALIVE_SECONDS = 15.0
 
 STREAM_SECONDS = 3600.0
 
-MAX_WAITING = 5000
+MAX_QUEUED = 5000
 """Maximum number of messages queued for a page that does not read; its stream ends then."""
 
 MAX_MISSED = 5000
 """Maximum number of events that are sent one by one to a page that reconnects."""
 
-MAX_RUNS = MAX_WAITING // 2
+MAX_RUNS = MAX_QUEUED // 2
 """Maximum number of changed runs that are sent one by one; each may need two messages."""
 
-PAGE = 100
+PAGE_SIZE = 100
 """Number of events that are fetched at a time, which limits memory if many pages reconnect at once."""
 
 
@@ -118,7 +118,7 @@ class Broadcaster:
 
     async def listen(self, last_id: str) -> AsyncGenerator[bytes]:
         """Yield the stream of a page, starting at its last position."""
-        queue: Queue = asyncio.Queue(MAX_WAITING)
+        queue: Queue = asyncio.Queue(MAX_QUEUED)
         self._listeners.add(queue)
         try:
             if self._task is None or self._task.done():
@@ -160,16 +160,16 @@ class Broadcaster:
             if position is None:
                 return _first_message(session, "hello")
             now = newest_position(session)
-            events = events_after(session, position.event, PAGE)
+            events = events_after(session, position.event, PAGE_SIZE)
             changed = changes_after(session, position.changed, limit=MAX_RUNS + 1)
             # unknown if it is too old, from another database, or from before the clock was set back
             is_known = (
                 0 <= now.event - position.event <= MAX_MISSED
-                and position.changed <= now.changed + CLOCK_SLACK
+                and position.changed <= now.changed + CLOCK_SLACK_SECONDS
             )
             if not is_known or len(changed) > MAX_RUNS:
                 return _first_message(session, "reset")
-            is_all = len(events) < PAGE
+            is_all = len(events) < PAGE_SIZE
             runs = load_runs(session, list(changed)) if is_all else ()
             messages = list(make_messages(events, runs, position, {}))
         content = b"".join(message.encode() for message in messages)
@@ -236,7 +236,7 @@ class Broadcaster:
         with reading(self._sessions) as session:
             newest = newest_position(session).changed  # lower than before if the clock was set back
             self._place = self._place._replace(changed=min(self._place.changed, newest))
-            events = events_after(session, self._place.event, PAGE)
+            events = events_after(session, self._place.event, PAGE_SIZE)
             changed_at = changes_after(session, self._place.changed)
             changed_runs = [run for run, at in changed_at.items() if self._told.get(run) != at]
             if len(changed_runs) > MAX_RUNS:

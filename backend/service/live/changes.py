@@ -13,16 +13,16 @@ from backend.runs.store import run_json
 from backend.storage.engine import db_now
 from backend.storage.models import Event, Run
 
-TIME_OVERLAP = 2.0
+TIME_OVERLAP_SECONDS = 2.0
 """Seconds that are read again, because changes of runs become visible out of order."""
 
-CLOCK_SLACK = 1.0
+CLOCK_SLACK_SECONDS = 1.0
 """Maximum clock adjustment and rounding that the overlap covers, in seconds."""
 
 GAP_SECONDS = 3.0
 """Seconds after which a transaction with missing events is assumed to be rolled back."""
 
-RECENT = 500
+RECENT_EVENTS = 500
 """Number of newest events between which others may still appear."""
 
 
@@ -69,7 +69,11 @@ def settled_position(session: Session) -> Position:
     """Return the start position of a new stream, before which no event can still appear."""
     position = newest_position(session)
     last = 0
-    query = select(Event.id, Event.at, db_now()).where(Event.id > position.event - RECENT).order_by(Event.id)
+    query = (
+        select(Event.id, Event.at, db_now())
+        .where(Event.id > position.event - RECENT_EVENTS)
+        .order_by(Event.id)
+    )
     for event, at, now in session.execute(query):
         if last and not _is_settled(last, event, at, now):
             break
@@ -107,7 +111,7 @@ def events_after(session: Session, last: int, limit: int) -> list[Event]:
 
 def changes_after(session: Session, changed: float, *, limit: int | None = None) -> dict[str, float]:
     """Return the change times by run id of up to `limit` runs, from shortly before `changed` on."""
-    query = select(Run.id, Run.changed_at).where(Run.changed_at > changed - TIME_OVERLAP).limit(limit)
+    query = select(Run.id, Run.changed_at).where(Run.changed_at > changed - TIME_OVERLAP_SECONDS).limit(limit)
     return {row.id: row.changed_at for row in session.execute(query)}
 
 

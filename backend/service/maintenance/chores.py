@@ -35,10 +35,10 @@ SWEEP_DELAY_SECONDS = 60.0
 BUDGET_SECONDS, BUDGET_PAUSE_SECONDS = 0.2, 60.0
 TRIAL_PAUSE_SECONDS = 5.0
 SEARCH_PAUSE_SECONDS = 2.0
-SEARCH_STEPS = 8
+MAX_SEARCH_STEPS = 8
 """Maximum number of steps of one search in one piece of work."""
 
-FAULTS = (ArithmeticError, AttributeError, GrpoLabError, LookupError, TypeError, ValueError)
+EXPECTED_ERRORS = (ArithmeticError, AttributeError, GrpoLabError, LookupError, TypeError, ValueError)
 """Programming errors; a trial or search that raises one is skipped, so that the others continue."""
 
 Work = Callable[[], bool]
@@ -144,7 +144,7 @@ class _OneByOne:
             self._settle(subject)
         except OSError as error:
             logger.warning("%s %s is tried again later: %s", self._kind, subject, error)
-        except FAULTS:
+        except EXPECTED_ERRORS:
             self._refused.add(subject)
             logger.exception("%s %s failed, and is left alone until the next start", self._kind, subject)
         return bool(self._due)
@@ -159,7 +159,7 @@ def _make_work(work: Iterator[None]) -> Work:
 
 
 def _advance_search(search: str, sessions: Sessions, settings: Settings) -> None:
-    for _ in range(SEARCH_STEPS):
+    for _ in range(MAX_SEARCH_STEPS):
         if not advance(sessions, settings, search):
             return
         ring(settings)

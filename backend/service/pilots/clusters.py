@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from backend.base.errors import Unavailable
-from backend.service.pilots.jobs import NAME
+from backend.service.pilots.jobs import JOB_NAME
 from backend.service.pilots.need import Pilots
 
-SECONDS = 60
+TIMEOUT_SECONDS = 60
 """Timeout of a command in seconds."""
 
 
@@ -33,7 +33,7 @@ class Slurm:
 
     def count(self) -> Pilots:
         """Count the jobs of this user by their name."""
-        listing = run_command(["squeue", "--me", "--noheader", f"--name={NAME}", "--format=%t"])
+        listing = run_command(["squeue", "--me", "--noheader", f"--name={JOB_NAME}", "--format=%t"])
         states = listing.split()
         waiting = sum(state in ("PD", "CF", "RQ", "RF", "RH", "SE") for state in states)
         return Pilots(waiting, len(states) - waiting)
@@ -51,7 +51,7 @@ class Kubernetes:
 
     def count(self) -> Pilots:
         """Count the unfinished jobs by their label."""
-        listing = run_command(["kubectl", "get", "jobs", f"--selector=app={NAME}", "--output=json"])
+        listing = run_command(["kubectl", "get", "jobs", f"--selector=app={JOB_NAME}", "--output=json"])
         try:
             states = [item.get("status", {}) for item in json.loads(listing)["items"]]
         except (ValueError, KeyError, TypeError, AttributeError):
@@ -74,7 +74,7 @@ class SkyPilot:
     def count(self) -> Pilots:
         """Count the unfinished jobs by their name."""
         listing = run_command(["sky", "jobs", "queue", "--skip-finished"])
-        states = [line for line in listing.splitlines() if NAME in line]
+        states = [line for line in listing.splitlines() if JOB_NAME in line]
         running = sum("RUNNING" in line for line in states)
         return Pilots(len(states) - running, running)
 
@@ -87,12 +87,12 @@ def run_command(command: Sequence[str], text: str = "") -> str:
     """Return the output of a command; raise Unavailable with its message if it fails or times out."""
     try:
         process = subprocess.run(
-            command, input=text, capture_output=True, text=True, timeout=SECONDS, check=False
+            command, input=text, capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False
         )
     except FileNotFoundError:
         raise Unavailable(f"{command[0]} is not installed on this machine") from None
     except subprocess.TimeoutExpired:
-        raise Unavailable(f"{command[0]} did not answer within {SECONDS} s") from None
+        raise Unavailable(f"{command[0]} did not answer within {TIMEOUT_SECONDS} s") from None
     if process.returncode:
         output_lines = (process.stderr or process.stdout).strip().splitlines()
         raise Unavailable(

@@ -10,7 +10,7 @@ from typing import Any
 from backend.base.errors import Conflict
 from backend.base.wording import has_control
 
-NAME = "grpolab-pilot"
+JOB_NAME = "grpolab-pilot"
 """Name of every job, by which pilots are counted."""
 
 GRACE_SECONDS = 120
@@ -42,7 +42,7 @@ def slurm_script(
         start = f"trap : TERM\n{shlex.join(srun)} &\nwhile kill -0 $! 2>/dev/null; do wait $!; done"
     lines = [
         "#!/bin/sh",
-        f"#SBATCH --job-name={NAME}",
+        f"#SBATCH --job-name={JOB_NAME}",
         f"#SBATCH --signal={'' if nodes > 1 else 'B:'}TERM@{GRACE_SECONDS}",
         *node_options,
         "#SBATCH --open-mode=append",
@@ -72,7 +72,7 @@ def kubernetes_job(
     With several nodes it is an indexed Job: the index of a pod is the rank of its node, and the name of the
     job is the group.
     """
-    labels = {"app": NAME} | ({"kueue.x-k8s.io/queue-name": queue} if queue else {})
+    labels = {"app": JOB_NAME} | ({"kueue.x-k8s.io/queue-name": queue} if queue else {})
     resources = {"limits": {"nvidia.com/gpu": gpus}} if gpus else {}
     container = {
         "name": "worker",
@@ -94,7 +94,7 @@ def kubernetes_job(
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
-        "metadata": {"generateName": f"{NAME}-", "labels": labels},
+        "metadata": {"generateName": f"{JOB_NAME}-", "labels": labels},
         "spec": {
             "suspend": bool(queue),
             "backoffLimit": 0,
@@ -102,7 +102,7 @@ def kubernetes_job(
             **(
                 {"completionMode": "Indexed", "completions": nodes, "parallelism": nodes} if nodes > 1 else {}
             ),
-            "template": {"metadata": {"labels": {"app": NAME}}, "spec": pod},
+            "template": {"metadata": {"labels": {"app": JOB_NAME}}, "spec": pod},
         },
     }
 
@@ -119,7 +119,7 @@ def _pod_variables() -> list[dict[str, Any]]:
 def _anti_affinity() -> dict[str, Any]:
     """Return an affinity that places each pod of a job on a separate node."""
     term = {
-        "labelSelector": {"matchLabels": {"app": NAME}},
+        "labelSelector": {"matchLabels": {"app": JOB_NAME}},
         "matchLabelKeys": ["batch.kubernetes.io/job-name"],
         "topologyKey": "kubernetes.io/hostname",
     }
@@ -136,7 +136,7 @@ def skypilot_task(
 ) -> str:
     """Return a task for `sky jobs launch` as JSON, which is valid YAML, with secrets instead of values."""
     task = {
-        "name": NAME,
+        "name": JOB_NAME,
         "workdir": directory,
         **({"num_nodes": nodes} if nodes > 1 else {}),
         "resources": {"accelerators": accelerators} if accelerators else {},

@@ -8,7 +8,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from backend.runs.lifecycle import claimable_condition
-from backend.runs.workers.devices import CPU, CPU_RANKS
+from backend.runs.workers.devices import CPU, MAX_CPU_RANKS
 from backend.runs.workers.nodes import complete_groups, max_devices
 from backend.runs.workers.store import live_slots
 from backend.storage.models import Run, Worker
@@ -74,7 +74,7 @@ def count_runs_without_slot(runs: Sequence[int], free: Sequence[Worker]) -> int:
     unplaced = 0
     for devices in sorted(runs, reverse=True):
         slots_by_pool = {
-            pool: 1 if pool[2] else devices for pool in slots if not pool[2] or devices <= CPU_RANKS
+            pool: 1 if pool[2] else devices for pool in slots if not pool[2] or devices <= MAX_CPU_RANKS
         }
         fitting_pools = [pool for pool in slots_by_pool if slots[pool] >= slots_by_pool[pool]]
         if fitting_pools:

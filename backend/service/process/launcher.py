@@ -25,7 +25,7 @@ from backend.runs.queue.broker import Broker, choose_broker, is_ready, prepare_b
 from backend.runs.workers.store import load_slots
 from backend.service.process import preflight
 from backend.service.process.instance_lock import AlreadyRunning, hold_instance, is_alive, listening_as
-from backend.service.process.lifeline import VARIABLE as LIFELINE
+from backend.service.process.lifeline import LIFELINE_VARIABLE as LIFELINE
 from backend.service.process.lifeline import die_with_parent
 from backend.service.process.log_files import last_words, limit_size
 from backend.service.process.preflight import CannotStart
@@ -36,7 +36,7 @@ from backend.storage.migrate import migrate
 LOG_CHECK_SECONDS = 5.0
 """Seconds between two checks of the sizes of log files."""
 
-RESTART_PAUSES = (0.5, 1, 2, 5, 10, 30)
+RESTART_PAUSE_SECONDS = (0.5, 1, 2, 5, 10, 30)
 """Delays in seconds before a program that ended unexpectedly is restarted."""
 
 FORCED_STOP_SECONDS = 5.0
@@ -46,7 +46,7 @@ RESTART_RESET_SECONDS = 60
 """Seconds of running after which a program that ends is restarted with the shortest delay again."""
 
 
-START_SECONDS = 120
+MAX_START_SECONDS = 120
 """Seconds after which a program that is not ready has failed to start."""
 
 
@@ -168,7 +168,7 @@ class Launcher:
         return child
 
     def _await(self, child: ChildProcess, ready: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + START_SECONDS
+        deadline = time.monotonic() + MAX_START_SECONDS
         while not ready():
             if self.signals:
                 raise Stopped
@@ -178,7 +178,7 @@ class Launcher:
                 )
             if time.monotonic() > deadline:
                 raise CannotStart(
-                    f"the {child.name} was not ready after {START_SECONDS} s (log: {child.log})"
+                    f"the {child.name} was not ready after {MAX_START_SECONDS} s (log: {child.log})"
                 )
             time.sleep(0.03)
 
@@ -201,7 +201,7 @@ class Launcher:
         if not child.restart_at:
             if now - child.started_at > RESTART_RESET_SECONDS:
                 child.restarts = 0
-            delay = RESTART_PAUSES[min(child.restarts, len(RESTART_PAUSES) - 1)]
+            delay = RESTART_PAUSE_SECONDS[min(child.restarts, len(RESTART_PAUSE_SECONDS) - 1)]
             code = child.process.returncode if child.process else None
             self.terminal.say(
                 f"  {child.name:<10} exited unexpectedly (code {code}); restarting in {delay} s"
@@ -281,7 +281,7 @@ def _show_demo(terminal: Terminal, settings: Settings, url: str) -> None:
     from backend.service.process.demo import launch_demo
 
     with terminal.step("demo", "launching, once per state directory") as step:
-        deadline = time.monotonic() + START_SECONDS
+        deadline = time.monotonic() + MAX_START_SECONDS
         while not is_alive(url) and time.monotonic() < deadline:
             time.sleep(0.1)
         step.result = launch_demo(settings, url)

@@ -9,7 +9,7 @@ import signal
 import sys
 import threading
 
-VARIABLE = "GRPOLAB_LIFELINE"
+LIFELINE_VARIABLE = "GRPOLAB_LIFELINE"
 """Environment variable that is set for a child whose standard input is its launcher's lifeline."""
 
 PR_SET_PDEATHSIG = 1
@@ -17,7 +17,7 @@ PR_SET_PDEATHSIG = 1
 
 def follow_launcher() -> None:
     """Stop this process, as SIGTERM does, when its launcher has ended."""
-    if os.environ.pop(VARIABLE, ""):
+    if os.environ.pop(LIFELINE_VARIABLE, ""):
         threading.Thread(target=_wait_for_end, name="lifeline", daemon=True).start()
 
 

@@ -6,7 +6,7 @@ import shutil
 from contextlib import suppress
 from pathlib import Path
 
-LIMIT_BYTES = 10_000_000
+MAX_LOG_BYTES = 10_000_000
 """Maximum size of a log in bytes; a larger one is moved to `NAME.old.log`, replacing the previous one."""
 
 
@@ -14,7 +14,7 @@ def limit_size(log: Path) -> None:
     """Move the contents of a log that is too large; it is copied and truncated, because its program has it
     open.
     """
-    if not log.exists() or log.stat().st_size <= LIMIT_BYTES:
+    if not log.exists() or log.stat().st_size <= MAX_LOG_BYTES:
         return
     # Lines written between the two calls are lost; the program appends, so it continues at the start.
     with suppress(OSError):  # a full disk, for which truncating is the remedy

@@ -9,7 +9,7 @@ PAUSE_SECONDS = 10.0
 MB.
 """
 
-ARENAS = 2
+MAX_ARENAS = 2
 """Number of heaps for all threads. By default each thread has one, with free memory that others cannot use.
 """
 
@@ -20,7 +20,7 @@ M_ARENA_MAX = -8
 def limit_arenas() -> bool:
     """Let new threads share a few heaps; return whether that worked. Does nothing without glibc."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    return mallopt is not None and bool(mallopt(M_ARENA_MAX, ARENAS))
+    return mallopt is not None and bool(mallopt(M_ARENA_MAX, MAX_ARENAS))
 
 
 def return_memory() -> bool:

@@ -15,11 +15,11 @@ from backend.base.settings import Settings
 from backend.http.pages import FRONTEND
 from backend.storage.engine import open_engine
 
-SHORTEST_TOKEN = 20
+MIN_TOKEN_CHARACTERS = 20
 """Minimum length of a token, in characters, if the service listens on the network."""
 
 
-SECRETS = ("grpolab_token", "grpolab_viewer_token", "grpolab_writer_key")
+SECRET_SETTINGS = ("grpolab_token", "grpolab_viewer_token", "grpolab_writer_key")
 
 
 class CannotStart(GrpoLabError):
@@ -58,17 +58,17 @@ def check_exposure(settings: Settings) -> None:
         raise CannotStart(
             "GRPOLAB_VIEWER_TOKEN equals GRPOLAB_TOKEN, so every viewer would be an operator: choose another"
         )
-    for name in SECRETS:
+    for name in SECRET_SETTINGS:
         if "${" in getattr(settings, name):  # the unexpanded text is not secret
             raise CannotStart(
                 f"{name.upper()} is an unexpanded variable: set it to the token itself, or leave it empty"
             )
     if is_loopback(settings.host):
         return
-    short = [name for name in SECRETS if 0 < len(getattr(settings, name)) < SHORTEST_TOKEN]
+    short = [name for name in SECRET_SETTINGS if 0 < len(getattr(settings, name)) < MIN_TOKEN_CHARACTERS]
     if short:
         raise CannotStart(
-            f"{short[0].upper()} has fewer than {SHORTEST_TOKEN} characters, too few for a service on "
+            f"{short[0].upper()} has fewer than {MIN_TOKEN_CHARACTERS} characters, too few for a service on "
             "a network: choose a longer one, e.g. `openssl rand -hex 32`"
         )
     if settings.grpolab_token and settings.allowed_hosts:

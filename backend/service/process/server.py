@@ -11,7 +11,7 @@ from fastapi import FastAPI
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from backend.base.settings import Settings
-from backend.http.limits import ARRIVAL_SECONDS, CONNECTIONS, HEAD_BYTES
+from backend.http.limits import MAX_ARRIVAL_SECONDS, MAX_CONNECTIONS, MAX_HEAD_BYTES
 from backend.http.problem_details import problem
 from backend.service.process.gc_freeze import freeze_gc
 from backend.service.process.memory import keep_returning_memory, limit_arenas
@@ -39,8 +39,10 @@ class Protocol(H11Protocol):
         """Accept a connection and wait for its first request; refuse it if there are too many."""
         super().connection_made(transport)
         self.heard_at = self.loop.time()
-        if len(self.connections) > CONNECTIONS and not self._make_room():
-            self._refuse(503, "Unavailable", f"{CONNECTIONS:,} connections are open: try again in a moment")
+        if len(self.connections) > MAX_CONNECTIONS and not self._make_room():
+            self._refuse(
+                503, "Unavailable", f"{MAX_CONNECTIONS:,} connections are open: try again in a moment"
+            )
         else:
             self._wait_for_head()
 
@@ -74,7 +76,7 @@ class Protocol(H11Protocol):
 
     def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - uvicorn's message has no details
         """Respond to bytes that are not valid HTTP."""
-        detail = f"this is not an HTTP/1.1 request with a head of at most {HEAD_BYTES:,} bytes"
+        detail = f"this is not an HTTP/1.1 request with a head of at most {MAX_HEAD_BYTES:,} bytes"
         self._refuse(400, "Bad request", detail)
 
     def _make_room(self) -> bool:
@@ -103,7 +105,7 @@ class Protocol(H11Protocol):
 
     def _wait_for_head(self) -> None:
         if self._waiting is None:
-            self._waiting = self.loop.call_later(ARRIVAL_SECONDS, self.transport.close)
+            self._waiting = self.loop.call_later(MAX_ARRIVAL_SECONDS, self.transport.close)
 
     def _stop_waiting(self) -> None:
         if self._waiting is not None:
@@ -149,7 +151,7 @@ def server_config(app: Any, settings: Settings, **options: Any) -> uvicorn.Confi
         port=settings.port,
         http=Protocol,
         ws="none",
-        h11_max_incomplete_event_size=HEAD_BYTES,
+        h11_max_incomplete_event_size=MAX_HEAD_BYTES,
         access_log=False,  # backend/http/access_log.py logs requests without query strings
         server_header=False,
         proxy_headers=bool(settings.trusted_proxies),

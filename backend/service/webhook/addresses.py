@@ -11,12 +11,12 @@ from backend.base.errors import GrpoLabError
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
-SECONDS = 10.0
+TIMEOUT_SECONDS = 10.0
 """Time limit of a request in seconds, from resolving the host to the status of the response."""
 
 NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 
-SPECIAL = tuple(
+SPECIAL_NETWORKS = tuple(
     ipaddress.ip_network(network)
     for network in (
         "192.0.0.0/24",  # protocol assignments, and the metadata of Oracle Cloud
@@ -46,7 +46,7 @@ class Target(NamedTuple):
     """IP addresses to connect to, in this order; the name is not resolved again."""
 
 
-def resolve(url: str, *, private: bool, seconds: float = SECONDS) -> Target:
+def resolve(url: str, *, private: bool, seconds: float = TIMEOUT_SECONDS) -> Target:
     """Resolve the host, and refuse it if any of its addresses is internal, unless `private` allows them.
 
     Raise Unreachable, also if resolving takes longer than `seconds`.
@@ -96,6 +96,6 @@ def is_outside(address: Address) -> bool:
             return is_outside(embedded)
         if address.is_site_local:
             return False
-    if any(address in network for network in SPECIAL):
+    if any(address in network for network in SPECIAL_NETWORKS):
         return False
     return address.is_global and not (address.is_multicast or address.is_reserved)

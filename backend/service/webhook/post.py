@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 
-from backend.service.webhook.addresses import SECONDS, Target, Unreachable
+from backend.service.webhook.addresses import TIMEOUT_SECONDS, Target, Unreachable
 
 
 class _Connection(http.client.HTTPConnection):
@@ -63,7 +63,9 @@ class _Connection(http.client.HTTPConnection):
         return self._is_late
 
 
-def post(target: Target, body: bytes, headers: Mapping[str, str], *, seconds: float = SECONDS) -> None:
+def post(
+    target: Target, body: bytes, headers: Mapping[str, str], *, seconds: float = TIMEOUT_SECONDS
+) -> None:
     """Send the body; raise Unreachable unless the response has a 2xx status within the time limit."""
     with _connection(target, seconds) as connection:
         connection.request("POST", target.path, body, dict(headers))
@@ -74,7 +76,7 @@ def post(target: Target, body: bytes, headers: Mapping[str, str], *, seconds: fl
         raise Unreachable(f"{target.host} answered {status}")
 
 
-def try_connection(target: Target, *, seconds: float = SECONDS) -> None:
+def try_connection(target: Target, *, seconds: float = TIMEOUT_SECONDS) -> None:
     """Connect, with TLS if the URL requires it, without sending data; raise Unreachable if that fails."""
     with _connection(target, seconds) as connection:
         connection.connect()

@@ -18,10 +18,10 @@ from backend.base.redaction import redact
 from backend.base.settings import Settings
 from backend.base.text import clean_text
 from backend.runs.events import add_event
-from backend.runs.origin import ARCHIVED
+from backend.runs.origin import ARCHIVE_ORIGIN
 from backend.service.live.changes import events_after
 from backend.service.maintenance.reconciler import take_lease
-from backend.service.webhook.addresses import SECONDS, Target, Unreachable, resolve
+from backend.service.webhook.addresses import TIMEOUT_SECONDS, Target, Unreachable, resolve
 from backend.service.webhook.messages import UNSIGNED, RunNames, choose_format, make_body, make_headers
 from backend.service.webhook.post import post
 from backend.storage.engine import Sessions, insert_into, reading
@@ -34,7 +34,7 @@ KINDS = ("diagnosis", "lifecycle")
 LEVELS = ("info", "warning", "error")
 LOOK_SECONDS = 1.0
 LEASE_SECONDS = 30.0
-PAGE = 100
+PAGE_SIZE = 100
 MAX_REASON = 500
 """Maximum number of characters of a stored failure reason."""
 
@@ -86,7 +86,7 @@ class Sender:
             row = session.get(Webhook, NAME)
             if row is not None and not self._is_due(row):
                 return False
-            events = events_after(session, row.event_id, PAGE) if row else []
+            events = events_after(session, row.event_id, PAGE_SIZE) if row else []
             archived_runs = _archived_runs(session, events)
             event = next(
                 (
@@ -108,7 +108,7 @@ class Sender:
         event_id, failures, now = row.event_id, row.failures, self._clock()
         if event is None:
             self._settle(event_id, events[-1].id, delivered=False)
-            return len(events) == PAGE
+            return len(events) == PAGE_SIZE
         try:
             self._deliver(event, run, now)
         except Exception as error:  # noqa: BLE001 - an event that cannot be delivered must not block others
@@ -127,7 +127,7 @@ class Sender:
         return event.kind in KINDS and event.level in LEVELS[min_level:]
 
     def _deliver(self, event: Event, run: RunNames | None, now: float) -> None:
-        settings, deadline = self._settings, time.monotonic() + SECONDS
+        settings, deadline = self._settings, time.monotonic() + TIMEOUT_SECONDS
         event_format = choose_format(settings.grpolab_webhook_url, settings.grpolab_webhook_format)
         if event_format == "json" and not settings.grpolab_webhook_secret:
             raise Unreachable(UNSIGNED)
@@ -175,7 +175,7 @@ def resolve_target(settings: Settings) -> Target:
 def _archived_runs(session: Session, events: Sequence[Event]) -> set[str]:
     """Return the ids of runs imported from archives, whose events are not delivered."""
     runs = {event.run_id for event in events if event.run_id}
-    query = select(Run.id).where(Run.id.in_(runs), Run.origin == ARCHIVED)
+    query = select(Run.id).where(Run.id.in_(runs), Run.origin == ARCHIVE_ORIGIN)
     return set(session.scalars(query)) if runs else set()
 
 

@@ -12,7 +12,7 @@ import { unscaled } from './parts.js';
 /** @typedef {import('./mounted.js').Drawn} Drawn */
 
 /** Distance in pixels from a drawn point in which a click selects the point instead of the position. */
-const REACH = 10;
+const PIN_RADIUS_PX = 10;
 
 /** Creates the elements that a panel needs for its marks. */
 export function markElements() {
@@ -101,7 +101,7 @@ export function isOnPoint({ element, hovered }, event) {
     scales.x(hovered.x) + xaxis._offset - (event.clientX - left),
     scales.y(hovered.y) + yaxis._offset - (event.clientY - top),
   ];
-  return Math.hypot(...offset) <= REACH;
+  return Math.hypot(...offset) <= PIN_RADIUS_PX;
 }
 
 /**

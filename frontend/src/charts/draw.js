@@ -26,11 +26,11 @@ const CONFIG = {
   doubleClickDelay: 250,
   showTips: false,
 };
-const NEAR = 600;
+const NEAR_PX = 600;
 const AT_ONCE_MS = 25;
 
 /** @type {Set<Mounted>} */
-const waiting = new Set();
+const waitingPanels = new Set();
 let isDrawing = false;
 /** @type {Promise<Plot.Library> | null} */
 let loading = null;
@@ -56,7 +56,7 @@ const nearness = new IntersectionObserver(
       if (panel && panel.near !== isIntersecting) come(panel, isIntersecting);
     }
   },
-  { rootMargin: `${NEAR}px`, scrollMargin: `${NEAR}px` },
+  { rootMargin: `${NEAR_PX}px`, scrollMargin: `${NEAR_PX}px` },
 );
 
 function come(/** @type {Mounted} */ panel, /** @type {boolean} */ isNear) {
@@ -72,7 +72,7 @@ function come(/** @type {Mounted} */ panel, /** @type {boolean} */ isNear) {
  */
 function startsNear(element) {
   const { top, bottom } = element.getBoundingClientRect();
-  return top < bottom && top < innerHeight + NEAR && bottom > -NEAR;
+  return top < bottom && top < innerHeight + NEAR_PX && bottom > -NEAR_PX;
 }
 
 const sizes = new ResizeObserver((entries) => {
@@ -119,7 +119,7 @@ export function mountPanel(element, metric, handlers) {
       nearness.unobserve(element);
       sizes.unobserve(element);
       purge(panel);
-      waiting.delete(panel);
+      waitingPanels.delete(panel);
       panels.delete(element);
     },
   };
@@ -127,7 +127,7 @@ export function mountPanel(element, metric, handlers) {
 
 function ask(/** @type {Mounted} */ panel) {
   if (!panel.near || !panel.figure) return;
-  waiting.add(panel);
+  waitingPanels.add(panel);
   if (!isDrawing) requestAnimationFrame(drawWaiting);
   isDrawing = true;
 }
@@ -140,13 +140,13 @@ async function drawWaiting() {
   try {
     const Plotly = await loadPlotly();
     let since = performance.now();
-    while (waiting.size) {
-      for (const panel of nearestFirst(waiting)) {
-        waiting.delete(panel);
+    while (waitingPanels.size) {
+      for (const panel of nearestFirst(waitingPanels)) {
+        waitingPanels.delete(panel);
         if (!panel.near || !panel.figure || !panels.has(panel.element)) continue;
         await drawNow(Plotly, /** @type {Drawn} */ (panel));
         if (performance.now() - since < AT_ONCE_MS) continue;
-        await letReact();
+        await yieldToBrowser();
         since = performance.now();
       }
     }
@@ -156,7 +156,7 @@ async function drawWaiting() {
 }
 
 /** Yields to more urgent tasks of the browser. @returns {Promise<void>} */
-const letReact = () =>
+const yieldToBrowser = () =>
   window.scheduler?.yield ? window.scheduler.yield() : new Promise((resolve) => setTimeout(resolve));
 
 /** Returns the panels sorted by their distance from the middle of the screen. @param {Set<Mounted>} candidates */
@@ -229,7 +229,7 @@ function purge(/** @type {Mounted} */ panel) {
 let clickTimer;
 let resetAt = -Infinity;
 
-const STILL = 4;
+const MAX_CLICK_MOVE_PX = 4;
 
 /**
  * Handles a press. A press and a release at the same position are a click, which opens the point or else pins the
@@ -241,7 +241,8 @@ function pressed(mounted, downEvent) {
   if (downEvent.button !== 0 || !mounted.drawn) return;
   const panel = /** @type {Drawn} */ ({ ...mounted });
   const released = (/** @type {PointerEvent} */ upEvent) => {
-    if (Math.hypot(upEvent.clientX - downEvent.clientX, upEvent.clientY - downEvent.clientY) > STILL) return;
+    if (Math.hypot(upEvent.clientX - downEvent.clientX, upEvent.clientY - downEvent.clientY) > MAX_CLICK_MOVE_PX)
+      return;
     if (performance.now() - resetAt < CONFIG.doubleClickDelay) return;
     const isZoomed = panel.figure.isZoomed || !panel.element._fullLayout.yaxis.autorange;
     clearTimeout(clickTimer);

@@ -21,7 +21,7 @@ const TOP = 78;
 const MAX_NAME = 60;
 const PER_LINE = 150;
 /** A value beyond the range of every axis. */
-const FAR = 1e12;
+const OUTSIDE_VALUE = 1e12;
 
 /** @param {string} text @param {number} most */
 const shortened = (text, most) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
@@ -130,8 +130,8 @@ function healthyShape(healthy, theme) {
       x0: 0,
       x1: 1,
       yref: 'y',
-      y0: low ?? -FAR,
-      y1: high ?? FAR,
+      y0: low ?? -OUTSIDE_VALUE,
+      y1: high ?? OUTSIDE_VALUE,
       fillcolor: theme.good,
       opacity: 0.07,
       line: { width: 0 },

@@ -8,9 +8,9 @@
  */
 
 /** Fraction of the values at each end that may be outliers. */
-const TAIL = 0.02;
+const TAIL_SHARE = 0.02;
 /** Values are not outliers if their distance from the others is less than this multiple of the spread. */
-const FAR = 1;
+const MAX_SPREADS = 1;
 
 const drawn = (/** @type {Line[]} */ lines) => lines.filter(({ role }) => role !== 'raw seed');
 
@@ -36,10 +36,10 @@ function flatValue(lines) {
 export function rangeWithoutOutliers(values) {
   const sorted = [...values].sort((a, b) => a - b);
   if (sorted.length < 3) return null;
-  const cut = Math.max(1, Math.floor(sorted.length * TAIL));
+  const cut = Math.max(1, Math.floor(sorted.length * TAIL_SHARE));
   const [smallest, low, high, largest] = [sorted[0], sorted[cut], sorted[sorted.length - 1 - cut], sorted.at(-1) ?? 0];
   const spread = high - low || Math.abs(high) * 0.1 || 1;
-  if (smallest >= low - FAR * spread && largest <= high + FAR * spread) return null;
+  if (smallest >= low - MAX_SPREADS * spread && largest <= high + MAX_SPREADS * spread) return null;
   const room = spread * 0.1;
   return [low - room, high + room];
 }

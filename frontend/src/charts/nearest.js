@@ -10,9 +10,9 @@ import { unescaped } from './parts.js';
 /** @typedef {import('./mounted.js').Drawn} Drawn */
 
 /** Distance in pixels from the pointer up to which a point is found, like Plotly's `hoverdistance`. */
-const REACH = 40;
+const POINTER_RADIUS_PX = 40;
 /** Roles of traces without points. Onsets are areas. */
-const SILENT = ['band', 'raw', 'onset'];
+const UNLABELLED_ROLES = ['band', 'raw', 'onset'];
 
 /**
  * Returns the point or event nearest to the pointer, or null if none is near.
@@ -23,12 +23,12 @@ export function nearestPoint({ element, figure }, event) {
   const { xaxis, yaxis } = element._fullLayout;
   const [pointerX, pointerY] = [event.clientX - left - xaxis._offset, event.clientY - top - yaxis._offset];
   if (pointerX < 0 || pointerX > xaxis._length || pointerY < 0 || pointerY > yaxis._length) return null;
-  const from = xaxis.p2d(pointerX - REACH);
-  let best = REACH;
+  const from = xaxis.p2d(pointerX - POINTER_RADIUS_PX);
+  let best = POINTER_RADIUS_PX;
   /** @type {Plot.Point | null} */
   let nearest = null;
   for (const trace of figure.data) {
-    if (SILENT.includes(trace.meta.role)) continue;
+    if (UNLABELLED_ROLES.includes(trace.meta.role)) continue;
     const { x, y } = scalesOf(element, trace);
     for (let at = Math.max(0, lastAtOrBelow(trace.x, from)); at < trace.x.length; at += 1) {
       if (trace.y[at] === null) continue;

@@ -7,21 +7,21 @@ import { lookup } from '../lib/lookup.js';
 /** @typedef {{x: (value: number) => number, y: (value: number) => number}} Scales to pixels of the plot area */
 
 const MAX_IN_SVG = 12;
-const BY_PLOTLY = ['mark', 'onset'];
+const PLOTLY_ROLES = ['mark', 'onset'];
 
 /** Returns whether a figure has more lines than Plotly draws quickly. @param {Plot.Trace[]} data */
 export const isPainted = (data) =>
-  data.filter(({ meta }) => !BY_PLOTLY.includes(meta.role) && meta.role !== 'non-finite').length > MAX_IN_SVG;
+  data.filter(({ meta }) => !PLOTLY_ROLES.includes(meta.role) && meta.role !== 'non-finite').length > MAX_IN_SVG;
 
 /** Returns the traces that are painted. @param {Plot.Trace[]} data */
-export const paintedOf = (data) => data.filter(({ meta }) => !BY_PLOTLY.includes(meta.role));
+export const paintedOf = (data) => data.filter(({ meta }) => !PLOTLY_ROLES.includes(meta.role));
 
 /**
  * Returns the traces of a painted figure that Plotly draws: events, and the corners of the curves for the range of the
  * axes.
  */
 export const plottedOf = (/** @type {Plot.Trace[]} */ data) => [
-  ...data.filter(({ meta }) => BY_PLOTLY.includes(meta.role)),
+  ...data.filter(({ meta }) => PLOTLY_ROLES.includes(meta.role)),
   cornersOf(paintedOf(data).filter(({ yaxis }) => yaxis !== 'y2')),
 ];
 

@@ -63,9 +63,9 @@ export const PAPER_THEME = {
 };
 
 const HEIGHT_OF_WIDTH = 0.68;
-const FINER = 0.7;
+const PAPER_LINE_SCALE = 0.7;
 /** Average width of a letter, as a fraction of the font size. */
-const GLYPH = 0.54;
+const GLYPH_WIDTH = 0.54;
 
 /** @param {string} text @param {number} most characters */
 export const shortened = (text, most) => {
@@ -84,7 +84,8 @@ const AXES_ROOM = 4;
  * @param {Figure} figure @param {Paper} paper @param {number} width
  */
 export const fitsOnAxis = (figure, paper, width) =>
-  titleOf(figure).length * GLYPH * fontInPixels(paper) < width * HEIGHT_OF_WIDTH - AXES_ROOM * fontInPixels(paper);
+  titleOf(figure).length * GLYPH_WIDTH * fontInPixels(paper) <
+  width * HEIGHT_OF_WIDTH - AXES_ROOM * fontInPixels(paper);
 
 /**
  * Returns the figure of one panel in its printed size, with its metric along the y axis or above it. Margins grow with
@@ -118,7 +119,7 @@ export function paperFigure(figure, paper, width, { yRange, unit, isNamedOnAxis 
       margin: { l: size * 3, r: size * 1.5, t: size * (above ? 2.4 : 1), b: size * 3, pad: 0 },
       font,
       title: {
-        text: plain(shortened(above, Math.floor((width - 2 * size) / (size * GLYPH)))),
+        text: plain(shortened(above, Math.floor((width - 2 * size) / (size * GLYPH_WIDTH)))),
         font: { ...font, color: PAPER_THEME.ink },
         x: 0,
         xref: 'container',
@@ -144,10 +145,14 @@ export function paperFigure(figure, paper, width, { yRange, unit, isNamedOnAxis 
 /** Returns a trace with the finer lines and markers of print. @param {Plot.Trace} trace @returns {Plot.Trace} */
 const thinner = (trace) => ({
   ...trace,
-  line: { ...trace.line, width: trace.line?.width * FINER },
+  line: { ...trace.line, width: trace.line?.width * PAPER_LINE_SCALE },
   ...(typeof trace.marker?.size === 'number'
     ? {
-        marker: { ...trace.marker, size: trace.marker.size * FINER, line: { width: trace.marker.line?.width * FINER } },
+        marker: {
+          ...trace.marker,
+          size: trace.marker.size * PAPER_LINE_SCALE,
+          line: { width: trace.marker.line?.width * PAPER_LINE_SCALE },
+        },
       }
     : {}),
 });

@@ -27,7 +27,7 @@ const MAX_NAME = 60;
 /** Dots per inch of a PNG, as required by journals. */
 const DPI = 300;
 /** Resolution, relative to the screen, of the image of a text that PDF's built-in fonts cannot show. */
-const FINE = 6;
+const PIXEL_SCALE = 6;
 const DASHES = { solid: '', dash: '6 3', dot: '2 2', dashdot: '6 2 2 2' };
 
 /** @param {string} name @param {Record<string, unknown>} attributes */
@@ -202,7 +202,7 @@ async function paintForeignTexts(page) {
       element('svg', { xmlns: SVG, width, height, viewBox: `${x} ${y} ${width} ${height}` })
     );
     alone.append(clone);
-    const canvas = await canvasOf(alone, FINE);
+    const canvas = await canvasOf(alone, PIXEL_SCALE);
     const picture = element('image', { x, y, width, height, href: canvas.toDataURL('image/png') });
     const transform = text.getAttribute('transform');
     if (transform) picture.setAttribute('transform', transform);

@@ -26,7 +26,7 @@ const UNREACHABLE = {
   detail: 'No data is lost: runs keep training and recording. Check that the server process is still running.',
 };
 
-/** @typedef {Record<string, unknown>} parameters of a query; empty ones are omitted */
+/** @typedef {Record<string, unknown>} Parameters Query parameters; empty ones are omitted */
 
 /**
  * @param {string} method @param {string} path below /api/v1, or absolute with a leading `//`-less `/api`

@@ -11,7 +11,7 @@ import { problemOf } from './api.js';
 const TYPES = ['run', 'points', 'event', 'worker'];
 /** The service's event after too many missed events. */
 const RESET = 'reset';
-const LONGEST_WAIT = 15_000;
+const MAX_WAIT_MS = 15_000;
 
 /**
  * `reason`: the service's reason if it has rejected the stream.
@@ -48,7 +48,7 @@ function opened() {
 }
 
 /** Requests the reason for a rejected stream in an ordinary call, because a stream does not contain the reason. */
-async function learnWhy(/** @type {string} */ url) {
+async function loadReason(/** @type {string} */ url) {
   const abort = new AbortController();
   try {
     const response = await fetch(url, { signal: abort.signal });
@@ -61,12 +61,12 @@ async function learnWhy(/** @type {string} */ url) {
 }
 
 function failed() {
-  if (source?.readyState === EventSource.CLOSED) learnWhy(source.url);
+  if (source?.readyState === EventSource.CLOSED) loadReason(source.url);
   close();
   hadGap = true;
   become('lost');
   retryTimer = setTimeout(open, wait);
-  wait = Math.min(wait * 2, LONGEST_WAIT);
+  wait = Math.min(wait * 2, MAX_WAIT_MS);
 }
 
 function open() {

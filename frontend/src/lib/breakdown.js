@@ -26,7 +26,7 @@ export const WAYS = [
 ];
 
 /** Minimum share of a change that one prompt must explain. */
-const MUCH = 0.25;
+const MIN_EXPLAINED_SHARE = 0.25;
 
 /**
  * Returns whether one prompt in both windows explains much of a change. If not, a split by flags is more useful.
@@ -39,11 +39,11 @@ export const isExplainedByPrompts = ({ change, rows }) =>
       kind === 'category' &&
       before.completions > 0 &&
       after.completions > 0 &&
-      Math.abs(total) >= MUCH * Math.abs(change),
+      Math.abs(total) >= MIN_EXPLAINED_SHARE * Math.abs(change),
   );
 
 /** Number of steps in a default window. */
-const USUAL = 10;
+const DEFAULT_STEPS = 10;
 
 /**
  * Returns a window written as `10-20` or `10`, or null for other texts.
@@ -66,7 +66,7 @@ export const writeWindow = ({ first, last }) => (first === last ? String(first) 
  */
 export function usualWindows(steps, values) {
   if (steps.length < 2) return null;
-  const size = Math.max(1, Math.min(USUAL, Math.floor(steps.length / 4)));
+  const size = Math.max(1, Math.min(DEFAULT_STEPS, Math.floor(steps.length / 4)));
   const sums = [0];
   for (const value of values) sums.push(sums[sums.length - 1] + (Number.isFinite(value) ? value : 0));
   const shift = (/** @type {number} */ at) => Math.abs(sums[at + size] - 2 * sums[at] + sums[at - size]);
@@ -80,8 +80,8 @@ export function usualWindows(steps, values) {
 
 /** @param {Onset} onset */
 export const aroundOnset = ({ healthy, sick }) => ({
-  before: { first: Math.max(0, healthy - USUAL + 1), last: healthy },
-  after: { first: sick, last: sick + USUAL - 1 },
+  before: { first: Math.max(0, healthy - DEFAULT_STEPS + 1), last: healthy },
+  after: { first: sick, last: sick + DEFAULT_STEPS - 1 },
 });
 
 /**

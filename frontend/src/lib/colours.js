@@ -54,10 +54,10 @@ export function looksTogether(items, theme) {
 }
 
 /** Backgrounds of lines: `--surface` in styles/base.css. */
-const GROUNDS = { light: '#ffffff', dark: '#14181e' };
+const BACKGROUNDS = { light: '#ffffff', dark: '#14181e' };
 const LEAST_CONTRAST = 3;
 /** Distance of the outermost shades from their colour, as a share of the distance to black and to white. */
-const REACH = { black: 0.38, white: 0.3 };
+const SHADE_SHARES = { black: 0.38, white: 0.3 };
 
 const channels = (/** @type {string} */ colour) => [1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16));
 
@@ -93,11 +93,11 @@ export function shadesOf(colour, count, theme) {
   if (count === 1) return [colour];
   const end = (/** @type {number} */ target, /** @type {number} */ reach) => {
     let share = reach;
-    while (share > 0 && contrast(mixed(colour, target, share), GROUNDS[theme]) < LEAST_CONTRAST)
+    while (share > 0 && contrast(mixed(colour, target, share), BACKGROUNDS[theme]) < LEAST_CONTRAST)
       share = Math.max(0, share - 0.01);
     return share;
   };
-  const [darkest, lightest] = [-end(0, REACH.black), end(255, REACH.white)];
+  const [darkest, lightest] = [-end(0, SHADE_SHARES.black), end(255, SHADE_SHARES.white)];
   return Array.from({ length: count }, (_, i) => {
     const at = darkest + ((lightest - darkest) * i) / (count - 1);
     return mixed(colour, at < 0 ? 0 : 255, Math.abs(at));

@@ -127,7 +127,7 @@ const keyOf = (/** @type {Line} */ { key, series }) => key ?? series.run ?? seri
 const difference = (a, b) => (typeof a?.value === 'number' && typeof b?.value === 'number' ? a.value - b.value : null);
 
 /** @type {Record<string, number>} */
-const BELOW_ALL = { Infinity: Number.MAX_VALUE, '-Infinity': -Number.MAX_VALUE };
+const INFINITE_VALUES = { Infinity: Number.MAX_VALUE, '-Infinity': -Number.MAX_VALUE };
 
 /**
  * Returns the sort key of a row. Sorting is stable, so lines with equal values stay in the order of the legend.
@@ -136,7 +136,7 @@ const BELOW_ALL = { Infinity: Number.MAX_VALUE, '-Infinity': -Number.MAX_VALUE }
 function rank({ recorded, smoothed }) {
   const point = recorded ?? smoothed;
   if (!point) return -Infinity;
-  return typeof point.value === 'number' ? point.value : (lookup(BELOW_ALL, point.value) ?? -Number.MAX_VALUE);
+  return typeof point.value === 'number' ? point.value : (lookup(INFINITE_VALUES, point.value) ?? -Number.MAX_VALUE);
 }
 
 /** Returns a text such as `2 of 3` if runs of a mean are missing at this point. @param {Row} row */

@@ -109,7 +109,7 @@ def test_history_keeps_no_secret(session, monkeypatch, settings):
 
 
 def test_a_log_that_has_grown_is_set_aside_while_it_is_written(tmp_path, monkeypatch):
-    monkeypatch.setattr(logfiles, "LIMIT_BYTES", 100)
+    monkeypatch.setattr(logfiles, "MAX_LOG_BYTES", 100)
     log = tmp_path / "service.log"
     with log.open("ab", buffering=0) as program:
         program.write(b"old\n" * 30)

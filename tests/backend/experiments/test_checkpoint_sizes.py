@@ -4,7 +4,7 @@ import pytest
 
 from backend.base.settings import Settings
 from backend.config.merge import resolve
-from backend.experiments.checkpoint_sizes import PARAMETERS, checkpoint_bytes, max_checkpoints
+from backend.experiments.checkpoint_sizes import PARAMETERS_BY_MODEL, checkpoint_bytes, max_checkpoints
 from backend.storage.engine import reading
 from backend.storage.models import Checkpoint
 from tests.gate import first_in_gate
@@ -12,10 +12,10 @@ from tests.trained_runs import SMALL
 from worker.policy.model import load_policy
 
 
-@pytest.mark.parametrize("policy", PARAMETERS)
+@pytest.mark.parametrize("policy", PARAMETERS_BY_MODEL)
 def test_the_built_in_policies_have_so_many_parameters(policy):
     model = load_policy(resolve({"policy": {"name": policy}}, None, 0).policy, Settings()).model
-    assert sum(weights.numel() for weights in model.parameters()) == PARAMETERS[policy]
+    assert sum(weights.numel() for weights in model.parameters()) == PARAMETERS_BY_MODEL[policy]
 
 
 @pytest.mark.parametrize(

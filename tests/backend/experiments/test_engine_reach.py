@@ -83,7 +83,7 @@ def test_answers_are_remembered_redirects_not_followed_and_faults_named(settings
     for _ in range(3):
         assert warned(settings, address_of(server)) == []
     assert server.asked == ["/health"]
-    monkeypatch.setattr(engine_reach, "REMEMBERED_SECONDS", -1)
+    monkeypatch.setattr(engine_reach, "CACHE_SECONDS", -1)
     server.status = 503
     assert "it answers with status 503" in warned(settings, address_of(server))[0]
 

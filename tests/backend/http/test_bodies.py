@@ -82,7 +82,7 @@ def test_the_bytes_of_bodies_that_arrive_are_bounded_for_a_role_and_for_a_writer
 
 
 def test_two_large_bodies_of_a_role_and_one_of_a_writer_are_admitted(monkeypatch):
-    monkeypatch.setattr(bodies, "WAIT_SECONDS", 0.05)
+    monkeypatch.setattr(bodies, "MAX_WAIT_SECONDS", 0.05)
 
     async def story():
         large = LargeBodies()
@@ -104,7 +104,7 @@ def test_two_large_bodies_of_a_role_and_one_of_a_writer_are_admitted(monkeypatch
 
 
 def test_a_large_body_waits_until_another_one_is_answered(client, monkeypatch):
-    monkeypatch.setattr(bodies, "WAIT_SECONDS", 0.05)
+    monkeypatch.setattr(bodies, "MAX_WAIT_SECONDS", 0.05)
     monkeypatch.setattr(bodies, "MAX_LARGE", 0)
     large, small = {"base": {"notes": "x" * 100_000}}, {"base": {}}
     assert client.post("/api/v1/validate", json=large).status_code == 429
@@ -112,7 +112,7 @@ def test_a_large_body_waits_until_another_one_is_answered(client, monkeypatch):
 
 
 def test_a_body_that_arrives_slowly_holds_up_no_other(client, monkeypatch):
-    monkeypatch.setattr(bodies, "WAIT_SECONDS", 0.05)
+    monkeypatch.setattr(bodies, "MAX_WAIT_SECONDS", 0.05)
     monkeypatch.setattr(bodies, "MAX_LARGE", 1)
     large = b'{"base": {}' + b" " * 100_000 + b"}"
 

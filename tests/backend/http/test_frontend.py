@@ -38,7 +38,7 @@ def test_browsers_keep_scripts_for_good_until_one_of_them_changes(client, tmp_pa
     assert len(addresses) > 5
     for address in addresses:
         answer = client.get(address)
-        assert (answer.status_code, answer.headers["cache-control"]) == (200, frontend.FOREVER)
+        assert (answer.status_code, answer.headers["cache-control"]) == (200, frontend.PERMANENT_CACHING)
     with (copy / "src" / "main.js").open("a") as script:
         script.write("// changed")
     frontend._edition.cache_clear()

@@ -24,7 +24,7 @@ SECRET_TEXTS = ("hf_" + "a" * 34, "sk-" + "b" * 30, "postgresql://me:hunter2@db/
 @pytest.fixture(scope="module")
 def service(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch, running(tmp_path_factory.mktemp("lab")) as service:
-        patch.setattr(server, "CONNECTIONS", 20)
+        patch.setattr(server, "MAX_CONNECTIONS", 20)
         yield service
 
 

@@ -75,7 +75,7 @@ def test_an_export_stops_when_nobody_reads_it(database, long_run, monkeypatch):
 
 
 def test_long_texts_make_short_pages_and_lose_none(database, settings, monkeypatch):
-    monkeypatch.setattr(rollouts, "PAGE_TOKENS", 250)
+    monkeypatch.setattr(rollouts, "MAX_PAGE_TOKENS", 250)
     with database.sessions.begin() as session:
         run = make_run(session)
         for step, length in enumerate([100, 100, 100, 600, 10, 10], start=1):
@@ -115,7 +115,7 @@ async def ask(app, path, role="viewer", method="GET"):
 
 
 def test_a_token_has_so_many_expensive_reads_at_a_time_and_holds_up_no_other(monkeypatch):
-    monkeypatch.setattr(budget, "WAIT_SECONDS", 0.2)
+    monkeypatch.setattr(budget, "MAX_WAIT_SECONDS", 0.2)
 
     async def story():
         slow = Slow()
@@ -148,7 +148,7 @@ def test_a_token_has_so_many_expensive_reads_at_a_time_and_holds_up_no_other(mon
     + ["rollouts/prompts.jsonl", "rollouts/search/export", "runs/x/archive"],
 )
 def test_every_read_of_curves_and_completions_takes_a_place(monkeypatch, path):
-    monkeypatch.setattr(budget, "WAIT_SECONDS", 0.01)
+    monkeypatch.setattr(budget, "MAX_WAIT_SECONDS", 0.01)
 
     async def story():
         slow = Slow()

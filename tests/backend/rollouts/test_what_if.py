@@ -9,7 +9,7 @@ import pytest
 from backend.base.errors import Unavailable
 from backend.rollouts import api
 from backend.rollouts import what_if as module
-from backend.rollouts.what_if import OPERATORS, VIEWERS, _run_process
+from backend.rollouts.what_if import OPERATOR_ALLOWANCE, VIEWER_ALLOWANCE, _run_process
 from tests.api_client import VIEWER_TOKEN
 
 
@@ -25,7 +25,7 @@ def test_a_viewer_gets_the_viewers_allowance(client, monkeypatch):
     order = {"run": "0" * 26, "step": 1, "variants": []}
     for headers in ({}, {"Authorization": f"Bearer {VIEWER_TOKEN}"}):
         assert client.post("/api/v1/rollouts/what-if", json=order, headers=headers).status_code == 200
-    assert allowances == [OPERATORS, VIEWERS]
+    assert allowances == [OPERATOR_ALLOWANCE, VIEWER_ALLOWANCE]
 
 
 def test_viewers_compute_one_step_at_a_time_in_half_the_memory_and_hold_up_no_operator(monkeypatch):
@@ -36,11 +36,11 @@ def test_viewers_compute_one_step_at_a_time_in_half_the_memory_and_hold_up_no_op
         return SimpleNamespace(returncode=0, stdout=b"")
 
     monkeypatch.setattr(subprocess, "run", run)
-    monkeypatch.setattr(module, "TURN_SECONDS", 0.01)
+    monkeypatch.setattr(module, "MAX_WAIT_SECONDS", 0.01)
     values = {"mask": np.zeros((1, 1), np.float32)}
-    with VIEWERS.turn:
+    with VIEWER_ALLOWANCE.turn:
         with pytest.raises(Unavailable, match="another step is being computed"):
-            _run_process({}, values, VIEWERS)
-        _run_process({}, values, OPERATORS)
-    _run_process({}, values, VIEWERS)
+            _run_process({}, values, VIEWER_ALLOWANCE)
+        _run_process({}, values, OPERATOR_ALLOWANCE)
+    _run_process({}, values, VIEWER_ALLOWANCE)
     assert started == ["6000000000", "3000000000"]

@@ -11,7 +11,7 @@ from sqlalchemy import select
 from backend.base.settings import Settings
 from backend.runs import lifecycle
 from backend.runs.workers.devices import Slot
-from backend.runs.workers.nodes import Answer, Order, nonce_file, take_seat, write_word
+from backend.runs.workers.nodes import Answer, Order, nonce_file, take_seat, write_message
 from backend.storage.models import Node, Run
 from tests.factories import make_run
 from worker.host.nodes import NodeFollower, NodeSeat
@@ -83,7 +83,7 @@ def test_a_follower_takes_only_orders_that_name_it(follower, group, claim, sessi
     for workers, is_taken in ((("leader", "another"), False), (("leader", "follower"), True)):
         order = Order(claim.run_id, claim.attempt, "127.0.0.1", 1, "n", workers)
         with sessions.begin() as session:
-            write_word(session, "g", 0, "leader", order)
+            write_message(session, "g", 0, "leader", order)
         assert (follower.next_order() is not None) == is_taken
     with sessions.begin() as session:
         lifecycle.release_run(session, claim.run_id, claim.attempt)
@@ -91,7 +91,7 @@ def test_a_follower_takes_only_orders_that_name_it(follower, group, claim, sessi
 
 
 def test_a_follower_without_the_shared_directory_says_so(follower, group, claim, pair, sessions, monkeypatch):
-    monkeypatch.setattr("worker.host.nodes.SHARED_SECONDS", 0.2)
+    monkeypatch.setattr("worker.host.nodes.SHARED_FILE_SECONDS", 0.2)
     order = Order(claim.run_id, claim.attempt, "127.0.0.1", 1, "secret", ("leader", "follower"))
     file = nonce_file(pair[1].state, claim.run_id, claim.attempt)
     follower.serve(order, [CPU_SLOT])

@@ -17,7 +17,7 @@ from backend.runs.queue.broker import (
     queue_folder,
     socket_path,
 )
-from backend.runs.queue.doorbell import TASK, ring, worker_queue
+from backend.runs.queue.doorbell import TASK_NAME, ring, worker_queue
 from tests.waiting import wait_for
 
 
@@ -40,7 +40,7 @@ def broker(settings):
 @pytest.fixture
 def patient(monkeypatch):
     """A busy machine may take longer than the half second a launch is ready to wait."""
-    monkeypatch.setattr("backend.runs.queue.doorbell.RING_SECONDS", 10.0)
+    monkeypatch.setattr("backend.runs.queue.doorbell.MAX_RING_SECONDS", 10.0)
 
 
 def bells(settings):
@@ -71,7 +71,7 @@ def test_without_valkey_and_redis_the_queue_uses_files(settings, monkeypatch):
     prepare_broker(choose_broker(settings), settings)
     assert ring(settings)
     assert len(list((settings.state / "broker" / "queue").iterdir())) == 1
-    assert bells(settings) == [TASK]
+    assert bells(settings) == [TASK_NAME]
 
 
 def test_a_long_state_path_gets_a_short_socket(tmp_path):
@@ -167,7 +167,7 @@ def test_a_message_that_is_torn_or_unfinished_is_passed_over(files):
     (folder / "2_half.gpu.msg").write_bytes(b'{"body": "\xff')
     (folder / "3_unfinished.tmp").write_text('{"bo')
     assert ring(files)
-    assert bells(files) == [TASK]
+    assert bells(files) == [TASK_NAME]
     assert [file.name for file in folder.iterdir()] == ["3_unfinished.tmp"]
     prepare_broker(choose_broker(files), files)
     assert not list(folder.iterdir())

@@ -22,7 +22,7 @@ from worker.host import supervisor as module
 from worker.host.hang_detector import HangLimits
 from worker.host.spares import Spare
 from worker.host.supervisor import Supervisor
-from worker.host.trainer_process import LINE_LIMIT, start_trainer, trainer_environment
+from worker.host.trainer_process import MAX_LINE_BYTES, start_trainer, trainer_environment
 from worker.outcome import REASON_CHARACTERS
 
 TOY = Path(__file__).parent / "toy_trainer.py"
@@ -335,17 +335,17 @@ sys.stderr.write("e" * 10_000_000)
     trainer.assign("r", 1, Slot(0, "cpu", "CPU", 1), heard.append, database_url="")
     assert trainer.wait(60) == 0
     trainer.kill()
-    dropped = f"[{10_000_001 - LINE_LIMIT:,} more bytes of this line are not kept]"
-    faces = "\N{GRINNING FACE}" * (LINE_LIMIT // 4)
+    dropped = f"[{10_000_001 - MAX_LINE_BYTES:,} more bytes of this line are not kept]"
+    faces = "\N{GRINNING FACE}" * (MAX_LINE_BYTES // 4)
     output = [line for line in heard if not line.startswith(("e", "[9,967,232 "))]
     assert output == ["café \\xff\0", faces, dropped, "after"]
-    assert "e" * LINE_LIMIT in heard
+    assert "e" * MAX_LINE_BYTES in heard
     assert len(trainer.last_error_line) == REASON_CHARACTERS
 
 
 def test_a_secret_across_the_cut_of_a_long_line_is_gone(monkeypatch):
     add_secrets("canary-of-a-long-line")
-    program = f"print('x' * ({LINE_LIMIT} - 9) + 'canary-of-a-long-line' + 'y' * 5000)"
+    program = f"print('x' * ({MAX_LINE_BYTES} - 9) + 'canary-of-a-long-line' + 'y' * 5000)"
     heard = []
     trainer = start_trainer((sys.executable, "-c", program), os.environ)
     trainer.assign("r", 1, Slot(0, "cpu", "CPU", 1), heard.append, database_url="")

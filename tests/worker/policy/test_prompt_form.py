@@ -115,9 +115,9 @@ LOOP = "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% end
 def apart(monkeypatch, tmp_path):
     """Saves a tokenizer, and hands out the process that runs it, with smaller limits."""
     monkeypatch.setattr(tokenizer_process, "CPU_SECONDS", 3)
-    monkeypatch.setattr(tokenizer_process, "CLOCK", 1000)
+    monkeypatch.setattr(tokenizer_process, "WALL_SECONDS_PER_CPU_SECOND", 1000)
     monkeypatch.setattr(tokenizer_process, "MEMORY_GB", 1)
-    monkeypatch.setattr(tokenizer_process, "TRIES", 1)
+    monkeypatch.setattr(tokenizer_process, "MAX_TRIES", 1)
 
     def apart(template=None, growing=""):
         altered = tokenizer(template)

@@ -2,7 +2,7 @@ from dataclasses import dataclass
 
 from backend.config.run import RunConfig
 from backend.config.sizes import max_bytes
-from worker.recording.selection import PROBES, select_groups
+from worker.recording.selection import MAX_PROBES, select_groups
 
 
 @dataclass
@@ -52,12 +52,12 @@ def test_first_last_and_alarmed_steps_keep_every_group():
 
 def test_the_same_held_out_probes_are_kept_at_every_evaluation():
     held_out = [Scored("eval", reward_mean=n / 100) for n in range(100)]
-    assert select(held_out, step=0) == list(range(PROBES))
-    assert select([Scored(), *held_out], step=7) == list(range(PROBES + 1))
+    assert select(held_out, step=0) == list(range(MAX_PROBES))
+    assert select([Scored(), *held_out], step=7) == list(range(MAX_PROBES + 1))
 
 
 def test_a_selection_has_the_first_prompts_of_each_suite():
-    held_out = [Scored("eval")] * (PROBES + 5)
-    suite = [Scored("eval/pairs")] * (PROBES + 5)
+    held_out = [Scored("eval")] * (MAX_PROBES + 5)
+    suite = [Scored("eval/pairs")] * (MAX_PROBES + 5)
     chosen = select([Scored(), *held_out, *suite])
-    assert chosen == [0, *range(1, PROBES + 1), *range(PROBES + 6, 2 * PROBES + 6)]
+    assert chosen == [0, *range(1, MAX_PROBES + 1), *range(MAX_PROBES + 6, 2 * MAX_PROBES + 6)]

@@ -8,7 +8,7 @@ import pytest
 from backend.base.errors import PluginFailed
 from backend.config.rewards import PluginReward
 from worker.prompt import Prompt
-from worker.rewards.plugins import MAX_IN_A_ROW, PluginTerm
+from worker.rewards.plugins import MAX_CONSECUTIVE_FAILURES, PluginTerm
 
 PLUGIN = '''
 import asyncio, os, time
@@ -141,8 +141,8 @@ def test_a_batch_that_answers_nonsense_or_hangs_leaves_all_unscored(call, name):
 
 
 def test_an_async_function_that_ends_its_process_fails_the_run_after_five(call):
-    with pytest.raises(PluginFailed, match=rf"code 3 \({MAX_IN_A_ROW} failed calls in a row\)"):
-        call("dying", ["a"] * MAX_IN_A_ROW)
+    with pytest.raises(PluginFailed, match=rf"code 3 \({MAX_CONSECUTIVE_FAILURES} failed calls in a row\)"):
+        call("dying", ["a"] * MAX_CONSECUTIVE_FAILURES)
 
 
 @pytest.mark.parametrize(

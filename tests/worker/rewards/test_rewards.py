@@ -31,7 +31,7 @@ from worker.rewards.correctness import Checkers, Grader
 from worker.rewards.flags import completion_flags
 from worker.rewards.formats import boxed_format, lenient_answer, think_format
 from worker.rewards.lengths import group_length_rewards
-from worker.rewards.plugins import MAX_IN_A_ROW
+from worker.rewards.plugins import MAX_CONSECUTIVE_FAILURES
 from worker.rewards.score import Scorer
 from worker.types import Completion
 
@@ -495,7 +495,11 @@ def plugins(tmp_path: Path, monkeypatch):
 def test_a_reward_that_misbehaves_time_after_time_fails_the_run_with_words(plugins, name, reason):
     seconds = 0.5 if name == "hanging" else 60
     with pytest.raises(PluginFailed, match=reason):
-        scored([PluginReward(entry_point=name, timeout_seconds=seconds)], [SUM], [[RIGHT] * MAX_IN_A_ROW])
+        scored(
+            [PluginReward(entry_point=name, timeout_seconds=seconds)],
+            [SUM],
+            [[RIGHT] * MAX_CONSECUTIVE_FAILURES],
+        )
 
 
 @pytest.mark.parametrize("name", ["touchy", "sleepy", "vague", "vast"])

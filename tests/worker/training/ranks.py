@@ -21,7 +21,7 @@ from backend.config.merge import merge, resolve
 from benchmarks.common.nothing import Nothing
 from tests.worker.training import wide
 from worker.recording.records import StepRecord
-from worker.training.companions import FOLLOWER, joined_ranks
+from worker.training.companions import FOLLOWER_COMMAND, joined_ranks
 from worker.training.trainer import Trainer
 
 LORA = {"policy": {"adapter": {"type": "lora", "rank": 8}}}
@@ -118,7 +118,7 @@ def train(
     checkpoints: Any = None,
     device: str = "cpu",
     gpus: Sequence[str] = (),
-    argv: tuple[str, ...] = FOLLOWER,
+    argv: tuple[str, ...] = FOLLOWER_COMMAND,
 ) -> Trained:
     """Train a case on so many ranks, of which this process is the first; `gpus` are theirs, by UUID.
 
@@ -200,7 +200,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     chosen = parser.parse_args(arguments)
     torch.set_num_threads(1)
-    argv = FOLLOWER
+    argv = FOLLOWER_COMMAND
     if chosen.wide:
         wide.widen()
         argv = wide.FOLLOWER

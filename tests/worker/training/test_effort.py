@@ -6,7 +6,7 @@ import torch
 from backend.base.settings import Settings
 from backend.config.rewards import CorrectnessReward
 from backend.config.sections import PolicyConfig
-from backend.rollouts.tags import CLOSE
+from backend.rollouts.tags import CLOSE_TAG
 from worker.policy.model import load_policy
 from worker.problems.sums import Sums
 from worker.rewards.score import Scorer
@@ -65,7 +65,7 @@ def test_a_completion_goes_on_behind_its_beginning(tiny, solved):
 
 def test_all_of_the_thinking_gives_the_answer_itself(tiny, solved):
     """At full length the pass rate is that of the greedy answers; the tiny policy needs its thinking."""
-    thinking = [(prompt, completions) for prompt, completions in solved if CLOSE in completions[0].text]
+    thinking = [(prompt, completions) for prompt, completions in solved if CLOSE_TAG in completions[0].text]
     assert thinking
     asked = []
 

@@ -18,7 +18,7 @@ from worker.policy.optimizer import PolicyOptimizer, Update
 from worker.policy.routing import routed_logprobs
 from worker.prompt import Prompt
 from worker.rollout.collector import CollectedGroups
-from worker.training.learner import LIFT_EVERY, Learner
+from worker.training.learner import LIFT_EVERY_STEPS, Learner
 from worker.training.trainer import Trainer
 from worker.training.update_stats import UpdateStats
 from worker.types import Completion, Group
@@ -417,7 +417,7 @@ def test_the_lift_is_the_change_of_the_log_probability_per_token(build, policy):
     """policy/lift_*: the change of log p per token of one completion of either kind."""
     learner, groups = build(moves=True, optimizer={"lr": 1e-4}), make_groups()
     before = logprobs(policy, groups, learner)
-    update_stats, _ = learn(learner, groups, step=LIFT_EVERY)
+    update_stats, _ = learn(learner, groups, step=LIFT_EVERY_STEPS)
     after = logprobs(policy, groups, learner)
     sums = update_stats.sums.values()
     assert sums["policy/lift_right"] == lift(before[0], after[0], policy)

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from backend.runs.lifecycle import PRUNED
+from backend.runs.lifecycle import PRUNED_REASON
 from worker.outcome import Outcome
 from worker.training.stop_rules import request_to_end
 
@@ -15,7 +15,7 @@ from worker.training.stop_rules import request_to_end
         ("", None),
         ("stop", Outcome("stopped", "stopped by the user", "stop")),
         ("pause", Outcome("paused", "paused by the user", "pause")),
-        ("prune", Outcome("stopped", PRUNED, "prune")),
+        ("prune", Outcome("stopped", PRUNED_REASON, "prune")),
     ],
 )
 def test_a_wish_ends_a_run_in_its_way(wish, outcome):

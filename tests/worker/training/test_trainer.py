@@ -30,7 +30,7 @@ from worker.rollout import sampler
 from worker.training import passes
 from worker.training.learner import Learner
 from worker.training.reference import ReferenceChanged
-from worker.training.stop_rules import EMPTY_STEPS
+from worker.training.stop_rules import MAX_EMPTY_STEPS
 
 
 def test_a_run_records_every_step_and_only_metrics_of_the_catalog(sessions, queued, train):
@@ -194,7 +194,7 @@ def test_rows_that_attack_the_trainer_are_graded_wrong_and_end_no_run(sessions, 
 
 def test_a_run_asked_to_end_while_it_samples_loses_nothing(sessions, queued, train, straight, monkeypatch):
     """The step that was given up is sampled again, with the same random numbers."""
-    monkeypatch.setattr(sampler, "ASK_EVERY", 1)
+    monkeypatch.setattr(sampler, "POLL_EVERY_TOKENS", 1)
     config = resolve(SMALL)
     broken = queued(config)
     asked = []
@@ -356,7 +356,7 @@ def test_what_a_stop_rule_decided_holds_when_the_trainer_ends_in_that_step(sessi
 
         def save_and_end(*args, **kwargs):
             save(*args, **kwargs)
-            if kwargs["step"] == EMPTY_STEPS:
+            if kwargs["step"] == MAX_EMPTY_STEPS:
                 trainer.stopping.set()
                 if end == "killed":
                     raise ProcessLookupError
@@ -371,16 +371,16 @@ def test_what_a_stop_rule_decided_holds_when_the_trainer_ends_in_that_step(sessi
         outcome = train(run_id, config)
     else:
         outcome = train(run_id, config, prepare=end_after_the_checkpoint)
-    assert (outcome, last_step(sessions, run_id)) == (Outcome("stopped", "no_signal"), EMPTY_STEPS)
+    assert (outcome, last_step(sessions, run_id)) == (Outcome("stopped", "no_signal"), MAX_EMPTY_STEPS)
 
     with sessions.begin() as session:
         lifecycle.resume_run(session, run_id)
     train(run_id, config)
-    assert last_step(sessions, run_id) == EMPTY_STEPS + 1  # the user wants it to continue
+    assert last_step(sessions, run_id) == MAX_EMPTY_STEPS + 1  # the user wants it to continue
 
-    fork = queued(config, parent=run_id, step=EMPTY_STEPS)
+    fork = queued(config, parent=run_id, step=MAX_EMPTY_STEPS)
     train(fork, config)
-    assert last_step(sessions, fork) == EMPTY_STEPS + 1
+    assert last_step(sessions, fork) == MAX_EMPTY_STEPS + 1
 
 
 def break_the_loss(monkeypatch, *, step, value):

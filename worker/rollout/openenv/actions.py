@@ -13,18 +13,18 @@ import jsonschema_rs
 
 from backend.base.text import clean_text, read_json
 from backend.config.environments import OpenEnv
-from backend.rollouts.tags import CLOSE
+from backend.rollouts.tags import CLOSE_TAG
 from worker.policy.model import Policy
 from worker.rollout.tool_calls import CLOSED, OPENED, CallForm, FoundCall, Frame
 from worker.rollout.tools import ToolCall
 
-ACT = "act"
+ACTION_FUNCTION = "act"
 """Name of the only function that a chat template shows."""
 
 MAX_CHARACTERS = 20_000
 """Maximum length of an action's text, in characters."""
 
-OWN = "metadata"
+METADATA_PROPERTY = "metadata"
 """Property of every OpenEnv action that the policy does not set."""
 
 
@@ -51,7 +51,10 @@ class ActionSchema:
         except ValueError as error:
             raise BadSchema("its schema of actions is not a JSON Schema") from error
         properties = schema.get("properties", {})
-        self.shown = {**schema, "properties": {key: properties[key] for key in properties if key != OWN}}
+        self.shown = {
+            **schema,
+            "properties": {key: properties[key] for key in properties if key != METADATA_PROPERTY},
+        }
         """The schema that a chat template shows."""
 
     @property
@@ -88,8 +91,8 @@ class TextForm:
 
     def find(self, text: str) -> FoundCall:
         """See CallForm."""
-        closed = text.rfind(CLOSE)
-        start = closed + len(CLOSE) if closed >= 0 else 0
+        closed = text.rfind(CLOSE_TAG)
+        start = closed + len(CLOSE_TAG) if closed >= 0 else 0
         return FoundCall(ToolCall(self.name, text[start:].strip()), start, len(text))
 
     def frame(self, call: ToolCall) -> Frame:  # noqa: ARG002 - of the protocol
@@ -108,7 +111,7 @@ class ArgumentsForm:
 
     def find(self, text: str) -> FoundCall | None:
         """See CallForm."""
-        start = text.find(OPENED, max(0, text.rfind(CLOSE)))
+        start = text.find(OPENED, max(0, text.rfind(CLOSE_TAG)))
         end = text.find(CLOSED, start)
         if start < 0 or end < 0:
             return None
@@ -151,7 +154,11 @@ def action_form(config: OpenEnv, policy: Policy) -> Form:
 
 def act_schema(schema: ActionSchema) -> dict[str, Any]:
     """Return the function definition that a chat template shows."""
-    function = {"name": ACT, "description": "Acts in the environment.", "parameters": schema.shown}
+    function = {
+        "name": ACTION_FUNCTION,
+        "description": "Acts in the environment.",
+        "parameters": schema.shown,
+    }
     return {"type": "function", "function": function}
 
 
@@ -163,9 +170,9 @@ def _arguments(text: str) -> dict[str, Any]:
             read_json(arguments, constants=_refuse_constant) if isinstance(arguments, str) else arguments
         )
     except (ValueError, KeyError, TypeError):
-        raise BadAction(f'expected JSON such as {{"name": "{ACT}", "arguments": {{}}}}') from None
-    if name != ACT or not isinstance(arguments, dict):
-        raise BadAction(f"expected the name {ACT!r} and an object of arguments")
+        raise BadAction(f'expected JSON such as {{"name": "{ACTION_FUNCTION}", "arguments": {{}}}}') from None
+    if name != ACTION_FUNCTION or not isinstance(arguments, dict):
+        raise BadAction(f"expected the name {ACTION_FUNCTION!r} and an object of arguments")
     return arguments
 
 

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 from backend.base.text import read_json
 
-SHOWN_CHARACTERS = 200
+MAX_SHOWN_CHARACTERS = 200
 """Maximum number of characters of a server's message that are included in a reason."""
 
-SURVIVED = ("VALIDATION_ERROR", "EXECUTION_ERROR")
+SURVIVABLE_ERRORS = ("VALIDATION_ERROR", "EXECUTION_ERROR")
 """Error codes after which a session continues: the action was invalid, or the environment raised."""
 
 
@@ -75,7 +75,7 @@ def _error(data: dict[str, Any]) -> Exception:
     if code == "CAPACITY_REACHED":
         max_sessions = data.get("max_sessions")
         return Full(max_sessions if type(max_sessions) is int and max_sessions > 0 else None)
-    if code in SURVIVED:
+    if code in SURVIVABLE_ERRORS:
         return Refused(text)
     return Lost(f"it answered with the error {_excerpt(code)}: {_excerpt(text)}")
 
@@ -100,7 +100,7 @@ def _refuse_constant(name: str) -> float:
 
 
 def _excerpt(value: Any) -> str:
-    return repr(value)[:SHOWN_CHARACTERS]
+    return repr(value)[:MAX_SHOWN_CHARACTERS]
 
 
 def _kind(value: Any) -> str:

@@ -18,13 +18,13 @@ from backend.base.text import clean_text, read_json
 from backend.config.environments import OpenEnv
 from worker.rewards.endpoint import AnswerTooLong, pause_seconds, read_answer
 from worker.rollout.openenv.actions import ActionSchema, BadSchema
-from worker.rollout.openenv.answers import SHOWN_CHARACTERS, Full, Lost, ObservedStep, Refused
+from worker.rollout.openenv.answers import MAX_SHOWN_CHARACTERS, Full, Lost, ObservedStep, Refused
 from worker.rollout.openenv.observation import render
 from worker.rollout.openenv.session import CONNECT_SECONDS, MAX_BYTES, Session
 
 logger = logging.getLogger(__name__)
 
-RESETS = 3
+MAX_RESETS = 3
 """Number of tries of a reset, each in a new session, because nothing has been done in it yet."""
 
 WAIT_SECONDS = 0.2
@@ -70,11 +70,11 @@ class EnvironmentServer:
 
     def begin(self, seed: int) -> BegunEpisode:
         """Begin an episode with this seed, with a few tries. Raise Full or Lost."""
-        for attempt in range(RESETS):
+        for attempt in range(MAX_RESETS):
             try:
                 return self._begin(seed)
             except Lost as error:
-                if attempt == RESETS - 1:
+                if attempt == MAX_RESETS - 1:
                     raise
                 logger.warning("an episode cannot begin: %s; trying again", safe_message(str(error)))
                 time.sleep(pause_seconds(attempt, ""))
@@ -197,4 +197,4 @@ def episode_seed(prompt_id: str) -> int:
 
 def safe_message(text: str) -> str:
     """Return a server's message on one line, shortened and without secrets."""
-    return redact(" ".join(clean_text(text).split()))[:SHOWN_CHARACTERS]
+    return redact(" ".join(clean_text(text).split()))[:MAX_SHOWN_CHARACTERS]

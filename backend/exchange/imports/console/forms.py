@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-LONGEST_LINE = 8_000
+MAX_LINE_CHARACTERS = 8_000
 """Maximum length of a line of pairs or of a table; longer lines are text."""
 NUMBER = (
     r"[-+]?(?:(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?|[-+]?(?:nan|NaN|inf|Infinity)\b"
@@ -12,20 +12,20 @@ NUMBER = (
 
 _WORDS = ("step", "epoch", "iter", "update", "episode", "rollout", "batch")
 _NUMBERED = re.compile(rf"(?:{'|'.join(_WORDS)})(?:ation)?['\"]?[\s:=#\[(/]{{1,6}}\d")
-_STEP = re.compile(
+_STEP_PATTERN = re.compile(
     r"(?<![A-Za-z_])"
     r"(global[ _]?step|train(?:ing)?[ _/]?step|step|iter(?:ation)?|update|episode|rollout|batch)"
     r"\b['\"]?\s{0,2}[:=#]?\s{0,2}[\[(]?\s{0,3}(\d{1,3}(?:,\d{3}){1,3}|\d{1,10})(?:\s?/\s?(\d{1,10}))?"
     r"(?![\d]*\.\d|\d|\w)",
     re.IGNORECASE,
 )
-_COUNTER = re.compile(r"^\s*[\[(]\s*(\d{1,10})\s?/\s?(\d{1,10})\s*[\])]")
-_EPOCH = re.compile(
+_COUNTER_PATTERN = re.compile(r"^\s*[\[(]\s*(\d{1,10})\s?/\s?(\d{1,10})\s*[\])]")
+_EPOCH_PATTERN = re.compile(
     r"(?<![A-Za-z_])epoch\b\s{0,2}[:=#]?\s{0,2}[\[(]?(\d{1,7}(?:\.\d{1,12})?)(?:\s?/\s?\d{1,7})?[\])]?"
     r"(?:\s{0,2}[\[(](\d{1,10})/(\d{1,10})[\])])?",
     re.IGNORECASE,
 )
-_PAIR = re.compile(
+_PAIR_PATTERN = re.compile(
     r"(?<![\w./@-])([A-Za-z_][\w./@()%-]{0,79}(?: [A-Za-z_/][\w./@()%-]{0,39}){0,4})\s{0,2}([:=])\s{0,12}"
     rf"((?:{NUMBER})\s?%?)(?:\s?[A-Za-z/]{{1,8}})?(?=$|[\s,;|\])}}>])"
 )
@@ -34,14 +34,14 @@ _SPACED = re.compile(
     rf"((?:{NUMBER})\s?%?)(?=$|[\s,;|])"
 )
 _BETWEEN = re.compile(r"\s*(?:[|;]|[,:]\s|\s-\s)\s*")
-_BAR = re.compile(r"(\d{1,10})/(\d{1,10}) \[")
+_BAR_PATTERN = re.compile(r"(\d{1,10})/(\d{1,10}) \[")
 _NOISE = {
     "pid", "ip", "port", "rank", "local_rank", "seed", "eta", "epoch", "step", "global_step", "global step",
     "train step", "training step", "iter", "iteration", "update", "episode", "rollout", "batch",
 }  # fmt: skip
 """Names before numbers that are not metrics."""
 
-VERL = re.compile(r"(?:^|[\s)])step:\s?(\d{1,10}) - (?=\S+:)")
+VERL_PATTERN = re.compile(r"(?:^|[\s)])step:\s?(\d{1,10}) - (?=\S+:)")
 VERL_AGAIN = re.compile(
     r"^\s*- [\w./@-]+:[-\d.n]| - [A-Za-z_][\w./@-]*:[-\d.n]\S* - [A-Za-z_][\w./@-]*:[-\d.n]"
 )
@@ -49,13 +49,13 @@ VERL_AGAIN = re.compile(
 _NUMPY = re.compile(r"^np\.\w+\((.*)\)$|^array\((.*)\)$")
 _BULLET = re.compile(r"^[\s•*+>-]+")
 _GRID = re.compile(rf"[│|]\s*([\w./@-]{{1,200}})\s*[│|]\s*({NUMBER})\s*(?=[│|])")
-_RULE = re.compile(r"^[\s|:+=\u2500-\u257f-]*[-=\u2500\u2501\u2550][\s|:+=\u2500-\u257f-]*$")
+_RULE_PATTERN = re.compile(r"^[\s|:+=\u2500-\u257f-]*[-=\u2500\u2501\u2550][\s|:+=\u2500-\u257f-]*$")
 _BARS = str.maketrans("│┃║", "|||")
 
 
 def may_name_step(text: str) -> bool:
     """Return whether a line has a word for a step followed by a number; faster than finding the step."""
-    if text[:1] in "[( " and _COUNTER.match(text):
+    if text[:1] in "[( " and _COUNTER_PATTERN.match(text):
         return True
     lower = text.lower()
     return any(word in lower for word in _WORDS) and _NUMBERED.search(lower) is not None
@@ -71,15 +71,15 @@ class Heading(NamedTuple):
 
 def heading(text: str) -> Heading:
     """Return the step, total steps and epoch that a line mentions, preferring a step of the training."""
-    steps = list(_STEP.finditer(text))
+    steps = list(_STEP_PATTERN.finditer(text))
     match = next((match for match in steps if len(match[1]) > len("iteration")), steps[0] if steps else None)
     if match is not None:
         step, total = int(match[2].replace(",", "")), int(match[3]) if match[3] else None
-    elif (match := _COUNTER.match(text)) is not None:
+    elif (match := _COUNTER_PATTERN.match(text)) is not None:
         step, total = int(match[1]), int(match[2])
     else:
         step, total = None, None
-    epoch = _EPOCH.search(text)
+    epoch = _EPOCH_PATTERN.search(text)
     if epoch is None:
         return Heading(step, total)
     if step is None and epoch[2]:
@@ -90,7 +90,7 @@ def heading(text: str) -> Heading:
 def pairs(text: str) -> list[tuple[str, str]]:
     """Return all `name: number` and `name=number` pairs of a line."""
     cells = []
-    for match in _PAIR.finditer(text):
+    for match in _PAIR_PATTERN.finditer(text):
         name = match[1] if match[2] == ":" else match[1].rsplit(" ", 1)[-1]
         is_place_in_code = match[2] == ":" and text[: match.start()].endswith(":") and match[3].isdecimal()
         if name.lower() not in _NOISE and not name.endswith(".py") and not is_place_in_code:
@@ -120,7 +120,7 @@ def lone_pairs(text: str) -> list[tuple[str, str]]:
     if "│" in text:
         return [(match[1], match[2]) for match in _GRID.finditer(text)]
     plain = _BULLET.sub("", text)
-    if not _PAIR.sub("", plain).strip(" ,;|-\t"):
+    if not _PAIR_PATTERN.sub("", plain).strip(" ,;|-\t"):
         return pairs(plain)
     return []
 
@@ -136,7 +136,7 @@ def verl_cells(text: str) -> Iterator[tuple[str, Any]]:
 
 def table_cells(text: str) -> list[str]:
     """Return the cells of a table line, separated by bars, tabs, spaces or commas, or none."""
-    if len(text) > LONGEST_LINE:
+    if len(text) > MAX_LINE_CHARACTERS:
         return []
     plain = text.translate(_BARS).strip("# \t\r\n")
     if "|" in plain:
@@ -152,10 +152,10 @@ def table_cells(text: str) -> list[str]:
 
 def is_rule(text: str) -> bool:
     """Return whether a line only separates the header of a table from its rows."""
-    return len(text) <= LONGEST_LINE and _RULE.match(text) is not None
+    return len(text) <= MAX_LINE_CHARACTERS and _RULE_PATTERN.match(text) is not None
 
 
 def bar_counter(text: str) -> tuple[int, int] | None:
     """Return (count, total) of the last progress bar in a text, or None."""
-    counters = _BAR.findall(text[-2_000:])
+    counters = _BAR_PATTERN.findall(text[-2_000:])
     return (int(counters[-1][0]), int(counters[-1][1])) if counters else None

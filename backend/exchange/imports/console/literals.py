@@ -8,7 +8,7 @@ import orjson
 MAX_DEPTH = 6
 MAX_TOKENS = 20_000
 
-_TOKEN = re.compile(
+_TOKEN_PATTERN = re.compile(
     r"""\s*(?:
       (?P<text>'[^'\\]*(?:\\.[^'\\]*)*'|"[^"\\]*(?:\\.[^"\\]*)*")
     | (?P<number>[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?(?![\w.]))
@@ -69,7 +69,7 @@ class _Scanner:
         return self._value(kind, sign, depth), self._at
 
     def _next(self) -> tuple[str, str]:
-        match = _TOKEN.match(self._text, self._at)
+        match = _TOKEN_PATTERN.match(self._text, self._at)
         self._left -= 1
         if match is None:
             remaining = self._text[self._at : self._at + 200].lstrip()
@@ -81,7 +81,7 @@ class _Scanner:
         return kind, match[kind]
 
     def _peek(self) -> str:
-        match = _TOKEN.match(self._text, self._at)
+        match = _TOKEN_PATTERN.match(self._text, self._at)
         return match["sign"] or "" if match else ""
 
     def _value(self, kind: str, sign: str, depth: int) -> Any:

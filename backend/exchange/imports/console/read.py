@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from backend.exchange.imports.console.forms import (
-    LONGEST_LINE,
-    VERL,
+    MAX_LINE_CHARACTERS,
     VERL_AGAIN,
+    VERL_PATTERN,
     Heading,
     bar_counter,
     bar_pairs,
@@ -35,7 +35,7 @@ from backend.exchange.imports.table import BadLog, as_number, flat, number_in
 
 MIN_ROWS = 3
 """Minimum number of rows for unknown names to be accepted as metrics."""
-KEPT_BARS = 24
+MAX_KEPT_BARS = 24
 """Number of progress bars that are remembered until a line with metrics."""
 MAX_OBJECT = 200_000
 """Maximum length of an object with several lines, in characters."""
@@ -44,7 +44,7 @@ BARS, BARE_PAIRS = "progress bars", "pairs without steps"
 ORIGINS = dict.fromkeys((OBJECTS, VERL_LINES, PAIRS, LISTS, TABLE, BARS, BARE_PAIRS), "text") | {
     VERL_LINES: "verl"
 }
-WEIGHTS = {BARS: 0.1, BARE_PAIRS: 0.1}
+WEIGHT_BY_FORM = {BARS: 0.1, BARE_PAIRS: 0.1}
 """Weight of the values of forms that often repeat other forms; 1 for all others."""
 
 LISTED = ("step", "iter", "epoc")
@@ -83,7 +83,7 @@ class ConsoleText:
         self.epochs: float | None = None
         self.lines = 0
         """Number of lines that are not progress bars."""
-        self._bars: deque[str] = deque(maxlen=KEPT_BARS)
+        self._bars: deque[str] = deque(maxlen=MAX_KEPT_BARS)
         self._bar: tuple[int, str, int] | None = None
         """(line, text, count) of the newest progress bar with metrics; the last one per count becomes a row.
         """
@@ -140,7 +140,7 @@ class ConsoleText:
             return OBJECTS
         if self._take_verl(line, plain):
             return VERL_LINES
-        return self._take_line(line, plain, writer) if len(plain) <= LONGEST_LINE else ""
+        return self._take_line(line, plain, writer) if len(plain) <= MAX_LINE_CHARACTERS else ""
 
     # ------------------------------------------------------------ objects
 
@@ -228,7 +228,7 @@ class ConsoleText:
     # ------------------------------------------------------------ lines
 
     def _take_verl(self, line: int, text: str) -> bool:
-        match = VERL.search(text) if "step:" in text else None
+        match = VERL_PATTERN.search(text) if "step:" in text else None
         if match is None and self._verl is not None and VERL_AGAIN.search(text):
             self._verl = self._verl._replace(text=self._verl.text + text)
             return True
@@ -363,7 +363,7 @@ def logs_of_text(text: ConsoleText) -> list[Log]:
     form, rows = max(
         text.forms.items(),
         key=lambda item: (
-            item[1].known_values * WEIGHTS.get(item[0], 1.0),
+            item[1].known_values * WEIGHT_BY_FORM.get(item[0], 1.0),
             item[1].table.points,
             len(item[1]),
         ),

@@ -9,10 +9,10 @@ import numpy as np
 from backend.exchange.imports.console.rows import NO_STEP, Clue, Rows
 from backend.exchange.imports.table import Ints
 
-COVERED = 0.9
+MIN_COVERED_SHARE = 0.9
 """Minimum share of the training rows that need a counter for it to be used as their step."""
 
-ROUNDED = 0.35
+MAX_DEVIATION = 0.35
 """Maximum deviation of an epoch from a multiple of the distance between lines, which detects rounding."""
 
 
@@ -124,7 +124,7 @@ def _by_bar(clues: Sequence[Clue]) -> Ints | None:
             np.int64,
         )
         present = np.flatnonzero(counts != NO_STEP)
-        if len(present) >= COVERED * len(clues) and len(present):
+        if len(present) >= MIN_COVERED_SHARE * len(clues) and len(present):
             filled = np.interp(np.arange(len(clues)), present, counts[present]).round().astype(np.int64)
             if (steps := _rising(filled.tolist())) is not None and int(steps.max()) > 0:
                 return steps
@@ -145,7 +145,10 @@ def _by_epoch(clues: Sequence[Clue], total: int | None, epochs: float | None) ->
     for unit in (float(np.median(distances)), float(distances.min())) if len(distances) > 1 else ():
         multiples = np.round(values / unit)
         max_deviation = float(np.abs(values / unit - multiples).max())
-        if max_deviation < ROUNDED and (steps := _rising(multiples.astype(np.int64).tolist())) is not None:
+        if (
+            max_deviation < MAX_DEVIATION
+            and (steps := _rising(multiples.astype(np.int64).tolist())) is not None
+        ):
             units = "" if unit == 1 else f", in units of {unit:.4g} of one epoch"
             return steps, f"The log names no steps: they are its epochs{units}."
     return None, ""
@@ -154,7 +157,7 @@ def _by_epoch(clues: Sequence[Clue], total: int | None, epochs: float | None) ->
 def _by_order(clues: Sequence[Clue]) -> Ints:
     """Return the numbers of the rows from 1, per writer if several processes print the same rows."""
     counts = Counter(clue.writer for clue in clues)
-    has_several_writers = len(counts) > 1 and min(counts.values()) >= COVERED * max(counts.values())
+    has_several_writers = len(counts) > 1 and min(counts.values()) >= MIN_COVERED_SHARE * max(counts.values())
     row_counts: Counter[str] = Counter()
     steps = []
     for clue in clues:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import IO
 
 BLOCK_BYTES = 1 << 20
-LONGEST = 4_000_000
+MAX_LINE_CHARACTERS = 4_000_000
 """Maximum length of a piece without a break in characters; longer ones are cut."""
 
 _CONTROL = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[()][0-9A-B])")
@@ -50,7 +50,7 @@ def _cut(line: str) -> tuple[str, str]:
     at = line.rfind("\r") + 1 or line.rfind("{")
     if at > 0:
         return line[:at], line[at:]
-    return ("", line) if len(line) <= LONGEST else (line, "")
+    return ("", line) if len(line) <= MAX_LINE_CHARACTERS else (line, "")
 
 
 def without_writer(text: str) -> tuple[str, str]:

@@ -23,18 +23,18 @@ from backend.exchange.archives.tables import exact_name
 from backend.exchange.imports.cells import Cells, read_cells
 from backend.exchange.imports.lines import parse, text_lines
 from backend.exchange.imports.log_file import LogFile
-from backend.exchange.imports.run_archive.rollouts import KIND, MAX_TEXT_BYTES, exact_text, utf8
+from backend.exchange.imports.run_archive.rollouts import KIND_PATTERN, MAX_TEXT_BYTES, exact_text, utf8
 from backend.exchange.imports.table import BadLog, Floats
-from backend.rollouts.atlas import FULL
+from backend.rollouts.atlas import MAX_COUNT
 from backend.rollouts.labels import MAX_LABELS
-from backend.rollouts.marks import BIT, MARKS
+from backend.rollouts.marks import BIT_BY_MARK, MARKS
 from backend.rollouts.packing import pack_text
 
 MAX_TALLIES = 3_000_000
 MAX_PROMPTS = 1_000_000
-MAX_LINES = 500_000
+MAX_LABEL_LINES = 500_000
 """Maximum number of labels of all completions."""
-MAX_OF_CELL = {"tokens": 2**53, "completions": FULL}
+MAX_BY_COLUMN = {"tokens": 2**53, "completions": MAX_COUNT}
 ROWS_AT_ONCE = 5_000
 
 
@@ -76,14 +76,14 @@ def read_tallies(file: LogFile, attempts: AbstractSet[int]) -> Tallies:
             _check_whole(cells, name)
         for name in TALLY_TEXTS:
             texts[name] += [_interned(text) for text in cells.texts[name]]
-        if not all(map(KIND.fullmatch, set(texts["kind"][-cells.rows :]))):
+        if not all(map(KIND_PATTERN.fullmatch, set(texts["kind"][-cells.rows :]))):
             raise BadLog(f"is damaged: {TALLIES} has an unknown kind")
         if unexpected := set(cells.numbers["attempt"].tolist()) - attempts:
             raise BadLog(
                 f"is damaged: {TALLIES} has attempt {unexpected.pop():.0f}, which the run does not have"
             )
         marks = cells.numbers["marks"].astype(np.int64)
-        if (marks >= 1 << len(MARKS)).any() or (marks & BIT["stored"]).any():
+        if (marks >= 1 << len(MARKS)).any() or (marks & BIT_BY_MARK["stored"]).any():
             raise BadLog(f"is damaged: {TALLIES} has marks that a group which is not stored cannot have")
         for name in whole_columns:
             numbers[name].append(cells.numbers[name])
@@ -94,7 +94,7 @@ def read_tallies(file: LogFile, attempts: AbstractSet[int]) -> Tallies:
 
 def _check_whole(cells: Cells, name: str) -> None:
     values = cells.numbers[name]
-    limit = MAX_OF_CELL.get(name, 2**31 - 1)
+    limit = MAX_BY_COLUMN.get(name, 2**31 - 1)
     is_valid = (values >= 0) & (values <= limit) & (values == np.floor(values))
     if not (cells.is_there[name].all() and is_valid.all()):
         raise BadLog(f"is damaged: {TALLIES} has a row without a whole number up to {limit:,} as {name}")
@@ -143,8 +143,8 @@ def read_labels(file: IO[bytes], completions: int) -> list[ArchivedLabel]:
             raise BadLog(
                 f"is damaged: line {number} of {LABELS} has a label twice, or more than {MAX_LABELS}"
             )
-        if len(labels) >= MAX_LINES:
-            raise BadLog(f"has more than {MAX_LINES:,} labels")
+        if len(labels) >= MAX_LABEL_LINES:
+            raise BadLog(f"has more than {MAX_LABEL_LINES:,} labels")
         labels_of_row.add(label.label)
         labels.append(label)
     return labels

@@ -18,7 +18,7 @@ from backend.catalog.policies.adapters import ADAPTER_CONFIG
 from backend.catalog.policies.directories import CONFIG_FILES, MAX_CONFIG_BYTES, config_error, parse_config
 from backend.config.run import RunConfig
 from backend.exchange.archives.contents import (
-    CHECKPOINT_FILE,
+    CHECKPOINT_FILE_PATTERN,
     CHECKPOINTS,
     EVENTS,
     FORMAT,
@@ -40,21 +40,21 @@ from backend.exchange.archives.contents import (
 from backend.exchange.imports.archive import Member
 from backend.exchange.imports.cells import read_cells
 from backend.exchange.imports.lines import parse, text_lines
-from backend.exchange.imports.log_file import ARCHIVE_SECONDS, ImportSandbox, LogFile, no_sense
+from backend.exchange.imports.log_file import MAX_ARCHIVE_SECONDS, ImportSandbox, LogFile, invalid_reply
 from backend.exchange.imports.run_archive.prompts import Tallies, read_labels, read_prompts, read_tallies
 from backend.exchange.imports.run_archive.rollouts import read_rollouts
 from backend.exchange.imports.table import BadLog, Floats, Ints, excerpt
 from backend.metrics.store import NAME
 from backend.rollouts.store import PackedGroups
-from backend.runs.origin import ORIGINS
+from backend.runs.origin import ORIGIN_TITLES
 
-BEGINNING = f"{MANIFEST}\0".encode()
+ARCHIVE_PREFIX = f"{MANIFEST}\0".encode()
 """First bytes of a tar file whose first member is the manifest."""
 MAX_VALUES = 10_000_000
 MAX_METRICS = 5_000
 MAX_EVENTS = 100_000
-CHUNK = 1 << 20
-DOCUMENT_BYTES = 8_000_000
+CHUNK_BYTES = 1 << 20
+MAX_DOCUMENT_BYTES = 8_000_000
 
 
 Curve = tuple[Ints, Floats]
@@ -110,12 +110,12 @@ def is_run_archive(file: IO[bytes]) -> bool:
     file.seek(0)
     head = file.read(262)
     file.seek(0)
-    return head.startswith(BEGINNING) and head[257:262] == b"ustar"
+    return head.startswith(ARCHIVE_PREFIX) and head[257:262] == b"ustar"
 
 
 def read_run_archive(file: IO[bytes], run_id: str) -> ReadArchive:
     """Read and check everything for a run with this id; raise BadLog."""
-    with ImportSandbox(ARCHIVE_SECONDS) as sandbox, ExitStack() as opened:
+    with ImportSandbox(MAX_ARCHIVE_SECONDS) as sandbox, ExitStack() as opened:
         places = _places(LogFile(file, sandbox))
         manifest = _manifest(file, places)
         _check_files(file, places, manifest)
@@ -149,7 +149,7 @@ def _places(file: LogFile) -> dict[str, FileExtent]:
         members = [Member(str(n), int(o), int(p), int(s), bool(d)) for n, o, p, s, d in reply["files"]]
         other_entries = int(reply["others"])
     except (KeyError, TypeError, ValueError):
-        raise no_sense() from None
+        raise invalid_reply() from None
     names = [member.name for member in members]
     if other_entries:
         raise BadLog(f"holds {other_entries} entries that no archive of a run has, such as links")
@@ -157,7 +157,7 @@ def _places(file: LogFile) -> dict[str, FileExtent]:
         duplicate = next(name for name in names if names.count(name) > 1)
         raise BadLog(f"holds {excerpt(duplicate)} twice")
     if any(min(member.offset, member.size) < 0 for member in members):
-        raise no_sense()
+        raise invalid_reply()
     return {member.name: FileExtent(member.offset, member.size) for member in members}
 
 
@@ -183,7 +183,7 @@ def _parsed(model: type[Document], content: Any, name: str) -> Document:
 
 def _json(file: IO[bytes], extent: FileExtent, name: str) -> Any:
     try:
-        return parse(_content(file, extent, DOCUMENT_BYTES, name))
+        return parse(_content(file, extent, MAX_DOCUMENT_BYTES, name))
     except ValueError as error:
         raise BadLog(f"is damaged: {name} is not JSON ({error})"[:300]) from None
 
@@ -201,7 +201,7 @@ def _manifest(file: IO[bytes], places: dict[str, FileExtent]) -> Manifest:
 def _check_files(file: IO[bytes], places: dict[str, FileExtent], manifest: Manifest) -> None:
     """Check that the files are exactly those of the manifest, with valid names and the same content."""
     for name in manifest.files:
-        if name not in TABLES and not CHECKPOINT_FILE.fullmatch(name):
+        if name not in TABLES and not CHECKPOINT_FILE_PATTERN.fullmatch(name):
             raise BadLog(f"names a file that no archive of a run has: {excerpt(name)}")
     if missing := sorted({*TABLES, *manifest.files} - places.keys()):
         raise BadLog(f"is incomplete: {excerpt(missing[0])} is missing")
@@ -224,7 +224,7 @@ def blocks_of(file: IO[bytes], extent: FileExtent) -> Iterator[bytes]:
     """Yield the content of a file of the archive."""
     file.seek(extent.offset)
     remaining = extent.size
-    while remaining and (block := file.read(min(CHUNK, remaining))):
+    while remaining and (block := file.read(min(CHUNK_BYTES, remaining))):
         remaining -= len(block)
         yield block
 
@@ -245,7 +245,7 @@ def _run(file: IO[bytes], extent: FileExtent) -> ArchivedRun:
     run = _parsed(ArchivedRun, content, RUN)
     if problem := unstorable(content):
         raise BadLog(f"is damaged: {RUN}, {problem[0]} {problem[1]}")
-    if run.origin not in ("", *ORIGINS):
+    if run.origin not in ("", *ORIGIN_TITLES):
         raise BadLog(f"is of a run of {excerpt(run.origin)}, which this version does not know")
     numbers = [attempt.number for attempt in run.attempts]
     if numbers != sorted(set(numbers)):
@@ -358,7 +358,7 @@ def _checkpoints(
         checkpoint.name: {} for checkpoint in run.checkpoints
     }
     for name, extent in places.items():
-        if (match := CHECKPOINT_FILE.fullmatch(name)) is not None:
+        if (match := CHECKPOINT_FILE_PATTERN.fullmatch(name)) is not None:
             if match["checkpoint"] not in files_by_checkpoint:
                 raise BadLog(f"holds files of a checkpoint that {RUN} does not name: {match['checkpoint']}")
             files_by_checkpoint[match["checkpoint"]][match["file"]] = extent

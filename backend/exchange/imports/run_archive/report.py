@@ -5,9 +5,9 @@ from backend.exchange.archives.contents import MANIFEST
 from backend.exchange.imports.run_archive.read import ReadArchive
 from backend.exchange.imports.schemas import ColumnItem, ImportAnswer, ImportReport, RunItemOfImport
 from backend.exchange.imports.store import Names
-from backend.runs.origin import ARCHIVED
+from backend.runs.origin import ARCHIVE_ORIGIN
 
-FINAL = ("finished", "stopped", "failed")
+FINAL_STATUSES = ("finished", "stopped", "failed")
 """Statuses that an imported run keeps; any other status becomes stopped."""
 
 MAX_NAMED = 20
@@ -35,7 +35,7 @@ def archive_answer(archive: ReadArchive, names: Names, run_id: str | None) -> Im
     report = ImportReport(
         format="grpolab",
         format_title="Archive of GRPO Lab",
-        origin=run.origin or ARCHIVED,
+        origin=run.origin or ARCHIVE_ORIGIN,
         rows=rows,
         metrics=len(archive.series),
         points=sum(len(curve_steps) for curve_steps, _ in archive.series.values()),
@@ -82,6 +82,6 @@ def _notes(archive: ReadArchive, completions: int) -> list[str]:
         notes.append(
             f"The run is a fork: its metrics up to step {run.fork_step} are those of the run it left."
         )
-    if run.status not in FINAL:
+    if run.status not in FINAL_STATUSES:
         notes.append(f"The run was {run.status} when it was archived; here it is stopped.")
     return notes

@@ -11,12 +11,19 @@ from numpy.typing import NDArray
 from backend.base.redaction import redact_document
 from backend.base.text import unstorable
 from backend.exchange.archives.contents import ROLLOUTS, TOKENS
-from backend.exchange.archives.tables import EXACT, NUMBERS, TEXTS, VALUE, VALUES, exact_name
+from backend.exchange.archives.tables import (
+    EXACT_COLUMNS,
+    NUMBER_COLUMNS,
+    TEXT_COLUMNS,
+    VALUE_COLUMNS,
+    VALUE_PREFIX,
+    exact_name,
+)
 from backend.exchange.imports.cells import Cells, column_names, read_cells
 from backend.exchange.imports.lines import parse
 from backend.exchange.imports.log_file import LogFile
 from backend.exchange.imports.table import BadLog
-from backend.rollouts.foreign import FINISH_REASON
+from backend.rollouts.foreign import FINISH_REASON_PATTERN
 from backend.rollouts.marks import REASONS
 from backend.rollouts.packing import Tokens
 from backend.rollouts.records import CompletionRecord, GroupRecord
@@ -26,7 +33,7 @@ from backend.rollouts.turns import read_turns
 MAX_COMPLETIONS = 500_000
 MAX_TOKENS = 200_000_000
 MAX_ARRAYS = 64
-MAX_OF_GROUP = 4_096
+MAX_GROUP_COMPLETIONS = 4_096
 MAX_TEXT_BYTES = 1_000_000_000
 """Maximum bytes of all completions with their prompts; a small Parquet file can unpack to any size."""
 MAX_GROUP_BYTES = 500_000_000
@@ -37,8 +44,8 @@ TOKEN_BYTES = 64
 JSON_TEXTS = ("rewards", "flags", "turns")
 """Columns of JSON. Secrets can contain escapes, so the text is parsed before secrets are replaced."""
 
-KIND = re.compile(r"train|eval(/[a-z0-9][a-z0-9_-]{0,31})?")
-REASON = re.compile(FINISH_REASON)
+KIND_PATTERN = re.compile(r"train|eval(/[a-z0-9][a-z0-9_-]{0,31})?")
+REASON_PATTERN = re.compile(FINISH_REASON_PATTERN)
 
 
 Position = tuple[int, int, int]
@@ -107,8 +114,8 @@ def read_rollouts(
 ) -> list[PackedGroups]:
     """Return all rollouts as rows for the database; raise BadLog. `attempts` are the attempts of the run."""
     packer, recorded_tokens = _Packer(run_id, attempts), _Tokens(tokens)
-    row, texts = 0, [*TEXTS, *EXACT, *map(exact_name, EXACT)]
-    for cells in read_cells(rollouts, (*NUMBERS, *VALUES), texts, limit=MAX_COMPLETIONS):
+    row, texts = 0, [*TEXT_COLUMNS, *EXACT_COLUMNS, *map(exact_name, EXACT_COLUMNS)]
+    for cells in read_cells(rollouts, (*NUMBER_COLUMNS, *VALUE_COLUMNS), texts, limit=MAX_COMPLETIONS):
         for cell_row in range(cells.rows):
             try:
                 group, completion, at = _completion(cells, cell_row, recorded_tokens.of(row))
@@ -126,18 +133,18 @@ def read_rollouts(
 def _completion(
     cells: Cells, cell_row: int, tokens: Tokens | None
 ) -> tuple[GroupRecord, CompletionRecord, Position]:
-    numbers = {name: whole_number(cells, name, cell_row) for name in NUMBERS}
-    text = {name: utf8(cells.texts[name][cell_row]) for name in TEXTS}
-    text |= {name: exact_text(cells, name, cell_row) for name in EXACT}
+    numbers = {name: whole_number(cells, name, cell_row) for name in NUMBER_COLUMNS}
+    text = {name: utf8(cells.texts[name][cell_row]) for name in TEXT_COLUMNS}
+    text |= {name: exact_text(cells, name, cell_row) for name in EXACT_COLUMNS}
     documents = {name: parse(text.pop(name)) for name in JSON_TEXTS}
     original_text = text["text"]
     text, documents = redact_document([text, documents])
     left_out = text["left_out"]
     if left_out not in ("", *REASONS):
         raise ValueError(f"was left out of training for an unknown reason: {left_out!r:.40}")
-    if not KIND.fullmatch(text["kind"]) or not REASON.fullmatch(text["finish_reason"]):
+    if not KIND_PATTERN.fullmatch(text["kind"]) or not REASON_PATTERN.fullmatch(text["finish_reason"]):
         raise ValueError("has an unknown kind or reason to finish")
-    if not 0 <= numbers["position"] < MAX_OF_GROUP:
+    if not 0 <= numbers["position"] < MAX_GROUP_COMPLETIONS:
         raise ValueError(f"has place {numbers['position']} in its group")
     rewards, flags, turns = (documents[name] for name in JSON_TEXTS)
     if not isinstance(rewards, dict) or not isinstance(flags, list) or unstorable([rewards, flags]):
@@ -199,7 +206,9 @@ class _Tokens:
 
     def __init__(self, file: LogFile) -> None:
         self._file = file
-        self._names = [name.removeprefix(VALUE) for name in column_names(file) if name.startswith(VALUE)]
+        self._names = [
+            name.removeprefix(VALUE_PREFIX) for name in column_names(file) if name.startswith(VALUE_PREFIX)
+        ]
         if len(self._names) > MAX_ARRAYS:
             raise BadLog(f"is damaged: {TOKENS} has more than {MAX_ARRAYS} values of a token")
         self._pieces = self._read()
@@ -223,7 +232,7 @@ class _Tokens:
 
     def _read(self) -> Iterator[tuple[int, Tokens]]:
         """Yield (row of the completion, some of its tokens)."""
-        numbers = ("rollout", "id", *(VALUE + name for name in self._names))
+        numbers = ("rollout", "id", *(VALUE_PREFIX + name for name in self._names))
         for cells in read_cells(self._file, numbers, ("token", "token_exact"), limit=MAX_TOKENS):
             rows, ids = cells.numbers["rollout"], cells.numbers["id"]
             is_valid = cells.is_there["rollout"].all() and cells.is_there["id"].all()
@@ -233,9 +242,9 @@ class _Tokens:
             starts = np.flatnonzero(np.append(True, rows[1:] != rows[:-1]))
             for start, end in zip(starts, [*starts[1:], len(rows)], strict=True):
                 arrays = {
-                    name: cells.numbers[VALUE + name][start:end].astype(np.float32)
+                    name: cells.numbers[VALUE_PREFIX + name][start:end].astype(np.float32)
                     for name in self._names
-                    if cells.is_there[VALUE + name][start:end].all()
+                    if cells.is_there[VALUE_PREFIX + name][start:end].all()
                 }
                 token_piece = Tokens(strings[start:end], ids[start:end].astype(np.int32), arrays)
                 yield int(rows[start]), token_piece

@@ -33,7 +33,7 @@ from backend.exchange.imports.run_archive.read import (
     is_run_archive,
     read_run_archive,
 )
-from backend.exchange.imports.run_archive.report import FINAL, archive_answer
+from backend.exchange.imports.run_archive.report import FINAL_STATUSES, archive_answer
 from backend.exchange.imports.schemas import ImportAnswer
 from backend.exchange.imports.store import Names, experiment_of, storable_config, variant_hash
 from backend.exchange.imports.table import BadLog
@@ -41,7 +41,7 @@ from backend.http.idempotency import find_previous, request_digest
 from backend.metrics.store import write_series
 from backend.rollouts.store import PackedGroups, write_groups
 from backend.runs.events import add_event
-from backend.runs.origin import ARCHIVED
+from backend.runs.origin import ARCHIVE_ORIGIN
 from backend.storage.artifacts.store import ArtifactFault, artifact_store
 from backend.storage.engine import Sessions, insert_into, new_id, reading
 from backend.storage.faults import free_bytes
@@ -63,7 +63,9 @@ def import_any(
     """
     if request.format or not is_run_archive(file):
         return import_log(sessions, file, request, key=key)
-    if inapplicable := [name for name in _OF_LOGS if getattr(request, name) not in ("", None, (), [], {})]:
+    if inapplicable := [
+        name for name in _LOG_PARAMETERS if getattr(request, name) not in ("", None, (), [], {})
+    ]:
         reason = "is of no use for an archive of this service, which says it itself"
         raise InvalidRequest([FieldError(name, reason) for name in inapplicable])
     run_id = new_id()
@@ -89,7 +91,7 @@ def import_any(
     return archive_answer(archive, names, created_id)
 
 
-_OF_LOGS = ("into", "step", "mapping", "runs", "seed")
+_LOG_PARAMETERS = ("into", "step", "mapping", "runs", "seed")
 """Parameters that do not apply to an archive."""
 
 
@@ -192,7 +194,7 @@ def _store(
         "tags": run.tags,
         "notes": run.notes,
         "fork_step": run.fork_step,
-        "origin": run.origin or ARCHIVED,
+        "origin": run.origin or ARCHIVE_ORIGIN,
         "origin_file": names.file,
         "idempotency_key": key or None,
         "request_hash": digest if key else None,
@@ -241,7 +243,7 @@ def _config(run: ArchivedRun, experiment: str, names: Names) -> dict[str, Any]:
 
 def _status(run: ArchivedRun) -> dict[str, Any]:
     """Return the archived status; a run that had not ended is stopped here."""
-    if run.status in FINAL:
+    if run.status in FINAL_STATUSES:
         return {"status": run.status, "reason": clean_text(run.reason)}
     return {"status": "stopped", "reason": f"was {run.status} when it was archived"}
 

@@ -51,25 +51,27 @@ BATCH_BYTES = 1_000_000
 FILE_BYTES = 64_000_000
 """When a file is longer, a new one is started; each file is removed after all of it is stored."""
 HEAD_BYTES = 16_000_000
-CONFIG_BYTES = 400_000
+MAX_CONFIG_BYTES = 400_000
 """The service does not keep larger configs, and might refuse the run because of their number of values."""
-HELD_BYTES = 32_000_000
+MAX_HELD_BYTES = 32_000_000
 """Maximum bytes that wait in memory while the disk is full; further records are dropped and counted."""
-BATCH_VALUES = 100_000
+MAX_BATCH_VALUES = 100_000
 """Number of values that the service stores at once."""
 BATCH_SECONDS = 1.0
-SIGN_SECONDS = 10.0
+HEARTBEAT_SECONDS = 10.0
 """Interval of heartbeats while nothing is logged, and thus the maximum age of the answer of `should_stop`."""
-LONGEST_PAUSE = 30.0
-ANSWER_SECONDS = 30.0
+MAX_PAUSE_SECONDS = 30.0
+RESPONSE_TIMEOUT_SECONDS = 30.0
 SILENT_SECONDS = 2.0
 LAST_STEP = 2**31 - 2
-NAME_CHARACTERS = 200
+MAX_NAME_CHARACTERS = 200
 
 _NAMES = ("name", "experiment", "variant")
-_WHOLE = {"seed": (0, 2**31 - 1), "steps": (-1, LAST_STEP)}
-_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
-_SECRET = re.compile(r"(token|secret|password|passwd|api_?key|access_?key|credentials?)$", re.IGNORECASE)
+_RANGE_BY_WHOLE_FIELD = {"seed": (0, 2**31 - 1), "steps": (-1, LAST_STEP)}
+_ID_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+_SECRET_PATTERN = re.compile(
+    r"(token|secret|password|passwd|api_?key|access_?key|credentials?)$", re.IGNORECASE
+)
 
 
 def init(
@@ -91,7 +93,7 @@ def init(
     """
     address = url or _own_address()
     key = id or uuid.uuid4().hex
-    if not _ID.fullmatch(key):
+    if not _ID_PATTERN.fullmatch(key):
         raise ValueError("id: expected at most 128 letters, digits and . _ -")
     head = {"name": name or key, **about}
     try:
@@ -252,10 +254,10 @@ class Run:
             try:
                 has_more, pause = self._service.send(spool), 0.0
             except _Later as later:
-                has_more, pause = True, max(later.seconds, min(LONGEST_PAUSE, max(1.0, pause * 2)))
+                has_more, pause = True, max(later.seconds, min(MAX_PAUSE_SECONDS, max(1.0, pause * 2)))
             if not has_more and self._is_over(spool, is_closing=is_closing):
                 return
-            if not has_more and self._wake.wait(SIGN_SECONDS):
+            if not has_more and self._wake.wait(HEARTBEAT_SECONDS):
                 self._closing.wait(BATCH_SECONDS)  # more records may come that can be sent together
             elif pause and is_closing:
                 time.sleep(1.0)
@@ -324,7 +326,7 @@ class _Service:
                 "User-Agent": f"grpolab/{VERSION}",
             },
         )
-        with _OPENER.open(request, timeout=ANSWER_SECONDS) as response:
+        with _OPENER.open(request, timeout=RESPONSE_TIMEOUT_SECONDS) as response:
             answer = json.load(response)
         if not isinstance(answer, dict) or "run" not in answer:
             raise ValueError("the response is not from GRPO Lab")
@@ -346,11 +348,11 @@ class _Service:
             return spool.leave_out_next()
         self._tell(f"{self._url} refuses the run ({error.code}): {detail}; everything is kept and sent later")
         retry_after = error.headers.get("Retry-After", "")
-        raise _Later(min(float(retry_after), LONGEST_PAUSE) if retry_after.isdigit() else 0.0)
+        raise _Later(min(float(retry_after), MAX_PAUSE_SECONDS) if retry_after.isdigit() else 0.0)
 
     def _show(self, run: Any) -> None:
         """Print the address of the run's page once."""
-        if not self._is_shown and isinstance(run, str) and _ID.fullmatch(run):
+        if not self._is_shown and isinstance(run, str) and _ID_PATTERN.fullmatch(run):
             _say(f"the run is at {self._url}/run/{run}")
         self._is_shown = True
 
@@ -399,7 +401,7 @@ class _Spool:
                 head = json.loads(line)
                 if (
                     line.endswith(b"\n")
-                    and _ID.fullmatch(head["id"])
+                    and _ID_PATTERN.fullmatch(head["id"])
                     and head["run"]
                     and _checked(head["url"])
                 ):
@@ -421,7 +423,7 @@ class _Spool:
         except OSError as error:
             if len(self.held) == 1:
                 _say(f"cannot write to {self.path} ({error.strerror or error}): records wait in memory")
-            while sum(map(len, self.held)) > HELD_BYTES:
+            while sum(map(len, self.held)) > MAX_HELD_BYTES:
                 self.held.pop()
                 self._dropped += 1
                 if self._dropped == 1:
@@ -438,7 +440,7 @@ class _Spool:
         values = 0
         for n, line in enumerate(lines):
             values += line.count(b'": ')  # at least its number of values
-            if n and values > BATCH_VALUES:
+            if n and values > MAX_BATCH_VALUES:
                 lines = lines[:n]
                 break
         self._lengths = [len(line) + 1 for line in lines]
@@ -714,11 +716,11 @@ def _storable(head: dict[str, Any]) -> dict[str, Any]:
     """Return the description of a run within the limits of the service, which would refuse any other."""
     storable = dict(head)
     for field in _NAMES:
-        if len(text := _clean(str(head.get(field, "")))) > NAME_CHARACTERS:
-            _say(f"{field}: expected at most {NAME_CHARACTERS} characters, got {len(text)}: it is cut")
+        if len(text := _clean(str(head.get(field, "")))) > MAX_NAME_CHARACTERS:
+            _say(f"{field}: expected at most {MAX_NAME_CHARACTERS} characters, got {len(text)}: it is cut")
         if field in head:
-            storable[field] = text[:NAME_CHARACTERS]
-    for field, (minimum, maximum) in _WHOLE.items():
+            storable[field] = text[:MAX_NAME_CHARACTERS]
+    for field, (minimum, maximum) in _RANGE_BY_WHOLE_FIELD.items():
         if field in head and (number := _whole_number(head[field], minimum, maximum)) is None:
             expected = f"expected a whole number from {minimum} to {maximum}, got {head[field]!r:.40}"
             _say(f"{field}: {expected}: it is left out")
@@ -726,8 +728,8 @@ def _storable(head: dict[str, Any]) -> dict[str, Any]:
         elif field in head:
             storable[field] = number
     config = json.dumps(head.get("config"), ensure_ascii=False, separators=(",", ":"))
-    if (size := len(config.encode("utf-8", "replace"))) > CONFIG_BYTES:
-        _say(f"config: expected at most {CONFIG_BYTES:,} bytes of JSON, got {size:,}: it is left out")
+    if (size := len(config.encode("utf-8", "replace"))) > MAX_CONFIG_BYTES:
+        _say(f"config: expected at most {MAX_CONFIG_BYTES:,} bytes of JSON, got {size:,}: it is left out")
         del storable["config"]
     return storable
 
@@ -764,7 +766,7 @@ def _without_secrets(value: Any, name: str = "") -> Any:
         return {key: _without_secrets(child, str(key)) for key, child in value.items()}
     if isinstance(value, list | tuple):
         return [_without_secrets(child, name) for child in value]
-    return "[secret]" if isinstance(value, str) and value and _SECRET.search(name) else value
+    return "[secret]" if isinstance(value, str) and value and _SECRET_PATTERN.search(name) else value
 
 
 def _own_address() -> str:

@@ -8,9 +8,9 @@ import { dragged } from '../shared/dragging.js';
 const HEIGHT = 260;
 const TOP = 44;
 const SIDE = 70;
-const ROOM = 26;
+const BOTTOM = 26;
 const STEP = 0.05;
-const LETTER = 6.5;
+const LETTER_WIDTH = 6.5;
 /** Minimum distance between two axes in pixels, so that their labels do not overlap. */
 const MIN_GAP = 110;
 
@@ -31,7 +31,7 @@ export function Parallel({ runs, axes, brushes, chosen, lookOf, onBrush, width: 
   const path = (/** @type {Api.RunItem} */ run) =>
     axes.map(({ positionOf }, i) => `${i ? 'L' : 'M'}${x(i).toFixed(1)} ${y(positionOf(run)).toFixed(1)}`).join('');
   const sorted = [...runs].sort((a, b) => Number(chosen.has(a.id)) - Number(chosen.has(b.id)));
-  const height = TOP + HEIGHT + ROOM + 16;
+  const height = TOP + HEIGHT + BOTTOM + 16;
   return html`<div class=${width > room ? 'relations-scroll' : ''}>
     <svg
     class="relations-svg" width=${width} height=${height} role="group" aria-label="Parallel coordinates"
@@ -54,7 +54,7 @@ export function Parallel({ runs, axes, brushes, chosen, lookOf, onBrush, width: 
         axis=${axis}
         x=${x(i)}
         y=${y}
-        letters=${Math.max(6, Math.floor((gap || width) / LETTER) - 2)}
+        letters=${Math.max(6, Math.floor((gap || width) / LETTER_WIDTH) - 2)}
         range=${lookup(brushes, axis.key)}
         onBrush=${(/** @type {[number, number] | null} */ range) => onBrush({ [axis.key]: range })}
       />`,
@@ -113,7 +113,7 @@ function UprightAxis({ axis, x, y, letters, range, onBrush }) {
       />`
     }
     <rect
-      class="relations-grip" x=${x - 14} width="28" y=${TOP - 12} height=${HEIGHT + ROOM + 24} onPointerDown=${drag}
+      class="relations-grip" x=${x - 14} width="28" y=${TOP - 12} height=${HEIGHT + BOTTOM + 24} onPointerDown=${drag}
     />
   </g>`;
 }

@@ -13,7 +13,7 @@ import { SeedLinks } from './tables.js';
 /** @typedef {import('../../lib/runs/cells.js').Cell} Cell */
 /** @typedef {import('../../lib/runs/groups.js').Group} Group */
 
-const FIRST = ['eval/accuracy', 'reward/mean'];
+const DEFAULT_METRICS = ['eval/accuracy', 'reward/mean'];
 
 /**
  * The grid, or nothing unless the groups differ in exactly two fields.
@@ -21,7 +21,9 @@ const FIRST = ['eval/accuracy', 'reward/mean'];
  *   `metric`: the chosen one; if it is empty, held-out accuracy, else the reward
  */
 export function SweepGrid({ groups, available, metric, onMetric }) {
-  const shown = available.includes(metric) ? metric : (FIRST.find((name) => available.includes(name)) ?? available[0]);
+  const shown = available.includes(metric)
+    ? metric
+    : (DEFAULT_METRICS.find((name) => available.includes(name)) ?? available[0]);
   const better = aboutMetric(shown ?? '')?.better;
   const grid = gridOf(cellsOf(groups, shown ?? '', better));
   if (!grid) return null;

@@ -30,7 +30,7 @@ export function moved(metrics, metric, to) {
  */
 export const merged = (order, row) => [...order.filter((metric) => !row.includes(metric)), ...row];
 
-const KIND = 'application/x-grpolab-panel';
+const DRAG_TYPE = 'application/x-grpolab-panel';
 
 /**
  * The handle of a panel. Dragging it to another panel moves its panel there; arrow keys move the panel, and with Shift
@@ -58,7 +58,7 @@ export function Handle({ metric, tune, onTune, onMove }) {
     aria-label=${`Move or resize ${metric}`}
     onKeyDown=${press}
     onDragStart=${(/** @type {DragEvent} */ event) => {
-      event.dataTransfer?.setData(KIND, metric);
+      event.dataTransfer?.setData(DRAG_TYPE, metric);
     }}
   >
     ⠿
@@ -81,10 +81,10 @@ function resized(tune, metric, wide, tall) {
 /** Returns the handlers of an element on which a panel can be dropped. @param {(metric: string) => void} onDrop */
 export const dropHandlers = (onDrop) => ({
   onDragOver: (/** @type {DragEvent} */ event) => {
-    if (event.dataTransfer?.types.includes(KIND)) event.preventDefault();
+    if (event.dataTransfer?.types.includes(DRAG_TYPE)) event.preventDefault();
   },
   onDrop: (/** @type {DragEvent} */ event) => {
-    const metric = event.dataTransfer?.getData(KIND);
+    const metric = event.dataTransfer?.getData(DRAG_TYPE);
     if (!metric) return;
     event.preventDefault();
     onDrop(metric);

@@ -15,9 +15,9 @@ export function DownloadMenu({ files }) {
   return html`<${ActionMenu} items=${files} label=${label} title="Download" quiet />`;
 }
 
-const OF_PAGE = 'page';
+const PAGE_DEFAULT = 'page';
 const LOG = [
-  { value: OF_PAGE, label: 'as on the page' },
+  { value: PAGE_DEFAULT, label: 'as on the page' },
   { value: 'true', label: 'logarithmic' },
   { value: 'false', label: 'linear' },
 ];
@@ -41,18 +41,18 @@ export function SettingsMenu({ metric, tune, seen, notes, change }) {
     <div class="panel-settings">
       <${Select}
         label="y axis"
-        value=${tuning.logY === undefined ? OF_PAGE : String(tuning.logY)}
+        value=${tuning.logY === undefined ? PAGE_DEFAULT : String(tuning.logY)}
         options=${LOG}
-        onChange=${(/** @type {string} */ value) => set({ logY: value === OF_PAGE ? undefined : value === 'true' })}
+        onChange=${(/** @type {string} */ value) => set({ logY: value === PAGE_DEFAULT ? undefined : value === 'true' })}
       />
       <${Select}
         label="smoothing"
-        value=${tuning.smoothing === undefined ? OF_PAGE : String(tuning.smoothing)}
+        value=${tuning.smoothing === undefined ? PAGE_DEFAULT : String(tuning.smoothing)}
         options=${[
-          { value: OF_PAGE, label: 'as on the page' },
+          { value: PAGE_DEFAULT, label: 'as on the page' },
           ...SMOOTHING.map((s) => ({ value: String(s), label: s ? String(s) : 'off' })),
         ]}
-        onChange=${(/** @type {string} */ value) => set({ smoothing: value === OF_PAGE ? undefined : Number(value) })}
+        onChange=${(/** @type {string} */ value) => set({ smoothing: value === PAGE_DEFAULT ? undefined : Number(value) })}
       />
       <${RangeFields} key=${JSON.stringify(tuning.y)} range=${tuning.y ?? seen()} set=${(y) => set({ y })} />
       ${

@@ -26,7 +26,7 @@ import { useEnds, useLines } from './lines.js';
 /** @typedef {import('../../lib/reading.js').Row} Row */
 
 /** Number of requested points before a pinned cursor, because a thinned curve may lack the newest point. */
-const NEWEST = 10;
+const POINTS_BEFORE_CURSOR = 10;
 const SETTLED_MS = 150;
 const MAX_UNDER_POINTER = 12;
 const MAX_ROWS = 100;
@@ -56,7 +56,7 @@ function useReading({ metric, runs, view, looks, names, drawn, enabled }) {
   /** @type {any} */
   const zoom = [null, settledX ?? 0];
   const near = { ...view, zoom };
-  const exact = useLines(metric, runs, near, { enabled: needsExact, points: NEWEST }, looks, names);
+  const exact = useLines(metric, runs, near, { enabled: needsExact, points: POINTS_BEFORE_CURSOR }, looks, names);
   const isExact = needsExact && exact.main.loaded && exact.all.length > 0;
   const ends = useEnds(metric, runs, view, enabled && at === null, looks, names);
   const atCursor = isExact ? exact.all : drawn;

@@ -2,7 +2,7 @@
 import { html } from '../../dom.js';
 import { wordsOf } from '../../lib/launch/settings.js';
 
-const EXPLAINED = /^(objective|filters|length|updates)\./;
+const EXPLAINED_PATH = /^(objective|filters|length|updates)\./;
 
 /** @param {{id: string, field: import('../../lib/launch/schema.js').Field, label: string, title?: string}} props */
 export function Name({ id, field, label, title = field.path }) {
@@ -11,7 +11,7 @@ export function Name({ id, field, label, title = field.path }) {
       ${words && html`<span class="form-words">${words}</span> `}<span class=${words ? 'faint' : ''}>${label}</span>
     </label>
     ${
-      EXPLAINED.test(field.path) &&
+      EXPLAINED_PATH.test(field.path) &&
       html`<a
         class="form-reset"
         href=${`/help/methods#${field.path}`}

@@ -8,7 +8,7 @@ import { changesBetween } from '../../lib/launch/layers.js';
 import { toYaml } from '../../lib/text/yaml.js';
 import { formatBytes, formatDurationRange, formatShort, plural } from '../../lib/text/format.js';
 import { MemoryEstimates } from './memory.js';
-import { wrongIn } from './sweep.js';
+import { errorCount } from './sweep.js';
 import { Icon } from '../shared/icons.js';
 import { Segments, Select } from '../shared/marks.js';
 import { ForOperator } from '../shared/role.js';
@@ -40,7 +40,7 @@ export function LaunchBox({
   const verdicts = planned ? [] : variantVerdicts;
   const count = planned ? (planned.plan?.runs ?? 0) : form.variants.length * seeds.seeds.length;
   const wrong =
-    verdicts.reduce((sum, { errors }) => sum + errors.length, wrongIn(planned)) +
+    verdicts.reduce((sum, { errors }) => sum + errors.length, errorCount(planned)) +
     nameErrors.length +
     (seeds.error ? 1 : 0);
   const checking = planned?.checking || verdicts.some((verdict) => verdict.checking);

@@ -6,7 +6,7 @@ import { ChangedKnobs, KnobGroups, KnobPanels } from './knobs.js';
 /** @typedef {import('./knobs.js').KnobProps} KnobProps */
 
 /** Settings that all variants share are elsewhere on the page. */
-const SHOWN = ['policy', 'problems', ...ESSENTIALS.map(([path]) => path)];
+const SHOWN_ELSEWHERE = ['policy', 'problems', ...ESSENTIALS.map(([path]) => path)];
 
 /**
  * @param {{names: string[], scope: string, shared: KnobProps, knobsOf: (index: number) => KnobProps, open: string[],
@@ -47,7 +47,7 @@ export function SettingsCard({ names, scope, shared, knobsOf, open, find, onFind
         }}
       />
     </header>
-    ${isShared && html`<${ChangedKnobs} ...${shared} open=${find ? [] : open} hidden=${SHOWN} />`}
+    ${isShared && html`<${ChangedKnobs} ...${shared} open=${find ? [] : open} hidden=${SHOWN_ELSEWHERE} />`}
     <div class="knobs"><${KnobGroups} ...${panels} /></div>
     <${KnobPanels} ...${panels} />
   </section>`;

@@ -49,7 +49,7 @@ export function usePlan(body) {
 }
 
 /** Returns the number of errors to correct before the cells can be launched. @param {Planned | null} planned */
-export const wrongIn = (planned) => {
+export const errorCount = (planned) => {
   if (!planned) return 0;
   const wrongCount = planned.plan?.cells.filter(({ errors }) => errors.length).length ?? 0;
   const isLeftOut = planned.plan?.search && planned.plan.search.refused < planned.plan.search.drawn;

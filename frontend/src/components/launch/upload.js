@@ -13,10 +13,10 @@ import { Columns } from './columns.js';
  * `share`: the share of the file that was sent, or null if it is not being sent
  */
 
-const KINDS = '.jsonl,.gz,.zst,.parquet,.csv';
+const ACCEPTED_FILES = '.jsonl,.gz,.zst,.parquet,.csv';
 
 /** Number of bytes from which a preview of a text file is made. Parquet files have their columns at the end. */
-const BEGINNING = 1 << 20;
+const PREVIEW_BYTES = 1 << 20;
 
 /** @type {State} */
 const IDLE = { name: '', share: null, isLooking: false, chosen: null, error: null };
@@ -69,9 +69,9 @@ export function Upload({ maxBytes, onDone }) {
       setState({ ...IDLE, name, error: tooLarge(file, maxBytes) });
       return;
     }
-    const isCut = file.size > BEGINNING && !/\.parquet$/i.test(name);
+    const isCut = file.size > PREVIEW_BYTES && !/\.parquet$/i.test(name);
     attempt({ ...IDLE, name, isLooking: true }, async (signal) => {
-      const body = isCut ? file.slice(0, BEGINNING) : file;
+      const body = isCut ? file.slice(0, PREVIEW_BYTES) : file;
       const preview = await previewOf(body, name, { cut: isCut }, signal);
       setState({ ...IDLE, name, chosen: { file, preview, mapping: preview.mapping } });
     });
@@ -97,7 +97,7 @@ export function Upload({ maxBytes, onDone }) {
     <input
       ref=${input}
       type="file"
-      accept=${KINDS}
+      accept=${ACCEPTED_FILES}
       class="visually-hidden"
       tabindex="-1"
       aria-label="File to upload"

@@ -8,7 +8,7 @@ const MAX_KEPT = 200;
 /** How long an answer is valid. Files and models of a config may appear and disappear. */
 const FRESH_MS = 30_000;
 /** Interval after which a rejected variant is checked again while it is on the page. */
-const AGAIN_MS = 5_000;
+const RECHECK_MS = 5_000;
 
 /**
  * @typedef {Api.Validated} Valid
@@ -84,7 +84,7 @@ export function useVerdicts(base, variants, seed, fork) {
         });
       });
     const timer = setTimeout(askAll, PAUSE_MS);
-    const interval = setInterval(askAll, AGAIN_MS);
+    const interval = setInterval(askAll, RECHECK_MS);
     document.addEventListener('visibilitychange', askAll);
     return () => {
       clearTimeout(timer);

@@ -10,7 +10,7 @@ import { Ablation } from './ablation.js';
 
 /** @typedef {import('../../lib/launch/offers.js').Offer} Offer */
 
-const QUICK = ['grpo', 'dapo', 'dr_grpo'];
+const QUICK_PRESETS = ['grpo', 'dapo', 'dr_grpo'];
 
 /**
  * Ways to add a variant.
@@ -18,7 +18,7 @@ const QUICK = ['grpo', 'dapo', 'dr_grpo'];
  *   Offer) => void}} props
  */
 export function AddVariant({ presets, recipes, onPreset, onRecipe }) {
-  const quick = presets.filter(({ name }) => QUICK.includes(name));
+  const quick = presets.filter(({ name }) => QUICK_PRESETS.includes(name));
   return html`<div class="toolbar">
     ${quick.map(
       (preset) => html`<button

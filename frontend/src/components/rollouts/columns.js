@@ -19,7 +19,7 @@ import { siblingLabel } from './siblings.js';
  */
 
 /** Number of completions of a column unless all are requested. */
-const FEW = 2;
+const COLLAPSED_COMPLETIONS = 2;
 
 /** Returns the steps at which a prompt is stored. @param {Api.StepItem[]} items @param {string} kind */
 const stepsOf = (items, kind) => items.filter((item) => item.kind === kind).map(({ step }) => step);
@@ -161,7 +161,7 @@ function Cards({ shown, look: { order, by, full } }) {
   );
   return html`
     <p class="quiet">${facts.right} of ${facts.size} correct, reward ${formatValue(facts.mean)}</p>
-    ${cards.slice(0, full ? undefined : FEW).map(
+    ${cards.slice(0, full ? undefined : COLLAPSED_COMPLETIONS).map(
       ({ completion, index }) => html`<${RolloutCard}
           key=${completion.id}
           group=${shown}

@@ -241,7 +241,7 @@ function Moves({ run, onChange }) {
 
 const FAILED_ELSEWHERE = { title: 'Run failed', next: '' };
 const FAILED = { title: 'Run failed', next: 'Retry continues from the latest checkpoint.' };
-const NO_ROOM = {
+const DISK_FULL = {
   title: 'Run paused: the checkpoint could not be saved',
   next: 'After you fix the disk, Resume continues from the latest checkpoint.',
 };
@@ -251,7 +251,7 @@ function Reason({ run }) {
   if (!run.reason) return null;
   const failed = run.origin ? FAILED_ELSEWHERE : FAILED;
   const trouble =
-    run.status === 'failed' ? failed : run.status === 'paused' && run.reason.startsWith('disk: ') ? NO_ROOM : null;
+    run.status === 'failed' ? failed : run.status === 'paused' && run.reason.startsWith('disk: ') ? DISK_FULL : null;
   if (!trouble)
     return html`<p class="quiet run-reason">
       ${run.status}: ${reasonText(run.reason)}

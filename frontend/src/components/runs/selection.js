@@ -114,7 +114,7 @@ function TrashActions({ ids, runs, clear }) {
       html`<${Confirm}
         title=${`Delete ${plural(ids.length, 'run')} permanently?`}
         confirm="Delete permanently"
-        text=${GONE}
+        text=${DELETE_WARNING}
         onClose=${() => ask(false)}
         onConfirm=${() => act('delete')}
       />`
@@ -122,7 +122,7 @@ function TrashActions({ ids, runs, clear }) {
   `;
 }
 
-const GONE = 'This deletes their curves, rollouts, events, output and checkpoints. It cannot be undone.';
+const DELETE_WARNING = 'This deletes their curves, rollouts, events, output and checkpoints. It cannot be undone.';
 
 /** The button that empties the trash. @param {{runs: import('../../data/run_list.js').RunList}} props */
 export function EmptyTrash({ runs }) {
@@ -136,7 +136,7 @@ export function EmptyTrash({ runs }) {
       html`<${Confirm}
         title="Empty the trash?"
         confirm="Delete all permanently"
-        text=${`${GONE} A run whose checkpoints other runs use is kept until those runs are deleted.`}
+        text=${`${DELETE_WARNING} A run whose checkpoints other runs use is kept until those runs are deleted.`}
         onClose=${() => ask(false)}
         onConfirm=${() => emptyTrash(runs.reload)}
       />`

@@ -2,7 +2,7 @@
 
 /** @typedef {[number, number]} Point */
 
-const STILL = 3;
+const MAX_CLICK_MOVE_PX = 3;
 
 /**
  * Returns a handler of `pointerdown` that reports each position until release. A click without movement clears.
@@ -21,7 +21,7 @@ export const dragged = (onDrag, onClear) => (down) => {
   const move = (/** @type {PointerEvent} */ event) => onDrag(from, pointOf(event));
   const end = (/** @type {PointerEvent} */ event) => {
     target.removeEventListener('pointermove', move);
-    if (Math.hypot(event.clientX - down.clientX, event.clientY - down.clientY) < STILL) onClear();
+    if (Math.hypot(event.clientX - down.clientX, event.clientY - down.clientY) < MAX_CLICK_MOVE_PX) onClear();
   };
   target.setPointerCapture(down.pointerId);
   target.addEventListener('pointermove', move);

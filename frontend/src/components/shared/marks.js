@@ -34,7 +34,7 @@ const STATUS = {
   failed: { icon: 'cross', text: 'failed' },
 };
 /** @type {Record<string, string>} */
-const WISHES = { stop: 'stopping', prune: 'stopping', pause: 'pausing' };
+const REQUESTED_STATUS = { stop: 'stopping', prune: 'stopping', pause: 'pausing' };
 
 /**
  * The status of a run as icon, word and colour, or a requested change until it is done.
@@ -42,7 +42,7 @@ const WISHES = { stop: 'stopping', prune: 'stopping', pause: 'pausing' };
  */
 export function Status({ run, bare = false }) {
   const { icon, text } = lookup(STATUS, run.status) ?? { icon: 'dots', text: run.status };
-  const word = (run.status === 'running' && lookup(WISHES, run.wish ?? '')) || text;
+  const word = (run.status === 'running' && lookup(REQUESTED_STATUS, run.wish ?? '')) || text;
   return html`<span class=${`status status-${run.status}`} title=${run.reason ? `${word}: ${run.reason}` : word}>
     <${Icon} name=${icon} size=${12} label=${bare ? word : undefined} />
     ${!bare && html`<span>${word}</span>`}

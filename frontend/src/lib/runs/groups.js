@@ -11,7 +11,7 @@ import { identityOf, keysOf, labelOf } from './grouping.js';
 
 const MAX_FIELDS = 2;
 /** Sections of a config without effect on the policy. Other fields come first in the names of groups. */
-const ASIDE = /^(checkpointing|evaluation|recording|resources|steps|stop_rules)(\.|$)/;
+const SECONDARY_PATH = /^(checkpointing|evaluation|recording|resources|steps|stop_rules)(\.|$)/;
 
 /**
  * Returns runs as groups, in the order of launching. Groups by variant also separate configs and forks of different
@@ -103,7 +103,9 @@ function fieldsOf(/** @type {Bundle[]} */ groups) {
  * @param {{path: string, texts: string[]}[]} fields
  */
 function decidingFields(fields) {
-  const remaining = [...fields].sort((a, b) => Number(ASIDE.test(a.path)) - Number(ASIDE.test(b.path)));
+  const remaining = [...fields].sort(
+    (a, b) => Number(SECONDARY_PATH.test(a.path)) - Number(SECONDARY_PATH.test(b.path)),
+  );
   /** @type {typeof fields} */
   const chosen = [];
   const distinct = (/** @type {typeof fields} */ rows) =>

@@ -4,7 +4,7 @@
  * Kinds of events that are shown at any level. Errors of any kind are shown, except a diagnosis: its onset is shown
  * instead of the step at which it was reported.
  */
-const TURNS = ['reference', 'checkpoint'];
+const MARKED_KINDS = ['reference', 'checkpoint'];
 
 /**
  * Returns a mark for each step with events.
@@ -15,7 +15,8 @@ export function marksOf(events) {
   /** @type {Map<number, Set<string>>} */
   const messagesByStep = new Map();
   for (const { kind, level, step, message } of events) {
-    if (typeof step !== 'number' || !(TURNS.includes(kind) || (level === 'error' && kind !== 'diagnosis'))) continue;
+    if (typeof step !== 'number' || !(MARKED_KINDS.includes(kind) || (level === 'error' && kind !== 'diagnosis')))
+      continue;
     messagesByStep.set(step, (messagesByStep.get(step) ?? new Set()).add(message));
   }
   return [...messagesByStep]

@@ -18,7 +18,7 @@ const OPERATORS = {
   date: ['>', '>=', '<', '<=', '=', 'in'],
   config: ['=', '!=', '<', '<=', '>', '>=', '~', 'in'],
 };
-const JOINTS = ['and', 'or'];
+const CONJUNCTIONS = ['and', 'or'];
 const FUNCTIONS = ['best', 'last'];
 
 /** @param {string} text @returns {Token[]} */
@@ -59,7 +59,7 @@ const NEXT = {
   item: (_, field) => ['after item', field],
   'after item': (word, field) => (word === ',' ? ['item', field] : ['joint', '']),
   joint: (word, field) =>
-    word === ')' ? ['joint', ''] : JOINTS.includes(word) ? ['operand', ''] : NEXT.operand(word, field),
+    word === ')' ? ['joint', ''] : CONJUNCTIONS.includes(word) ? ['operand', ''] : NEXT.operand(word, field),
 };
 
 /**
@@ -100,7 +100,7 @@ function optionsAt(position, field, fields) {
       return named(fields.filter(({ type }) => type === 'metric'));
     case 'operator':
     case 'call':
-      return plain([...(field ? OPERATORS[field.type] : []), ...JOINTS]);
+      return plain([...(field ? OPERATORS[field.type] : []), ...CONJUNCTIONS]);
     case 'value':
     case 'item':
       return plain([...(field?.values ?? []).map(spelled), ...(field?.type === 'date' ? ['-1d', '-7d', '-30d'] : [])]);
@@ -109,7 +109,7 @@ function optionsAt(position, field, fields) {
     case 'after item':
       return plain([',', ')']);
     default:
-      return plain(JOINTS);
+      return plain(CONJUNCTIONS);
   }
 }
 

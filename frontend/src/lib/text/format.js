@@ -114,7 +114,7 @@ const timeUnitOf = (seconds) =>
   /** @type {keyof typeof SECONDS_IN} */ (TIME_UNITS.find(([limit]) => seconds < limit)?.[1] ?? 'd');
 
 /** Smallest number in the larger unit at the lower end of a range. */
-const LOWEST = 0.1;
+const MIN_IN_LARGER_UNIT = 0.1;
 
 /**
  * Returns an estimated duration in the unit of its longer end: `3.2 – 5.8 min`, `0.3 – 4.1 h`, `up to 5 h`, or one
@@ -126,7 +126,7 @@ export function formatDurationRange(low, high) {
   const unit = timeUnitOf(high);
   const [from, to] = [low, high].map((seconds) => Number((seconds / SECONDS_IN[unit]).toPrecision(2)));
   if (from === to) return `${to}\u00a0${unit}`;
-  return from < LOWEST
+  return from < MIN_IN_LARGER_UNIT
     ? `up to\u00a0${to}\u00a0${unit}`
     : `${Number(from.toPrecision(from < 1 ? 1 : 2))}\u00a0– ${to}\u00a0${unit}`;
 }

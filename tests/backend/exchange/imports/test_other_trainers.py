@@ -222,7 +222,7 @@ def test_what_is_no_message_is_an_error_and_never_memory(message):
 
 def chunked(records):
     """A `.wandb` file of these records."""
-    file = bytearray(wandb_file.IDENT + struct.pack("<HB", 0xBEE1, 0))
+    file = bytearray(wandb_file.MAGIC + struct.pack("<HB", 0xBEE1, 0))
     for record in records:
         kind, remainder = wandb_file.FIRST, record
         while True:

@@ -421,7 +421,7 @@ def test_a_suggestion_is_taken_by_the_mapping_alone():
 
 def test_a_document_of_too_many_values_is_refused_before_one_is_made(monkeypatch):
     monkeypatch.setattr("backend.exchange.imports.lines.parse", lambda _: pytest.fail("it was parsed"))
-    monkeypatch.setattr("backend.exchange.imports.lines.DOCUMENT_VALUES", 1_000)
+    monkeypatch.setattr("backend.exchange.imports.lines.MAX_DOCUMENT_VALUES", 1_000)
     content = b'{"log_history": [\n' + b"[]," * 1_000 + b"[]]}"
     with pytest.raises(BadLog, match="one JSON document of more than 1,000 values"):
         read_logs(io.BytesIO(content), format_name="trl")

@@ -169,7 +169,7 @@ def test_another_process_hears_of_an_end_after_a_moment(database, row, monkeypat
     assert ask(second_process, row)
     assert first_process.end(row.id)
     assert not ask(first_process, row)
-    monkeypatch.setattr(module, "REMEMBERED_SECONDS", 0.0)
+    monkeypatch.setattr(module, "CACHE_SECONDS", 0.0)
     assert not ask(second_process, row)
 
 
@@ -185,7 +185,7 @@ def test_while_the_database_is_away_who_was_logged_in_stays_and_who_was_ended_do
         raise OperationalError("SELECT", {}, OSError("away"))
 
     monkeypatch.setattr(module, "reading", away)
-    monkeypatch.setattr(module, "REMEMBERED_SECONDS", 0.0)
+    monkeypatch.setattr(module, "CACHE_SECONDS", 0.0)
     assert ask(sessions, row)
     assert not ask(sessions, ended)
 

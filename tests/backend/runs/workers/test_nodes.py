@@ -21,7 +21,7 @@ from backend.runs.workers.nodes import (
     record_heartbeat,
     take_seat,
     waiting_reason,
-    write_word,
+    write_message,
 )
 from backend.storage.models import Node
 
@@ -48,10 +48,10 @@ def test_a_group_is_complete_while_all_of_its_nodes_are_seen(session):
     assert record_heartbeat(session, "pair", 1, "w1")
     session.expire_all()
     assert is_complete(load_seats(session, "pair"))
-    assert write_word(session, "pair", 1, "w1", Answer("run", 1, "leaving"))
+    assert write_message(session, "pair", 1, "w1", Answer("run", 1, "leaving"))
     session.expire_all()
     assert not is_complete(load_seats(session, "pair"))
-    assert write_word(session, "pair", 1, "w1", None)
+    assert write_message(session, "pair", 1, "w1", None)
     session.expire_all()
     assert is_complete(load_seats(session, "pair"))
     leave_seat(session, "pair", 1, "w1")
@@ -61,14 +61,14 @@ def test_a_group_is_complete_while_all_of_its_nodes_are_seen(session):
 def test_a_worker_that_takes_a_place_ends_what_the_one_before_may_say(session):
     seat(session, 0)
     order = Order("r", 1, "10.0.0.0", 4000, "nonce", ("w0", "w1"))
-    assert write_word(session, "pair", 0, "w0", order)
+    assert write_message(session, "pair", 0, "w0", order)
     session.expire_all()
     node_order = find_order(load_seats(session, "pair"))
     assert node_order is not None
     assert node_order._replace(workers=tuple(node_order.workers)) == order
     seat(session, 0, worker="later")
     assert not record_heartbeat(session, "pair", 0, "w0")
-    assert not write_word(session, "pair", 0, "w0", order)
+    assert not write_message(session, "pair", 0, "w0", order)
     session.expire_all()
     assert find_order(load_seats(session, "pair")) is None
 
@@ -76,7 +76,7 @@ def test_a_worker_that_takes_a_place_ends_what_the_one_before_may_say(session):
 def test_an_answer_counts_for_its_own_attempt_only(session):
     seat(session, 0)
     seat(session, 1)
-    write_word(session, "pair", 1, "w1", Answer("r", 2, "ended", "it broke", is_own_fault=True))
+    write_message(session, "pair", 1, "w1", Answer("r", 2, "ended", "it broke", is_own_fault=True))
     session.expire_all()
     follower = load_seats(session, "pair")[1]
     assert follower.answer_to("r", 2) == Answer("r", 2, "ended", "it broke", is_own_fault=True)

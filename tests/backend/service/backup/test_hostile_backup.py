@@ -225,7 +225,7 @@ def test_a_manifest_that_is_no_document_is_refused(lab, backup, content):
 
 
 def test_a_manifest_that_is_endless_is_not_read_to_its_end(lab, backup, monkeypatch):
-    monkeypatch.setattr("backend.service.backup.contents.MANIFEST_BYTES", 100)
+    monkeypatch.setattr("backend.service.backup.contents.MAX_MANIFEST_BYTES", 100)
     with pytest.raises(BadBackup, match="larger than 100 bytes"):
         read_manifest(backup)
 

@@ -10,7 +10,7 @@ from sqlalchemy import update
 
 from backend.runs import leases, lifecycle
 from backend.runs.events import add_event
-from backend.service.live.broadcaster import MAX_WAITING, Broadcaster, Parcel
+from backend.service.live.broadcaster import MAX_QUEUED, Broadcaster, Parcel
 from backend.service.live.changes import GAP_SECONDS, events_after, parse_position
 from backend.service.main import Service
 from backend.storage.engine import open_engine, open_sessions
@@ -149,16 +149,16 @@ def test_after_more_changes_than_are_told_one_by_one_pages_begin_again_and_go_on
 def test_a_listener_that_does_not_read_is_dropped_and_others_go_on(sessions):
     async def go():
         broadcaster = Broadcaster(sessions)
-        slow = asyncio.Queue(MAX_WAITING)
+        slow = asyncio.Queue(MAX_QUEUED)
         broadcaster._listeners.add(slow)
-        broadcaster._send([Parcel(b"", -1, False)] * (MAX_WAITING + 1))
+        broadcaster._send([Parcel(b"", -1, False)] * (MAX_QUEUED + 1))
         return broadcaster.listeners, slow.qsize(), slow.get_nowait()
 
     assert asyncio.run(go()) == (0, 1, None)
 
 
 def test_pages_that_come_back_after_many_events_get_each_once_and_in_order(sessions, monkeypatch):
-    monkeypatch.setattr("backend.service.live.broadcaster.PAGE", 3)
+    monkeypatch.setattr("backend.service.live.broadcaster.PAGE_SIZE", 3)
     with sessions.begin() as session:
         run = make_run(session)
         for number in range(10):
