@@ -152,7 +152,7 @@ def of_mismatch(
     answers: SharedAnswersOf,
     run: RunId,
     step: Annotated[int, Query(ge=0, le=2**31 - 1)],
-    kind: Annotated[CorrectionKind | None, Query(description="Without one, that of the run.")] = None,
+    kind: Annotated[CorrectionKind | None, Query(description="By default the correction of the run.")] = None,
     level: Level = "product",
 ) -> Response:
     """Compare the stored token probabilities of sampler and trainer, and each cap's effect. Has an `ETag`."""
@@ -226,7 +226,7 @@ def prompts_as_rows(
     sort: Order = "drift",
     visits: Visits = 1,
     most: Annotated[
-        int, Query(ge=1, le=10_000, description="At most this many, the first in the order.")
+        int, Query(ge=1, le=10_000, description="Maximum number of prompts, in the requested order.")
     ] = 10_000,
 ) -> Response:
     """Export training prompts as dataset rows with `prompt`, `answer` and their origin."""

@@ -11,7 +11,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--sort", default="-created_at", help="field, summary.<metric> or config.<path>, - for descending"
     )
-    parser.add_argument("--limit", type=int, default=50, help="runs to show; 0: all")
+    parser.add_argument("--limit", type=int, default=50, help="maximum number of runs; 0 for all")
     parser.add_argument("--archived", action="store_true", help="archived runs instead of the others")
     parser.add_argument("--trash", action="store_true", help="runs in the trash instead of the others")
     parser.add_argument("--json", action="store_true", help="one run per line, as GET /api/v1/runs shows it")

@@ -364,7 +364,9 @@ def _parser() -> argparse.ArgumentParser:
     parsers["restore"].add_argument("source", help="directory that `backup` created")
     parsers["restore"].add_argument("--overwrite", action="store_true", help="replace what is there")
     parsers["model"].add_argument("file", nargs="?", default="", help="GGUF file, or a directory with one")
-    parsers["model"].add_argument("--name", default="", help="name of the policy; without it the file's")
+    parsers["model"].add_argument(
+        "--name", default="", help="name of the policy (default: the name of the file)"
+    )
     add_arguments(parsers)
     add_list_arguments(parsers["runs"])
     add_worker_arguments(parsers["worker"])

@@ -170,7 +170,7 @@ def test_the_quick_jump_is_moved_by_keys_and_takes_hostile_names_and_words(page)
         expect(page.get_by_role("status").filter(has_text=re.compile("choose|Nothing"))).to_be_visible()
         page.wait_for_timeout(250)  # asked after a pause
     field.fill("zzqqxx")
-    expect(page.get_by_text("Nothing is called so.")).to_be_visible()
+    expect(page.get_by_text("Nothing matches.")).to_be_visible()
 
 
 def test_former_addresses_and_links_lead_to_one_home(page, service):

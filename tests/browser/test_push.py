@@ -81,7 +81,7 @@ def test_a_pushed_run_is_live_and_its_stop_button_is_heard(lab, pushed, chromium
             expect(page.locator(".run-advance")).to_contain_text("step 22 of 40")
             page.goto(address)
             page.get_by_role("button", name="Stop now").click()
-            expect(page.get_by_role("dialog")).to_contain_text("was told to stop and still pushes")
+            expect(page.get_by_role("dialog")).to_contain_text("was asked to stop and still pushes")
             page.get_by_role("dialog").get_by_role("button", name="Stop").click()
             expect(page.get_by_role("button", name="Stop now")).to_have_count(0)
             assert lab.get(f"/runs/{run_id}")["status"] == "stopped"

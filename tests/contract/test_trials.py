@@ -303,7 +303,7 @@ def test_a_next_remedy_whose_checkpoint_has_gone_ends_the_trial_with_the_reason(
     with database.sessions.begin() as session:
         session.execute(delete(Checkpoint).where(Checkpoint.run_id == run.id))
     assert settle_trial(database.sessions, settings, trial["id"])
-    assert "The next remedy could not be tried: the checkpoint of step 60 has gone" in " ".join(
+    assert "The next remedy could not be tried: the checkpoint of step 60 was removed" in " ".join(
         trial_of(client, run)["verdict"]["sentences"]
     )
 

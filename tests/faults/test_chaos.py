@@ -59,7 +59,7 @@ def test_a_run_whose_checkpoints_are_all_damaged_fails_and_says_so(warm):
         with reading(plant.sessions) as session:
             messages_told = session.scalars(select(Event.message).where(Event.kind == "checkpoint")).all()
         assert run.status == "failed"
-        assert "none of the run's 3 checkpoints is whole" in run.reason
+        assert "none of the run's 3 checkpoints is complete" in run.reason
         assert len([message for message in messages_told if message.startswith("refused: ")]) == 3
         assert run.last_step >= rows[0].step  # nothing was trained on top of it
         assert audit(plant.sessions, plant.settings.state, damaged=plant.damaged) == []

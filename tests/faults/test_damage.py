@@ -70,7 +70,7 @@ def test_a_damaged_checkpoint_never_continues_a_run(trained, sessions, tmp_path)
     undamaged, continuing, recorder = trained
     names = sorted((path.name for path in undamaged.iterdir()), reverse=True)
     assert names == ["s000003-a1", "s000002-a1", "s000001-a1"]
-    good = {0: "none of the run's 3 checkpoints is whole"}
+    good = {0: "none of the run's 3 checkpoints is complete"}
     for step in (3, 2, 1):
         root = shutil.copytree(undamaged, tmp_path / f"good{step}")
         for name in names[: 3 - step]:

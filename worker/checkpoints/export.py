@@ -41,7 +41,7 @@ def main() -> None:
     )
     parser.add_argument("checkpoint", type=Path)
     parser.add_argument("directory", type=Path, help="does not exist yet")
-    parser.add_argument("--dtype", choices=sorted(DTYPES), help="precision; without it that of the run")
+    parser.add_argument("--dtype", choices=sorted(DTYPES), help="precision (default: that of the run)")
     parser.add_argument("--card", type=Path, help="file that becomes README.md")
     arguments = parser.parse_args()
     transformers.utils.logging.disable_progress_bar()

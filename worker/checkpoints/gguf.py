@@ -87,7 +87,7 @@ def _check_header(header: GgufHeader, directory: Path) -> None:
     available = psutil.virtual_memory().available
     if available < needed:
         raise BadGguf(
-            f"it takes {size_text(needed)} in float32, and {size_text(available)} of memory are free"
+            f"it takes {size_text(needed)} in float32, and {size_text(available)} of memory is free"
         )
 
 

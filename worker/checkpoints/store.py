@@ -137,7 +137,7 @@ class Checkpoints:
         if self.origin is not None:
             return self._fork(self.origin, policy, parts, refused)
         if rows and not self._never_copied(rows):
-            raise BadCheckpoint(self.root, f"none of the run's {len(rows)} checkpoints is whole")
+            raise BadCheckpoint(self.root, f"none of the run's {len(rows)} checkpoints is complete")
         return None
 
     def _never_copied(self, rows: Sequence[Checkpoint]) -> bool:
@@ -217,9 +217,8 @@ class Checkpoints:
         )
         self.recorder.commit(lambda session: store.add_checkpoint(session, row))
         del self.unrecorded_checkpoints[checkpoint.directory.name]
-        message = (
-            f"adopted checkpoint {checkpoint.directory.name}: it is whole and of this run, but had no row"
-        )
+        name = checkpoint.directory.name
+        message = f"adopted checkpoint {name}: it is complete and belongs to this run, but had no row"
         if checkpoint.step > recorded:
             message += f"; metrics and rollouts of the steps {recorded + 1} to {checkpoint.step} are lost"
         logger.warning("%s", message)

@@ -262,7 +262,7 @@ class Supervisor:
             why = ": its worker was asked to end" if self._stopping.is_set() else ""
             return Verdict(ended + why, is_own_fault=False)
         if code in (0, EXIT_ORPHANED, EXIT_FENCED):
-            return Verdict("the trainer ended without a word", is_own_fault=code == 0)
+            return Verdict("the trainer ended without a message", is_own_fault=code == 0)
         if code < 0 and is_oom:
             used = used_text(trainer.see_memory())
             reason = f"the machine ran out of memory and the kernel ended the trainer: {used}"

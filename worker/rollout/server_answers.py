@@ -122,7 +122,7 @@ def read_tokens(answer: Any) -> list[Any]:
 def check_emptied(answer: Any) -> None:
     """Check that the keys and values of the old weights are gone. Older versions return no confirmation."""
     if isinstance(answer, dict) and answer.get("success") is False:
-        raise BadAnswer("it still holds keys and values of old weights: does somebody else use it?")
+        raise BadAnswer("it still holds keys and values of old weights: is another client using it?")
 
 
 def read_version(answer: Any) -> str:

@@ -279,7 +279,7 @@ class ServerEngine:
             try:
                 groups = self._sample_version(requests)
             except OtherWeights:
-                reason = "answers with other weights than it was given: does somebody else use it?"
+                reason = "answers with other weights than it was given: is another client using it?"
                 raise EngineFailed(f"the engine at {self.client.title} {reason}") from None
         self._check_logprobs(encoded, groups, sampling)
         return groups

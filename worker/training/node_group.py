@@ -108,7 +108,7 @@ class NodeGroup:
             if self.stopping.wait(POLL_SECONDS):
                 raise NodeLost("the worker was asked to end")
             if time.monotonic() > deadline:
-                raise NodeLost(f"{missing} did not come within {self.come_seconds:g} s")
+                raise NodeLost(f"{missing} did not join within {self.come_seconds:g} s")
 
     def _missing(self) -> str:
         """Return the name of the first node that has not joined yet. Raise UnlikeRanks if a node refuses."""

@@ -131,7 +131,7 @@ class _Contents:
 
 
 def _too_many_runs() -> TooMany:
-    return TooMany(f"holds more than {MAX_RUNS} runs; at most that many are imported at once")
+    return TooMany(f"holds more than {MAX_RUNS} runs; that is the limit of one import")
 
 
 def read_gzip(file: LogFile, read: ReadFile) -> tuple[str, list[Log]]:
@@ -153,7 +153,7 @@ def read_archive(file: LogFile, kind: Literal["zip", "tar"], read: ReadFile) -> 
     logs = _runs(logs_in_archive)
     if other_files or unread:
         first = f"; first {excerpt(unread[0][0])} {unread[0][1]}" if unread else ""
-        logs[0].facts.notes.append(f"{other_files + len(unread):,} files of the archive are no logs{first}.")
+        logs[0].facts.notes.append(f"{other_files + len(unread):,} files of the archive are not logs{first}.")
     return logs
 
 
@@ -260,9 +260,7 @@ def _gunzip(file: IO[bytes], to: IO[bytes], limit: int) -> None:
                         break
                     inflater, members = zlib.decompressobj(31), members + 1
                     if members > MAX_MEMBERS:
-                        raise BadLog(
-                            f"has more than {MAX_MEMBERS:,} gzip members; at most that many are read"
-                        )
+                        raise BadLog(f"has more than {MAX_MEMBERS:,} gzip members; that is the limit")
                 written = _take(remaining, inflater, to, written, limit)
                 remaining = inflater.unused_data
     except zlib.error as error:

@@ -4,13 +4,13 @@ import argparse
 
 NAMES = {
     "name": "name of the run",
-    "experiment": "name of its experiment; without it the file's name",
-    "variant": "runs of one variant in one experiment count as its seeds; without it the run's name",
+    "experiment": "name of its experiment (default: the file's name)",
+    "variant": "runs of one variant in one experiment count as its seeds (default: the run's name)",
     "seed": "the run's seed",
-    "step": "column that counts the steps; without it the best guess",
-    "run": "one run of the file, as --dry-run lists them; without it all of them",
+    "step": "column that counts the steps (default: the best guess)",
+    "run": "one run of the file, as --dry-run lists them (default: all of them)",
     "into": "id of an imported run that gets the completions of the file",
-    "format": "such as csv, parquet or trackio (docs/importing.md); without it known by the content",
+    "format": "such as csv, parquet or trackio (docs/importing.md) (default: detected from the content)",
 }
 
 

@@ -100,7 +100,8 @@ def split_trainings(log: Log, step: str) -> list[Log]:
     tables = split_table(log.table, numbers, len(sizes), set())
     tables[0].bad = log.table.bad
     note = (
-        f"The steps begin anew {len(starts)} times: these are {len(sizes)} trainings, each a run of its own."
+        f"The steps start again {len(starts)} times: the file holds {len(sizes)} trainings, "
+        "each imported as its own run."
     )
     logs = [
         Log(

@@ -35,11 +35,11 @@ class TooMany(BadLog):
 
 def too_many_values() -> TooMany:
     """Return the error for a log with too many values for an import."""
-    return TooMany(f"holds more than {MAX_POINTS:,} values; at most that many are imported at once")
+    return TooMany(f"holds more than {MAX_POINTS:,} values; that is the limit of one import")
 
 
 def _too_many_rows() -> TooMany:
-    return TooMany(f"holds more than {MAX_POINTS:,} rows; at most that many are imported at once")
+    return TooMany(f"holds more than {MAX_POINTS:,} rows; that is the limit of one import")
 
 
 class BadLine(NamedTuple):

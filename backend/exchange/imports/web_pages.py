@@ -82,7 +82,7 @@ def read_notebook(file: LogFile) -> list[Log]:
     """Read tables and printed lines in the outputs of a Jupyter notebook; raise BadLog."""
     notebook = document(file.content)
     if not isinstance(notebook, dict):
-        raise BadLog("is no notebook: expected an object with cells")
+        raise BadLog("is not a notebook: expected an object with cells")
     text = ConsoleText(file.max_values)
     for number, output in enumerate(_outputs(notebook), 1):
         data = output.get("data")

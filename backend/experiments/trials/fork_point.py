@@ -49,7 +49,7 @@ def fork_point(
     if parent is None or not any(row.step == began_at and manifest_exists(settings, row) for row in rows):
         raise Conflict(
             f"{run.name} continued step {began_at} of {parent.name if parent else 'a deleted run'}, and that "
-            "checkpoint has gone: there is nothing left to start a trial from"
+            "checkpoint is gone: no trial can start from it"
         )
     refuse_trash(parent)
     location = f"step {began_at} of {parent.name}, where {run.name} began"
@@ -76,13 +76,13 @@ def manifest_exists(settings: Settings, row: Checkpoint) -> bool:
 
 def _fork_sentence(where: str, step: int, planned_step: int) -> str:
     if step < planned_step:
-        sentence = f"The checkpoint of step {planned_step} has gone."
+        sentence = f"The checkpoint of step {planned_step} is gone."
         return f"{sentence} Every run forks from {where}, the nearest earlier one."
     return f"Every run forks from {where}, the last checkpoint before the onset."
 
 
 def _beginning_sentence(planned_step: int) -> str:
     if planned_step:
-        sentence = f"The checkpoint of step {planned_step} has gone, and all earlier ones."
+        sentence = f"The checkpoint of step {planned_step} and all earlier ones are gone."
         return f"{sentence} Every run starts from step 0."
     return "There is no checkpoint before the onset. Every run starts from step 0."

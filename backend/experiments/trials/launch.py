@@ -125,5 +125,7 @@ def lock_runs(session: Session, run_id: str, point: ForkPoint) -> Run:
     for run in runs.values():
         refuse_trash(run)
     if point.run and all(row.step != point.step for row in load_checkpoints(session, point.run)):
-        raise Conflict(f"the checkpoint of step {point.step} has gone in the meantime: plan the trial again")
+        raise Conflict(
+            f"the checkpoint of step {point.step} was removed in the meantime: plan the trial again"
+        )
     return runs[run_id]

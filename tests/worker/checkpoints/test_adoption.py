@@ -60,7 +60,7 @@ def test_a_checkpoint_without_a_row_continues_its_run(sessions, queued, train, s
     forget(sessions, run_id, steps=(1, 2, 3))
     assert train(run_id, CONFIG).status == "finished"
     adopted, continued = messages(sessions, run_id)[-2:]
-    assert adopted == "adopted checkpoint s000003-a1: it is whole and of this run, but had no row"
+    assert adopted == "adopted checkpoint s000003-a1: it is complete and belongs to this run, but had no row"
     assert continued == "continued from step 3"
     assert series(sessions, run_id) == straight(sessions, queued, train)
 

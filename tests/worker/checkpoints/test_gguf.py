@@ -156,7 +156,7 @@ def test_a_model_larger_than_the_disk_or_the_memory_is_refused(tmp_path, monkeyp
         examine_header(tmp_path / "a.gguf", tmp_path)
     monkeypatch.undo()
     monkeypatch.setattr("psutil.virtual_memory", lambda: SimpleNamespace(available=1000))
-    with pytest.raises(BadGguf, match=r"and 1.0 kB of memory are free"):
+    with pytest.raises(BadGguf, match=r"and 1.0 kB of memory is free"):
         examine_header(tmp_path / "a.gguf", tmp_path)
 
 

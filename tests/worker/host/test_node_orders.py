@@ -138,7 +138,7 @@ def test_the_last_lines_of_a_node_that_fails_reach_the_leaders_output(pair, sess
 
 
 def test_a_follower_that_does_not_come_sends_the_run_back(group, claim, pair, sessions):
-    with pytest.raises(NodeLost, match=r"^node 1 did not come within 0 s$"):
+    with pytest.raises(NodeLost, match=r"^node 1 did not join within 0 s$"):
         group.call()
     follower = NodeSeat(pair[1], sessions, "follower", [CPU_SLOT])
     follower._take()

@@ -163,7 +163,7 @@ def test_an_end_without_an_outcome_counts_as_a_failure(toy, sessions):
     run_id = queue_run(sessions)
     toy("vanish").supervise(claim(sessions))
     run = read(sessions, run_id)
-    assert (run.status, run.own_failures, run.reason) == ("queued", 1, "the trainer ended without a word")
+    assert (run.status, run.own_failures, run.reason) == ("queued", 1, "the trainer ended without a message")
 
 
 def run_whose_trainer_is_killed(toy, sessions):

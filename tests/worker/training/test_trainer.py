@@ -258,7 +258,7 @@ def test_a_run_whose_checkpoints_are_all_damaged_never_starts_over_silently(sett
     train(run_id, config, stop_after=1)
     for manifest in settings.artifact_dir(run_id).glob("*/manifest.json"):
         manifest.write_text("{}")
-    with pytest.raises(BadCheckpoint, match="none of the run's 1 checkpoints is whole"):
+    with pytest.raises(BadCheckpoint, match="none of the run's 1 checkpoints is complete"):
         train(run_id, config)
 
 

@@ -146,7 +146,7 @@ def test_a_copy_that_somebody_changed_is_refused(sessions, stopped, train, setti
     manifest.write_text(manifest.read_text() + " ")
     ArtifactStore(settings.artifacts_url, tmp_path / "evil").upload(evil)
     leave_machine(settings)
-    with pytest.raises(BadCheckpoint, match="none of the run's 1 checkpoints is whole"):
+    with pytest.raises(BadCheckpoint, match="none of the run's 1 checkpoints is complete"):
         train(run_id, config)
 
 

@@ -66,7 +66,7 @@ def import_any(
     if inapplicable := [
         name for name in _LOG_PARAMETERS if getattr(request, name) not in ("", None, (), [], {})
     ]:
-        reason = "is of no use for an archive of this service, which says it itself"
+        reason = "does not apply to an archive of this service, which contains it"
         raise InvalidRequest([FieldError(name, reason) for name in inapplicable])
     run_id = new_id()
     try:

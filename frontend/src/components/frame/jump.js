@@ -106,7 +106,7 @@ export function Jump({ onClose }) {
       )}
     </div>
     <p class="faint jump-foot" role="status">
-      ${places.length || isLoading ? '↑ ↓ choose · Enter opens · Esc closes' : 'Nothing is called so.'}
+      ${places.length || isLoading ? '↑ ↓ choose · Enter opens · Esc closes' : 'Nothing matches.'}
     </p>
   <//>`;
 }

@@ -127,7 +127,7 @@ export function ProblemsCard({ layer, full, offers, recipes, seed }) {
           type="button"
           class="button-quiet"
           aria-pressed=${mixing}
-          title="Add what you choose to the problems, in place of replacing them"
+          title="Add to the problems instead of replacing them"
           onClick=${() => setMixing(!mixing)}
         >
           ${mixing ? 'Do not mix' : 'Mix'}

@@ -190,7 +190,7 @@ export function KnobPanels({ open, search, ...props }) {
       return { title, paths: paths.filter((path) => !isFieldOff?.(path)) };
     })
     .filter(({ paths }) => paths.length);
-  if (!panels.length) return search && html`<p class="quiet knobs">No setting is called or described so.</p>`;
+  if (!panels.length) return search && html`<p class="quiet knobs">No setting matches.</p>`;
   return html`<div class="knob-panels">
     ${panels.map(
       ({ title, paths }) => html`<section class="knob-panel" key=${title} aria-label=${title}>

@@ -45,7 +45,7 @@ export function BreakdownTable({ answer }) {
     </p>
     ${notes.map((note) => html`<p class="quiet" key=${note}>${note}</p>`)}
     <p>
-      Each row stands for ${ROWS[by]}, and its bar is what that row contributed; together they are the ${signed(change)}.${' '}
+      Each row stands for ${ROWS[by]}, and its bar is what that row contributed; together they add up to the ${signed(change)}.${' '}
       <${MovedMost} answer=${answer} />
     </p>
     <p class="faint breakdown-legend">

@@ -107,7 +107,7 @@ function Editor({ edited, onCancel, onSave }) {
         <input
           class="field"
           aria-label="Label"
-          placeholder="own words"
+          placeholder="custom label"
           maxlength="40"
           value=${label}
           onInput=${(/** @type {InputEvent} */ event) => setLabel(event.target.value)}

@@ -198,10 +198,10 @@ function Moves({ run, onChange }) {
   };
   const confirmText = isPushed(run)
     ? isSilent(run)
-      ? 'Its trainer is silent: the run ends here at once. If the trainer comes back, it is told to stop.'
+      ? 'Its trainer is silent: the run ends here at once. If the trainer comes back, it is asked to stop.'
       : run.wish
-        ? 'Its trainer was told to stop and still pushes: the run ends here at once. What arrives later is stored.'
-        : 'Its trainer is told to stop after the current step. It cannot be resumed from here.'
+        ? 'Its trainer was asked to stop and still pushes: the run ends here at once. What arrives later is stored.'
+        : 'Its trainer is asked to stop after the current step. It cannot be resumed from here.'
     : run.status === 'running'
       ? 'The run stops after the current step and saves a checkpoint. You can resume it later.'
       : 'The run stops. You can resume it later.';

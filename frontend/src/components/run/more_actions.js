@@ -43,7 +43,7 @@ export function ActionDialog({ run, onChange, reload, dialog, onClose }) {
       title=${`Move ${run.name} to the trash?`}
       text=${
         isPushed(run)
-          ? 'Its trainer is told to stop. Restoring the run from the trash does not start the trainer again.'
+          ? 'Its trainer is asked to stop. Restoring the run from the trash does not start the trainer again.'
           : 'The run stops after the current step. You can restore it from the trash and resume it.'
       }
       confirm="Move to trash"

@@ -137,7 +137,7 @@ export function TableTools({ view, change, runs, defaults }) {
       class="button-quiet"
       aria-pressed=${!view.table}
       onClick=${() => change({ table: !view.table })}
-      title="Show the curves beside the table"
+      title="Show the curves next to the table"
     >
       curves
     </button>

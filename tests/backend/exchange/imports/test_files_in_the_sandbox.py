@@ -343,7 +343,7 @@ def test_a_directory_of_a_training_is_one_run_with_its_rollouts(pack):
     plan = plan_import(log)
     assert (log.facts.name, log.origin, len(log.completions)) == ("out", "trl", 8)
     assert list(points(plan, "reward/mean")) == [2, 4, 6, 8, 10, 12]
-    assert any(note.startswith("1 files of the archive are no logs") for note in log.facts.notes)
+    assert any(note.startswith("1 files of the archive are not logs") for note in log.facts.notes)
 
 
 def test_event_files_of_one_directory_are_one_run():
@@ -421,7 +421,7 @@ def test_the_limit_of_values_is_that_of_the_whole_archive(monkeypatch):
         b'{"step": 1, "reward": 1, "kl": 1}',
         DUMP + DUMP.replace(b'"step": 1', b'"step": 2'),
     ):
-        with pytest.raises(BadLog, match="holds more than 2,000,000 values; at most that many are"):
+        with pytest.raises(BadLog, match="holds more than 2,000,000 values; that is the limit"):
             logs_of(zipped({"a/x.csv": CSV, "b/x.csv": CSV, "c/1": content}))
 
 
@@ -433,7 +433,7 @@ def test_rows_without_values_are_limited_as_values_are(monkeypatch, head, row):
         {"a/x.csv": CSV, "b/1": head + 7 * row},
         {"a/1": head + 7 * row, "b/x.csv": CSV},
     ):
-        with pytest.raises(BadLog, match=r"holds more than 2,000,000 (rows|values); at most that many are"):
+        with pytest.raises(BadLog, match=r"holds more than 2,000,000 (rows|values); that is the limit"):
             logs_of(zipped(files))
     assert len(logs_of(zipped({"a/x.csv": CSV, "b/1": head + 6 * row}))) == 2
 
@@ -530,7 +530,7 @@ def test_members_of_a_gzip_file_have_the_limits_of_one_file(monkeypatch):
         (zipped({"a.zip": zipped({"a.csv": CSV})}), "is an archive in an archive"),
         (zipped({"a.csv": CSV})[:-30], "is damaged: File is not a zip file"),
         (tarred({"a.csv": CSV}, "w:gz")[:-40], "is cut off: its packed content does not end|is damaged"),
-        (zipped({f"{n}.csv": CSV for n in range(101)}), "holds more than 100 runs; at most that many are"),
+        (zipped({f"{n}.csv": CSV for n in range(101)}), "holds more than 100 runs; that is the limit"),
         (zipped({f"{n}": b"x" for n in range(2_001)}), "is an archive of more than 2,000 files"),
     ],
     ids=["empty", "nested", "cut", "gzip cut", "runs", "files"],
