@@ -253,7 +253,7 @@ class Sandbox:
 
     def _write(self, line: bytes) -> None:
         process = self._process
-        assert process is not None and process.stdin is not None  # noqa: PT018, S101 - told to the type checker
+        assert process is not None and process.stdin is not None  # noqa: PT018, S101 - for the type checker
         try:
             unwritten = memoryview(line)
             while unwritten:  # a signal may interrupt a long write
@@ -280,7 +280,7 @@ class Sandbox:
 
     def _read_line(self, seconds: float) -> bytes:
         process = self._process
-        assert process is not None and process.stdout is not None  # noqa: PT018, S101 - told to the type checker
+        assert process is not None and process.stdout is not None  # noqa: PT018, S101 - for the type checker
         deadline = time.monotonic() + seconds
         with selectors.DefaultSelector() as selector:
             selector.register(process.stdout, selectors.EVENT_READ)
