@@ -220,7 +220,7 @@ def _join_points(
 
 
 def _sort_blocks(blocks: list[Any]) -> list[Any]:
-    # sorted here because the database would also move the bytes
+    # a database would also sort the bytes
     return sorted(blocks, key=lambda row: (row[2], row[3]))
 
 
