@@ -26,10 +26,10 @@ class Documented(BaseModel):
     ) -> dict[str, Any]:
         schema = handler(core_schema)
         properties = handler.resolve_ref_schema(schema).get("properties", {})
-        texts = field_descriptions(cls)
-        for name, shown in properties.items():
-            if name in texts:
-                shown.setdefault("description", texts[name])
+        descriptions = field_descriptions(cls)
+        for name, property_schema in properties.items():
+            if name in descriptions:
+                property_schema.setdefault("description", descriptions[name])
         return schema
 
 
@@ -64,16 +64,16 @@ class StrictNumbers(Documented):
 
 def field_descriptions(model: type[BaseModel]) -> dict[str, str]:
     """Return the docstring of each field of a model, including inherited fields, by field name."""
-    texts: dict[str, str] = {}
+    descriptions: dict[str, str] = {}
     models = [
         base_model
         for base_model in model.__mro__
         if issubclass(base_model, BaseModel) and base_model is not BaseModel
     ]
     for base_model in reversed(models):
-        texts |= dict.fromkeys(get_annotations(base_model), "")
-        texts |= _module_descriptions(base_model.__module__).get(base_model.__qualname__, {})
-    return {name: text for name, text in texts.items() if text and name in model.model_fields}
+        descriptions |= dict.fromkeys(get_annotations(base_model), "")
+        descriptions |= _module_descriptions(base_model.__module__).get(base_model.__qualname__, {})
+    return {name: text for name, text in descriptions.items() if text and name in model.model_fields}
 
 
 @cache

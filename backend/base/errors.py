@@ -28,7 +28,7 @@ class FieldError(NamedTuple):
     """Message that names the given value and the expected one."""
 
     position: int | None = None
-    """Index of the character at which the error was found, starting at 0; None if it is not known."""
+    """Index of the character at which the error was found, starting at 0, or None if it is not known."""
 
 
 class GrpoLabError(Exception):
@@ -37,7 +37,7 @@ class GrpoLabError(Exception):
     status = 500
     title = "Internal error"
     retry_seconds = 0
-    """Seconds after which a retry may succeed; 0 if unknown."""
+    """Seconds after which a retry may succeed, or 0 if unknown."""
 
     def __init__(self, detail: str) -> None:
         super().__init__(detail)
@@ -87,7 +87,7 @@ class Gone(GrpoLabError):
 
 
 class InvalidRequest(GrpoLabError):
-    """The request is invalid; `errors` has an entry for each invalid field."""
+    """The request is invalid. `errors` has an entry for each invalid field."""
 
     status = 422
     title = "Invalid request"
@@ -98,7 +98,7 @@ class InvalidRequest(GrpoLabError):
 
 
 class InvalidConfig(InvalidRequest):
-    """The configuration cannot be run; `errors` has an entry for each invalid field."""
+    """The configuration cannot be run. `errors` has an entry for each invalid field."""
 
     title = "Invalid configuration"
 

@@ -74,7 +74,7 @@ def escape_controls(text: str) -> str:
 
 
 class LineFormatter(logging.Formatter):
-    """Formats one line per event; as text, a traceback follows on indented lines."""
+    """Formats one line per event. In text format, a traceback follows on indented lines."""
 
     def __init__(self, *, is_json: bool) -> None:
         super().__init__()

@@ -58,7 +58,7 @@ def fetch(
 def _open(opener: urllib.request.OpenerDirector, request: Request, seconds: float) -> Any:
     try:
         return opener.open(request, timeout=seconds)
-    except urllib.error.HTTPError as redirect:  # which is not followed
+    except urllib.error.HTTPError as redirect:  # a redirect that is not followed
         return redirect
 
 

@@ -142,12 +142,12 @@ def _redact_value(value: Any) -> Any:
 
 
 def _redact_text(text: str) -> str:
-    pieces, end = [], 0
+    pieces, redacted_until = [], 0
     for secret_begin, secret_end in sorted(_find_secrets(text)):
-        if secret_begin >= end:
-            pieces += [text[end:secret_begin], REDACTED]
-        end = max(end, secret_end)
-    return "".join([*pieces, text[end:]]) if pieces else text
+        if secret_begin >= redacted_until:
+            pieces += [text[redacted_until:secret_begin], REDACTED]
+        redacted_until = max(redacted_until, secret_end)
+    return "".join([*pieces, text[redacted_until:]]) if pieces else text
 
 
 def _find_secrets(text: str) -> Iterator[tuple[int, int]]:
@@ -159,14 +159,14 @@ def _find_secrets(text: str) -> Iterator[tuple[int, int]]:
         while begin >= 0:
             yield begin, begin + len(secret)
             begin = text.find(secret, begin + 1)
-    ends = dict.fromkeys(SHAPES, 0)
+    match_ends = dict.fromkeys(SHAPES, 0)
     for start in range(0, len(text), WINDOW):  # other threads can run between windows
         for pattern, offset in SHAPES:
             for candidate in pattern.finditer(text, start, start + WINDOW + LONGEST_SECRET):
-                if candidate.start() < ends[pattern, offset]:
+                if candidate.start() < match_ends[pattern, offset]:
                     continue  # part of a longer secret that began earlier
                 if (match := pattern.match(text, candidate.start())) is not None:
-                    ends[pattern, offset] = match.end()
+                    match_ends[pattern, offset] = match.end()
                     yield match.start() + offset, match.end()
 
 

@@ -147,7 +147,7 @@ class Settings(BaseSettings):
     """Minimum level of the events that are posted. A collapse or a failed run is an `error`."""
 
     grpolab_webhook_private: bool = False
-    """Whether the webhook may be at an internal address (loopback, private, link-local) and over http://."""
+    """Whether the webhook may have an internal address (loopback, private, link-local) and use http://."""
 
     trusted_proxies: str = ""
     """Addresses (comma separated) of proxies whose X-Forwarded-For and -Proto headers are trusted."""
@@ -293,7 +293,7 @@ class Settings(BaseSettings):
             raise ValueError("it must be a storage that can be written and that all machines name alike")
         if re.search(r"::|\.\.|[?#*\[\]{}\s]", url) or not url.isprintable():
             raise ValueError("it must be one plain address, without ?, #, *, brackets, spaces and ..")
-        if "@" in location and scheme not in ("abfs", "abfss"):  # user@host is their syntax
+        if "@" in location and scheme not in ("abfs", "abfss"):  # their syntax has container@account
             raise ValueError("it must not hold a user or a password: the storage's own variables hold them")
         return url
 
@@ -470,13 +470,13 @@ def _check_prefix(beginnings: tuple[str, ...], url: str) -> str:
 
 def _check_address(url: str, beginning: str) -> str:
     try:
-        parts = urlsplit(url)
-        parts.port  # noqa: B018 - raises ValueError
+        split_url = urlsplit(url)
+        split_url.port  # noqa: B018 - raises ValueError
     except ValueError:  # its message contains a part of the address
         raise ValueError(f"it must be an address that begins with {beginning}") from None
-    if url and (parts.scheme not in {"http", "https"} or not parts.hostname or not url.isprintable()):
+    if url and (split_url.scheme not in {"http", "https"} or not split_url.hostname or not url.isprintable()):
         raise ValueError(f"it must be an address that begins with {beginning}")
-    if parts.username or parts.password or " " in url:
+    if split_url.username or split_url.password or " " in url:
         raise ValueError("it must not hold a user, a password or spaces")
     return url
 

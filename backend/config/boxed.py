@@ -25,8 +25,8 @@ def last_boxed(text: str) -> str | None:
     if box is None:
         bare = _last_match(_BARE_BOX, text)
         return bare and bare[bare.lastgroup or 0]
-    end = _closing_brace(text, box.end())
-    return None if end is None else text[box.end() : end].strip()
+    content_end = _closing_brace(text, box.end())
+    return None if content_end is None else text[box.end() : content_end].strip()
 
 
 def has_braced_box(text: str) -> bool:

@@ -66,8 +66,8 @@ def ask_hub(
     Redirects, which the hub uses for renamed repositories and large files, are followed to https:// addresses
     or to the hub itself. Raises OSError or HTTPException if the request fails.
     """
-    parts = urlsplit(address)
-    hub = f"{parts.scheme}://{parts.netloc}/"
+    split_address = urlsplit(address)
+    hub = f"{split_address.scheme}://{split_address.netloc}/"
     return fetch(
         address,
         max_bytes=max_bytes,

@@ -141,9 +141,9 @@ def nest_paths(changes: Mapping[str, Any]) -> dict[str, Any]:
     """Convert fields with dotted paths to nested fields."""
     config: dict[str, Any] = {}
     for path, value in changes.items():
-        *above, last = path.split(".")
-        fields: dict[str, Any] = {last: value}
-        for key in reversed(above):
+        *parent_keys, last_key = path.split(".")
+        fields: dict[str, Any] = {last_key: value}
+        for key in reversed(parent_keys):
             fields = {key: fields}
         config = merge(config, fields)
     return config
@@ -179,11 +179,11 @@ def grading_hash(config: RunConfig) -> str:
 def field_errors(error: ValidationError, written: Any) -> list[FieldError]:
     """Convert pydantic's errors about `written` to dotted paths and messages with the invalid value."""
     items = error.errors(include_url=False)
-    places = [item["loc"] for item in items]
+    locations = [item["loc"] for item in items]
     return [
         field_error
         for item in items
-        if not (item["type"] == "too_short" and _is_above(item["loc"], places))
+        if not (item["type"] == "too_short" and _is_above(item["loc"], locations))
         for field_error in _field_errors(tuple(_strip_tags(item["loc"], written)), dict(item))
     ]
 

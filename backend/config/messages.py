@@ -42,8 +42,8 @@ def read_messages(value: object) -> list[Message]:
     messages = [_read(message, f"message {number}") for number, message in enumerate(value, 1)]
     if not any(message["content"].strip() for message in messages if message["role"] in _ANSWERED):
         raise ValueError("at least one message with the role `user` or `tool` must have content")
-    if (last := messages[-1]["role"]) not in _ANSWERED:
-        raise ValueError(f"the last message must have the role `user` or `tool`, got {last!r}")
+    if (last_role := messages[-1]["role"]) not in _ANSWERED:
+        raise ValueError(f"the last message must have the role `user` or `tool`, got {last_role!r}")
     return messages
 
 

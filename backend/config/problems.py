@@ -287,5 +287,7 @@ def problem_catalog() -> list[dict[str, Any]]:
 
 
 def _nearest(name: str, names: Iterable[str]) -> str:
-    near = get_close_matches(name, names, n=3)
-    return f"; did you mean {', '.join(near)}" if near else "; GET /api/v1/problems lists them"
+    similar_names = get_close_matches(name, names, n=3)
+    return (
+        f"; did you mean {', '.join(similar_names)}" if similar_names else "; GET /api/v1/problems lists them"
+    )

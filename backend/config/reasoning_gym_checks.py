@@ -76,16 +76,19 @@ def _broken_rules(name: str, task: Task, config: Mapping[str, Any]) -> Iterator[
     values = {key: parameter.default for key, parameter in task.parameters.items()} | dict(config)
     reported: set[str] = set()
     for rule in task.rules:
-        left, right = (_value(side, values) for side in (rule.left, rule.right))
-        at = rule.left if rule.left in config else rule.right
+        left_value, right_value = (_value(side, values) for side in (rule.left, rule.right))
+        parameter_key = rule.left if rule.left in config else rule.right
         if (
-            at in config
-            and at not in reported
-            and None not in (left, right)
-            and not COMPARE[rule.operator](left, right)
+            parameter_key in config
+            and parameter_key not in reported
+            and None not in (left_value, right_value)
+            and not COMPARE[rule.operator](left_value, right_value)
         ):
-            reported.add(at)
-            yield at, f"{name} expects {_rule_text(at, rule)}, got {_got(at, rule, values)}"
+            reported.add(parameter_key)
+            yield (
+                parameter_key,
+                f"{name} expects {_rule_text(parameter_key, rule)}, got {_got(parameter_key, rule, values)}",
+            )
 
 
 def _value(side: str, values: Mapping[str, Any]) -> Any:

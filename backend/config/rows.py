@@ -59,12 +59,12 @@ class LineSplitter:
 
     def feed(self, piece: bytes) -> Iterator[Line]:
         """Yield the lines that end in a piece."""
-        start = 0
-        while (end := piece.find(b"\n", start)) >= 0:
-            self._keep(piece[start:end])
-            start = end + 1
-            yield self._line(self._read + start)
-        self._keep(piece[start:])
+        line_start = 0
+        while (line_end := piece.find(b"\n", line_start)) >= 0:
+            self._keep(piece[line_start:line_end])
+            line_start = line_end + 1
+            yield self._line(self._read + line_start)
+        self._keep(piece[line_start:])
         self._read += len(piece)
 
     def finish(self) -> Iterator[Line]:

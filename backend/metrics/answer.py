@@ -113,9 +113,11 @@ def single_items(
 ) -> list[dict[str, Any]]:
     """Return one item for each requested curve, thinned for display."""
     smoothed = [view.smooth(curves[key]) for key in keys_of_curves]
-    shown = [curve.at(view.visible(curve)) for curve in smoothed]
+    visible_curves = [curve.at(view.visible(curve)) for curve in smoothed]
     items = []
-    for key, curve, indices in zip(keys_of_curves, shown, thin_all(shown, view.max_points), strict=True):
+    for key, curve, indices in zip(
+        keys_of_curves, visible_curves, thin_all(visible_curves, view.max_points), strict=True
+    ):
         drawn_indices = indices[np.argsort(curve.x[indices], kind="stable")]
         items.append(
             _item_header(row_by_run[key[0]], key[1])
@@ -143,10 +145,10 @@ def _interval(
     """Return the ends of a metric's interval at these steps, if they are recorded and the view is not
     smoothed.
     """
-    ends = [curves.get((run, name)) for name in interval_names(metric)]
-    if None in ends or view.smoothing:
+    end_curves = [curves.get((run, name)) for name in interval_names(metric)]
+    if None in end_curves or view.smoothing:
         return {}
-    values = [dict(zip(end.steps.tolist(), end.values.tolist(), strict=True)) for end in ends if end]
+    values = [dict(zip(end.steps.tolist(), end.values.tolist(), strict=True)) for end in end_curves if end]
     low, high = ([value_by_step.get(step) for step in steps.tolist()] for value_by_step in values)
     return {"low": low, "high": high}
 
@@ -197,20 +199,22 @@ def mean_item(curves: Sequence[Curve], band: SpreadKind, view: View) -> dict[str
         curves, band, quantiles, Picture(view.max_points, view.x_min, view.x_max, density)
     )
     mean = band_of_mean.at(view.visible(band_of_mean.mean))
-    shown = [curve.at(view.visible(curve)) for curve in curves]
+    visible_curves = [curve.at(view.visible(curve)) for curve in curves]
     edges = (mean.low, mean.high) if band else ()
     bucketed = replace(mean.mean, steps=mean.places)
     drawn_indices = thin(bucketed, view.max_points, *edges)
-    drawn = _drawn_points(mean.mean, drawn_indices, view) | {"n": mean.n[drawn_indices]}
-    drawn["gaps"] = _non_finite(mean.mean.at(thin_non_finite(bucketed, view.max_points)))
-    drawn["non_finite"] = [point for curve in shown for point in _drawn_points(curve, [], view)["non_finite"]]
-    drawn["raw_points"] = sum(map(len, shown))
+    item = _drawn_points(mean.mean, drawn_indices, view) | {"n": mean.n[drawn_indices]}
+    item["gaps"] = _non_finite(mean.mean.at(thin_non_finite(bucketed, view.max_points)))
+    item["non_finite"] = [
+        point for curve in visible_curves for point in _drawn_points(curve, [], view)["non_finite"]
+    ]
+    item["raw_points"] = sum(map(len, visible_curves))
     if band:
-        drawn |= {
+        item |= {
             "low": _replace_nan(mean.low[drawn_indices]),
             "high": _replace_nan(mean.high[drawn_indices]),
         }
-    return drawn
+    return item
 
 
 def _replace_nan(values: Floats) -> list[float | None]:

@@ -55,7 +55,9 @@ def valid_row_condition(table: Any, limits: Sequence[Limit]) -> ColumnElement[bo
 
     `table` has the columns `attempt` and `step`.
     """
-    return and_(true(), *(or_(table.attempt > attempt, table.step <= last) for attempt, last in limits))
+    return and_(
+        true(), *(or_(table.attempt > attempt, table.step <= last_step) for attempt, last_step in limits)
+    )
 
 
 def valid_row_mask(
@@ -63,6 +65,6 @@ def valid_row_mask(
 ) -> NDArray[np.bool_]:
     """Return a mask of the rows that no later attempt hides."""
     is_counted = np.ones(len(steps), dtype=bool)
-    for attempt, last in limits:
-        is_counted &= (attempts > attempt) | (steps <= last)
+    for attempt, last_step in limits:
+        is_counted &= (attempts > attempt) | (steps <= last_step)
     return is_counted

@@ -82,15 +82,17 @@ def batch_sizes(session: Session, runs: Iterable[str]) -> dict[str, list[BatchSi
     Runs with an unknown batch size are omitted.
     """
     stretches = load_lineages(session, runs)
-    involved = {stretch.run for parts in stretches.values() for stretch in parts}
+    involved = {stretch.run for run_stretches in stretches.values() for stretch in run_stretches}
     query = select(Run.id, Run.config["sampling"]).where(Run.id.in_(involved))
     completions = {run: _batch_completions(sampling) for run, sampling in session.execute(query)}
     return {
         run: [
-            BatchSize(stretch.last_step, size) for stretch in parts if (size := completions.get(stretch.run))
+            BatchSize(stretch.last_step, size)
+            for stretch in run_stretches
+            if (size := completions.get(stretch.run))
         ]
-        for run, parts in stretches.items()
-        if all(completions.get(stretch.run) for stretch in parts)
+        for run, run_stretches in stretches.items()
+        if all(completions.get(stretch.run) for stretch in run_stretches)
     }
 
 

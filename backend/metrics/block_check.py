@@ -49,18 +49,24 @@ def find_damaged_blocks(
     for row in session.execute(query, execution_options=options):
         if time.monotonic() > until:
             return
-        owner, key, attempt, number, last = row[:5]
+        owner, key, attempt, number, last_step = row[:5]
         try:
             _check(row, reader)
         except BlockDamaged as error:
-            block = BlockPlace(owner, key, attempt, number, number * blocks.BLOCK, last)
+            block = BlockPlace(owner, key, attempt, number, number * blocks.BLOCK, last_step)
             yield block._replace(is_outline=isinstance(error, OutlineDamaged)), str(error)
 
 
 def _check(row: Any, reader: zstandard.ZstdDecompressor) -> None:
-    number, last, points, outline, data = row[3:]
-    first = number * blocks.BLOCK
-    decode_row(data, points=points, first=first, last=min(last, first + blocks.BLOCK - 1), reader=reader)
+    number, last_step, points, outline, data = row[3:]
+    first_step = number * blocks.BLOCK
+    decode_row(
+        data,
+        points=points,
+        first=first_step,
+        last=min(last_step, first_step + blocks.BLOCK - 1),
+        reader=reader,
+    )
     _check_outline(outline, points, reader)
 
 

@@ -118,9 +118,9 @@ def read_content(
     limit = MAX_POINTS if points is None else min(points, MAX_POINTS)
     if count > limit or (count != points and points is not None and kind == COMPRESSED):
         raise BlockDamaged(f"it holds {count} points, {points or MAX_POINTS} were written")
-    first: int = FIRST_STEP.unpack_from(block, COUNT.size)[0]
-    if not within[0] <= first <= within[1] - count + 1:
-        raise BlockDamaged(f"it begins at step {first}, expected steps {within[0]} to {within[1]}")
+    first_step: int = FIRST_STEP.unpack_from(block, COUNT.size)[0]
+    if not within[0] <= first_step <= within[1] - count + 1:
+        raise BlockDamaged(f"it begins at step {first_step}, expected steps {within[0]} to {within[1]}")
     return block
 
 
@@ -159,7 +159,9 @@ def decode_all(contents: Iterable[bytes], limit: int) -> Columns:
         values[begin:end] = np.frombuffer(block, VALUE, count, COUNT.size + count * STEP.itemsize)
         counts.append(count)
     sums = np.cumsum(distances[:end], dtype=STEP)  # modulo 2^32, like the distances
-    ends = np.cumsum(counts, dtype=np.int64)
-    previous_sums = np.concatenate([np.zeros(1, STEP), sums[ends[:-1] - 1]]) if counts else np.empty(0, STEP)
+    block_ends = np.cumsum(counts, dtype=np.int64)
+    previous_sums = (
+        np.concatenate([np.zeros(1, STEP), sums[block_ends[:-1] - 1]]) if counts else np.empty(0, STEP)
+    )
     steps = (sums - np.repeat(previous_sums, counts)).astype(np.int64)
     return Columns(steps, values[:end], np.array(counts, np.int64))

@@ -231,10 +231,10 @@ def _contents(session: Session, stored: Sequence[Any], rows: list[Any]) -> Itera
         try:
             content = _read_row_content(row, row[7], reader)
         except BlockDamaged as error:
-            run, key, attempt, number, _, last, *_ = row
+            run, key, attempt, number, _, last_step, *_ = row
             full_content = _full_content(session, row, reader)
             record_damage(
-                BlockPlace(run, key, attempt, number, number * BLOCK, last, full_content is not None),
+                BlockPlace(run, key, attempt, number, number * BLOCK, last_step, full_content is not None),
                 str(error),
             )
             if full_content is None:

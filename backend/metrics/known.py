@@ -26,6 +26,10 @@ def unknown_name_message(name: str) -> str:
         return f"a metric's name has at most {LONGEST_NAME} characters, got {name[:40]!r}..."
     if name in ALIASES:
         return f"there is no metric {name!r}; it is called {ALIASES[name]} here"
-    near = get_close_matches(name, [*METRICS, *(family.name for family in FAMILIES)], n=3)
-    hint = f"did you mean {', '.join(near)}" if near else "GET /api/v1/metric-catalog lists them"
+    similar_names = get_close_matches(name, [*METRICS, *(family.name for family in FAMILIES)], n=3)
+    hint = (
+        f"did you mean {', '.join(similar_names)}"
+        if similar_names
+        else "GET /api/v1/metric-catalog lists them"
+    )
     return f"there is no metric {name!r}; {hint}"

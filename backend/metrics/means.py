@@ -82,18 +82,18 @@ def average_curves(
     """
     if all(np.array_equal(curve.x, curve.steps) for curve in curves):
         steps, x, values = _values_by_step(curves)
-        places = steps
+        buckets = steps
     else:
         curves, picture = [_make_rising(curve) for curve in curves], picture or Picture()
         x = _positions(curves, picture, arrays=3 if spread else 1)
         values = np.stack([_interpolate(curve, x) for curve in curves])
         steps = np.interp(x, curves[0].x, curves[0].steps).astype(np.int64)
-        places = _buckets(x, picture)
+        buckets = _buckets(x, picture)
     is_counted = ~np.isnan(values)
     n = np.count_nonzero(is_counted, axis=0)
     mean = np.where(n > 0, np.where(is_counted, values, 0.0).sum(axis=0) / np.maximum(n, 1), np.nan)
     low, high = _band_edges(values, is_counted, mean, n, spread, t_975)
-    return Band(Curve(steps, x, mean), low, high, n, places)
+    return Band(Curve(steps, x, mean), low, high, n, buckets)
 
 
 def _values_by_step(curves: Sequence[Curve]) -> tuple[Ints, Floats, Floats]:
@@ -127,9 +127,9 @@ def _positions(curves: Sequence[Curve], picture: Picture, *, arrays: int) -> Flo
     if not inside:
         return np.empty(0)
     if sum(map(len, inside)) * len(curves) > MAX_CELLS:
-        ends = np.array([min(curve.x[0] for curve in inside), max(curve.x[-1] for curve in inside)])
-        ends = _buckets(ends, picture)
-        shift = coarseness(int(ends[0]), int(ends[1]), picture.max_points, arrays=arrays)
+        end_buckets = np.array([min(curve.x[0] for curve in inside), max(curve.x[-1] for curve in inside)])
+        end_buckets = _buckets(end_buckets, picture)
+        shift = coarseness(int(end_buckets[0]), int(end_buckets[1]), picture.max_points, arrays=arrays)
         inside = [curve.at(_telling_indices(curve, shift, picture)) for curve in inside]
     return np.unique(np.concatenate([curve.x for curve in inside]))
 

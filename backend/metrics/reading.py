@@ -67,12 +67,16 @@ def _inherited_outlines(
     outlined: Outlined, stretches: Mapping[str, Sequence[Stretch]], limits: Mapping[str, Sequence[Limit]]
 ) -> Outlined:
     """Return the outlined blocks of all runs in the lineages, with cuts at forks and at resumed attempts."""
-    within = {True: set[str](), False: set[str]()}
-    for run, parts in stretches.items():
-        within[run in outlined.runs].update(stretch.run for stretch in parts)
-    fork_steps = {stretch.last_step for parts in stretches.values() for stretch in parts}
+    ancestors_by_outlined = {True: set[str](), False: set[str]()}
+    for run, run_stretches in stretches.items():
+        ancestors_by_outlined[run in outlined.runs].update(stretch.run for stretch in run_stretches)
+    fork_steps = {stretch.last_step for run_stretches in stretches.values() for stretch in run_stretches}
     hidden_after = {limit.last_step for limits_of_run in limits.values() for limit in limits_of_run}
-    return replace(outlined, runs=within[True] - within[False], cuts=fork_steps | hidden_after)
+    return replace(
+        outlined,
+        runs=ancestors_by_outlined[True] - ancestors_by_outlined[False],
+        cuts=fork_steps | hidden_after,
+    )
 
 
 def _valid_points(stored: Stored, stretch: Stretch, limits: Sequence[Limit]) -> Stored:

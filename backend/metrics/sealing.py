@@ -149,8 +149,8 @@ def _unsealed_attempts() -> Select[Attempt, Run]:
 
 def _make_task(attempt: Attempt, run: Run) -> Task:
     has_ended = attempt.number < run.attempt or run.status != "running"
-    last = ALL_PACKED if has_ended else (run.last_step + 1) // blocks.BLOCK * blocks.BLOCK - 1
-    return Task(attempt.run_id, attempt.number, attempt.packed_step, attempt.packed_step + 1, last)
+    last_step = ALL_PACKED if has_ended else (run.last_step + 1) // blocks.BLOCK * blocks.BLOCK - 1
+    return Task(attempt.run_id, attempt.number, attempt.packed_step, attempt.packed_step + 1, last_step)
 
 
 Tell = Callable[[Session, BlockPlace, str], None]
@@ -176,14 +176,14 @@ def seal(sessions: Sessions, tasks: Sequence[Task], tell: Tell | None = None) ->
 
 
 def _seal_attempt(sessions: Sessions, task: Task, tell: Tell | None) -> Iterator[None]:
-    first, packed = task.first, task.packed
-    while first <= task.last:
+    first_step, packed = task.first, task.packed
+    while first_step <= task.last:
         with sessions.begin() as session:
             if not _lock_task(session, task, packed):
                 return
-            packed = _seal_block(session, task, first, tell)
+            packed = _seal_block(session, task, first_step, tell)
         yield
-        first = packed + 1
+        first_step = packed + 1
 
 
 def _lock_task(session: Session, task: Task, packed: int) -> bool:
@@ -210,28 +210,33 @@ def _seal_block(session: Session, task: Task, first: int, tell: Tell | None) -> 
 
     The range is extended over following steps without rows.
     """
-    end = min(first // blocks.BLOCK * blocks.BLOCK + blocks.BLOCK - 1, task.last)
+    end_step = min(first // blocks.BLOCK * blocks.BLOCK + blocks.BLOCK - 1, task.last)
     attempt_keys = {"run": task.run, "attempt": task.attempt}
-    keys = session.scalars(_KEYS, {**attempt_keys, "first": first, "last": end}).all()
-    end = min(end, first + max(1, POINTS_AT_ONCE // max(1, len(keys))) - 1)
-    bounds = {**attempt_keys, "first": first, "last": end}
+    keys = session.scalars(_KEYS, {**attempt_keys, "first": first, "last": end_step}).all()
+    end_step = min(end_step, first + max(1, POINTS_AT_ONCE // max(1, len(keys))) - 1)
+    bounds = {**attempt_keys, "first": first, "last": end_step}
     connection = session.connection()  # many rows take half the time without the ORM
     stored_by_key = {
         key: rows_to_points(connection.execute(_PIECE, {**bounds, "key": key}).all()) for key in keys
     }
     points = {key: stored for key, stored in stored_by_key.items() if len(stored.steps)}
-    last = end
-    if not any(stored.steps[-1] == end for stored in points.values()):
-        following = session.scalar(_NEXT, {**attempt_keys, "after": end, "last": task.last})
-        last = task.last if following is None else following - 1
+    last_sealed = end_step
+    if not any(stored.steps[-1] == end_step for stored in points.values()):
+        following = session.scalar(_NEXT, {**attempt_keys, "after": end_step, "last": task.last})
+        last_sealed = task.last if following is None else following - 1
     session.execute(
-        update(Attempt).where(_attempt_condition(task.run, task.attempt)).values(packed_step=last)
+        update(Attempt).where(_attempt_condition(task.run, task.attempt)).values(packed_step=last_sealed)
     )
     put_into_blocks(session, task.run, task.attempt, points, tell)
     _remove_rows(
-        session, task, list(points), first, end, count=sum(len(stored.steps) for stored in points.values())
+        session,
+        task,
+        list(points),
+        first,
+        end_step,
+        count=sum(len(stored.steps) for stored in points.values()),
     )
-    return last
+    return last_sealed
 
 
 def _remove_rows(
@@ -303,13 +308,13 @@ def _read_old_blocks(
 ) -> dict[tuple[int, int], Stored]:
     """Return the points of the blocks with these (key, number). Damaged blocks are reported and omitted."""
     stored = {}
-    for key, number, last, count, data in _read_data(session, run, attempt, places):
+    for key, number, last_step, count, data in _read_data(session, run, attempt, places):
         try:
-            first = number * blocks.BLOCK
-            last_of_block = min(last, first + blocks.BLOCK - 1)
-            points = decode_row(data, points=count, first=first, last=last_of_block)
+            first_step = number * blocks.BLOCK
+            last_of_block = min(last_step, first_step + blocks.BLOCK - 1)
+            points = decode_row(data, points=count, first=first_step, last=last_of_block)
         except BlockDamaged as error:
-            block = BlockPlace(run, key, attempt, number, number * blocks.BLOCK, last)
+            block = BlockPlace(run, key, attempt, number, number * blocks.BLOCK, last_step)
             if tell is not None and not isinstance(error, BlockNewer):
                 tell(session, block, str(error))
                 continue
@@ -381,7 +386,7 @@ def reopen(session: Session, run: str, attempt: int, steps: Sequence[int]) -> in
     newest = session.scalar(
         select(func.max(MetricBlock.last_step)).where(is_block, MetricBlock.number == number)
     )
-    end: int = -1 if newest is None else newest
-    if any(end < step <= packed for step in steps):
-        session.execute(update(Attempt).where(is_attempt).values(packed_step=end))
-    return end
+    newest_step: int = -1 if newest is None else newest
+    if any(newest_step < step <= packed for step in steps):
+        session.execute(update(Attempt).where(is_attempt).values(packed_step=newest_step))
+    return newest_step

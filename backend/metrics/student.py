@@ -53,8 +53,10 @@ def power(threshold: float, freedom: float, shift: float) -> float:
     s = low + (np.arange(steps) + 0.5) * (high - low) / steps
     log_scale = math.log(2) + freedom / 2 * math.log(freedom / 2) - math.lgamma(freedom / 2)
     density = np.exp(log_scale + (freedom - 1) * np.log(s) - freedom * s * s / 2)
-    beyond = [_normal(shift - threshold * scale) + _normal(-shift - threshold * scale) for scale in s]
-    return float(np.sum(density * beyond) / np.sum(density))
+    tail_probabilities = [
+        _normal(shift - threshold * scale) + _normal(-shift - threshold * scale) for scale in s
+    ]
+    return float(np.sum(density * tail_probabilities) / np.sum(density))
 
 
 def _normal(z: float) -> float:

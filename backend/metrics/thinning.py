@@ -110,8 +110,8 @@ def peak_indices(steps: Ints, shift: int, *arrays: Floats) -> Ints:
     Larger buckets consist of whole smaller buckets, so the peaks of peaks are the peaks of the original
     points.
     """
-    starts, ends = _bucket_starts(steps, shift), np.array([0, len(steps) - 1])
-    return _sorted_unique(ends, *(_extreme_indices(array, starts) for array in arrays))
+    starts, end_indices = _bucket_starts(steps, shift), np.array([0, len(steps) - 1])
+    return _sorted_unique(end_indices, *(_extreme_indices(array, starts) for array in arrays))
 
 
 def _sorted_unique(*places: Ints) -> Ints:
@@ -175,10 +175,16 @@ def _first_indices(values: Floats, extremes: Floats, bucket: Ints) -> Ints:
 
 def thin_non_finite(curve: Curve, max_points: int) -> Ints:
     """Return the indices of at most `max_points` non-finite values, including the first and the last."""
-    places = np.flatnonzero(~np.isfinite(curve.values))
-    if len(places) <= max_points:
-        return places
-    steps = curve.steps[places]
+    indices_of_all = np.flatnonzero(~np.isfinite(curve.values))
+    if len(indices_of_all) <= max_points:
+        return indices_of_all
+    steps = curve.steps[indices_of_all]
     max_buckets = max(1, max_points - 1)
-    indices: Ints = places[_bucket_starts(steps, _bucket_shift(int(steps[0]), int(steps[-1]), max_buckets))]
-    return indices if max_points < 2 or indices[-1] == places[-1] else np.append(indices, places[-1])
+    indices: Ints = indices_of_all[
+        _bucket_starts(steps, _bucket_shift(int(steps[0]), int(steps[-1]), max_buckets))
+    ]
+    return (
+        indices
+        if max_points < 2 or indices[-1] == indices_of_all[-1]
+        else np.append(indices, indices_of_all[-1])
+    )

@@ -140,9 +140,9 @@ def find_next_window(session: Session, run_points: RunPoints, after: int) -> tup
     )
     first_steps = [] if row_step is None else [row_step]
     first_steps += [] if block_number is None else [max(block_number * blocks.BLOCK, after + 1)]
-    first = min(first_steps, default=NO_LIMIT)
-    last = min(first + run_points.width - 1, run_points.last_step)
-    return (first, last) if first_steps and first <= run_points.last_step else None
+    first_step = min(first_steps, default=NO_LIMIT)
+    last_step = min(first_step + run_points.width - 1, run_points.last_step)
+    return (first_step, last_step) if first_steps and first_step <= run_points.last_step else None
 
 
 def read_window(session: Session, run_points: RunPoints, first: int, last: int) -> list[StoredPoint]:

@@ -52,7 +52,7 @@ class Completion(NamedTuple):
         return self.text if is_clean else clean_text(self.text)
 
     def spell(self, name: str) -> float | str | None:
-        """Return the field `reward` or `advantage` as it is written in JSON."""
+        """Return the field `reward` or `advantage` in its JSON form."""
         number: float | str | None = (self.non_finite or {}).get(name, getattr(self, name))
         return number
 

@@ -160,16 +160,16 @@ def _completions(
 ) -> Iterator[Completion]:
     sizes, *values, terms, flags, turns, non_finite, documents = columns
     count = len(sizes)
-    ends = list(accumulate(sizes, initial=0))
-    if ends[-1] != len(texts):
-        raise CompletionsDamaged(f"its texts have {len(texts)} bytes, expected {ends[-1]}")
+    text_ends = list(accumulate(sizes, initial=0))
+    if text_ends[-1] != len(texts):
+        raise CompletionsDamaged(f"its texts have {len(texts)} bytes, expected {text_ends[-1]}")
     reward, advantage, tokens, reason, correct = (_all(column, count) for column in values)
     rewards: Iterable[Any] = repeat({}, count)
     completion_texts: Iterable[str] = repeat("", count)
     if want.texts:
         rewards = documents if terms is None else _documents(terms, count)
         completion_texts = [
-            texts[start:end].decode("utf-8", "surrogatepass") for start, end in pairwise(ends)
+            texts[start:end].decode("utf-8", "surrogatepass") for start, end in pairwise(text_ends)
         ]
     position_columns = [repeat(group_id, count), range(count)]
     columns = [*position_columns, completion_texts, reward, advantage, tokens, reason, correct, rewards]

@@ -425,7 +425,7 @@ class Checkpoint(Base):
     bytes_total: Mapped[int] = mapped_column(BigInteger)
     manifest: Mapped[dict[str, Any]]
     kept_for: Mapped[str | None] = mapped_column(String(8))
-    """"warning" or "verdict": the diagnosis whose onset it precedes; retention leaves it then."""
+    """"warning" or "verdict", if the checkpoint precedes the onset of such a diagnosis and is kept for it."""
     onset: Mapped[int | None]
     """First step at which the diagnosed cause had certainly begun."""
     created_at: Mapped[float] = mapped_column(default=db_now())

@@ -132,10 +132,10 @@ def _index(session: Session, ids: Sequence[str]) -> None:
     unnumbered = sorted(session.scalars(query.with_for_update()))
     if not unnumbered:
         return
-    first = (
+    first_number = (
         _newest_number(session) + 1
     )  # read after the row locks, because another process may have numbered groups
-    numbers = {group: first + index for index, group in enumerate(unnumbered)}
+    numbers = {group: first_number + index for index, group in enumerate(unnumbered)}
     connection = session.connection()
     connection.execute(
         update(RolloutGroup.__table__)  # type: ignore[arg-type]
@@ -186,8 +186,12 @@ def make_tsvector(content: str) -> dict[str, Any]:
             is_long = True
         word_positions.append(min(position, LAST_POSITION))
         del word_positions[MAX_POSITIONS:]
-    words = " ".join(f"'{word}':{','.join(map(str, places))}" for word, places in positions.items() if places)
-    return {"words": words, "is_long": is_long}
+    tsvector = " ".join(
+        f"'{word}':{','.join(map(str, position_list))}"
+        for word, position_list in positions.items()
+        if position_list
+    )
+    return {"words": tsvector, "is_long": is_long}
 
 
 def forget(session: Session, groups: ColumnElement[bool]) -> None:

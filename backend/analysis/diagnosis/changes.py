@@ -100,27 +100,31 @@ def change(sign: Sign, series: Series, healthy: Interval) -> Change | None:
     excursion = _first_excursion(distance, is_reached, start)
     if excursion is None:
         return None
-    first, alarm = excursion
-    farthest = alarm + int(np.argmax(distance[alarm:]))
+    start_index, alarm = excursion
+    extreme_index = alarm + int(np.argmax(distance[alarm:]))
     # A slow drift begins halfway, not at its first visible deviation.
     halfway = (healthy_median + level) / 2
     is_near = smooth <= halfway if is_up else smooth >= halfway
     calm = np.flatnonzero((distance <= CALM)[:alarm] | is_near[:alarm])
-    last_calm = int(calm[-1]) if len(calm) else first
+    last_calm = int(calm[-1]) if len(calm) else start_index
     if sign.is_setting and not _jumps(smooth, last_calm, alarm):
         return None
     delay = 0 if sign.is_setting else SMOOTHED // 2  # delay of the running median
     # An accelerating change is certain after a quarter of its size.
-    is_quarter = np.abs(smooth - healthy_median) >= QUARTER * abs(float(smooth[farthest]) - healthy_median)
+    is_quarter = np.abs(smooth - healthy_median) >= QUARTER * abs(
+        float(smooth[extreme_index]) - healthy_median
+    )
     first_certain = (
-        last_calm + 1 + (0 if sign.is_setting else int(np.argmax(is_quarter[last_calm + 1 : farthest + 1])))
+        last_calm
+        + 1
+        + (0 if sign.is_setting else int(np.argmax(is_quarter[last_calm + 1 : extreme_index + 1])))
     )
     return Change(
         metric=sign.metric,
         healthy=healthy_median,
-        extreme=float(smooth[farthest]),
-        extreme_step=int(finite.steps[farthest]),
-        spreads=float(distance[farthest]),
+        extreme=float(smooth[extreme_index]),
+        extreme_step=int(finite.steps[extreme_index]),
+        spreads=float(distance[extreme_index]),
         onset=Interval(
             int(finite.steps[max(0, last_calm - delay)]),
             int(finite.steps[max(last_calm + 1, first_certain - delay)]),
@@ -162,5 +166,5 @@ def _first_excursion(away: Floats, is_reached: NDArray[np.bool_], start: int) ->
 
 def _jumps(values: Floats, good: int, alarm: int) -> bool:
     """Return whether a setting jumps between two indices, unlike in a warm-up."""
-    before, after = np.abs(values[good:alarm]), np.abs(values[good + 1 : alarm + 1])
-    return bool((after > JUMP * before).any())
+    magnitudes, next_magnitudes = np.abs(values[good:alarm]), np.abs(values[good + 1 : alarm + 1])
+    return bool((next_magnitudes > JUMP * magnitudes).any())

@@ -89,11 +89,13 @@ def diagnose(log: Log) -> Diagnosis:
     candidates = with_suspects(candidates, suspects, outcome, log)
     causes = ranked(candidates, suspects, log, _width(outcome))
     root_causes = [ranked_cause.finding for ranked_cause in causes if not ranked_cause.explained_by]
-    first = min(root_causes, key=lambda finding: finding.onset.middle, default=None)
-    onset = first.onset if first else outcome.onset
+    first_cause = min(root_causes, key=lambda finding: finding.onset.middle, default=None)
+    onset = first_cause.onset if first_cause else outcome.onset
     signals = tuple(
         dict.fromkeys(
-            finding.metrics[0] for finding in root_causes if first and _overlap(finding.onset, first.onset)
+            finding.metrics[0]
+            for finding in root_causes
+            if first_cause and _overlap(finding.onset, first_cause.onset)
         )
     )
     candidate_causes = {finding.cause for finding in candidates}
@@ -125,10 +127,14 @@ def with_suspects(
         if cause in causes or not (outcome.onset or cause in STANDING):
             continue
         consequences = [finding for finding in findings if finding.cause in CONSEQUENCES[cause]]
-        first = min(consequences, key=lambda finding: finding.onset.middle, default=None)
+        first_consequence = min(consequences, key=lambda finding: finding.onset.middle, default=None)
         fall = outcome.onset or _first_step(log, outcome)
-        shows_first = first is not None and first.onset.middle <= fall.middle
-        onset, metric = (first.onset, first.metrics[0]) if first and shows_first else (fall, outcome.goal)
+        shows_first = first_consequence is not None and first_consequence.onset.middle <= fall.middle
+        onset, metric = (
+            (first_consequence.onset, first_consequence.metrics[0])
+            if first_consequence and shows_first
+            else (fall, outcome.goal)
+        )
         results.append(
             Finding(
                 cause, TITLES[cause], onset, "specific" if suspect.size >= LARGE else "consistent",
@@ -192,12 +198,12 @@ def ranked(
 
     A deviation of the config increases the weight of a cause.
     """
-    first = min((finding.onset.middle for finding in findings), default=0.0)
+    first_onset = min((finding.onset.middle for finding in findings), default=0.0)
     sizes = {cause: suspect.size for cause, suspect in suspects.items()}
     explained = _explanations(findings, sizes, width)
     scores = {}
     for finding in findings:
-        earliness = math.exp(-(finding.onset.middle - first) / width)
+        earliness = math.exp(-(finding.onset.middle - first_onset) / width)
         weight = 1.0 if finding.tier == "specific" else CONSISTENT_WEIGHT
         weight *= 1 + SUSPECT_WEIGHT * sizes.get(finding.cause, 0.0)
         scores[finding.cause] = (finding.strength * earliness * finding.lasting * weight, earliness)

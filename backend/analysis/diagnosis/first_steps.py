@@ -30,8 +30,8 @@ def changed_at_once(log: Log) -> FirstChange | None:
         finite = series.finite() if series is not None else None
         if finite is None or len(finite) < 4 or finite.steps[0] > 1 or finite.values[0] <= 0:
             continue
-        first, soon = float(finite.values[0]), float(np.median(finite.values[1:4]))
-        if not 1 / factor < soon / first < factor:
+        first_value, median_soon = float(finite.values[0]), float(np.median(finite.values[1:4]))
+        if not 1 / factor < median_soon / first_value < factor:
             onset = Interval(int(finite.steps[0]), int(finite.steps[1]))
-            return FirstChange(metric, first, soon, int(finite.steps[3]), onset)
+            return FirstChange(metric, first_value, median_soon, int(finite.steps[3]), onset)
     return None

@@ -69,15 +69,15 @@ def _fall(evaluations: Series, error: float, trained: Outcome) -> Outcome:
         best_step=int(evaluations.steps[best_index]), end=float(values[-1]), onset=None,
         note=ROSE if has_risen else "",
     )  # fmt: skip
-    after = values[best_index + 1 :]
-    if len(after) < 2:
+    later_values = values[best_index + 1 :]
+    if len(later_values) < 2:
         return outcome
-    end = float(after[-2:].mean())
+    end = float(later_values[-2:].mean())
     if best - end < SURE * error * math.sqrt(1.5) or end >= DECLINED * best:
         return outcome
-    fallen_index = best_index + 1 + int(np.flatnonzero(best - after > 2 * error * math.sqrt(2))[0])
+    fallen_index = best_index + 1 + int(np.flatnonzero(best - later_values > 2 * error * math.sqrt(2))[0])
     onset = Interval(int(evaluations.steps[fallen_index - 1]), int(evaluations.steps[fallen_index]))
-    is_collapse = bool((after[-2:] < FALLEN * best).all())
+    is_collapse = bool((later_values[-2:] < FALLEN * best).all())
     fallen = outcome._replace(
         verdict="collapsed" if is_collapse else "declining", onset=onset, note="by the held-out accuracy",
         healthy=trained.healthy or Interval(0, onset.healthy),
@@ -91,9 +91,14 @@ def _fell_too(goal: Series | None, onset: Interval) -> bool:
     """
     if goal is None:
         return False
-    before, after = goal.between(-math.inf, onset.healthy).values, goal.between(onset.sick, math.inf).values
-    if len(before) < 3 or len(after) < 3:
+    values_before, values_after = (
+        goal.between(-math.inf, onset.healthy).values,
+        goal.between(onset.sick, math.inf).values,
+    )
+    if len(values_before) < 3 or len(values_after) < 3:
         return True
-    before_onset = before[-2 * len(after) :]
-    error = noise(goal.values) * math.hypot(1 / math.sqrt(len(before_onset)), 1 / math.sqrt(len(after)))
-    return bool(before_onset.mean() - after.mean() > error)
+    before_onset = values_before[-2 * len(values_after) :]
+    error = noise(goal.values) * math.hypot(
+        1 / math.sqrt(len(before_onset)), 1 / math.sqrt(len(values_after))
+    )
+    return bool(before_onset.mean() - values_after.mean() > error)

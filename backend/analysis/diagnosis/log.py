@@ -111,10 +111,10 @@ class Series:
             return self
         size, longer_count = divmod(len(self), MAX_POINTS)
         cut = longer_count * (size + 1)
-        parts = (self.values[:cut].reshape(longer_count, size + 1), self.values[cut:].reshape(-1, size))
+        matrices = (self.values[:cut].reshape(longer_count, size + 1), self.values[cut:].reshape(-1, size))
         lengths = np.repeat([size + 1, size], [longer_count, MAX_POINTS - longer_count])
         return Series(
-            self.steps[np.cumsum(lengths) - 1], np.concatenate([_middles(piece) for piece in parts])
+            self.steps[np.cumsum(lengths) - 1], np.concatenate([_middles(piece) for piece in matrices])
         )
 
 

@@ -58,7 +58,7 @@ def verdict_news(was: str, now: Diagnosis) -> News | None:
     outcome = now.outcome
     if outcome.verdict == was:
         return None
-    data = {
+    event_data = {
         "verdict": outcome.verdict,
         "before": was,
         "goal": outcome.goal,
@@ -67,10 +67,10 @@ def verdict_news(was: str, now: Diagnosis) -> News | None:
     }
     message = f"verdict {summary_of(now)}; it was {was.replace('_', ' ')}"
     onset = now.onset if outcome.verdict in ILL else None
-    return News("verdict", LEVELS.get(outcome.verdict, "info"), message, data, onset)
+    return News("verdict", LEVELS.get(outcome.verdict, "info"), message, event_data, onset)
 
 
 def _warning(finding: Finding) -> News:
     message = f"warning: {finding.title}, {between(finding.onset)}; {finding.evidence[0]}"
-    data = {"warning": finding.cause, "onset": finding.onset._asdict()}
-    return News("warning", "warning", message, data, finding.onset)
+    event_data = {"warning": finding.cause, "onset": finding.onset._asdict()}
+    return News("warning", "warning", message, event_data, finding.onset)

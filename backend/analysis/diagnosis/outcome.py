@@ -61,6 +61,6 @@ class Outcome(NamedTuple):
         """Return the outcome with a healthy window that ends before the onset."""
         if self.onset is None or self.healthy is None:
             return self
-        first, last = self.healthy
-        last = min(last, self.onset.healthy)
-        return self._replace(healthy=Interval(min(first, last), last))
+        first_step, last_step = self.healthy
+        last_step = min(last_step, self.onset.healthy)
+        return self._replace(healthy=Interval(min(first_step, last_step), last_step))

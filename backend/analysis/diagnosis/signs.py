@@ -97,9 +97,10 @@ def _padded_with_zeros(series: Series, log: Log) -> Series:
     run.
     """
     longest = max(log.series.values(), key=len)
-    before = longest.steps[longest.steps < series.steps[0]]
+    earlier_steps = longest.steps[longest.steps < series.steps[0]]
     return Series(
-        np.concatenate([before, series.steps]), np.concatenate([np.zeros(len(before)), series.values])
+        np.concatenate([earlier_steps, series.steps]),
+        np.concatenate([np.zeros(len(earlier_steps)), series.values]),
     )
 
 
@@ -118,8 +119,8 @@ def standing(log: Log, cause: str, metric: str, limit: float) -> Finding | None:
     named_series = log.find(metric, least=5)
     if named_series is None or (median := float(np.median(named_series[1].values))) <= limit:
         return None
-    first = int(named_series[1].steps[0])
-    words = f"{metric} is {median:.3g} in the median of all steps, above the limit of {limit:g}"
+    first_step = int(named_series[1].steps[0])
+    sentence = f"{metric} is {median:.3g} in the median of all steps, above the limit of {limit:g}"
     strength = min(1.0, 0.3 + 0.1 * math.log2(median / limit))
-    onset = Interval(first, first)
-    return Finding(cause, TITLES[cause], onset, "consistent", strength, 1.0, (words,), (metric,))
+    onset = Interval(first_step, first_step)
+    return Finding(cause, TITLES[cause], onset, "consistent", strength, 1.0, (sentence,), (metric,))

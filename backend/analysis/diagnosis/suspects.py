@@ -112,8 +112,8 @@ def _entropy(config: RunConfig, standard: Standard) -> Suspects:
         return
     size = math.log10(abs(coef) / max(abs(usual_coef), MIN_ENTROPY_COEF))
     cause: Cause = "entropy_explosion" if coef > 0 else "entropy_collapse"
-    words = f"objective.entropy has coef {coef:g}, not the {usual_coef:g} that {standard.words}"
-    yield Suspect(cause, words, {"objective.entropy": _dumped(usual)["objective"]["entropy"]}, size)
+    description = f"objective.entropy has coef {coef:g}, not the {usual_coef:g} that {standard.words}"
+    yield Suspect(cause, description, {"objective.entropy": _dumped(usual)["objective"]["entropy"]}, size)
 
 
 MIN_ENTROPY_COEF = 0.01
@@ -132,11 +132,15 @@ def _kl(config: RunConfig, standard: Standard) -> Suspects:
     if kl_weight > max(usual_weight, USUAL_PULL) * 2:
         size = math.log10(kl_weight / max(usual_weight, USUAL_PULL))
         usual_maximum = max(usual_weight, USUAL_PULL)
-        words = f"objective.kl pulls with {kl_weight:.3g} a completion; usual is at most {usual_maximum:.3g}"
-        yield Suspect("kl_pull", words, changes, size)
+        description = (
+            f"objective.kl pulls with {kl_weight:.3g} a completion; usual is at most {usual_maximum:.3g}"
+        )
+        yield Suspect("kl_pull", description, changes, size)
     elif usual_weight > 0 and kl_weight < usual_weight / 4:
-        words = f"objective.kl pulls with {kl_weight:.3g}, not the {usual_weight:.3g} that {standard.words}"
-        yield Suspect("kl_runaway", words, changes, LARGE)
+        description = (
+            f"objective.kl pulls with {kl_weight:.3g}, not the {usual_weight:.3g} that {standard.words}"
+        )
+        yield Suspect("kl_runaway", description, changes, LARGE)
 
 
 USUAL_PULL = 0.04
@@ -158,14 +162,14 @@ def _age_of_samples(config: RunConfig, standard: Standard) -> Suspects:
     age, usual_age = _age(config), _age(usual)
     if age < 2 * usual_age:
         return
-    words = (
+    description = (
         f"a batch serves {config.updates.epochs} x {config.updates.minibatches} updates and is "
         f"{config.sampling.staleness} steps old; usual are "
         f"{usual.updates.epochs} x {usual.updates.minibatches} and {usual.sampling.staleness}"
     )
     paths = ("updates.epochs", "updates.minibatches", "sampling.staleness", "sampling.ahead")
     changes = {path: _at(usual, path) for path in paths if _at(config, path) != _at(usual, path)}
-    yield Suspect("staleness", words, changes, math.log10(age / usual_age))
+    yield Suspect("staleness", description, changes, math.log10(age / usual_age))
 
 
 def _age(config: RunConfig) -> float:
@@ -186,23 +190,24 @@ def _rewards(config: RunConfig, standard: Standard) -> Suspects:
     if has_usual and correct_weight < 0:
         yield Suspect("reward_hacking", f"right answers cost {-correct_weight:g}", changes, 1.5)
     elif has_usual and other_weight > correct_weight / 2:
-        words = f"terms beside correctness pay {other_weight:g}, a right answer {correct_weight:g}"
+        description = f"terms beside correctness pay {other_weight:g}, a right answer {correct_weight:g}"
         yield Suspect(
             "reward_hacking",
-            words,
+            description,
             changes,
             min(1.5, math.log10(1 + other_weight / max(correct_weight, 0.05))),
         )
     brevity_weight = sum(term.weight for term in config.rewards if isinstance(term, LengthReward))
     if brevity_weight > 0:
-        words = f"the length term pays brevity with a weight of {brevity_weight:g}"
-        yield Suspect("length_collapse", words, changes, math.log10(1 + 3 * brevity_weight))
+        description = f"the length term pays brevity with a weight of {brevity_weight:g}"
+        yield Suspect("length_collapse", description, changes, math.log10(1 + 3 * brevity_weight))
 
 
 def _verifier(config: RunConfig, standard: Standard) -> Suspects:
     usual = standard.config
     checks, usual_checks = (
-        [term.model_dump() for term in of.rewards if term.name == "correctness"] for of in (config, usual)
+        [term.model_dump() for term in compared_config.rewards if term.name == "correctness"]
+        for compared_config in (config, usual)
     )
     names = [
         name
@@ -211,11 +216,11 @@ def _verifier(config: RunConfig, standard: Standard) -> Suspects:
         if check[name] != usual_check[name]
     ]
     if names:
-        words = f"correctness has another {', '.join(names)} than that {standard.words}"
-        yield Suspect("verifier", words, {"rewards": _dumped(usual)["rewards"]}, LARGE)
+        description = f"correctness has another {', '.join(names)} than that {standard.words}"
+        yield Suspect("verifier", description, {"rewards": _dumped(usual)["rewards"]}, LARGE)
     if config.problems != usual.problems and standard.is_parent:
-        words = "the fork trains other problems than the run before it"
-        yield Suspect("verifier", words, {"problems": _dumped(usual)["problems"]}, LARGE)
+        description = "the fork trains other problems than the run before it"
+        yield Suspect("verifier", description, {"problems": _dumped(usual)["problems"]}, LARGE)
 
 
 def _cap(config: RunConfig, standard: Standard) -> Suspects:
@@ -224,8 +229,8 @@ def _cap(config: RunConfig, standard: Standard) -> Suspects:
     if cap * 1.5 > usual_cap:
         return
     changes = {"sampling.max_new_tokens": usual_cap}
-    words = _times("sampling.max_new_tokens", cap, usual_cap, standard)
-    yield Suspect("length_blowup", words, changes, 2 * math.log10(usual_cap / cap))
+    description = _times("sampling.max_new_tokens", cap, usual_cap, standard)
+    yield Suspect("length_blowup", description, changes, 2 * math.log10(usual_cap / cap))
 
 
 RULES: tuple[Callable[[RunConfig, Standard], Suspects], ...] = (

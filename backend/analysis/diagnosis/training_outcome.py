@@ -49,10 +49,12 @@ def judge_goal(name: str, series: Series, log: Log) -> Outcome:
     min_loss = SURE * error * math.sqrt(2)
     fall = _fall(goal, min_loss)
     if fall is not None and fall_p_value(values) <= ALPHA:
-        before = goal.up_to(fall)
-        best = before.best()
+        goal_before_fall = goal.up_to(fall)
+        best = goal_before_fall.best()
         is_fallen = best - end > (1 - STILL_FALLEN) * goal.size(best)
-        outcome = outcome._replace(best=best, best_step=before.step_of_best(), onset=_onset(goal, fall))
+        outcome = outcome._replace(
+            best=best, best_step=goal_before_fall.step_of_best(), onset=_onset(goal, fall)
+        )
         outcome = outcome._replace(verdict="collapsed" if is_fallen else "recovered")
         return outcome.with_window_before_the_onset()
     if early := _early_death(values, _least_noise(name, values[:1], log), log):
@@ -108,9 +110,11 @@ def _zero(values: Floats, start: float) -> float:
 
 def _dead_early(name: str, series: Series, place: int) -> Outcome:
     onset = Interval(int(series.steps[0]), int(series.steps[place]))
-    first, end = float(series.values[0]), float(series.values[-5:].mean())
-    step = int(series.steps[0])
-    return Outcome("collapsed", name, first, first, step, end, onset, note="within its first steps")
+    first_value, end = float(series.values[0]), float(series.values[-5:].mean())
+    first_step = int(series.steps[0])
+    return Outcome(
+        "collapsed", name, first_value, first_value, first_step, end, onset, note="within its first steps"
+    )
 
 
 def _early_death(values: Floats, error: float, log: Log) -> int | None:
@@ -178,10 +182,10 @@ def _fall(goal: _Goal, sure: float) -> int | None:
     best = np.maximum.accumulate(goal.settled) - goal.luck
     loss = best - goal.settled
     is_low = (loss > (1 - FALLEN) * goal.size(best)) & (loss > sure)
-    for first in np.flatnonzero(is_low):
-        ahead = is_low[first : first + HOLD]
+    for index in np.flatnonzero(is_low):
+        ahead = is_low[index : index + HOLD]
         if ahead.all() and len(ahead) >= min(HOLD, 3):
-            return int(first)
+            return int(index)
     return None
 
 
@@ -192,16 +196,16 @@ def _onset(goal: _Goal, fall: int) -> Interval:
     """
     series = goal.series
     best = int(np.argmax(goal.settled[: max(1, fall)]))
-    first = max(best - 1, fall - 4 * goal.window - 20, 0)
-    values = series.values[first : fall + HOLD]
+    first_index = max(best - 1, fall - 4 * goal.window - 20, 0)
+    values = series.values[first_index : fall + HOLD]
     split_points = np.arange(2, len(values) - 1)
     if not len(split_points):
-        return Interval(int(series.steps[first]), int(series.steps[fall]))
+        return Interval(int(series.steps[first_index]), int(series.steps[fall]))
     squares = np.array(
         [_squares(values[:split_point]) + _squares(values[split_point:]) for split_point in split_points]
     )
     likelihood = -len(values) / 2 * np.log(np.maximum(squares, 1e-9))
-    likely_indices = first + split_points[likelihood >= likelihood.max() - 2.0]
+    likely_indices = first_index + split_points[likelihood >= likelihood.max() - 2.0]
     return Interval(int(series.steps[likely_indices[0] - 1]), int(series.steps[likely_indices[-1]]))
 
 
@@ -213,5 +217,5 @@ def _window(series: Series, smooth: Floats, goal: _Goal) -> Interval:
     """Return the healthy window, which ends when the goal first comes close to its best."""
     count = max(15, len(series) // 10)
     near_best = np.flatnonzero(smooth >= goal.best() - 0.1 * goal.size(goal.best()))
-    last = max(int(near_best[0]) if len(near_best) else 0, min(count, len(series)) - 1)
-    return Interval(int(series.steps[max(0, last - count + 1)]), int(series.steps[last]))
+    last_index = max(int(near_best[0]) if len(near_best) else 0, min(count, len(series)) - 1)
+    return Interval(int(series.steps[max(0, last_index - count + 1)]), int(series.steps[last_index]))

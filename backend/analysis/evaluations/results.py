@@ -133,13 +133,13 @@ def _accuracy(values: Mapping[str, float]) -> float:
 def _item(
     suite: str, evaluated: EvaluatedStep, values: Mapping[str, float], *, has_checkpoint: bool, is_best: bool
 ) -> EvaluationItem:
-    ends = {name: interval_names(name) for name in values}
+    interval_ends = {name: interval_names(name) for name in values}
     intervals = {
         name: [spell(values[low]), spell(values[high])]
-        for name, (low, high) in ends.items()
+        for name, (low, high) in interval_ends.items()
         if low in values and high in values
     }
-    hidden = {end for name in intervals for end in ends[name]}
+    hidden = {end for name in intervals for end in interval_ends[name]}
     return EvaluationItem(
         **evaluated._asdict(),
         suite=suite,

@@ -21,7 +21,7 @@ from backend.base.sandbox.operation import Operation, Request
 GRACE_SECONDS = 2.0
 MAX_REPLY_BYTES = 4_000_000
 MAX_OUTPUT_BYTES = 256 * 1024
-"""Maximum size of a program's standard output, in bytes; a program that prints more is killed."""
+"""Maximum size of a program's standard output, in bytes. A program that prints more is killed."""
 
 FILES = 256
 WRITTEN_BYTES = 64 * 2**20
@@ -151,8 +151,8 @@ class Forks:
         gc.freeze()
         while pending or running:
             while pending and len(running) < maximum:
-                at, request = pending.pop()
-                running.append(Fork(at, operation, request, self._rules))
+                index, request = pending.pop()
+                running.append(Fork(index, operation, request, self._rules))
             ended = self._collect_replies(running)
             running = [fork for fork in running if fork not in ended]
             if not running:
@@ -244,7 +244,7 @@ def lower_limit(kind: int, value: int) -> None:
     maximum = value if hard_limit == resource.RLIM_INFINITY else min(value, hard_limit)
     with contextlib.suppress(
         *(() if sys.platform == "linux" else (OSError, ValueError))
-    ):  # macOS has not all
+    ):  # macOS lacks some limits
         resource.setrlimit(kind, (maximum, maximum))
 
 

@@ -31,5 +31,5 @@ class Operation(NamedTuple):
     is_program: bool = False
     """Whether `answer` runs a program, which reads the request's `stdin`, prints, and returns an exit code.
 
-    The value is {"output": "...", "code": 0}; printing is the only way in which the program can answer.
+    The value is {"output": "...", "code": 0}. Printing is the only way in which the program can answer.
     """

@@ -159,11 +159,11 @@ class _HubRequests:
         content_start = self._read(file, FIRST_BYTES)
         if content_start is None:
             raise HubModelError(f"the hub has no {file[:80]} of {self.name!r} at this commit")
-        end = 8 + int.from_bytes(content_start[:8], "little")
-        if len(content_start) < 8 or not 10 <= end <= MAX_HEADER_BYTES + 8:
+        header_end = 8 + int.from_bytes(content_start[:8], "little")
+        if len(content_start) < 8 or not 10 <= header_end <= MAX_HEADER_BYTES + 8:
             raise UnreadableWeights(f"{file[:80]} has no header of a safetensors file")
-        content = content_start if end <= len(content_start) else self._read(file, end) or b""
-        return parse_header(content[8:end], file)
+        content = content_start if header_end <= len(content_start) else self._read(file, header_end) or b""
+        return parse_header(content[8:header_end], file)
 
     def _read(self, file: str, limit: int) -> bytes | None:
         """Return at most the first `limit` bytes of a file, or None if it does not exist or is not public."""

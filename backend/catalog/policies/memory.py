@@ -209,7 +209,7 @@ class _RunMemory:
             + 2 * bool(sampling.ahead)
             + (self.config.updates.resample_each_epoch and self.config.updates.epochs > 1)
         )
-        parts = {
+        parts_by_name = {
             "context": float(PROCESS_BYTES if self.on_cpu else CONTEXT_BYTES),
             "weights": self.weights(),
             "adapter": float(self.values * self.trained_width if self.adapter else 0),
@@ -219,8 +219,8 @@ class _RunMemory:
             "critic": self.critic(),
         }
         if not self.config.resources.offload_reference or self.on_cpu:
-            parts["reference"] = self.reference
-        return parts
+            parts_by_name["reference"] = self.reference
+        return parts_by_name
 
     def weights(self) -> float:
         """Return the bytes of the policy's weights, which are smaller if it is quantised."""

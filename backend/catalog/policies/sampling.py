@@ -52,10 +52,10 @@ class Decoded(NamedTuple):
 def sampling_parts(shape: ModelShape, run: Decoded) -> Parts:
     """Return the bytes of each part at the peak of sampling, without the weights."""
     logits = float(run.rows * shape.vocabulary)
-    drawn = float(run.rows * run.new_tokens)
-    cache_and_drawn = {"cache": run.rows * row_cache(shape, run), "drawn": DRAWN_BYTES * drawn}
+    drawn_tokens = float(run.rows * run.new_tokens)
+    cache_and_drawn = {"cache": run.rows * row_cache(shape, run), "drawn": DRAWN_BYTES * drawn_tokens}
     moments: list[Parts] = [
-        {**prefill_parts(shape, run), "drawn": 8 * drawn},  # the random numbers
+        {**prefill_parts(shape, run), "drawn": 8 * drawn_tokens},  # the random numbers
         {**cache_and_drawn, "activations": token_activations(shape, run), "logits": 8 * logits},
         {**cache_and_drawn, "logits": (64 if run.is_cut else 32) * logits},
     ]
@@ -148,12 +148,14 @@ def prefill_parts(shape: ModelShape, run: Decoded) -> Parts:
     inner = shape.size("intermediate_size", "moe_intermediate_size")
     activations = float(tokens * run.value_bytes * (4 * shape.hidden + 3 * inner))
     linear = [number for number, weights in shape.layers.items() if _is_linear(weights)]
-    last = max(linear or shape.layers, default=0)
+    last_layer = max(linear or shape.layers, default=0)
     if linear:
         padded = run.prompts * math.ceil(run.prompt_tokens / DELTA_CHUNK) * DELTA_CHUNK
         widths = shape.size("linear_key_head_dim") + shape.size("linear_value_head_dim")
         activations += 4.0 * padded * shape.size("linear_num_value_heads") * (3 * DELTA_CHUNK + 8 * widths)
-    cache = run.rows * sum(_key_value_bytes(shape, run, number) for number in shape.layers if number <= last)
+    cache = run.rows * sum(
+        _key_value_bytes(shape, run, number) for number in shape.layers if number <= last_layer
+    )
     return {"cache": cache, "activations": activations}
 
 

@@ -11,16 +11,18 @@ def tree_layer(shape: ModelShape, run: Pass) -> tuple[tuple[float, ...], float, 
     """
     prompts = run.rows / run.rows_per_prompt
     nodes = prompts * run.prompt_tokens + run.rows * (run.columns - run.prompt_tokens)
-    head_width, gain = shape.head_width, 4 if run.trains_base else 0
+    head_width, gain_bytes = shape.head_width, 4 if run.trains_base else 0
     queries, keys = shape.heads * head_width, shape.kv_heads * head_width
     has_head_norm = any(".q_norm." in weight.name for weight in shape.layers[min(shape.layers)])
     layer_bytes = []
     for weights in shape.layers.values():
         linear = {weight.module_name: weight for weight in filter(is_linear, weights)}
         inner = linear["down_proj"].shape[1]
-        per_node = 2 * (4 * shape.hidden + 4 + gain * shape.hidden) + 4 * 4 * inner + 4 * (queries + keys)
+        per_node = (
+            2 * (4 * shape.hidden + 4 + gain_bytes * shape.hidden) + 4 * 4 * inner + 4 * (queries + keys)
+        )
         if has_head_norm:
-            per_node += (shape.heads + shape.kv_heads) * (4 * head_width + 4 + gain * head_width)
+            per_node += (shape.heads + shape.kv_heads) * (4 * head_width + 4 + gain_bytes * head_width)
         joined = 0
         if run.trains_base:
             per_node += 4 * (2 * shape.hidden + queries)
@@ -34,5 +36,8 @@ def tree_layer(shape: ModelShape, run: Pass) -> tuple[tuple[float, ...], float, 
             per_node += 4 * (2 * shape.hidden + queries)
         row_bytes = 4 * (queries + 2 * keys) + 4 * shape.heads * run.columns
         layer_bytes.append(nodes * per_node + run.tokens * row_bytes + joined)
-    end, scores = nodes * (8 + gain) * shape.hidden, 4.0 * run.tokens * shape.heads * run.columns
-    return tuple(layer_bytes), end, nodes * 4 * shape.hidden, scores
+    end_bytes, score_bytes = (
+        nodes * (8 + gain_bytes) * shape.hidden,
+        4.0 * run.tokens * shape.heads * run.columns,
+    )
+    return tuple(layer_bytes), end_bytes, nodes * 4 * shape.hidden, score_bytes

@@ -65,8 +65,8 @@ def _prompts(config: RunConfig) -> str:
 
 
 def _share(config: RunConfig) -> str:
-    parts = config.updates.minibatches
-    return f" / {parts} minibatches" if parts > 1 else ""
+    minibatches = config.updates.minibatches
+    return f" / {minibatches} minibatches" if minibatches > 1 else ""
 
 
 def _old(config: RunConfig) -> str:
@@ -102,11 +102,11 @@ def _kl(config: RunConfig) -> str:
 
 def _rate(config: RunConfig) -> str:
     optimizer = config.optimizer
-    parts = [
+    phases = [
         *([f"after {optimizer.warmup_steps} steps of warm-up"] if optimizer.warmup_steps else []),
         *([f"then falling to 0 ({optimizer.schedule})"] if optimizer.schedule != "constant" else []),
     ]
-    schedule = f", {', '.join(parts)}" if parts else ""
+    schedule = f", {', '.join(phases)}" if phases else ""
     factor = config.objective.value.lr_factor
     critics = f"; {factor:g} times that for θ_V" if config.objective.critic is not None else ""
     return f"learning rate: {optimizer.lr:g}{schedule}{critics}"

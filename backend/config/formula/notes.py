@@ -57,13 +57,13 @@ def _groups(config: RunConfig) -> Iterator[str]:
 
 def _pending_terms(config: RunConfig) -> str:
     """Return the parts of the reward that are not included yet when groups are filtered."""
-    parts = [
+    conditions = [
         *(["without the term length"] if any(isinstance(t, LengthReward) for t in config.rewards) else []),
         *(["before truncation"] if isinstance(config.length.truncated, ScaleTruncatedReward) else []),
         *(["before length_penalty"] if not isinstance(config.length.penalty, NoLengthPenalty) else []),
         *(["before the KL"] if config.objective.kl_in_reward else []),
     ]
-    return " and ".join(parts)
+    return " and ".join(conditions)
 
 
 def _refill(config: RunConfig) -> Iterator[str]:
@@ -120,8 +120,8 @@ def _still(config: RunConfig, *, counted: bool) -> str:
     """Return the statistics in which a masked completion still counts."""
     reward_part = [] if config.objective.critic is not None else ["Rᵢ still counts in means and deviations"]
     divisor_part = ["oᵢ still counts in B"] if counted else []
-    parts = [*reward_part, *divisor_part]
-    return f"; {', and '.join(parts)}" if parts else ""
+    statistics = [*reward_part, *divisor_part]
+    return f"; {', and '.join(statistics)}" if statistics else ""
 
 
 def _rejection(config: RunConfig, *, divisors: Sequence[str]) -> Iterator[str]:

@@ -132,13 +132,13 @@ def _penalty_term(config: RunConfig) -> list[str]:
 
 def _weighted_sum(share: Share, extra: Sequence[str]) -> str:
     """Return the weighted sum of the terms, without weights of 1 and terms of weight 0."""
-    parts: list[str] = []
+    pieces: list[str] = []
     counted = [(term.weight, _value(term)) for term in share.terms if term.weight]
     for weight, value in [*counted, *((1.0, value) for value in extra)]:
         sign = "−" if weight < 0 else "+"
         weighted = value if abs(weight) == 1 else f"{number(abs(weight))} {value}"
-        parts += [sign, weighted] if parts or weight < 0 else [weighted]
-    return " ".join(parts) or "0"
+        pieces += [sign, weighted] if pieces or weight < 0 else [weighted]
+    return " ".join(pieces) or "0"
 
 
 def _gate(total: str, share: Share) -> str:
@@ -168,8 +168,8 @@ def _penalty(config: RunConfig) -> list[str]:
         case SoftOverlong() | MagistralPenalty():
             ramp = rule.ramp(limit)
             tenth = "0.1 " if isinstance(rule, MagistralPenalty) else ""
-            beyond = f"({number(ramp.start)} − tokensᵢ) / {number(ramp.width)}"
-            return [f"{PENALTY} = {tenth}clip({beyond}, −1, 0)"]
+            excess = f"({number(ramp.start)} − tokensᵢ) / {number(ramp.width)}"
+            return [f"{PENALTY} = {tenth}clip({excess}, −1, 0)"]
         case _:
             assert_never(rule)
 

@@ -28,11 +28,11 @@ def trained_definition(knob: knobs.TokenWeight) -> list[str]:
     """Return the definitions of U, which selects the tokens that each update trains."""
     if not isinstance(knob, knobs.Lopti):
         return []
-    first, second = ("<", "≥") if knob.eta > 0 else ("≥", "<")
+    first_relation, second_relation = ("<", "≥") if knob.eta > 0 else ("≥", "<")
     bound = number(abs(knob.eta))
     return [
-        f"Uᵢₜ = 1 where π_old(oᵢₜ) {first} {bound} in a first update, else 0",
-        f"Uᵢₜ = 1 where π_old(oᵢₜ) {second} {bound} in a second one, else 0",
+        f"Uᵢₜ = 1 where π_old(oᵢₜ) {first_relation} {bound} in a first update, else 0",
+        f"Uᵢₜ = 1 where π_old(oᵢₜ) {second_relation} {bound} in a second one, else 0",
     ]
 
 

@@ -187,16 +187,16 @@ def _kl_errors(config: RunSections) -> Iterator[Problem]:
     if isinstance(kl, NoKl):
         return
     domains = sorted({source.domain for source in config.problems})
-    named = kl.coef if isinstance(kl.coef, Mapping) else dict.fromkeys(domains, kl.coef)
+    coefficients = kl.coef if isinstance(kl.coef, Mapping) else dict.fromkeys(domains, kl.coef)
     domain_list = ", ".join(domains)
     # rows of files and datasets may have other domains
     is_all = all(isinstance(source, SumsProblem | ReasoningGymProblem) for source in config.problems)
-    for unknown in sorted(named.keys() - set(domains)) if is_all else ():
+    for unknown in sorted(coefficients.keys() - set(domains)) if is_all else ():
         yield (
             f"objective.kl.coef.{unknown}",
             f"is not a domain of the problems; they have {domain_list}",
         )
-    for missing in (domain for domain in domains if domain not in named):
+    for missing in (domain for domain in domains if domain not in coefficients):
         yield (
             "objective.kl.coef",
             f"has nothing for the domain {missing!r}: expected one for each of {domain_list}",

@@ -74,8 +74,8 @@ def _device_errors(config: RunSections) -> Iterator[Problem]:
         for name in path.split("."):
             setting = getattr(setting, name)
         if setting != expected:
-            shown, expected_text = ("on", "false") if setting is True else (setting, expected)
-            yield path, f"is {shown}, {several} {reason}: expected {expected_text}"
+            actual_text, expected_text = ("on", "false") if setting is True else (setting, expected)
+            yield path, f"is {actual_text}, {several} {reason}: expected {expected_text}"
     if resources.packing == "on":
         yield "resources.packing", f"is on, {several} their passes are padded: expected auto or off"
 

@@ -19,8 +19,8 @@ def suite_errors(config: RunSections) -> Iterator[Problem]:
         if (rows := suite.prompts * suite.n) > MAX_COMPLETIONS:
             reason = f"is {suite.prompts}, times n = {suite.n} makes {rows:,} completions"
             yield f"{path}.prompts", f"{reason}: expected at most {MAX_COMPLETIONS:,}"
-        if late := [step for step in suite.steps if step > config.steps]:
-            yield f"{path}.steps", f"holds {late[0]}, but the run has {config.steps} steps"
+        if late_steps := [step for step in suite.steps if step > config.steps]:
+            yield f"{path}.steps", f"holds {late_steps[0]}, but the run has {config.steps} steps"
         if suite.rows == "all" and (training_path := _trained_alike(config, suite.problem)):
             yield f"{path}.rows", f"is all, but {training_path} trains on these rows: expected held_out"
     best_by = config.checkpointing.best_by

@@ -184,8 +184,8 @@ class ArtifactStore:
         source, draft = self._key(directory), directory.with_name(f".{directory.name}.fetch")
         for name, size in sizes.items():
             if (stored_size := self._call(self._files.size, f"{source}/{name}")) != size:
-                words = f"{directory.name}/{name} has {stored_size} bytes in place of {size}"
-                raise BadCopy(self._words(words))
+                message = f"{directory.name}/{name} has {stored_size} bytes in place of {size}"
+                raise BadCopy(self._words(message))
         free, needed = free_bytes(directory.parent), sum(sizes.values()) + RESERVE_BYTES
         if free is not None and free < needed:
             raise OSError(errno.ENOSPC, f"checkpoint {directory.name} needs {size_text(needed)}")
@@ -225,8 +225,8 @@ class ArtifactStore:
             self._call(self._files.cat_file, key, start=start, end=end, seconds=_seconds_for(end - start))
         )
         if len(block) != end - start:
-            words = f"{key.rpartition('/')[2]} gives {len(block):,} bytes in place of {end - start:,}"
-            raise BadCopy(self._words(words))
+            message = f"{key.rpartition('/')[2]} gives {len(block):,} bytes in place of {end - start:,}"
+            raise BadCopy(self._words(message))
         return block
 
     def size(self, path: Path) -> int:

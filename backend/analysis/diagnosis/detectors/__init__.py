@@ -1,4 +1,7 @@
-"""The detectors, one pure function per cause, which return a finding, missing data or None."""
+"""The detectors, one pure function per cause, which return a finding, missing data or None.
+
+The docstring of a detector describes its evidence for the table of causes in the documentation.
+"""
 
 from backend.analysis.diagnosis.detectors import behaviour, goal, optimization
 from backend.analysis.diagnosis.signs import Detector

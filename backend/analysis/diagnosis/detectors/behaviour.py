@@ -19,7 +19,7 @@ from backend.analysis.diagnosis.signs import (
 
 
 def mismatch(log: Log, outcome: Outcome) -> Answer:
-    """Detect that sampler and learner differ more than before, or more than training tolerates."""
+    """The sampler and the learner differ more than before, or more than training tolerates."""
     if gap := lacking(
         log,
         "mismatch",
@@ -39,7 +39,7 @@ def mismatch(log: Log, outcome: Outcome) -> Answer:
 
 
 def staleness(log: Log, outcome: Outcome) -> Answer:
-    """Detect growing ratios and clipping, if batches are used for many updates or sampled by old weights."""
+    """Ratios or clipping grow, and batches are used for many updates or sampled by old weights."""
     age = log.find("sampling/staleness")
     is_old = age is not None and float(np.median(age[1].values)) >= 1
     updates = log.find("optim/updates")
@@ -61,13 +61,15 @@ def staleness(log: Log, outcome: Outcome) -> Answer:
         return None
     age_text = f"samples are {np.median(age[1].values):.0f} steps old" if is_old and age else ""
     reuse_text = f"{np.median(updates[1].values):.0f} updates a step" if is_reused and updates else ""
-    words = " and ".join(reason for reason in (age_text, reuse_text) if reason)
+    reason_text = " and ".join(reason for reason in (age_text, reuse_text) if reason)
     is_cause = change.metric in {"sampling/staleness", "optim/updates"} or is_old
-    return finding_of("staleness", change, tier="specific" if is_cause else "consistent", words=(words,))
+    return finding_of(
+        "staleness", change, tier="specific" if is_cause else "consistent", words=(reason_text,)
+    )
 
 
 def router_drift(log: Log, outcome: Outcome) -> Answer:
-    """Detect that the router of a mixture chooses other experts for the same tokens."""
+    """The router of a mixture of experts chooses other experts for the same tokens."""
     if not has(log, "router/expert_change_frac", "router/shift_mean"):
         return None  # not a mixture of experts
     signs = (
@@ -79,7 +81,7 @@ def router_drift(log: Log, outcome: Outcome) -> Answer:
 
 
 def entropy_explosion(log: Log, outcome: Outcome) -> Answer:
-    """Detect an entropy far above its healthy level, at which text becomes nonsense."""
+    """The entropy is far above its healthy level, at which text becomes nonsense."""
     if gap := lacking(log, "entropy_explosion", "the policy's entropy", "policy/entropy"):
         return gap
     change = change_of(log, outcome, Sign("policy/entropy", "up", 2.0, 0.02, margin=0.25))
@@ -89,9 +91,7 @@ def entropy_explosion(log: Log, outcome: Outcome) -> Answer:
 
 
 def entropy_collapse(log: Log, outcome: Outcome) -> Answer:
-    """Detect an entropy far below its healthy level, with similar completions in groups as specific
-    evidence.
-    """
+    """The entropy is far below its healthy level, and the completions of a group are alike."""
     if gap := lacking(log, "entropy_collapse", "the policy's entropy", "policy/entropy"):
         return gap
     change = change_of(log, outcome, Sign("policy/entropy", "down", 0.3, 0.02))
@@ -115,14 +115,14 @@ def _pushed(log: Log, outcome: Outcome, cause: str, change: Change, direction: D
             Sign("groups/zero_variance_frac", "up", 1.3, 0.02, threshold=0.5),
         )
         is_specific = cause == "entropy_explosion" or similarity is not None
-        words = (f"{similarity.metric} went to {similarity.extreme:.2f}",) if similarity else ()
-        return finding_of(cause, change, tier="specific" if is_specific else "consistent", words=words)
+        evidence = (f"{similarity.metric} went to {similarity.extreme:.2f}",) if similarity else ()
+        return finding_of(cause, change, tier="specific" if is_specific else "consistent", words=evidence)
     pushed = finding_of(cause, change, words=(f"loss/entropy went to {term.extreme:.3g} before it",))
     return pushed._replace(onset=term.onset, metrics=("loss/entropy", *pushed.metrics))
 
 
 def length_blowup(log: Log, outcome: Outcome) -> Answer:
-    """Detect many truncated completions, either from the first step or increasingly."""
+    """Many completions are truncated at the maximum length, from the first step or increasingly."""
     if gap := lacking(
         log, "length_blowup", "the length of completions", "length/mean", "length/truncated_frac"
     ):
@@ -134,8 +134,8 @@ def length_blowup(log: Log, outcome: Outcome) -> Answer:
     change = change_of(log, outcome, Sign("length/mean", "up", 1.5, 2.0))
     if change is None:
         return None
-    words = ("the log does not say how many were truncated",)
-    return finding_of("length_blowup", change, tier="consistent", words=words)._replace(
+    evidence = ("the log does not say how many were truncated",)
+    return finding_of("length_blowup", change, tier="consistent", words=evidence)._replace(
         title="Completions grew"
     )
 
@@ -146,23 +146,23 @@ def _truncated(log: Log, outcome: Outcome) -> Answer:
         standing_finding is not None
         and log.series["length/truncated_frac"].finite().values[0] > ALL_TRUNCATED / 2
     ):
-        words = (
+        sentence = (
             "nearly every completion was cut off: the cap is too low, or the policy does not end its answers"
         )
         return standing_finding._replace(
             title="Completions are truncated from the start", tier="specific", strength=1.0,
-            evidence=(*standing_finding.evidence, words),
+            evidence=(*standing_finding.evidence, sentence),
         )  # fmt: skip
     truncation = change_of(log, outcome, Sign("length/truncated_frac", "up", 1.5, 0.02, threshold=0.1))
     if truncation is None:
         return None
     growth = change_of(log, outcome, Sign("length/mean", "up", 1.5, 2.0))
-    first = growth if growth is not None and growth.onset.sick < truncation.onset.sick else truncation
-    return finding_of("length_blowup", first)
+    first_change = growth if growth is not None and growth.onset.sick < truncation.onset.sick else truncation
+    return finding_of("length_blowup", first_change)
 
 
 def length_collapse(log: Log, outcome: Outcome) -> Answer:
-    """Detect completions far shorter than in the healthy window that are not explained by truncation."""
+    """Completions are far shorter than in the healthy window, and truncation is not the reason."""
     if gap := lacking(log, "length_collapse", "the length of completions", "length/mean"):
         return gap
     change = change_of(log, outcome, Sign("length/mean", "down", 0.6, 2.0))
@@ -171,7 +171,7 @@ def length_collapse(log: Log, outcome: Outcome) -> Answer:
 
 
 def repetition(log: Log, outcome: Outcome) -> Answer:
-    """Detect completions that repeat the same pieces of text."""
+    """Completions repeat the same pieces of text."""
     if gap := lacking(
         log, "repetition", "the repetition of texts (text/repetition)", "text/repetition", "text/compression"
     ):
@@ -185,7 +185,7 @@ def repetition(log: Log, outcome: Outcome) -> Answer:
 
 
 def broken_format(log: Log, outcome: Outcome) -> Answer:
-    """Detect thinking tags that are opened twice or never closed, or missing boxed answers."""
+    """Thinking tags are opened twice or never closed, or answers are no longer boxed."""
     if gap := lacking(
         log, "broken_format", "the structure of completions (text/structure_ok)", "text/structure_ok"
     ):
@@ -196,12 +196,12 @@ def broken_format(log: Log, outcome: Outcome) -> Answer:
     )
     if (change := first_of(log, outcome, *signs)) is not None:
         return finding_of("broken_format", change)
-    lost = change_of(log, outcome, Sign("text/structure_ok", "down", 0.7, 0.02))
-    return None if lost is None else finding_of("broken_format", lost, tier="consistent")
+    lost_structure = change_of(log, outcome, Sign("text/structure_ok", "down", 0.7, 0.02))
+    return None if lost_structure is None else finding_of("broken_format", lost_structure, tier="consistent")
 
 
 def language_mix(log: Log, outcome: Outcome) -> Answer:
-    """Detect letters of a script other than that of the prompt."""
+    """Completions contain letters of a script other than that of the prompt."""
     if gap := lacking(
         log,
         "language_mix",

@@ -44,14 +44,16 @@ JUMP = 4.0
 
 
 def verifier(log: Log, outcome: Outcome) -> Answer:
-    """Detect a goal that falls within a step while the policy does not change, or that never changes."""
+    """The goal falls within a step while the policy does not change, or it never changes."""
     goal_series = log.find(outcome.goal) if outcome.goal else None
     if goal_series is None:
         return unjudged("verifier", "an accuracy or a reward")
     series = goal_series[1]
     if outcome.verdict == "never_learned" and float(np.ptp(series.values)) == 0.0:
         value = float(series.values[0])
-        words = f"{outcome.goal} is {value:.3g} at all {len(series)} steps: all completions are judged alike"
+        sentence = (
+            f"{outcome.goal} is {value:.3g} at all {len(series)} steps: all completions are judged alike"
+        )
         onset = Interval(int(series.steps[0]), int(series.steps[0]))
         is_cut_off = standing(log, "length_blowup", "length/truncated_frac", ALL_TRUNCATED) is not None
         reasons = (
@@ -59,7 +61,7 @@ def verifier(log: Log, outcome: Outcome) -> Answer:
         )
         tier: Tier = "consistent" if is_cut_off else "specific"
         return Finding(
-            "verifier", TITLES["verifier"], onset, tier, 1.0, 1.0, (words, *reasons), (outcome.goal,)
+            "verifier", TITLES["verifier"], onset, tier, 1.0, 1.0, (sentence, *reasons), (outcome.goal,)
         )
     if (contradicted := _contradicted(log)) is not None:
         return contradicted
@@ -71,18 +73,22 @@ def verifier(log: Log, outcome: Outcome) -> Answer:
 
 
 def _always_wrong(log: Log) -> Answer:
-    """Detect that nearly all groups are entirely wrong, because of hard problems or wrong answers."""
+    """Return a finding if nearly all groups are entirely wrong, because of hard problems or wrong answers."""
     all_wrong = log.find("groups/all_wrong_frac", least=5)
     if all_wrong is None or (median_share := float(np.median(all_wrong[1].values))) < 0.8:
         return None
-    first = int(all_wrong[1].steps[0])
-    words = f"{median_share:.0%} of the groups were all wrong in the median step: too hard, or judged wrongly"
-    onset, metrics = Interval(first, first), ("groups/all_wrong_frac",)
-    return Finding("verifier", TITLES["verifier"], onset, "consistent", median_share, 1.0, (words,), metrics)
+    first_step = int(all_wrong[1].steps[0])
+    sentence = (
+        f"{median_share:.0%} of the groups were all wrong in the median step: too hard, or judged wrongly"
+    )
+    onset, metrics = Interval(first_step, first_step), ("groups/all_wrong_frac",)
+    return Finding(
+        "verifier", TITLES["verifier"], onset, "consistent", median_share, 1.0, (sentence,), metrics
+    )
 
 
 def _contradicted(log: Log) -> Answer:
-    """Detect training problems that are graded as wrong while the policy solves held-out problems."""
+    """Return a finding if training problems are graded as wrong while the policy solves held-out ones."""
     trained, held_out_sets = log.find("reward/accuracy", least=12), log.held_out(least=4)
     if trained is None or not held_out_sets:
         return None
@@ -97,15 +103,15 @@ def _contradicted(log: Log) -> Answer:
     )
     if held_out_min < 0.1 or trained_mean > 0.2 * held_out_min:
         return None
-    words = (
+    sentence = (
         f"reward/accuracy is {trained_mean:.3g} on average between steps {int(steps[index])} and "
         f"{int(steps[index + 1])}, "
         f"{name} at least {held_out_min:.3g}: the training problems' answers or their check are wrong"
     )
-    first = int(trained[1].steps[0])
+    first_step = int(trained[1].steps[0])
     metrics = ("reward/accuracy", name)
-    onset = Interval(first, first)
-    return Finding("verifier", TITLES["verifier"], onset, "specific", 1.0, 1.0, (words,), metrics)
+    onset = Interval(first_step, first_step)
+    return Finding("verifier", TITLES["verifier"], onset, "specific", 1.0, 1.0, (sentence,), metrics)
 
 
 def _sudden(log: Log, outcome: Outcome, series: Series, fall: Interval) -> Answer:
@@ -113,8 +119,8 @@ def _sudden(log: Log, outcome: Outcome, series: Series, fall: Interval) -> Answe
     nearby = series.between(fall.healthy - margin, fall.sick + margin)
     if len(nearby) < 4:
         return None
-    before = series.between(-math.inf, fall.healthy).values
-    sigma = max(noise(before), 0.02 * max(abs(outcome.best), 1e-9))
+    values_before = series.between(-math.inf, fall.healthy).values
+    sigma = max(noise(values_before), 0.02 * max(abs(outcome.best), 1e-9))
     drops = np.array(
         [
             nearby.values[max(0, i - 3) : i].mean() - nearby.values[i : i + 4].mean()
@@ -122,9 +128,11 @@ def _sudden(log: Log, outcome: Outcome, series: Series, fall: Interval) -> Answe
         ]
     )
     index = int(np.argmax(drops)) + 1
-    after = series.values[series.steps >= nearby.steps[index]][:6]
-    level = float(before[-5:].mean())
-    if level - float(after.mean()) < max(JUMP * sigma / math.sqrt(min(3, len(after))), 0.6 * level):
+    values_after = series.values[series.steps >= nearby.steps[index]][:6]
+    level = float(values_before[-5:].mean())
+    if level - float(values_after.mean()) < max(
+        JUMP * sigma / math.sqrt(min(3, len(values_after))), 0.6 * level
+    ):
         return None
     step = int(nearby.steps[index])
     behaviour = ("policy/entropy", "length/mean", "kl/k3", "policy/token_prob_mean")
@@ -136,12 +144,12 @@ def _sudden(log: Log, outcome: Outcome, series: Series, fall: Interval) -> Answe
     earlier = [change for sign in BEHAVIOUR if (change := change_of(log, outcome, sign)) is not None]
     if any(change.onset.healthy < step for change in earlier):
         return None
-    words = (
-        f"{outcome.goal} fell from {level:.3g} to {float(after.mean()):.3g} within step {step}",
+    evidence = (
+        f"{outcome.goal} fell from {level:.3g} to {float(values_after.mean()):.3g} within step {step}",
         f"{', '.join(unchanging)} did not change at that step",
     )
     onset = Interval(int(series.steps[series.steps < step][-1]), step)
-    return Finding("verifier", TITLES["verifier"], onset, "specific", 1.0, 1.0, words, (outcome.goal,))
+    return Finding("verifier", TITLES["verifier"], onset, "specific", 1.0, 1.0, evidence, (outcome.goal,))
 
 
 def _is_known_before(log: Log, name: str, step: int) -> bool:
@@ -152,12 +160,12 @@ def _is_known_before(log: Log, name: str, step: int) -> bool:
 def _moved_at(series: Series, step: int) -> bool:
     """Return whether a metric changed from its values in the 10 points before `step` within 3 points."""
     finite = series.finite()
-    before = finite.values[finite.steps < step][-10:]
-    after = finite.values[finite.steps >= step][:3]
-    if len(before) < 4 or not len(after):
+    values_before = finite.values[finite.steps < step][-10:]
+    values_after = finite.values[finite.steps >= step][:3]
+    if len(values_before) < 4 or not len(values_after):
         return False
-    spread = max(noise(before), 0.05 * abs(float(np.median(before))), 1e-3)
-    return bool(abs(float(np.median(after)) - float(np.median(before))) > 4 * spread)
+    spread = max(noise(values_before), 0.05 * abs(float(np.median(values_before))), 1e-3)
+    return bool(abs(float(np.median(values_after)) - float(np.median(values_before))) > 4 * spread)
 
 
 def _spacing(series: Series) -> float:
@@ -165,7 +173,7 @@ def _spacing(series: Series) -> float:
 
 
 def reward_hacking(log: Log, outcome: Outcome) -> Answer:
-    """Detect that the total reward or one of its terms does not fall while right answers become rarer."""
+    """The total reward stays the same, or one of its terms rises, while right answers become rarer."""
     goal = outcome.goal
     if goal in {"", "reward/mean"}:
         return unjudged(
@@ -182,7 +190,7 @@ def reward_hacking(log: Log, outcome: Outcome) -> Answer:
     is_kept = reward_after >= reward_before - 2 * standard_error and reward_before > 0
     if math.isnan(standard_error) or not (is_kept or unearned or term):
         return None
-    words = [
+    evidence = [
         (
             f"reward/mean went from {reward_before:.3g} before step {outcome.onset.healthy} to "
             f"{reward_after:.3g} after it"
@@ -191,13 +199,13 @@ def reward_hacking(log: Log, outcome: Outcome) -> Answer:
     ]
     onset, metrics = outcome.onset, ["reward/mean", goal]
     if term is not None:
-        words.append(term[1])
+        evidence.append(term[1])
         metrics.append(term[0])
         rise = change_of(log, outcome, Sign(term[0], "up", 1.5, 0.02))
         if rise is not None:
             onset = min(onset, rise.onset, key=lambda interval: interval.middle)
     if unearned is not None:
-        words.insert(
+        evidence.insert(
             0, f"wrong completions earned {unearned.extreme:.0%} of the reward, {unearned.healthy:.0%} before"
         )
         metrics.insert(0, "reward/unearned_share")
@@ -205,10 +213,17 @@ def reward_hacking(log: Log, outcome: Outcome) -> Answer:
     strength = min(1.0, 1 - outcome.end / max(2 * outcome.best, 1e-9))
     is_specific = bool(term or unearned) or not goal.startswith("eval/") or has(log, "reward/accuracy")
     if not is_specific:
-        words.append("the log has no accuracy in training, without which overfitting looks the same")
+        evidence.append("the log has no accuracy in training, without which overfitting looks the same")
     tier: Tier = "specific" if is_specific else "consistent"
     return Finding(
-        "reward_hacking", TITLES["reward_hacking"], onset, tier, strength, 1.0, tuple(words), tuple(metrics)
+        "reward_hacking",
+        TITLES["reward_hacking"],
+        onset,
+        tier,
+        strength,
+        1.0,
+        tuple(evidence),
+        tuple(metrics),
     )
 
 
@@ -243,31 +258,35 @@ def _term_that_rose(log: Log, outcome: Outcome) -> tuple[str, str] | None:
             term_after - term_before > max(SURE * standard_error, 0.1 * abs(term_before))
             and total_after - term_after < total_before - term_before
         ):
-            others = (
+            others_text = (
                 f"the other terms fell from {total_before - term_before:.3g} to "
                 f"{total_after - term_after:.3g}"
             )
-            return name, f"{name} rose from {term_before:.3g} to {term_after:.3g}, {others}"
+            return name, f"{name} rose from {term_before:.3g} to {term_after:.3g}, {others_text}"
     return None
 
 
 def overfitting(log: Log, outcome: Outcome) -> Answer:
-    """Detect a held-out accuracy that falls while the training accuracy does not."""
+    """The held-out accuracy falls while the training accuracy stays the same or rises."""
     if not log.held_out():
         return unjudged("overfitting", "evaluations on held-out problems")
     train = log.find("reward/accuracy", least=12)
     if train is None or not outcome.goal.startswith("eval/") or outcome.onset is None:
         return None
-    before = train[1].between(-math.inf, outcome.onset.healthy).values[-15:]
-    after = train[1].between(outcome.onset.sick, math.inf).values
-    if len(before) < 3 or len(after) < 3 or float(after.mean()) < 0.9 * float(before.mean()):
+    accuracy_before = train[1].between(-math.inf, outcome.onset.healthy).values[-15:]
+    accuracy_after = train[1].between(outcome.onset.sick, math.inf).values
+    if (
+        len(accuracy_before) < 3
+        or len(accuracy_after) < 3
+        or float(accuracy_after.mean()) < 0.9 * float(accuracy_before.mean())
+    ):
         return None
-    words = (
+    sentence = (
         f"{outcome.goal} fell from {outcome.best:.3g} to {outcome.end:.3g}; reward/accuracy went from "
-        f"{float(before.mean()):.3g} to {float(after.mean()):.3g}"
+        f"{float(accuracy_before.mean()):.3g} to {float(accuracy_after.mean()):.3g}"
     )
     return Finding(
-        "overfitting", TITLES["overfitting"], outcome.onset, "specific", 1.0, 1.0, (words,),
+        "overfitting", TITLES["overfitting"], outcome.onset, "specific", 1.0, 1.0, (sentence,),
         (outcome.goal, "reward/accuracy"),
     )  # fmt: skip
 
@@ -277,17 +296,17 @@ ALL_ALIKE = 0.95
 
 
 def vanishing_signal(log: Log, outcome: Outcome) -> Answer:
-    """Detect that most groups have equal rewards and therefore no gradient."""
+    """In most groups all completions have the same reward, so that they have no gradient."""
     equal_groups = log.find("groups/zero_variance_frac", least=5)
     if equal_groups is None:
         needs = "the share of groups with equal rewards"
         return lacking(log, "vanishing_signal", needs, "groups/zero_variance_frac", least=5)
     limit = {"never_learned": 0.5, "inconclusive": ALL_ALIKE}.get(outcome.verdict, 1.0)
     if (median_share := float(np.median(equal_groups[1].values))) > limit:
-        first = int(equal_groups[1].steps[0])
-        words = f"{median_share:.0%} of the groups had equal rewards in the median step"
-        onset = Interval(first, first)
+        first_step = int(equal_groups[1].steps[0])
+        sentence = f"{median_share:.0%} of the groups had equal rewards in the median step"
+        onset = Interval(first_step, first_step)
         title, metrics = TITLES["vanishing_signal"], ("groups/zero_variance_frac",)
-        return Finding("vanishing_signal", title, onset, "specific", median_share, 1.0, (words,), metrics)
+        return Finding("vanishing_signal", title, onset, "specific", median_share, 1.0, (sentence,), metrics)
     change = change_of(log, outcome, Sign("groups/zero_variance_frac", "up", 1.3, 0.02, threshold=0.8))
     return None if change is None else finding_of("vanishing_signal", change, tier="consistent")

@@ -22,7 +22,7 @@ from backend.analysis.diagnosis.signs import (
 
 
 def non_finite(log: Log, outcome: Outcome) -> Answer:
-    """Detect a non-finite loss, gradient or reward, or skipped updates."""
+    """The loss, the gradient or the reward is not finite, or updates are skipped."""
     names = ("loss/total", "loss/policy", "optim/grad_norm", "reward/mean", "policy/entropy")
     first_steps = {
         name: int(series.steps[~np.isfinite(series.values)][0])
@@ -41,15 +41,15 @@ def non_finite(log: Log, outcome: Outcome) -> Answer:
     count = int(is_bad.sum())
     is_end_known = log.status in {"failed", "stopped"}  # the trainer gave up, so the values lasted
     share = float(np.mean(is_bad[series.steps >= step])) if count >= MIN_LASTING or is_end_known else 0.0
-    words = f"{name} was not finite at {count} of {len(series)} steps, from step {step} to {last_step}"
+    sentence = f"{name} was not finite at {count} of {len(series)} steps, from step {step} to {last_step}"
     if name == "optim/skipped":
-        words = (
+        sentence = (
             f"{int(is_bad.sum())} steps skipped updates whose loss or gradient was not finite, "
             f"first step {step}"
         )
-    before = series.steps[series.steps < step]
-    onset = Interval(int(before[-1]) if len(before) else step, step)
-    return Finding("non_finite", TITLES["non_finite"], onset, "specific", 1.0, share, (words,), (name,))
+    steps_before = series.steps[series.steps < step]
+    onset = Interval(int(steps_before[-1]) if len(steps_before) else step, step)
+    return Finding("non_finite", TITLES["non_finite"], onset, "specific", 1.0, share, (sentence,), (name,))
 
 
 MIN_LASTING = 3
@@ -57,9 +57,7 @@ MIN_LASTING = 3
 
 
 def update_size(log: Log, outcome: Outcome) -> Answer:
-    """Detect growing gradients or a growing learning rate, with which updates are too large for the
-    policy.
-    """
+    """Gradients or the learning rate grow, so that updates are too large for the policy."""
     if not has(log, "optim/grad_norm", "optim/lr", "optim/update_norm"):
         finding = _large_from_the_start(log, outcome)
         return finding or unjudged("update_size", "the gradient norm or the learning rate")
@@ -82,8 +80,8 @@ EARLY = 10
 
 
 def _large_from_the_start(log: Log, outcome: Outcome) -> Answer:
-    """Detect ratios or distances that are too large at all steps, or a policy that its first updates
-    changed.
+    """Return a finding if ratios or distances are always too large, or the first updates changed the
+    policy.
     """
     if outcome.onset is None or outcome.onset.healthy > EARLY:
         return None
@@ -98,7 +96,7 @@ def _changed_at_once(log: Log) -> Answer:
     first_change = changed_at_once(log)
     if first_change is None:
         return None
-    words = (
+    sentence = (
         f"{first_change.metric} went from {first_change.first:.3g} at step {first_change.onset.healthy} to "
         f"{first_change.soon:.3g} within {first_change.last} steps"
     )
@@ -109,13 +107,13 @@ def _changed_at_once(log: Log) -> Answer:
         "consistent",
         0.8,
         1.0,
-        (words,),
+        (sentence,),
         (first_change.metric,),
     )
 
 
 def dead_run(log: Log, outcome: Outcome) -> Answer:
-    """Detect that no update changes the weights. A loss of 0 or a ratio of 1 is not evidence for this."""
+    """No update changes the weights. A loss of 0 or a ratio of 1 is not evidence for this."""
     if outcome.onset is not None:
         return None  # a fall of the goal proves that the weights changed
     limits = {"optim/update_norm": 0.0, "optim/lr": NO_RATE, "optim/grad_norm": 0.0}
@@ -134,11 +132,11 @@ def dead_run(log: Log, outcome: Outcome) -> Answer:
             return unjudged("dead_run", "a learning rate with more digits: every value is printed as 0")
         if still_share > 0.9:
             onset = Interval(int(series.steps[0]), int(series.steps[0]))
-            words = (
+            evidence = (
                 f"{name} is at most {limits[name]:g} at {still_share:.0%} of the steps",
                 *same_evaluations,
             )
-            return Finding("dead_run", TITLES["dead_run"], onset, "specific", 1.0, 1.0, words, (name,))
+            return Finding("dead_run", TITLES["dead_run"], onset, "specific", 1.0, 1.0, evidence, (name,))
     return None
 
 
@@ -154,9 +152,7 @@ def _same_evaluations(log: Log) -> tuple[str, ...]:
 
 
 def kl_pull(log: Log, outcome: Outcome) -> Answer:
-    """Detect a KL term that jumps in the loss or dominates the gradient. k1 in the loss may even push
-    away.
-    """
+    """The KL term jumps in the loss or dominates the gradient. k1 in the loss may even push away."""
     if not has(log, "loss/kl", "optim/kl_share"):
         return None if has(log, "loss/total") else unjudged("kl_pull", "the KL term of the loss")
     change = first_of(
@@ -167,17 +163,19 @@ def kl_pull(log: Log, outcome: Outcome) -> Answer:
         *(() if has(log, "loss/kl") else (Sign("optim/kl_share", "up", 3.0, 0.02, threshold=DOMINANT),)),
     )
     kind, coefficient = log.setting("objective.kl.type"), log.setting("objective.kl.coef")
-    words = (f"objective.kl is {kind} with coef {coefficient:g} in the loss",) if kind and coefficient else ()
+    evidence = (
+        (f"objective.kl is {kind} with coef {coefficient:g} in the loss",) if kind and coefficient else ()
+    )
     overall_share = _share_of_kl(log, 0, outcome)
     if overall_share > DOMINANT:
-        return _always_pulled(log, (_dominates(overall_share), *words))
+        return _always_pulled(log, (_dominates(overall_share), *evidence))
     if change is None:
         return None
     share = _share_of_kl(log, change.onset.sick, outcome)
     if share > DOMINANT:
-        words = (_dominates(share), *words)
+        evidence = (_dominates(share), *evidence)
     is_specific = kind == "k1" or share > DOMINANT
-    return finding_of("kl_pull", change, tier="specific" if is_specific else "consistent", words=words)
+    return finding_of("kl_pull", change, tier="specific" if is_specific else "consistent", words=evidence)
 
 
 DOMINANT = 0.6
@@ -190,25 +188,25 @@ def _dominates(share: float) -> str:
 
 def _share_of_kl(log: Log, first: int, outcome: Outcome) -> float:
     """Return the KL term's median fraction of the gradient from a step until the fall, or 0 if unknown."""
-    last = outcome.onset.sick if outcome.onset and outcome.onset.sick > first + 2 else math.inf
+    last_step = outcome.onset.sick if outcome.onset and outcome.onset.sick > first + 2 else math.inf
     measured = log.find("optim/kl_share")
-    values = measured[1].between(first, last).values if measured else np.zeros(0)
+    values = measured[1].between(first, last_step).values if measured else np.zeros(0)
     with_signal = values[values < 1]
     return float(np.median(with_signal)) if len(with_signal) >= 3 else 0.0
 
 
 def _always_pulled(log: Log, words: tuple[str, ...]) -> Finding:
-    first = int(log.series["optim/kl_share"].steps[0])
-    onset, metrics = Interval(first, first), ("optim/kl_share",)
+    first_step = int(log.series["optim/kl_share"].steps[0])
+    onset, metrics = Interval(first_step, first_step), ("optim/kl_share",)
     return Finding("kl_pull", TITLES["kl_pull"], onset, "consistent", 0.8, 1.0, words, metrics)
 
 
 def kl_runaway(log: Log, outcome: Outcome) -> Answer:
-    """Detect a distance from the reference that grows far beyond that of working runs."""
+    """The distance from the reference grows far beyond that of working runs."""
     if gap := lacking(log, "kl_runaway", "a KL to the reference", "kl/k3", "kl/k2", "kl/k1"):
         return gap
-    if (always := standing(log, "kl_runaway", "kl/k3", ABSURD_KL)) is not None:
-        return always
+    if (always_large := standing(log, "kl_runaway", "kl/k3", ABSURD_KL)) is not None:
+        return always_large
     threshold = KL_OF_A_FALL if outcome.onset is not None else KL_OF_A_WARNING
     signs = [Sign(metric, "up", 5.0, 1e-3, is_log=True, threshold=threshold) for metric in ("kl/k3", "kl/k2")]
     change = first_of(log, outcome, *signs)
@@ -222,31 +220,31 @@ ABSURD_KL.
 
 
 def displacement(log: Log, outcome: Outcome) -> Answer:
-    """Detect updates that make right answers less likely as a side effect of pushing away from wrong ones."""
+    """Updates make right answers less likely, as a side effect of pushing away from wrong ones."""
     lift_series = log.find("policy/lift_right", least=4)
     if lift_series is None:
         needs = "the lift of right answers (policy/lift_right)"
         return lacking(log, "displacement", needs, "policy/lift_right", least=4)
     if outcome.healthy is None or outcome.onset is None:
         return None
-    before = lift_series[1].between(-math.inf, outcome.healthy.sick).values
-    during = lift_series[1].between(outcome.healthy.sick + 1, outcome.onset.sick + 1)
-    if len(before) < 2 or len(during) < 2 or float(np.median(before)) <= 0:
+    lift_before = lift_series[1].between(-math.inf, outcome.healthy.sick).values
+    later_lift = lift_series[1].between(outcome.healthy.sick + 1, outcome.onset.sick + 1)
+    if len(lift_before) < 2 or len(later_lift) < 2 or float(np.median(lift_before)) <= 0:
         return None
-    median_lift = float(np.median(during.values))
-    if median_lift > -float(np.median(before)):
+    median_lift = float(np.median(later_lift.values))
+    if median_lift > -float(np.median(lift_before)):
         return None
-    words = (
-        f"policy/lift_right was {float(np.median(before)):.3g} nats a step while the run was healthy and "
-        f"{median_lift:.3g} before the goal fell"
+    sentence = (
+        f"policy/lift_right was {float(np.median(lift_before)):.3g} nats a step while the run was healthy "
+        f"and {median_lift:.3g} before the goal fell"
     )
-    onset = Interval(outcome.healthy.sick, int(during.steps[during.values < 0][0]))
+    onset = Interval(outcome.healthy.sick, int(later_lift.steps[later_lift.values < 0][0]))
     metrics = ("policy/lift_right",)
-    return Finding("displacement", TITLES["displacement"], onset, "specific", 0.8, 1.0, (words,), metrics)
+    return Finding("displacement", TITLES["displacement"], onset, "specific", 0.8, 1.0, (sentence,), metrics)
 
 
 def critic(log: Log, outcome: Outcome) -> Answer:
-    """Detect a critic whose predictions are worse than the mean of the returns."""
+    """The predictions of the critic are worse than the mean of the returns."""
     if not has(log, "critic/explained_variance"):
         return None  # no critic
     change = first_of(
