@@ -47,8 +47,8 @@ class Settings(BaseSettings):
     """Directory for the files of the service except uploads: database, checkpoints, sockets and token."""
 
     artifacts_url: str = ""
-    """Address that checkpoints are copied to, such as s3://bucket/grpolab. If empty, they are stored only in
-    the state directory.
+    """Address that checkpoints are copied to, such as s3://bucket/grpolab. If empty,
+    they are stored only in the state directory.
     """
 
     database_url: str = ""
@@ -73,13 +73,13 @@ class Settings(BaseSettings):
     """Maximum size of a run's stored token values, in MB. The oldest are removed first. 0 means no limit."""
 
     token_mb: Annotated[int, Field(ge=0, le=2**40)] = 20_000
-    """Maximum size of the stored token values of all runs, in MB. The run with the most is trimmed first. 0
-    means no limit.
+    """Maximum size of the stored token values of all runs, in MB. The run with the
+    most is trimmed first. 0 means no limit.
     """
 
     worker_slots: Annotated[int, Field(ge=0, le=64)] = 0
-    """Number of runs that train at a time on this machine. 0 means one per GPU, or without GPUs one per CPU
-    core, but at most four.
+    """Number of runs that train at a time on this machine. 0 means one per GPU, or
+    without GPUs one per CPU core, but at most four.
     """
 
     worker_runs: Annotated[int, Field(ge=0, le=1_000_000)] = 0
@@ -153,8 +153,8 @@ class Settings(BaseSettings):
     """Addresses (comma separated) of proxies whose X-Forwarded-For and -Proto headers are trusted."""
 
     writes_per_second: Annotated[float, Field(ge=0, le=100_000)] = 10.0
-    """Average number of changes per second that one token may make, with bursts of up to 20 seconds' worth. 0
-    means no limit.
+    """Average number of changes per second that one token may make, with bursts of
+    up to 20 seconds' worth. 0 means no limit.
     """
 
     streams_per_token: Annotated[int, Field(ge=0, le=100_000)] = 20
@@ -235,13 +235,13 @@ class Settings(BaseSettings):
     """Additional arguments of that server, quoted as in a shell, such as --enforce-eager."""
 
     openenv_urls: str = ""
-    """Names and addresses (comma separated) of the OpenEnv servers that runs may use, such as
-    guess=http://127.0.0.1:8000.
+    """Names and addresses (comma separated) of the OpenEnv servers that runs may
+    use, such as guess=http://127.0.0.1:8000.
     """
 
     openenv_keys: str = ""
-    """Names of those servers and the keys (comma separated) that are sent to them as bearer tokens, such as
-    guess=hf_....
+    """Names of those servers and the keys (comma separated) that are sent to
+    them as bearer tokens, such as guess=hf_....
     """
 
     reads_per_token: Annotated[int, Field(ge=0, le=100_000)] = 8

@@ -32,8 +32,8 @@ class LoraAdapter(Frozen):
     """Numerator of the adapter's scale, which is alpha / rank, or alpha / sqrt(rank) with rslora."""
 
     rslora: bool = False
-    """Divide alpha by the square root of the rank, which keeps the step size at high ranks
-    (arXiv:2312.03732).
+    """Divide alpha by the square root of the rank, which keeps the step
+    size at high ranks (arXiv:2312.03732).
     """
 
     targets: Annotated[str, Field(pattern=TARGETS, max_length=8192)] = "all_linear"

@@ -57,8 +57,8 @@ def read_answer(row: Mapping[str, Any], columns: Columns) -> Any:
 
 
 def stated_answer(text: str, *, after: str, form: AnswerForm) -> str:
-    """Return the answer in a row's text. A solution without a box is returned whole, so that checks see
-    it.
+    """Return the answer in a row's text. A solution without a box is
+    returned whole, so that checks see it.
     """
     if form == "boxed":
         return last_boxed(text) or text.strip()

@@ -13,8 +13,8 @@ class DataConfig(Frozen):
     """The selection of training rows from files and hub datasets. Held-out rows are never dropped."""
 
     duplicates: Literal["keep", "drop"] = "keep"
-    """With drop, only the first of several rows with the same question is trained on. Case and white space
-    are ignored.
+    """With drop, only the first of several rows with the same question is
+    trained on. Case and white space are ignored.
     """
 
     near_duplicates: Literal["ignore", "report", "drop"] = "ignore"

@@ -1,5 +1,5 @@
-"""Config of the engines that sample: the trainer itself, an operator's server, or a server on the same
-device.
+"""Config of the engines that sample: the trainer itself, an operator's
+server, or a server on the same device.
 """
 
 from typing import Annotated, Literal
@@ -10,8 +10,8 @@ from backend.config.base import Frozen
 
 
 class LocalEngine(Frozen):
-    """The sampler of the trainer, which runs in its process and on its device. It is exact and samples one
-    batch at a time.
+    """The sampler of the trainer, which runs in its process and on its device. It
+    is exact and samples one batch at a time.
     """
 
     type: Literal["local"] = "local"
@@ -29,8 +29,8 @@ class ServerEngine(Frozen):
     """Time limit of a request for the completions of one prompt, after which the next server is tried."""
 
     retries: Annotated[int, Field(ge=0, le=20)] = 5
-    """Number of retries of a failed request, with increasing pauses. If all fail, the run fails and can be
-    resumed.
+    """Number of retries of a failed request, with increasing pauses. If all
+    fail, the run fails and can be resumed.
     """
 
     largest_mismatch: Annotated[float, Field(gt=0, le=1e6)] = 0.05
@@ -60,8 +60,8 @@ class ColocatedEngine(Frozen):
     """Time limit of a request for the completions of one prompt, after which it is retried."""
 
     retries: Annotated[int, Field(ge=0, le=20)] = 5
-    """Number of retries of a failed request, with increasing pauses. If all fail, the run fails and can be
-    resumed.
+    """Number of retries of a failed request, with increasing pauses. If all
+    fail, the run fails and can be resumed.
     """
 
     largest_mismatch: Annotated[float, Field(gt=0, le=1e6)] = 0.05

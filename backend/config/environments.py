@@ -41,8 +41,8 @@ class ToolUse(Frozen):
     """Column with an object of texts by key, for the tool lookup."""
 
     timeout_seconds: Annotated[float, Field(ge=0.1, le=60)] = 5.0
-    """Maximum processor time of a program of the tool python. Its maximum wall time is three times as
-    long.
+    """Maximum processor time of a program of the tool python. Its
+    maximum wall time is three times as long.
     """
 
     memory_mb: Annotated[int, Field(ge=64, le=16_384)] = 512

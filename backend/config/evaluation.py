@@ -51,8 +51,8 @@ class Suite(Frozen):
     """Maximum length of a completion, in tokens. 0 means the same as in training."""
 
     every: Annotated[int, Field(ge=0, le=MAX_STEPS)] = 0
-    """Number of steps between evaluations, the first of which is before training. 0 means only at `steps` and
-    at the end.
+    """Number of steps between evaluations, the first of which is before
+    training. 0 means only at `steps` and at the end.
     """
 
     steps: Annotated[tuple[Annotated[int, Field(ge=0, le=MAX_STEPS)], ...], Field(max_length=256)] = ()
@@ -117,8 +117,8 @@ class EvaluationConfig(Frozen):
     """Number of held-out prompts, which are the same in every evaluation and never trained on."""
 
     k: Annotated[int, Field(ge=1, le=256)] = 1
-    """Number of completions per prompt. A single one is decoded greedily; more are sampled and give pass@k
-    and avg@k.
+    """Number of completions per prompt. A single one is decoded greedily; more
+    are sampled and give pass@k and avg@k.
     """
 
     effort: bool = False

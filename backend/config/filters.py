@@ -53,8 +53,8 @@ class NoRefill(Frozen):
 
 class _Batches(Frozen):
     max_batches: Annotated[int, Field(ge=1, le=1000)] = 10
-    """Maximum number of generation batches per step. After them the step trains on the groups so far and
-    records an event.
+    """Maximum number of generation batches per step. After them the step trains
+    on the groups so far and records an event.
     """
 
     @property
@@ -86,8 +86,8 @@ class NeighboursRefill(Frozen):
     type: Literal["neighbours"] = "neighbours"
 
     n: Annotated[int, Field(ge=1, le=1000)] = 8
-    """Maximum number of tries per step, including the first. After them the step trains on the groups so
-    far.
+    """Maximum number of tries per step, including the first. After them
+    the step trains on the groups so far.
     """
 
     @property

@@ -76,8 +76,8 @@ class SoftOverlong(_Overlong):
 
 
 class MagistralPenalty(_Overlong):
-    """A term that falls linearly from 0 to -0.1 over the last part of the allowed length (Magistral,
-    arXiv:2506.10910).
+    """A term that falls linearly from 0 to -0.1 over the last part of the
+    allowed length (Magistral, arXiv:2506.10910).
     """
 
     type: Literal["magistral"] = "magistral"

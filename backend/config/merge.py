@@ -189,8 +189,8 @@ def field_errors(error: ValidationError, written: Any) -> list[FieldError]:
 
 
 def _is_above(loc: tuple[Any, ...], places: list[tuple[Any, ...]]) -> bool:
-    """Return whether an item of the list at `loc` has an error, because pydantic then counts it as
-    missing.
+    """Return whether an item of the list at `loc` has an error, because
+    pydantic then counts it as missing.
     """
     return any(len(other) > len(loc) and other[: len(loc)] == loc for other in places)
 

@@ -40,8 +40,8 @@ class Metric(Frozen):
     """Names of the same quantity in TRL, verl and the book's scripts."""
 
     scale: tuple[str, ...] = ()
-    """Config fields that determine the scale. Runs that differ in these fields cannot be compared by the
-    metric.
+    """Config fields that determine the scale. Runs that differ in these
+    fields cannot be compared by the metric.
     """
 
     @property

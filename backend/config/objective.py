@@ -165,8 +165,8 @@ class Objective(Frozen):
 
     @property
     def kl_is_sum(self) -> bool:
-        """Whether the KL is summed over the tokens of a completion, so that targets are in nats per
-        completion.
+        """Whether the KL is summed over the tokens of a completion, so that
+        targets are in nats per completion.
         """
         if isinstance(self.kl, knobs.NoKl):
             return False

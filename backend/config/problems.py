@@ -118,8 +118,8 @@ class FileProblem(Frozen):
     """Field that contains the answer. It is the prompt field if conversations end with the answer."""
 
     answer_after: Annotated[str, Field(max_length=32)] = ""
-    """Mark after whose last occurrence the answer follows, e.g. #### . If empty, the answer is the whole
-    text.
+    """Mark after whose last occurrence the answer follows, e.g. #### . If
+    empty, the answer is the whole text.
     """
 
     answer_form: AnswerForm = "text"
@@ -179,8 +179,8 @@ class HubProblem(Frozen):
     """Column that contains the answer. It is the prompt column if conversations end with the answer."""
 
     answer_after: Annotated[str, Field(max_length=32)] = ""
-    """Mark after whose last occurrence the answer follows, e.g. #### . If empty, the answer is the whole
-    text.
+    """Mark after whose last occurrence the answer follows, e.g. #### . If
+    empty, the answer is the whole text.
     """
 
     answer_form: AnswerForm = "text"
@@ -190,8 +190,8 @@ class HubProblem(Frozen):
     """Text that is added to every question on a separate line."""
 
     eval_fraction: Annotated[float, Field(gt=0, le=0.5)] = 0.1
-    """Fraction of `split` that is held out if there is no `eval_split`, selected by a hash of the
-    question.
+    """Fraction of `split` that is held out if there is no `eval_split`,
+    selected by a hash of the question.
     """
 
     @property
@@ -234,8 +234,8 @@ class EpisodesProblem(Frozen):
 
 
 class PluginProblem(Frozen):
-    """A custom problem source, installed next to the worker as an entry point of the group
-    `grpolab.problems`.
+    """A custom problem source, installed next to the worker as an entry
+    point of the group `grpolab.problems`.
     """
 
     name: Literal["plugin"] = "plugin"

@@ -226,8 +226,8 @@ class Parameter(NamedTuple):
     """A parameter of a task."""
 
     type: str
-    """Type: int, number, bool, text, texts, numbers or pairs, with ? if null is allowed, or
-    `one|of|these`.
+    """Type: int, number, bool, text, texts, numbers or pairs, with ? if
+    null is allowed, or `one|of|these`.
     """
     default: float | None
     """Default of the library if it is a number or a Boolean, or None."""

@@ -26,8 +26,8 @@ class ResourcesConfig(Frozen):
     """
 
     microbatch_completions: Annotated[int, Field(ge=0, le=65536)] = 0
-    """Maximum number of completions per forward and backward pass. 0 means no limit. This does not change the
-    gradient except for rounding.
+    """Maximum number of completions per forward and backward pass. 0 means no limit. This
+    does not change the gradient except for rounding.
     """
 
     microbatch_tokens: Annotated[int, Field(ge=0, le=2**31)] = 0
@@ -54,8 +54,8 @@ class ResourcesConfig(Frozen):
     """
 
     offload_reference: bool = False
-    """Keep the weights of the reference policy in the memory of the host, except during the pass that
-    needs them.
+    """Keep the weights of the reference policy in the memory of the host,
+    except during the pass that needs them.
     """
 
     @property

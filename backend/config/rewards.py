@@ -157,13 +157,13 @@ class PluginReward(StepTerm):
     """Keyword arguments of every call."""
 
     timeout_seconds: Annotated[float, Field(ge=0.1, le=3600)] = 60.0
-    """Time limit of a call, after which its completions are unscored. Five consecutive failed calls end
-    the run.
+    """Time limit of a call, after which its completions are unscored. Five
+    consecutive failed calls end the run.
     """
 
     concurrency: Annotated[int, Field(ge=1, le=128)] = 8
-    """Maximum number of concurrent calls of a function of one completion. Use a high number for a function
-    that waits for a server.
+    """Maximum number of concurrent calls of a function of one completion. Use a high
+    number for a function that waits for a server.
     """
 
     messages: bool = False

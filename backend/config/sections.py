@@ -33,8 +33,8 @@ class PolicyConfig(Frozen):
     """The language model that is trained."""
 
     name: Annotated[str, Field(pattern=NAME, max_length=MAX_OF_A_NAME)] = "tiny"
-    """`tiny` or `tiny_moe` (built in), a directory in MODELS_DIR, or a name on the hub (requires
-    HF_ONLINE).
+    """`tiny` or `tiny_moe` (built in), a directory in MODELS_DIR, or a
+    name on the hub (requires HF_ONLINE).
     """
 
     revision: Annotated[str, Field(pattern=r"^[\w.-]*$", max_length=96)] = ""
@@ -93,8 +93,8 @@ class SamplingConfig(Frozen):
     """Divisor of the logits before sampling."""
 
     top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
-    """Probability mass of nucleus sampling. 1 turns it off. Below 1 the sampler draws from a renormalised
-    distribution."""
+    """Probability mass of nucleus sampling. 1 turns it off. Below 1 the sampler
+    draws from a renormalised distribution."""
 
     top_k: Annotated[int, Field(ge=0, le=1_000_000)] = 0
     """Number of most likely tokens from which is sampled. 0 means all tokens."""
@@ -125,8 +125,8 @@ class SamplingConfig(Frozen):
     (DeepSeek-V3.2, arXiv:2512.02556)."""
 
     routing_replay: bool = False
-    """Whether the learner routes each token to the experts that the sampler used (DeepSeek-V3.2). This has no
-    effect on a dense policy.
+    """Whether the learner routes each token to the experts that the sampler used
+    (DeepSeek-V3.2). This has no effect on a dense policy.
     """
 
     order: Literal["shuffled", "sequential"] = "shuffled"
@@ -169,8 +169,8 @@ class UpdatesConfig(Frozen):
     """Trust region of natural_gradient."""
 
     epochs: Annotated[int, Field(ge=1, le=64)] = 1
-    """Number of passes over the rollouts of a step. Above 1, the ratio can differ from 1 and clipping has an
-    effect."""
+    """Number of passes over the rollouts of a step. Above 1, the ratio can
+    differ from 1 and clipping has an effect."""
 
     minibatches: Annotated[int, Field(ge=1, le=1024)] = 1
     """Number of minibatches per epoch, into which the groups of a step are split."""
@@ -233,8 +233,8 @@ class CheckpointingConfig(Frozen):
     """
 
     best_by: SuiteName | Literal[""] = ""
-    """Suite whose accuracy determines the best checkpoint. If empty, the accuracy on the held-out set is
-    used.
+    """Suite whose accuracy determines the best checkpoint. If empty, the
+    accuracy on the held-out set is used.
     """
 
 

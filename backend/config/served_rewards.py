@@ -35,8 +35,8 @@ class CodeReward(ConditionTerm):
     """Maximum number of tests of a row that are run, starting with the first."""
 
     timeout_seconds: Annotated[float, Field(ge=0.1, le=60)] = 4.0
-    """Maximum processor time of a test, rounded up to whole seconds. Its maximum wall time is three times
-    as long.
+    """Maximum processor time of a test, rounded up to whole seconds. Its
+    maximum wall time is three times as long.
     """
 
     memory_mb: Annotated[int, Field(ge=64, le=4096)] = 1024
@@ -84,8 +84,8 @@ class JudgeReward(StepTerm):
     """Grading rules for the judge."""
 
     template: Annotated[str, Field(min_length=1, max_length=8000)] = DEFAULT_TEMPLATE
-    """Prompt for the judge, with the placeholders {question}, {answer}, {rubric}, {completion} and other
-    columns of the row.
+    """Prompt for the judge, with the placeholders {question}, {answer}, {rubric},
+    {completion} and other columns of the row.
     """
 
     lowest: Annotated[float, Field(ge=-1000, le=1000)] = 0.0
@@ -106,8 +106,8 @@ class JudgeReward(StepTerm):
     """Time limit of a request, after which it is retried."""
 
     retries: Attempts = 3
-    """Number of retries of a failed request, with increasing pauses. If all fail, the completion is
-    unscored.
+    """Number of retries of a failed request, with increasing pauses. If
+    all fail, the completion is unscored.
     """
 
     @model_validator(mode="after")
@@ -132,8 +132,8 @@ class JudgeReward(StepTerm):
 
 
 class RewardModelReward(StepTerm):
-    """The score of a reward model that the operator serves with vLLM at REWARD_MODEL_URL, route
-    `/pooling`.
+    """The score of a reward model that the operator serves with vLLM at
+    REWARD_MODEL_URL, route `/pooling`.
     """
 
     title = "Scored by a reward model"
@@ -149,8 +149,8 @@ class RewardModelReward(StepTerm):
     """Time limit of a request, after which it is retried."""
 
     retries: Attempts = 3
-    """Number of retries of a failed request, with increasing pauses. If all fail, the completion is
-    unscored.
+    """Number of retries of a failed request, with increasing pauses. If
+    all fail, the completion is unscored.
     """
 
     @property

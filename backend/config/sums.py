@@ -9,8 +9,8 @@ EVAL_SHARE = 8
 def draw_operands(
     stream: str, *, operands: int, low: int, high: int, is_eval: bool = False
 ) -> tuple[int, ...]:
-    """Return `operands` random integers in [low, high] for a stream name, from the training or the eval
-    split.
+    """Return `operands` random integers in [low, high] for a stream name,
+    from the training or the eval split.
     """
     span, attempt = high - low + 1, 0
     while True:

@@ -142,8 +142,8 @@ def _end(item: Mapping[str, Any], curves: Mapping[tuple[str, str], Curve]) -> di
 def _interval(
     curves: Mapping[tuple[str, str], Curve], run: str, metric: str, steps: Ints, view: View
 ) -> dict[str, Any]:
-    """Return the ends of a metric's interval at these steps, if they are recorded and the view is not
-    smoothed.
+    """Return the ends of a metric's interval at these steps, if they are
+    recorded and the view is not smoothed.
     """
     end_curves = [curves.get((run, name)) for name in interval_names(metric)]
     if None in end_curves or view.smoothing:

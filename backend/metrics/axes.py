@@ -26,8 +26,8 @@ class Axis:
 
     metrics: Sequence[str]
     along: Callable[[Sequence[Points | None], Sequence[BatchSize]], Points | None]
-    """Function that computes the position of each step from the points of the metrics, None if there are
-    none.
+    """Function that computes the position of each step from the points of
+    the metrics, None if there are none.
     """
     needs_sizes: bool = False
 
@@ -101,8 +101,8 @@ MAX_COMPLETIONS = 2**53
 
 
 def _batch_completions(sampling: Any) -> int:
-    """Return the completions per generation batch, or 0 if the config, perhaps of another trainer, lacks
-    them.
+    """Return the completions per generation batch, or 0 if the config,
+    perhaps of another trainer, lacks them.
     """
     settings = sampling if isinstance(sampling, Mapping) else {}
     prompts, group = settings.get("prompts_per_step"), settings.get("group_size")

@@ -60,8 +60,8 @@ class Stored:
         )
 
     def of_run(self, number: int) -> "Stored":
-        """Return the points with attempts that sort after those of all runs with a lower number in a
-        lineage.
+        """Return the points with attempts that sort after those of all
+        runs with a lower number in a lineage.
         """
         return replace(self, attempts=self.attempts + (number << 32)) if number else self
 
@@ -107,8 +107,8 @@ class Outlined:
     """The blocks of which reading the outline is sufficient."""
 
     runs: Collection[str]
-    """Runs of which outlines are sufficient everywhere. For other runs, they are so only outside the
-    window.
+    """Runs of which outlines are sufficient everywhere. For other runs,
+    they are so only outside the window.
     """
     first: int
     last: int
@@ -117,8 +117,8 @@ class Outlined:
     """Steps after which points of some attempt or run are not valid."""
 
     def column(self) -> ColumnElement[bytes]:
-        """Return the SQL expression for the bytes to read: the outline if it is sufficient, or else all
-        points.
+        """Return the SQL expression for the bytes to read: the outline if
+        it is sufficient, or else all points.
         """
         cut = {step // BLOCK for step in (self.first - 1, self.last, *self.cuts) if (step + 1) % BLOCK}
         is_outside = ~MetricBlock.number.between(self.first // BLOCK, self.last // BLOCK)
@@ -245,8 +245,8 @@ def _contents(session: Session, stored: Sequence[Any], rows: list[Any]) -> Itera
 
 
 def _read_row_content(row: Any, data: bytes, reader: zstandard.ZstdDecompressor) -> bytes:
-    """Return the content of a block or outline. Raises BlockDamaged if it is damaged or belongs to another
-    row.
+    """Return the content of a block or outline. Raises BlockDamaged if it
+    is damaged or belongs to another row.
     """
     return read_content(data, reader, points=row[6], within=(row[3] * BLOCK, row[5]))
 

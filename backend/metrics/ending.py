@@ -29,8 +29,8 @@ def curve_end(metric: str, curve: Curve) -> float | None:
 
 
 def mean_end(metric: str, curves: Sequence[Curve]) -> dict[str, float | int | None]:
-    """Return the mean of the ends of several curves with its 95 % interval, as the fields of
-    `schemas.End`.
+    """Return the mean of the ends of several curves with its 95 %
+    interval, as the fields of `schemas.End`.
     """
     ends = [end for curve in curves if (end := curve_end(metric, curve)) is not None]
     ends_spread = spread(ends)

@@ -46,8 +46,8 @@ def group_runs(
 
 
 def flatten(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield (dotted path, value) of the leaves of a config. Objects in a list are identified by their
-    names.
+    """Yield (dotted path, value) of the leaves of a config. Objects in a
+    list are identified by their names.
     """
     if isinstance(value, list) and value and all(isinstance(item, dict) for item in value):
         names = _item_names(value)
@@ -98,8 +98,8 @@ def _plain(value: Any) -> Any:
 
 
 def _label(run: Any, flat: Mapping[str, Any], key: str, keys: Sequence[str]) -> str:
-    """Return a label for a run's value of a key, with the name of the config field if there are several
-    keys.
+    """Return a label for a run's value of a key, with the name of the
+    config field if there are several keys.
     """
     value = _value(run, flat, key)
     field = key.removeprefix(CONFIG)

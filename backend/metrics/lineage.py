@@ -1,5 +1,5 @@
-"""Resolve the lineage of curves. The curve of a fork begins with those of its ancestors up to the fork
-step.
+"""Resolve the lineage of curves. The curve of a fork begins with those
+of its ancestors up to the fork step.
 """
 
 from collections.abc import Iterable, Mapping

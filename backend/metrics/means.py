@@ -16,8 +16,8 @@ from backend.metrics.series import Curve, Floats, Ints
 from backend.metrics.thinning import coarseness, peak_indices
 
 MAX_CELLS = 250_000
-"""Maximum number of curves x points up to which a mean has all points of its curves. Above it, only peaks
-are kept.
+"""Maximum number of curves x points up to which a mean has all points of
+its curves. Above it, only peaks are kept.
 """
 
 PLACES = 1_024

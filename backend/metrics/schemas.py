@@ -24,8 +24,8 @@ class Origin(Documented):
 
 
 class End(Documented):
-    """The end of a curve, which is the mean of the last 10 steps or the last evaluation, averaged over a
-    group.
+    """The end of a curve, which is the mean of the last 10 steps or the
+    last evaluation, averaged over a group.
     """
 
     n: int
@@ -55,8 +55,8 @@ class SeriesItem(Documented):
     raw_points: int
     """Number of points in the window before thinning."""
     n: list[int] | None = None
-    """Number of runs in the mean at each point. It is lower than that of `runs` if runs have ended or lack
-    a value.
+    """Number of runs in the mean at each point. It is lower than that of
+    `runs` if runs have ended or lack a value.
     """
     gaps: list[NonFinite] | None = None
     """Points at which no run of the group has a finite value. `non_finite` has those of single runs."""

@@ -86,8 +86,8 @@ _KEYS = select(MetricKey.id).where(
     .scalar_subquery()
     .is_not(None)
 )
-"""Keys of the metrics that have rows in the block. A statement has too few parameters for all keys of a
-database.
+"""Keys of the metrics that have rows in the block. A statement has too few
+parameters for all keys of a database.
 """
 
 _NEXT = select(

@@ -77,8 +77,8 @@ def exponential_mean(values: Floats, smoothing: float) -> Floats:
 
 
 def _recursive_mean(values: Floats, s: float) -> Floats:
-    """Return y[k] = s y[k-1] + (1-s) values[k] with y[-1] = 0, by weighted sums of the last 2, 4, 8, ...
-    values.
+    """Return y[k] = s y[k-1] + (1-s) values[k] with y[-1] = 0, by weighted
+    sums of the last 2, 4, 8, ... values.
     """
     sums = (1.0 - s) * values
     reach, decay = 1, s

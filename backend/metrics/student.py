@@ -10,8 +10,8 @@ _STEPS = 200
 
 
 def tail(t: float, freedom: float) -> float:
-    """Return the two-sided p-value P(|T| >= t) with `freedom` > 0 degrees of freedom, not necessarily
-    whole.
+    """Return the two-sided p-value P(|T| >= t) with `freedom` > 0
+    degrees of freedom, not necessarily whole.
     """
     if math.isinf(t):
         return 0.0

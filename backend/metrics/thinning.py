@@ -39,8 +39,8 @@ def thin_all(curves: Sequence[Curve], max_points: int, *edges: Sequence[Floats])
 
 
 def _batches(curves: Sequence[Curve]) -> Iterator[slice]:
-    """Yield slices of curves that are thinned together, with a limited size because their copies take
-    memory.
+    """Yield slices of curves that are thinned together, with a limited
+    size because their copies take memory.
     """
     begin, size = 0, 0
     for number, curve in enumerate(curves):
@@ -85,8 +85,8 @@ def _raw_points(curve: Curve, places: Ints) -> int:
 
 
 def is_outline_sufficient(curve: Curve, max_points: int) -> bool:
-    """Return whether thinning a curve that may be an outline gives the same result as for its original
-    points.
+    """Return whether thinning a curve that may be an outline gives the
+    same result as for its original points.
     """
     finite = np.flatnonzero(np.isfinite(curve.values))
     raw_points = _raw_points(curve, finite)
@@ -148,8 +148,8 @@ def _differs_from_previous(ascending: Ints) -> NDArray[np.bool_]:
 
 
 def _extreme_indices(values: Floats, starts: Ints) -> Ints:
-    """Return the indices of the smallest and largest value of each bucket. Of equal values, the first is
-    used.
+    """Return the indices of the smallest and largest value of each
+    bucket. Of equal values, the first is used.
     """
     is_finite = np.isfinite(values)
     if is_finite.all():

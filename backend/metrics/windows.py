@@ -159,8 +159,8 @@ def read_window(session: Session, run_points: RunPoints, first: int, last: int) 
 
 
 def _rows(session: Session, run_points: RunPoints, first: int, last: int) -> dict[int, Stored]:
-    """Return the rows of a range of steps by metric key. They must be read before the blocks (see
-    `blocks.read_tail`).
+    """Return the rows of a range of steps by metric key. They must be read
+    before the blocks (see `blocks.read_tail`).
     """
     query = (
         select(Metric.key_id, Metric.step, Metric.attempt, Metric.kind, Metric.value)

@@ -38,8 +38,8 @@ WORD = re.compile(r"[^\W_]+")
 LAST_POSITION = 16_383
 """Largest position of a word that Postgres can store."""
 MAX_POSITIONS = 255
-"""Maximum number of positions of a word that Postgres stores. Phrases in completions that exceed a limit are
-searched in the text.
+"""Maximum number of positions of a word that Postgres stores. Phrases in completions
+that exceed a limit are searched in the text.
 """
 LONGEST_WORD = 500
 """Maximum length of a word that Postgres indexes, in characters. A longer word is truncated."""

@@ -15,8 +15,8 @@ SMOOTHED = 5
 """Window of the running median in points, which one or two spikes do not affect."""
 
 ALARM, CALM = 4.0, 2.0
-"""Distances from the healthy median in spreads: a change must exceed ALARM, and it begins after the last
-CALM point.
+"""Distances from the healthy median in spreads: a change must exceed ALARM,
+and it begins after the last CALM point.
 """
 
 MIN_BASELINE = 4
@@ -135,8 +135,8 @@ def change(sign: Sign, series: Series, healthy: Interval) -> Change | None:
 
 
 def _away(base: Floats, smooth: Floats, sign: Sign) -> Floats:
-    """Return the distances from the healthy median in the direction of the sign, in spreads, of shape
-    (N,).
+    """Return the distances from the healthy median in the direction of
+    the sign, in spreads, of shape (N,).
     """
     if sign.is_log:
         base, smooth = np.log(base), np.log(smooth)

@@ -150,8 +150,8 @@ def _first_step(log: Log, outcome: Outcome) -> Interval:
 
 
 def _with_non_finite(outcome: Outcome, findings: list[Finding]) -> Outcome:
-    """Change the verdict to collapsed if numbers stay non-finite, unless the goal reached its best
-    afterwards.
+    """Change the verdict to collapsed if numbers stay non-finite, unless
+    the goal reached its best afterwards.
     """
     broken = next(
         (finding for finding in findings if finding.cause == "non_finite" and finding.lasting > 0.5), None

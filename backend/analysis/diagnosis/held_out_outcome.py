@@ -47,8 +47,8 @@ def judge_evaluations(
 def _is_no_chance(
     evaluations: Series, outcome: Outcome, sampled: float, goal: Series | None, alpha: float
 ) -> bool:
-    """Return whether a fall is significant by a permutation test, or for few evaluations by the training
-    goal.
+    """Return whether a fall is significant by a permutation test, or for
+    few evaluations by the training goal.
     """
     if len(evaluations) >= MIN_ORDERED:
         return end_p_value(evaluations.values) <= alpha
@@ -86,8 +86,8 @@ def _fall(evaluations: Series, error: float, trained: Outcome) -> Outcome:
 
 
 def _fell_too(goal: Series | None, onset: Interval) -> bool:
-    """Return whether the training goal is lower after an onset than before it. True if there are few
-    points.
+    """Return whether the training goal is lower after an onset than
+    before it. True if there are few points.
     """
     if goal is None:
         return False

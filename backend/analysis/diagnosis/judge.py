@@ -20,8 +20,8 @@ SEVERITY: dict[Verdict, int] = {
 
 
 def judge(log: Log) -> Outcome:
-    """Return the outcome according to the training goal and, if there are evaluations, the held-out
-    accuracy.
+    """Return the outcome according to the training goal and, if there
+    are evaluations, the held-out accuracy.
     """
     goal_series = log.find(*GOALS, least=MIN_POINTS)
     held_out = log.held_out()

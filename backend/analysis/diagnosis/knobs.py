@@ -18,8 +18,8 @@ Changes = dict[str, Any]
 Remedies = Iterator[Changes]
 
 MAX_KL = 0.04
-"""Maximum coefficient of k3, from DeepSeekMath (arXiv:2402.03300), section 4.1. It is not comparable for
-KL sums.
+"""Maximum coefficient of k3, from DeepSeekMath (arXiv:2402.03300), section
+4.1. It is not comparable for KL sums.
 """
 
 CLIP_HIGHER = 1.4

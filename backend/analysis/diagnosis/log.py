@@ -104,8 +104,8 @@ class Series:
         return Series(self.steps[is_inside], self.values[is_inside])
 
     def thinned(self) -> "Series":
-        """Reduce the series to at most MAX_POINTS points, each the median of a part, or NaN if a value is
-        not finite.
+        """Reduce the series to at most MAX_POINTS points, each the median of a
+        part, or NaN if a value is not finite.
         """
         if len(self) <= MAX_POINTS:
             return self
@@ -141,8 +141,8 @@ class Log:
     """Config of the parent of a fork, or empty for other runs."""
 
     def find(self, *names: str, least: int = 3) -> tuple[str, Series] | None:
-        """Return the name and the finite points of the first metric with at least `least` of them, or
-        None.
+        """Return the name and the finite points of the first metric with
+        at least `least` of them, or None.
         """
         for name in names:
             if (series := self.series.get(name)) is not None and len(finite := series.finite()) >= least:
@@ -150,8 +150,8 @@ class Log:
         return None
 
     def held_out(self, least: int = 3) -> dict[str, Series]:
-        """Return the held-out accuracy, or else that of each set of problems, with at least `least`
-        points.
+        """Return the held-out accuracy, or else that of each set of
+        problems, with at least `least` points.
         """
         if (total := self.find("eval/accuracy", least=least)) is not None:
             return dict([total])

@@ -6,8 +6,8 @@ from typing import NamedTuple
 from backend.config.causes import Verdict
 
 FALLEN, STILL_FALLEN, DECLINED = 0.5, 0.6, 0.75
-"""Fractions of the best value below which the goal has fallen, and below which its end is fallen or
-declined.
+"""Fractions of the best value below which the goal has fallen, and
+below which its end is fallen or declined.
 """
 
 SURE = 3.0

@@ -40,8 +40,8 @@ TITLES = {
 
 
 ALL_TRUNCATED = 0.8
-"""Fraction of truncated completions in the median step above which a policy cannot learn to end its
-answers.
+"""Fraction of truncated completions in the median step above which a
+policy cannot learn to end its answers.
 """
 
 
@@ -93,8 +93,8 @@ def change_of(log: Log, outcome: Outcome, sign: Sign) -> Change | None:
 
 
 def _padded_with_zeros(series: Series, log: Log) -> Series:
-    """Prepend zeros for earlier steps of the log to a series, for a loss term that was added during the
-    run.
+    """Prepend zeros for earlier steps of the log to a series, for a loss
+    term that was added during the run.
     """
     longest = max(log.series.values(), key=len)
     earlier_steps = longest.steps[longest.steps < series.steps[0]]

@@ -26,8 +26,8 @@ def noise(values: Floats) -> float:
 
 
 def window_for(sigma: float, *, scale: float, count: int) -> int:
-    """Return the window with which the standard error of a mean is scale / 20, from 3 points to an eighth
-    of all.
+    """Return the window with which the standard error of a mean is scale /
+    20, from 3 points to an eighth of all.
     """
     ratio = 20 * sigma / scale if scale > 0 else 0.0
     points = math.ceil(ratio**2) if ratio < 1e6 else count  # NaN if differences overflow
@@ -35,8 +35,8 @@ def window_for(sigma: float, *, scale: float, count: int) -> int:
 
 
 def trailing_mean(values: Floats, window: int) -> Floats:
-    """Return the mean of the last `window` values at each point, or of fewer at the beginning, of shape
-    (N,).
+    """Return the mean of the last `window` values at each point, or of
+    fewer at the beginning, of shape (N,).
     """
     sums = np.concatenate([[0.0], np.cumsum(values)])
     ends = np.arange(1, len(values) + 1)
@@ -46,8 +46,8 @@ def trailing_mean(values: Floats, window: int) -> Floats:
 
 
 def running_median(values: Floats, window: int) -> Floats:
-    """Return the median of the last `window` values at each point, or of fewer at the beginning, of shape
-    (N,).
+    """Return the median of the last `window` values at each point, or of
+    fewer at the beginning, of shape (N,).
     """
     first_medians = [np.median(values[:end]) for end in range(1, min(window, len(values) + 1))]
     if len(values) < window:

@@ -25,8 +25,8 @@ class EvaluationItem(Documented):
     has_checkpoint: bool
     """Whether the run still has a checkpoint of this step."""
     is_best: bool
-    """Whether this is the step with the highest accuracy of the run on this suite. Of equal steps, it is
-    the last.
+    """Whether this is the step with the highest accuracy of the run on this
+    suite. Of equal steps, it is the last.
     """
 
 

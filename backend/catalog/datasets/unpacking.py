@@ -13,8 +13,8 @@ import zstandard
 KINDS = (".jsonl", ".jsonl.gz", ".jsonl.zst")
 PIECE_BYTES = 1 << 20
 ZSTD_PIECE_BYTES = 512
-"""Number of bytes that are decompressed at a time. They expand to at most 16 MB, because four bytes can
-become a block of 128 kB.
+"""Number of bytes that are decompressed at a time. They expand to at most 16 MB,
+because four bytes can become a block of 128 kB.
 """
 
 WINDOW_BYTES = 1 << 25

@@ -92,8 +92,8 @@ def uses_tree(shape: ModelShape, run: Pass) -> bool:
 
 
 def _mlp_width(shape: ModelShape) -> int:
-    """Return the number of inner values of an MLP for one token. Each chosen expert reads a copy of its
-    input.
+    """Return the number of inner values of an MLP for one token. Each
+    chosen expert reads a copy of its input.
     """
     chosen = shape.size("num_experts_per_tok", "top_k")
     inner = shape.size("moe_intermediate_size", "intermediate_size") * (3 if shape.kind == "gpt_oss" else 1)

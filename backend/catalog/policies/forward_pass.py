@@ -29,7 +29,7 @@ class Pass:
     keeps_expanded: bool = False
     """Whether autograd keeps dequantised copies of the base's linear weights, as with int8."""
     by_rows: bool = False
-    """Whether rows are processed one by one instead of as a tree of prefixes."""
+    """Whether rows are never processed as a tree of prefixes."""
 
     @property
     def visible_tokens(self) -> int:

@@ -29,8 +29,8 @@ PROCESS_BYTES = 550_000_000
 """Memory of a trainer on a CPU before it loads a policy, half of SLOT_BYTES for a trainer and its spare."""
 
 CHUNK_ELEMENTS = 2**27
-"""Maximum number of logits that the learner holds at a time. A test compares it with
-worker/policy/logprobs.py.
+"""Maximum number of logits that the learner holds at a time. A test
+compares it with worker/policy/logprobs.py.
 """
 
 LOGIT_BYTES = 16
@@ -280,8 +280,8 @@ class _RunMemory:
         return weights * (1 if self.ranks == 1 else 1 + 1 / self.devices) + resident
 
     def critic_phase(self) -> list[Parts]:
-        """Return the parts of the critic's backward pass, if any, in float32 unless it shares an adapted
-        base.
+        """Return the parts of the critic's backward pass, if any, in
+        float32 unless it shares an adapted base.
         """
         if self.config.objective.advantage.type != "critic":
             return []
@@ -303,8 +303,8 @@ class _RunMemory:
         return kept_bytes(self.shape, run)
 
     def backward_begin(self) -> Parts:
-        """Return the parts when the last backward pass begins: saved tensors, and gradients of earlier
-        passes.
+        """Return the parts when the last backward pass begins: saved
+        tensors, and gradients of earlier passes.
         """
         kept_by_pass, logits = self._kept_bytes(self.run), self.logits_bytes(self.run)
         recomputed_bytes = max(0.0, kept_by_pass.recomputed_bytes(recomputed=self.recomputed) - logits)
@@ -332,8 +332,8 @@ class _RunMemory:
 
     @property
     def gradients_at_end(self) -> float:
-        """Bytes of all gradients at the end of a backward pass: those of the pass, and float32 sums of the
-        step.
+        """Bytes of all gradients at the end of a backward pass: those of the
+        pass, and float32 sums of the step.
         """
         several = self.run.rows < self.minibatch
         if self.config.resources.offload_optimizer and not self.on_cpu:

@@ -13,8 +13,8 @@ MAX_SIZE = 10**7
 
 MAX_LAYERS = 1_000
 MAX_WEIGHTS = 20_000
-"""Maximum number of weights, with all routed experts of a layer counted as one. It exceeds that of any model
-and keeps the estimate fast.
+"""Maximum number of weights, with all routed experts of a layer counted as one. It exceeds
+that of any model and keeps the estimate fast.
 """
 
 NO_LINEAR = ("embed", "wte", "wpe", "lm_head", "mlp.gate.weight", "router.weight")
@@ -95,8 +95,8 @@ class ModelShape:
 
     @property
     def kv_heads(self) -> int:
-        """Number of key heads in a layer. It equals that of query heads for compressed attention and
-        GPT-NeoX.
+        """Number of key heads in a layer. It equals that of query heads
+        for compressed attention and GPT-NeoX.
         """
         if self.is_compressed or self.kind == "gpt_neox":
             return self.heads

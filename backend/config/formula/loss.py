@@ -59,8 +59,8 @@ def formula(config: RunConfig) -> Formula:
 
 
 def _set_length_cap(config: RunConfig) -> Objective:
-    """Return the objective with the maximum completion length as a number, if its aggregation divides by
-    it.
+    """Return the objective with the maximum completion length as a
+    number, if its aggregation divides by it.
     """
     objective = config.objective
     rule = objective.aggregation
@@ -106,8 +106,8 @@ def _policy_term(objective: Objective) -> str:
 
 
 def _aggregation(core: str, aggregation: knobs.Aggregation, *, per_completion: bool) -> str:
-    """Return the aggregation of a term. A term that all tokens of a completion share needs no sum over
-    tokens.
+    """Return the aggregation of a term. A term that all tokens of a
+    completion share needs no sum over tokens.
     """
     tokens = f"{'|oᵢ|' if per_completion else '∑ₜ'} {factor(core)}"
     match aggregation:

@@ -116,8 +116,8 @@ class _Reader:
             end = match.end()
 
     def _next(self, *kinds: str) -> str | None:
-        """Consume the next token and return its text, if it has one of the kinds and follows without a
-        space.
+        """Consume the next token and return its text, if it has one of the
+        kinds and follows without a space.
         """
         if self._is_joined() and self.tokens[0].kind in kinds:
             return self.tokens.pop(0).text

@@ -1,5 +1,5 @@
-"""Formulas of the update: the trust region of natural-gradient steps, and AdamW's clipping and weight
-decay.
+"""Formulas of the update: the trust region of natural-gradient steps,
+and AdamW's clipping and weight decay.
 """
 
 from backend.config.formula.notation import fraction, number

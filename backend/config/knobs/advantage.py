@@ -46,16 +46,16 @@ class GroupStd(Frozen):
 
     type: Literal["group_std"] = "group_std"
     ddof: Ddof = 1
-    """Delta degrees of freedom. 1 is the sample standard deviation (divisor G-1; torch, TRL, verl), 0 that of
-    the population (divisor G).
+    """Delta degrees of freedom. 1 is the sample standard deviation (divisor G-1; torch,
+    TRL, verl), 0 that of the population (divisor G).
     """
     eps: float = Field(default=1e-4, ge=0, le=1)
     """Value added to the standard deviation, in units of reward. TRL uses 1e-4, verl 1e-6, Oat 1e-8."""
 
 
 class BatchStd(Frozen):
-    """Divide by the standard deviation over the whole step (Lite PPO, arXiv:2508.08221; ScaleRL,
-    arXiv:2510.13786).
+    """Divide by the standard deviation over the whole step (Lite PPO,
+    arXiv:2508.08221; ScaleRL, arXiv:2510.13786).
     """
 
     type: Literal["batch_std"] = "batch_std"
@@ -81,8 +81,8 @@ class MeanReward(Frozen):
 
 
 class SeqWhiten(Frozen):
-    """Whiten to mean 0 and deviation 1 over the completions of each minibatch (Magistral,
-    arXiv:2506.10910).
+    """Whiten to mean 0 and deviation 1 over the completions of each
+    minibatch (Magistral, arXiv:2506.10910).
     """
 
     type: Literal["seq_whiten"] = "seq_whiten"
@@ -97,8 +97,8 @@ class TokenWhiten(Frozen):
 
     type: Literal["token_whiten"] = "token_whiten"
     ddof: Ddof = 1
-    """Delta degrees of freedom. 1 is the sample standard deviation (TRL, verl), 0 that of the population
-    (NeMo-RL).
+    """Delta degrees of freedom. 1 is the sample standard deviation (TRL,
+    verl), 0 that of the population (NeMo-RL).
     """
     eps: float = Field(default=1e-8, ge=0, le=1)
     """Value added to the standard deviation, in units of reward."""
@@ -112,8 +112,8 @@ class Sas(Frozen):
 
     type: Literal["sas"] = "sas"
     ddof: Ddof = 1
-    """Delta degrees of freedom. 1 is the sample standard deviation of each group, 0 that of the
-    population.
+    """Delta degrees of freedom. 1 is the sample standard deviation of
+    each group, 0 that of the population.
     """
 
 
@@ -221,8 +221,8 @@ class BatchMean(_Advantage):
 
 
 class MovingAverage(_Advantage):
-    """Reward minus a moving average of the mean rewards of earlier steps, which starts at 0 (Williams
-    1992).
+    """Reward minus a moving average of the mean rewards of earlier
+    steps, which starts at 0 (Williams 1992).
     """
 
     type: Literal["ema"] = "ema"
@@ -233,8 +233,8 @@ class MovingAverage(_Advantage):
 
 
 class NoBaseline(_Advantage):
-    """The reward without a baseline (plain REINFORCE). With rewards 0 and 1, only correct completions change
-    the policy.
+    """The reward without a baseline (plain REINFORCE). With rewards 0 and 1,
+    only correct completions change the policy.
     """
 
     type: Literal["none"] = "none"
@@ -327,16 +327,16 @@ class Value(Frozen):
     and the optimizer's eps take effect. Use lr_factor to change how fast the critic learns.
     """
     clip: float = Field(default=0.2, ge=0, le=1e6)
-    """Maximum change of a value in a step, in units of reward, beyond which it gets no gradient. 0 means no
-    limit. PPO's code uses 0.2.
+    """Maximum change of a value in a step, in units of reward, beyond which it gets no
+    gradient. 0 means no limit. PPO's code uses 0.2.
     """
     lr_factor: float = Field(default=2.0, gt=0, le=1e3)
     """Learning rate of the critic in units of optimizer.lr. VAPO uses 2."""
     epochs: Annotated[int, Field(ge=1, le=1000)] | Literal["updates.epochs"] = "updates.epochs"
-    """Number of passes over the rollouts of a step, or updates.epochs for the same number as the policy.
-    TRPO's code uses 80.
+    """Number of passes over the rollouts of a step, or updates.epochs for the same
+    number as the policy. TRPO's code uses 80.
     """
     pretrain_steps: int = Field(default=0, ge=0, le=10_000_000)
-    """Number of steps at the start of the run in which only the critic learns and the policy does not change.
-    VAPO uses 50.
+    """Number of steps at the start of the run in which only the critic learns and
+    the policy does not change. VAPO uses 50.
     """

@@ -93,12 +93,12 @@ class _KlInLoss(Frozen):
     controller: Controller = FixedCoefficient()
     """Controller that adapts the coefficient, which starts at coef, to the measured KL."""
     to: Literal["reference", "old"] = "reference"
-    """Policy from which the distance is measured: the reference policy, or the policy at the start of the
-    step (PPO's penalty form).
+    """Policy from which the distance is measured: the reference policy, or the policy at
+    the start of the step (PPO's penalty form).
     """
     aggregation: Literal["same_as_loss", "seq_sum"] = "same_as_loss"
-    """Aggregation over tokens: the same as that of the policy loss, or the mean over completions of token
-    sums (the book).
+    """Aggregation over tokens: the same as that of the policy loss, or the mean
+    over completions of token sums (the book).
     """
     k3_limit: Annotated[float, Field(gt=0, le=1e9)] | Literal["none"] = "none"
     """Maximum k3 of a token in the loss and in the metrics, in nats. With none, as in the paper and TRL, the
@@ -129,8 +129,8 @@ class KlK1(_KlInLoss):
 
     type: Literal["k1"] = "k1"
     place: Literal["loss", "reward"] = "loss"
-    """Whether the KL is added to the loss, or coef times its token sum is subtracted from the reward of each
-    completion."""
+    """Whether the KL is added to the loss, or coef times its token sum is
+    subtracted from the reward of each completion."""
 
 
 class KlRatioK3(_KlInLoss):
@@ -165,14 +165,14 @@ class EveryN(Frozen):
 
 
 class OnStagnation(Frozen):
-    """The reference becomes the current policy when the held-out accuracy stops improving (ProRL,
-    arXiv:2505.24864).
+    """The reference becomes the current policy when the held-out accuracy
+    stops improving (ProRL, arXiv:2505.24864).
     """
 
     type: Literal["on_stagnation"] = "on_stagnation"
     patience: int = Field(default=5, ge=1, le=10_000)
-    """Number of consecutive evaluations without a new best accuracy since the last replacement. The paper
-    gives no number.
+    """Number of consecutive evaluations without a new best accuracy since the
+    last replacement. The paper gives no number.
     """
     reset_optimizer: bool = True
     """Whether the optimizer's moments are reset at each replacement, as in ProRL but not in v2."""

@@ -61,8 +61,8 @@ class SequenceTis(_Correction):
     type: Literal["seq_tis"] = "seq_tis"
     is_shared = True
     level: Literal["product", "geo"] = "product"
-    """Definition of the rho of a completion: the product of its token rhos (unbiased), or their geometric
-    mean.
+    """Definition of the rho of a completion: the product of its token rhos
+    (unbiased), or their geometric mean.
     """
     cap: float = Field(default=2.0, gt=0, le=1e6)
     """Maximum weight, usually 2 to 10."""
@@ -95,8 +95,8 @@ class SequenceK3(_Correction):
 
 
 class GeoFilter(_Correction):
-    """Keep completions whose geometric mean of rho is within the bounds, and weight their tokens by rho
-    (NeMo-RL).
+    """Keep completions whose geometric mean of rho is within the bounds, and
+    weight their tokens by rho (NeMo-RL).
     """
 
     type: Literal["geo_filter"] = "geo_filter"

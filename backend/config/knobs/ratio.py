@@ -52,8 +52,8 @@ class SequenceGeometricRatio(_Ratio):
 
 
 class SequenceGeometricTokenRatio(_Ratio):
-    """The ratio of the completion for every token, but with a separate gradient for each token (GSPO-token,
-    arXiv:2507.18071).
+    """The ratio of the completion for every token, but with a separate gradient for
+    each token (GSPO-token, arXiv:2507.18071).
     """
 
     type: Literal["seq_geo_token"] = "seq_geo_token"

@@ -67,8 +67,8 @@ class PpoClip(_DualClip):
 
 
 class BookSigned(_Surrogate):
-    """The book's listing 7.8, with min for A >= 0 but max for A < 0, so that only the upper bound has an
-    effect.
+    """The book's listing 7.8, with min for A >= 0 but max for A < 0, so
+    that only the upper bound has an effect.
     """
 
     type: Literal["book_signed"] = "book_signed"
@@ -85,8 +85,8 @@ class NoTokenMask(Frozen):
 
 
 class PpoTokenMask(Frozen):
-    """Drop the tokens whose gradient PPO's clip would remove: A > 0 and r > 1+eps_high, or A < 0 and r <
-    1-eps_low.
+    """Drop the tokens whose gradient PPO's clip would remove: A > 0 and r >
+    1+eps_high, or A < 0 and r < 1-eps_low.
     """
 
     type: Literal["ppo"] = "ppo"
@@ -100,8 +100,8 @@ AnyTokenMask = Annotated[NoTokenMask | PpoTokenMask, Field(discriminator="type")
 
 
 class WeightCap(_Surrogate):
-    """min(r, cap) as a detached weight of A log p, with which all tokens keep a gradient (CISPO,
-    arXiv:2506.13585).
+    """min(r, cap) as a detached weight of A log p, with which all tokens
+    keep a gradient (CISPO, arXiv:2506.13585).
     """
 
     type: Literal["weight_cap"] = "weight_cap"
@@ -135,8 +135,8 @@ class Sapo(_Surrogate):
     ratios = ("token", "seq_geo")
     acts = "gates a ratio that stays near 1"
     tau_pos: float = Field(default=1.0, gt=0, le=1e3)
-    """Sharpness of the gate for A > 0. The weight of the gradient is 1 at r = 1 and falls off faster for
-    larger tau.
+    """Sharpness of the gate for A > 0. The weight of the gradient is 1 at r =
+    1 and falls off faster for larger tau.
     """
     tau_neg: float = Field(default=1.05, gt=0, le=1e3)
     """Sharpness of the gate for A <= 0."""
@@ -174,12 +174,12 @@ class DivergenceMask(_Surrogate):
     values are 0.2 (prime-rl) or 0.15 for tv, and 0.05 for kl (the authors' recipe for verl).
     """
     high: float = Field(default=0.2, ge=0, le=1e3)
-    """Maximum distance by which the probability of a token with positive advantage may have risen. The usual
-    values are those of low.
+    """Maximum distance by which the probability of a token with positive advantage may
+    have risen. The usual values are those of low.
     """
     cap: float = Field(default=20.0, gt=0, le=1e6)
-    """Maximum weight, as an absolute ratio. verl uses 20. The paper warns against small values, which bias
-    the gradient.
+    """Maximum weight, as an absolute ratio. verl uses 20. The paper warns
+    against small values, which bias the gradient.
     """
 
 
@@ -197,8 +197,8 @@ class Vespo(_Surrogate):
     k_pos: float = Field(default=2.0, ge=0, le=1e3)
     """k for A >= 0. Larger values give less weight to completions that have become unlikely. TRL uses 2."""
     lambda_pos: float = Field(default=3.0, ge=0, le=1e3)
-    """lambda for A >= 0. Larger values give less weight to completions that have become likely. TRL uses
-    3.
+    """lambda for A >= 0. Larger values give less weight to completions
+    that have become likely. TRL uses 3.
     """
     k_neg: float = Field(default=3.0, ge=0, le=1e3)
     """k for A < 0. TRL uses 3."""
@@ -218,14 +218,14 @@ class ClipCov(_Surrogate):
     acts = "singles out tokens by their own covariance"
     needs_drift = False
     eps_low: float = Field(default=1.0, ge=0, le=1e3)
-    """Distance of the lower bound of the ratio below 1. The authors' script uses 1, so that only the
-    covariance has an effect.
+    """Distance of the lower bound of the ratio below 1. The authors' script uses 1,
+    so that only the covariance has an effect.
     """
     eps_high: float = Field(default=1.0, ge=0, le=1e3)
     """Distance of the upper bound of the ratio above 1. The authors' script uses 1."""
     share: float = Field(default=2e-4, gt=0, le=1)
-    """Fraction of the optimizer step's tokens that are drawn, at least one. The authors' script and verl
-    use 2e-4.
+    """Fraction of the optimizer step's tokens that are drawn, at least one.
+    The authors' script and verl use 2e-4.
     """
     low: float = Field(default=1.0, ge=-1e6, le=1e6)
     """Lower bound of the covariance. The authors' script and verl use 1."""
@@ -243,8 +243,8 @@ class KlCov(_Surrogate):
     ratios = ("token",)
     acts = "singles out tokens by their own covariance"
     share: float = Field(default=2e-3, gt=0, le=1)
-    """Fraction of the optimizer step's tokens that get the penalty, at least one. verl's recipe uses 2e-3,
-    its code 2e-4.
+    """Fraction of the optimizer step's tokens that get the penalty, at least
+    one. verl's recipe uses 2e-3, its code 2e-4.
     """
     coef: float = Field(default=1.0, ge=0, le=1e3)
     """Weight of the penalty, per nat. The authors' script and verl use 1."""
@@ -269,8 +269,8 @@ class Fipo(_DualClip):
     high: float = Field(default=1.2, ge=1, le=1e3)
     """Maximum weight. ms-swift uses 1.2."""
     safety: float = Field(default=4.0, ge=1, le=1e6)
-    """Ratio above which the weight of a token with a negative advantage is limited to 0.8 to 1. ms-swift
-    uses 4.
+    """Ratio above which the weight of a token with a negative advantage is
+    limited to 0.8 to 1. ms-swift uses 4.
     """
 
 

@@ -24,8 +24,8 @@ __all__ = [
 
 
 class SeqMeanTokenMean(Frozen):
-    """Mean over completions of the mean over their tokens, so that tokens of long answers have less weight
-    (GRPO).
+    """Mean over completions of the mean over their tokens, so that tokens of
+    long answers have less weight (GRPO).
     """
 
     type: Literal["seq_mean_token_mean"] = "seq_mean_token_mean"
@@ -54,8 +54,8 @@ class SeqMeanTokenSum(Frozen):
 
 
 class SeqMeanTokenSumNorm(Frozen):
-    """Mean over completions of the token sum divided by a constant, without a length bias (Dr. GRPO,
-    arXiv:2503.20783).
+    """Mean over completions of the token sum divided by a constant, without a
+    length bias (Dr. GRPO, arXiv:2503.20783).
     """
 
     type: Literal["seq_mean_token_sum_norm"] = "seq_mean_token_sum_norm"
@@ -76,8 +76,8 @@ class NoEntropyBonus(Frozen):
 
 
 class EntropyBonus(Frozen):
-    """Subtract coef times the entropy of the full next-token distribution, aggregated like the policy
-    loss.
+    """Subtract coef times the entropy of the full next-token
+    distribution, aggregated like the policy loss.
     """
 
     type: Literal["bonus"] = "bonus"
@@ -92,8 +92,8 @@ class AdaptiveEntropy(Frozen):
 
     type: Literal["adaptive"] = "adaptive"
     target: float = Field(default=0.2, ge=0, le=20)
-    """Target of the mean entropy of the distributions from which tokens are drawn, in nats. The paper uses
-    0.2.
+    """Target of the mean entropy of the distributions from which tokens
+    are drawn, in nats. The paper uses 0.2.
     """
     step: float = Field(default=0.005, gt=0, le=1e3)
     """Change of the weight after a step, in loss per nat. The paper uses 0.005."""

@@ -27,8 +27,8 @@ class NoTokenWeight(_TokenWeight):
 
 
 class AdvantageReweighting(_TokenWeight):
-    """Multiply A by alpha p_old + 1 - alpha, so that rare tokens change the policy less (AR,
-    arXiv:2505.12929).
+    """Multiply A by alpha p_old + 1 - alpha, so that rare tokens change
+    the policy less (AR, arXiv:2505.12929).
     """
 
     type: Literal["ar"] = "ar"
@@ -65,8 +65,8 @@ class TopEntropy(_TokenWeight):
     type: Literal["top_entropy"] = "top_entropy"
     varies = True
     q: float = Field(default=0.2, gt=0, le=1)
-    """Fraction of the tokens of a step that are trained on. The others still count in the divisor. The
-    paper uses 0.2.
+    """Fraction of the tokens of a step that are trained on. The others still
+    count in the divisor. The paper uses 0.2.
     """
 
 

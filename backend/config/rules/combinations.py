@@ -165,8 +165,8 @@ def _reward_errors(config: RunSections) -> Iterator[Problem]:
 
 
 def _domain_errors(config: RunSections) -> Iterator[Problem]:
-    """Yield reward terms for domains without problems, or if there are none, problems without a reward
-    term.
+    """Yield reward terms for domains without problems, or if there are
+    none, problems without a reward term.
     """
     domains = {source.domain for source in config.problems}
     unknown_terms = [

@@ -218,8 +218,8 @@ class ArtifactStore:
         return cast("IO[bytes]", _RemoteFile(partial(self._read, self._key(path)), self.size(path)))
 
     def _read(self, key: str, start: int, end: int) -> bytes:
-        """Read the bytes from `start` to `end` of a file. Raises BadCopy if the store returns more or fewer
-        bytes.
+        """Read the bytes from `start` to `end` of a file. Raises BadCopy if
+        the store returns more or fewer bytes.
         """
         block = bytes(
             self._call(self._files.cat_file, key, start=start, end=end, seconds=_seconds_for(end - start))

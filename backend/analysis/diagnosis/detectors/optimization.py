@@ -80,8 +80,8 @@ EARLY = 10
 
 
 def _large_from_the_start(log: Log, outcome: Outcome) -> Answer:
-    """Return a finding if ratios or distances are always too large, or the first updates changed the
-    policy.
+    """Return a finding if ratios or distances are always too large, or
+    the first updates changed the policy.
     """
     if outcome.onset is None or outcome.onset.healthy > EARLY:
         return None
@@ -214,8 +214,8 @@ def kl_runaway(log: Log, outcome: Outcome) -> Answer:
 
 
 KL_OF_A_FALL, KL_OF_A_WARNING, ABSURD_KL = 0.2, 1.0, 10.0
-"""Limits of the KL in nats per token. Runs without a penalty may learn at a few tenths, but never at
-ABSURD_KL.
+"""Limits of the KL in nats per token. Runs without a penalty may learn
+at a few tenths, but never at ABSURD_KL.
 """
 
 
