@@ -1,1 +1,1 @@
-"""What went wrong in a run and how well it did: diagnosis and evaluations."""
+"""Diagnosis of runs, and results of evaluations."""

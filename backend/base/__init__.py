@@ -1,1 +1,1 @@
-"""Shared base of all packages: settings, errors, logs, redaction, the sandbox."""
+"""Code that all other packages share: settings, errors, logging, redaction of secrets and the sandbox."""

@@ -1,7 +1,7 @@
-"""Descriptions of fields: the texts below their declarations, read when a schema is requested.
+"""Field descriptions for JSON schemas, taken from the docstrings below the fields of a model.
 
-pydantic's `use_attribute_docstrings` reads the source of each model when it is defined, which takes a good
-part of the processor time that the service needs to start.
+They are read when a schema is requested. pydantic's `use_attribute_docstrings` would read the source of each
+model when it is defined, which takes a large part of the processor time that the service needs to start.
 """
 
 import ast
@@ -18,7 +18,7 @@ from pydantic_core.core_schema import no_info_before_validator_function
 
 
 class Documented(BaseModel):
-    """A model whose JSON schema describes its fields by the texts below their declarations."""
+    """A model whose JSON schema describes each field with the docstring below it."""
 
     @classmethod
     def __get_pydantic_json_schema__(
@@ -26,10 +26,10 @@ class Documented(BaseModel):
     ) -> dict[str, Any]:
         schema = handler(core_schema)
         properties = handler.resolve_ref_schema(schema).get("properties", {})
-        texts = field_descriptions(cls)
-        for name, shown in properties.items():
-            if name in texts:
-                shown.setdefault("description", texts[name])
+        descriptions = field_descriptions(cls)
+        for name, property_schema in properties.items():
+            if name in descriptions:
+                property_schema.setdefault("description", descriptions[name])
         return schema
 
 
@@ -39,7 +39,7 @@ def _as_whole_number(value: Any) -> Any:
 
 
 def _make_strict(schema: Any) -> None:
-    parts = schema.values() if isinstance(schema, dict) else schema
+    subschemas = schema.values() if isinstance(schema, dict) else schema
     if isinstance(schema, dict) and schema.get("type") in ("int", "float", "bool"):
         if schema["type"] == "int" and not schema.get("strict"):
             strict_schema = no_info_before_validator_function(_as_whole_number, {**schema, "strict": True})
@@ -47,13 +47,13 @@ def _make_strict(schema: Any) -> None:
             schema.update(strict_schema)
             return
         schema["strict"] = True
-    for part_schema in parts:
-        if isinstance(part_schema, dict | list | tuple):
-            _make_strict(part_schema)
+    for subschema in subschemas:
+        if isinstance(subschema, dict | list | tuple):
+            _make_strict(subschema)
 
 
 class StrictNumbers(Documented):
-    """A model of outside input: texts and booleans are not converted to numbers, nor numbers to booleans."""
+    """A model of untrusted input, which does not convert between strings, booleans and numbers."""
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
@@ -63,25 +63,25 @@ class StrictNumbers(Documented):
 
 
 def field_descriptions(model: type[BaseModel]) -> dict[str, str]:
-    """Return the texts below a model's fields, including those of its bases, by field."""
-    texts: dict[str, str] = {}
+    """Return the docstring of each field of a model, including inherited fields, by field name."""
+    descriptions: dict[str, str] = {}
     models = [
         base_model
         for base_model in model.__mro__
         if issubclass(base_model, BaseModel) and base_model is not BaseModel
     ]
     for base_model in reversed(models):
-        texts |= dict.fromkeys(get_annotations(base_model), "")
-        texts |= _module_descriptions(base_model.__module__).get(base_model.__qualname__, {})
-    return {name: text for name, text in texts.items() if text and name in model.model_fields}
+        descriptions |= dict.fromkeys(get_annotations(base_model), "")
+        descriptions |= _module_descriptions(base_model.__module__).get(base_model.__qualname__, {})
+    return {name: text for name, text in descriptions.items() if text and name in model.model_fields}
 
 
 @cache
 def _module_descriptions(name: str) -> dict[str, dict[str, str]]:
-    """Return the texts below annotated names, by qualified name of the class."""
+    """Return the field docstrings of each class of a module, by the qualified name of the class."""
     try:
         return dict(_class_descriptions(ast.parse(getsource(sys.modules[name])), ""))
-    except (KeyError, OSError, TypeError, SyntaxError):  # there is no file, or it is being replaced
+    except (KeyError, OSError, TypeError, SyntaxError):  # the source file is missing or is being replaced
         return {}
 
 
@@ -94,7 +94,7 @@ def _class_descriptions(tree: ast.AST, outer: str) -> Iterator[tuple[str, dict[s
 
 
 def _field_descriptions(body: list[ast.stmt]) -> Iterator[tuple[str, str]]:
-    for field, below in pairwise(body):
-        match field, below:
+    for field, next_statement in pairwise(body):
+        match field, next_statement:
             case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
                 yield name, cleandoc(text)

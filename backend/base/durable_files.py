@@ -1,7 +1,7 @@
-"""File operations that survive a power cut: what a call has written is on the disk when it returns.
+"""File operations that survive a power cut: when a call returns, its data is on the disk.
 
-A new name is an entry of its directory, so the directory is forced to the disk too, after the content. On
-its own a rename is atomic, but it may reach the disk before the content of the file does.
+A new file is an entry of its directory, so the directory is also flushed, after the content. A rename is
+atomic, but without a flush it may reach the disk before the content of the file.
 """
 
 import os
@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def sync(path: Path) -> None:
-    """Force a file's content, or a directory's entries, to the disk."""
+    """Flush the content of a file, or the entries of a directory, to the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -18,7 +18,7 @@ def sync(path: Path) -> None:
 
 
 def make_directory(path: Path, *, mode: int = 0o777) -> None:
-    """Make a directory and those above it that are missing; one that is there stays unchanged."""
+    """Create a directory and its missing parents. Do nothing if the directory exists."""
     if path.is_dir():
         return
     make_directory(path.parent)
@@ -27,7 +27,7 @@ def make_directory(path: Path, *, mode: int = 0o777) -> None:
 
 
 def publish(draft: Path, target: Path) -> None:
-    """Give a finished draft its name. The draft, a file or a directory, lies next to its target."""
+    """Rename a finished draft to its target. The draft is a file or directory next to the target."""
     sync(draft)
     draft.replace(target)
     sync(target.parent)

@@ -1,4 +1,4 @@
-"""Base errors of the service; the errors of a folder are defined next to its code.
+"""Base exceptions of the service. More specific exceptions are defined in the packages that raise them.
 
 GrpoLabError
 ├── NotFound            404
@@ -8,9 +8,9 @@ GrpoLabError
 │   └── InvalidConfig   422
 ├── Unavailable         503
 ├── TooMany             429
-├── PluginFailed        a user's own reward or problem source cannot be called, or fails time after time
-├── RewardServerFailed  a judge or reward model is not configured, is down, or answers nonsense
-├── EngineFailed        the server that samples is not configured, is down, or answers nonsense
+├── PluginFailed        a user's own reward or problem source cannot be called, or fails repeatedly
+├── RewardServerFailed  a judge or reward model is not configured, is down, or returns invalid answers
+├── EngineFailed        the server that samples is not configured, is down, or returns invalid answers
 ├── EnvironmentFailed   a tool of an environment cannot work here, or the environment's server fails
 └── Fenced              this trainer no longer owns its run
 """
@@ -25,19 +25,19 @@ class FieldError(NamedTuple):
     """Dotted path of the field, e.g. `objective.surrogate.eps_low`."""
 
     message: str
-    """The given value and the expected one, in words."""
+    """Message that names the given value and the expected one."""
 
     position: int | None = None
-    """Offset of the character with the error in a text, starting at 0."""
+    """Index of the character at which the error was found, starting at 0, or None if it is not known."""
 
 
 class GrpoLabError(Exception):
-    """Base of all errors with a message for a user."""
+    """Base class of all errors with a message for the user."""
 
     status = 500
     title = "Internal error"
     retry_seconds = 0
-    """Seconds after which a retry may succeed; 0 if unknown."""
+    """Seconds after which a retry may succeed, or 0 if unknown."""
 
     def __init__(self, detail: str) -> None:
         super().__init__(detail)
@@ -87,7 +87,7 @@ class Gone(GrpoLabError):
 
 
 class InvalidRequest(GrpoLabError):
-    """An invalid request; `errors` names each field."""
+    """The request is invalid. `errors` has an entry for each invalid field."""
 
     status = 422
     title = "Invalid request"
@@ -98,7 +98,7 @@ class InvalidRequest(GrpoLabError):
 
 
 class InvalidConfig(InvalidRequest):
-    """A configuration that cannot be run; `errors` names each field."""
+    """The configuration cannot be run. `errors` has an entry for each invalid field."""
 
     title = "Invalid configuration"
 
@@ -112,7 +112,7 @@ class Unavailable(GrpoLabError):
 
 
 class TooMany(GrpoLabError):
-    """Error: this client already has as many such requests in progress as one client may."""
+    """The client has reached its maximum number of concurrent requests of this kind."""
 
     status = 429
     title = "Too many requests"
@@ -120,19 +120,19 @@ class TooMany(GrpoLabError):
 
 
 class PluginFailed(GrpoLabError):
-    """A user's own reward or problem source raised, hung or returned nonsense: the run fails."""
+    """A user's own reward or problem source raised, hung or returned an invalid value. The run fails."""
 
     title = "Plugin failed"
 
 
 class RewardServerFailed(GrpoLabError):
-    """A server that rewards ask is not configured, is down, or answers nonsense: the run fails."""
+    """The server of a reward is not configured, is down, or returns invalid answers. The run fails."""
 
     title = "Reward server failed"
 
 
 class EngineFailed(GrpoLabError):
-    """The server that samples is not configured, is down, has other weights or answers nonsense."""
+    """The server that samples is not configured, is down, has wrong weights or returns invalid answers."""
 
     title = "Engine failed"
 
@@ -144,7 +144,7 @@ class EnvironmentFailed(GrpoLabError):
 
 
 class Fenced(GrpoLabError):
-    """Another attempt owns the run: this one must stop without writing anything more."""
+    """Another attempt owns the run, so this one must stop without writing anything else."""
 
     status = 409
     title = "Fenced"

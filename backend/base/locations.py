@@ -1,4 +1,4 @@
-"""Locations of the application's own files: in a checkout, or in an installed package."""
+"""Locations of the application's files, in a checkout or in an installed package."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Logging of every process: one line per event, as text or as JSON (`LOG_FORMAT`).
+"""Logging for every process: one line per event, as text or as JSON (`LOG_FORMAT`).
 
     time level logger message        always; the time is UTC, to the millisecond
     request_id                       while a request is answered: the answer's X-Request-ID
@@ -6,7 +6,7 @@
     method path status ms            the access log
     exception                        a traceback
 
-Secrets are replaced first, then what is too long is cut, then control characters are escaped.
+Secrets are replaced first, then long messages are truncated, then control characters are escaped.
 """
 
 import json
@@ -25,7 +25,7 @@ from backend.base.redaction import learn_secrets, redact
 from backend.base.settings import Settings
 
 APPLICATION_LOGGERS = ("backend", "worker", "uvicorn", "celery")
-"""Loggers that report their progress; all others report only warnings."""
+"""Loggers with the level INFO. All others have the level WARNING."""
 
 MESSAGE_CHARACTERS = 10_000
 EXCEPTION_CHARACTERS = 50_000
@@ -41,7 +41,7 @@ logger = logging.getLogger(__name__)
 
 
 def set_up_logging(settings: Settings, *, is_json: bool | None = None, stream: TextIO | None = None) -> None:
-    """Write everything that this process logs, uncaught errors included, to `stream` (standard error)."""
+    """Write all log messages and uncaught errors of this process to `stream`, by default standard error."""
     learn_secrets(settings)
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(LineFormatter(is_json=settings.log_format == "json" if is_json is None else is_json))
@@ -64,17 +64,17 @@ def log_context(**fields: Any) -> Iterator[None]:
 
 
 def request_id() -> str:
-    """Return the id of the request in progress; "" outside of a request."""
+    """Return the id of the request in progress, or "" outside of a request."""
     return str(_about.get().get("request_id", ""))
 
 
 def escape_controls(text: str) -> str:
-    """Return the text as one line without effects on a terminal, with control characters as escapes."""
+    """Return the text as one line, with control characters escaped so that they cannot affect a terminal."""
     return CONTROL_CHARACTERS.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 
 
 class LineFormatter(logging.Formatter):
-    """Formats one line per event; as text, a traceback follows on indented lines."""
+    """Formats one line per event. In text format, a traceback follows on indented lines."""
 
     def __init__(self, *, is_json: bool) -> None:
         super().__init__()
@@ -82,17 +82,17 @@ class LineFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line of this event."""
-        now = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+        time_text = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
         line: dict[str, Any] = {
-            "time": now.replace("+00:00", "Z"),
+            "time": time_text.replace("+00:00", "Z"),
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": _cut(redact(record.getMessage()), MESSAGE_CHARACTERS),
         }
         line |= _about.get()
         if record.exc_info:
-            text = redact(self.formatException(record.exc_info))
-            line["exception"] = _cut(text, EXCEPTION_CHARACTERS)
+            traceback_text = redact(self.formatException(record.exc_info))
+            line["exception"] = _cut(traceback_text, EXCEPTION_CHARACTERS)
         return self._json(record, line) if self._is_json else self._text(line)
 
     @staticmethod
@@ -115,7 +115,7 @@ class LineFormatter(logging.Formatter):
 
 
 def _cut(text: str, limit: int) -> str:
-    """Return the start and end of a text that is too long, because a traceback says most at its end."""
+    """Return only the start and the end of a long text, because a traceback ends with the error."""
     if len(text) <= limit:
         return text
     return f"{text[: limit // 2]} [{len(text) - limit:,} characters left out] {text[-limit // 2 :]}"

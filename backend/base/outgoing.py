@@ -1,4 +1,4 @@
-"""Requests to untrusted servers: one deadline, bounded answers, no unwanted redirects."""
+"""HTTP requests to untrusted servers, with a deadline, a maximum answer size and no unwanted redirects."""
 
 import http.client
 import socket
@@ -14,11 +14,11 @@ from urllib.request import Request
 
 
 class Answer(NamedTuple):
-    """The answer of a server."""
+    """An HTTP response."""
 
     status: int
     content: bytes
-    """Body of the answer, at most `max_bytes` long."""
+    """Body of the response, truncated to `max_bytes`."""
 
 
 def fetch(
@@ -31,13 +31,13 @@ def fetch(
     follows: Callable[[str], bool] = lambda _address: False,
     uses_proxies: bool = False,
 ) -> Answer:
-    """Request an address of http:// or https:// and return the answer; a `body` is posted.
+    """Send a request to an http:// or https:// address and return the response. A `body` is sent with POST.
 
-    `follows` says to which addresses a redirect may lead, by default to none. A redirect that is not followed
-    is the answer. The connection is cut after `seconds` in any state, and closed after `max_bytes`.
+    `follows` returns True for each address to which a redirect may lead, by default for none. A redirect that
+    is not followed is returned. The connection is closed after `seconds` in any state, or after `max_bytes`.
     Raises TimeoutError after `seconds`, and OSError or HTTPException if the request fails.
     """
-    request = Request(address, body, dict(headers))  # noqa: S310 - the next line looks at the scheme
+    request = Request(address, body, dict(headers))  # noqa: S310 - the next line checks the scheme
     if request.type not in ("http", "https"):
         raise OSError(f"expected an address of http:// or https://, got one of {request.type}:")
     with Deadline(seconds) as deadline:
@@ -50,7 +50,7 @@ def fetch(
             if deadline.is_late or isinstance(getattr(error, "reason", error), TimeoutError):
                 raise TimeoutError(f"no answer within {seconds:g} s") from None
             raise
-        if deadline.is_late:  # a body without a length ends like one that was cut
+        if deadline.is_late:  # a body without a length looks complete when the connection was cut
             raise TimeoutError(f"no answer within {seconds:g} s")
         return answer
 
@@ -58,12 +58,12 @@ def fetch(
 def _open(opener: urllib.request.OpenerDirector, request: Request, seconds: float) -> Any:
     try:
         return opener.open(request, timeout=seconds)
-    except urllib.error.HTTPError as redirect:  # one that is not followed
+    except urllib.error.HTTPError as redirect:  # a redirect that is not followed
         return redirect
 
 
 class Deadline:
-    """Closes the connections that were opened through it when its time is over."""
+    """Closes all connections that were opened through it when the time limit has passed."""
 
     def __init__(self, seconds: float) -> None:
         self.is_late = False
@@ -75,12 +75,12 @@ class Deadline:
 
     def connect(self, address: tuple[str, int], _timeout: Any, source: Any = None) -> socket.socket:
         """Connect to an address. Raises TimeoutError after the deadline, OSError if the connection fails."""
-        left = self._until - time.monotonic()
-        if left <= 0:
+        remaining_seconds = self._until - time.monotonic()
+        if remaining_seconds <= 0:
             raise TimeoutError
-        connection = socket.create_connection(address, left, source)
+        connection = socket.create_connection(address, remaining_seconds, source)
         with self._lock:
-            self._handles.append(connection.dup())  # TLS takes the connection's own descriptor over
+            self._handles.append(connection.dup())  # TLS takes ownership of the connection's descriptor
             if self.is_late:
                 self._shut()
         return connection
@@ -124,14 +124,14 @@ class _Connections(urllib.request.HTTPHandler, urllib.request.HTTPSHandler):
 def _connection_factory(kind: Callable[..., Any], deadline: Deadline) -> Callable[..., Any]:
     def connection(host: str, **options: Any) -> Any:
         http_connection = kind(host, **options)
-        http_connection._create_connection = deadline.connect  # noqa: SLF001 - what both kinds open their socket with
+        http_connection._create_connection = deadline.connect  # noqa: SLF001 - opens the socket
         return http_connection
 
     return connection
 
 
 class _Statuses(urllib.request.HTTPErrorProcessor):
-    """Hands every status but a redirect to the caller."""
+    """Returns responses of every status except redirects to the caller."""
 
     def http_response(self, request: Request, response: Any) -> Any:
         return super().http_response(request, response) if 300 <= response.status < 400 else response
@@ -148,5 +148,5 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
     ) -> Request | None:
         if not self._follows(newurl):
             return None
-        fp.close()  # or all of its body, however long, is read before the redirect is followed
+        fp.close()  # otherwise the whole body, of any length, is read before the redirect is followed
         return super().redirect_request(req, fp, code, msg, headers, newurl)

@@ -1,4 +1,4 @@
-"""Permissions that an operator grants to reward plugins, by name. A plugin has none by default."""
+"""Permissions that an operator grants to individual reward plugins. A plugin has none by default."""
 
 from pathlib import Path
 from typing import Annotated
@@ -9,7 +9,7 @@ from backend.base.documented import StrictNumbers
 
 
 class Permissions(StrictNumbers):
-    """The permissions of a sandboxed process, beyond reading the code that it runs."""
+    """The permissions of a sandboxed process, in addition to reading the code that it runs."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -17,10 +17,10 @@ class Permissions(StrictNumbers):
     """Whether it may open network connections."""
 
     processes: bool = False
-    """Whether it may start programs; they have the same restrictions, and end with the call."""
+    """Whether it may start programs. They have the same restrictions and are killed after the call."""
 
     variables: tuple[str, ...] = ()
-    """Environment variables that it sees."""
+    """Names of the environment variables that it can read."""
 
     directories: tuple[Path, ...] = ()
     """Absolute paths of directories that it may read."""

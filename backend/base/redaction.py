@@ -1,8 +1,8 @@
-"""Removal of secrets from everything that others may read: configs, the record of a run, logs, answers.
+"""Redaction of secrets in everything that other people may read: configs, run records, logs, answers.
 
-`secret_errors` refuses a document that holds one. `redact` replaces everything else that looks like a secret,
-and the secrets of this process (`learn_secrets`). The files of tokens
-are looked at each time: whoever runs for weeks knows a token as soon as another process has made it.
+`secret_errors` yields an error for each secret in a document. `redact` replaces all text that looks like a
+secret, and the secrets of this process (`learn_secrets`). The token files are checked at each call, so that a
+process that runs for weeks knows a token as soon as another process has created it.
 """
 
 import os
@@ -29,9 +29,9 @@ SHAPES = tuple(
         (r"\.(?<=\b\d{10}\.)(?:[\w-]{16,43}\.)?[0-9a-f]{64}\b", -10),
     )
 )
-"""Patterns of secrets, and the offset at which the secret begins within the match. Each pattern begins with
-fixed
-characters, for which `re` searches twenty times as fast as for a set of them.
+"""Patterns of secrets, each with the offset at which the secret begins within the match.
+
+Each pattern begins with fixed characters, because `re` searches for these twenty times as fast as for a set.
 """
 
 NAMED_LIKE_A_SECRET = re.compile(
@@ -40,39 +40,39 @@ NAMED_LIKE_A_SECRET = re.compile(
 """Names of environment variables whose values are secrets."""
 
 LONGEST_SECRET = 512
-"""Longest secret, in characters; a text must be cut into pieces that overlap by this much."""
+"""Maximum length of a secret, in characters. The windows that are searched overlap by this length."""
 
 WINDOW = 100_000
-"""Number of characters that are searched at once."""
+"""Number of characters that are searched in one call, because a search blocks all other threads."""
 
 SHORTEST_SECRET = 8
-"""Shorter values are not replaced: they may be ordinary words, and replacing these would reveal the value."""
+"""Minimum length of a secret. Shorter values may be ordinary words, whose redaction would reveal them."""
 
 TOKEN_FILES = ("token", "viewer-token", "writer-key")
-"""Files below the state directory that hold the generated tokens."""
+"""Names of the files in the state directory that hold the generated tokens."""
 
 Stamp = tuple[int, int, int]
-"""Stamp of a file, which changes when the file is created or replaced."""
+"""Inode, modification time and size of a file. They change when the file is created or replaced."""
 
 _known: set[str] = set()
 _watched: dict[Path, Stamp | None] = {}
-"""Stamps of the files that hold a token; None if the file does not exist yet."""
+"""Stamp of each token file, or None if the file does not exist yet."""
 
 
 def learn_secrets(settings: Settings, environment: Mapping[str, str] | None = None) -> None:
-    """Make `redact` recognise this installation's tokens and the passwords in its addresses."""
+    """Make `redact` recognise the tokens of this installation and the passwords in its addresses."""
     environment = os.environ if environment is None else environment
-    values = [value for name, value in environment.items() if NAMED_LIKE_A_SECRET.search(name)]
-    values += [_password(settings.database_url), _password(settings.broker_url)]
-    own_tokens = (settings.grpolab_token, settings.grpolab_viewer_token, settings.grpolab_writer_key)
-    keys = (settings.judge_api_key, settings.reward_model_api_key, settings.engine_api_key)
+    secret_values = [value for name, value in environment.items() if NAMED_LIKE_A_SECRET.search(name)]
+    secret_values += [_password(settings.database_url), _password(settings.broker_url)]
+    access_tokens = (settings.grpolab_token, settings.grpolab_viewer_token, settings.grpolab_writer_key)
+    server_keys = (settings.judge_api_key, settings.reward_model_api_key, settings.engine_api_key)
     add_secrets(
-        *own_tokens,
-        *keys,
+        *access_tokens,
+        *server_keys,
         *settings.openenv_secrets.values(),
         settings.grpolab_webhook_url,
         settings.grpolab_webhook_secret,
-        *values,
+        *secret_values,
     )
     _watched.clear()  # a process has one installation
     _watched.update(dict.fromkeys(settings.state / name for name in TOKEN_FILES))
@@ -80,11 +80,11 @@ def learn_secrets(settings: Settings, environment: Mapping[str, str] | None = No
 
 
 def _learn_token_files() -> None:
-    """Learn the content of token files that were created or replaced since the last check."""
+    """Add the content of token files that were created or replaced since the last check."""
     for path, known_stamp in list(_watched.items()):
         if (stamp := _stamp(path)) != known_stamp:
             add_secrets(_read_text(path))
-            # last, so that no other thread takes the file as read before its secrets are added
+            # set last, so that no other thread skips the file before its secrets are added
             _watched[path] = stamp
 
 
@@ -97,8 +97,8 @@ def _stamp(path: Path) -> Stamp | None:
 
 
 def add_secrets(*values: str) -> None:
-    """Add strings that `redact` replaces."""
-    global _known  # noqa: PLW0603 - one set for the process, as its environment is one
+    """Add strings that `redact` will replace, including their URL-encoded forms."""
+    global _known  # noqa: PLW0603 - one set for the process
     added = set[str]()
     for value in values:
         if SHORTEST_SECRET <= len(value) <= LONGEST_SECRET:
@@ -108,28 +108,28 @@ def add_secrets(*values: str) -> None:
 
 
 def redact(text: str) -> str:
-    """Return the text with every secret replaced. Redact before cutting: half a secret is not found."""
+    """Return the text with every secret replaced. Call this before truncating, which may split a secret."""
     _learn_token_files()
     return _redact_text(text)
 
 
 def redact_document(document: Any) -> Any:
-    """Return a JSON document of any depth with the secrets in all texts and field names replaced."""
+    """Return a JSON document of any depth with the secrets in all strings and field names replaced."""
     _learn_token_files()
     names: dict[Any, Any] = {}
     holder = [document]
     containers: list[Any] = [holder]
     while containers:
         container = containers.pop()
-        pairs = list(container.items() if isinstance(container, dict) else enumerate(container))
+        items = list(container.items() if isinstance(container, dict) else enumerate(container))
         if isinstance(container, dict):
             container.clear()
-        for key, value in pairs:
+        for key, value in items:
             if key not in names:
                 names[key] = _redact_text(key) if isinstance(key, str) else key
-            container[names[key]] = copy = _redact_value(value)
-            if isinstance(copy, dict | list):
-                containers.append(copy)
+            container[names[key]] = redacted_value = _redact_value(value)
+            if isinstance(redacted_value, dict | list):
+                containers.append(redacted_value)
     return holder[0]
 
 
@@ -142,36 +142,36 @@ def _redact_value(value: Any) -> Any:
 
 
 def _redact_text(text: str) -> str:
-    pieces, end = [], 0
-    for first, last in sorted(_find_secrets(text)):
-        if first >= end:
-            pieces += [text[end:first], REDACTED]
-        end = max(end, last)
-    return "".join([*pieces, text[end:]]) if pieces else text
+    pieces, redacted_until = [], 0
+    for secret_begin, secret_end in sorted(_find_secrets(text)):
+        if secret_begin >= redacted_until:
+            pieces += [text[redacted_until:secret_begin], REDACTED]
+        redacted_until = max(redacted_until, secret_end)
+    return "".join([*pieces, text[redacted_until:]]) if pieces else text
 
 
 def _find_secrets(text: str) -> Iterator[tuple[int, int]]:
-    """Yield (begin, end) of every secret; they may overlap."""
+    """Yield the (begin, end) offsets of every secret. The ranges may overlap."""
     if len(text) < SHORTEST_SECRET and "://" not in text:
         return
-    for word in _known:
-        at = text.find(word)
-        while at >= 0:
-            yield at, at + len(word)
-            at = text.find(word, at + 1)
-    ends = dict.fromkeys(SHAPES, 0)
-    for start in range(0, len(text), WINDOW):  # lets other threads run
+    for secret in _known:
+        begin = text.find(secret)
+        while begin >= 0:
+            yield begin, begin + len(secret)
+            begin = text.find(secret, begin + 1)
+    match_ends = dict.fromkeys(SHAPES, 0)
+    for start in range(0, len(text), WINDOW):  # other threads can run between windows
         for pattern, offset in SHAPES:
-            for cut in pattern.finditer(text, start, start + WINDOW + LONGEST_SECRET):
-                if cut.start() < ends[pattern, offset]:
+            for candidate in pattern.finditer(text, start, start + WINDOW + LONGEST_SECRET):
+                if candidate.start() < match_ends[pattern, offset]:
                     continue  # part of a longer secret that began earlier
-                if (match := pattern.match(text, cut.start())) is not None:
-                    ends[pattern, offset] = match.end()
+                if (match := pattern.match(text, candidate.start())) is not None:
+                    match_ends[pattern, offset] = match.end()
                     yield match.start() + offset, match.end()
 
 
 def secret_errors(document: Any, path: str = "") -> Iterator[FieldError]:
-    """Yield an error, without the text, per text that looks like a token or an address with a password."""
+    """Yield an error for each string that looks like a secret. The error does not contain the string."""
     _learn_token_files()
     yield from _secret_errors(document, path)
 
@@ -196,7 +196,7 @@ def refuse_secrets(text: str, path: str) -> None:
 
 
 def _password(url: str) -> str:
-    """Return an address's password, unescaped characters included; "" if it has none."""
+    """Return the password of an address, even if it is not percent-encoded, or "" if there is none."""
     match = re.search(r"://[^/:@]*:(.+)@", url)
     return match[1] if match else ""
 

@@ -1,4 +1,4 @@
-"""Settings of one installation, read from the environment and validated once."""
+"""Settings of an installation, read from the environment and validated once."""
 
 import base64
 import ipaddress
@@ -21,7 +21,7 @@ PERMISSIONS = TypeAdapter(dict[str, Permissions])
 
 DATABASES = ("sqlite:///", "postgresql://", "postgresql+psycopg://")
 BROKERS = ("redis://", "rediss://", "redis+socket://", "filesystem://")
-"""Allowed prefixes of an address: the databases and brokers that are tested."""
+"""Allowed prefixes of the broker's address. Only databases and brokers that are tested are allowed."""
 
 
 class Settings(BaseSettings):
@@ -41,214 +41,220 @@ class Settings(BaseSettings):
     """Port the API listens on."""
 
     allowed_hosts: Annotated[tuple[str, ...], NoDecode] = ()
-    """Further host names (comma separated) under which the API may be reached, e.g. behind a proxy."""
+    """Additional host names (comma separated) under which the API may be reached, e.g. behind a proxy."""
 
     state_dir: Path = Path("state")
-    """Directory that holds what the service writes: database, checkpoints, sockets, token; not uploads."""
+    """Directory for the files of the service except uploads: database, checkpoints, sockets and token."""
 
     artifacts_url: str = ""
-    """Address that checkpoints are copied to, such as s3://bucket/grpolab; empty: they stay in the state
-    directory.
+    """Address that checkpoints are copied to, such as s3://bucket/grpolab. If empty,
+    they are stored only in the state directory.
     """
 
     database_url: str = ""
-    """SQLAlchemy URL; empty: SQLite in the state directory."""
+    """SQLAlchemy URL of the database. If empty, SQLite in the state directory is used."""
 
     broker_url: str = ""
-    """Celery broker URL; empty: the embedded broker (Valkey on a Unix socket, else files)."""
+    """Celery broker URL. If empty, the embedded broker is used (Valkey on a Unix socket, or else files)."""
 
     models_dir: Path = Path("models")
     """Directory whose subdirectories are offered as local policies."""
 
     datasets_dir: Path = Path("datasets")
-    """Directory whose JSONL files are offered as problems, the same for all machines; also holds uploads."""
+    """Directory of uploads and other JSONL files that are offered as problems. All machines must share it."""
 
     upload_bytes: Annotated[int, Field(ge=1_000, le=2**40)] = 512_000_000
-    """Size of the largest dataset or log that may be uploaded, in bytes; a dataset's packed and unpacked."""
+    """Maximum size of an uploaded dataset or log, in bytes. A dataset may not exceed it unpacked either."""
 
     hf_online: bool = False
     """Whether policies and datasets may be downloaded from the Hugging Face hub."""
 
     token_mb_per_run: Annotated[int, Field(ge=0, le=2**40)] = 2_000
-    """Budget of the stored token values of one run, in MB; the oldest are removed first. 0: no limit."""
+    """Maximum size of a run's stored token values, in MB. The oldest are removed first. 0 means no limit."""
 
     token_mb: Annotated[int, Field(ge=0, le=2**40)] = 20_000
-    """Budget of the stored token values of all runs, in MB; the run with the most is trimmed first. 0: no
-    limit.
+    """Maximum size of the stored token values of all runs, in MB. The run with the
+    most is trimmed first. 0 means no limit.
     """
 
     worker_slots: Annotated[int, Field(ge=0, le=64)] = 0
-    """Runs at a time on this machine; 0: one per GPU, else one per CPU core, at most four."""
+    """Number of runs that train at a time on this machine. 0 means one per GPU, or
+    without GPUs one per CPU core, but at most four.
+    """
 
     worker_runs: Annotated[int, Field(ge=0, le=1_000_000)] = 0
-    """Runs after which a worker exits; 0: never."""
+    """Number of runs after which a worker exits. 0 means never."""
 
     worker_idle_seconds: Annotated[float, Field(ge=0, le=1e7)] = 0.0
-    """Seconds without any run after which a worker exits; 0: never."""
+    """Seconds without a run after which a worker exits. 0 means never."""
 
     worker_until: Annotated[float, Field(ge=0, le=1e11)] = 0.0
-    """Time at which a worker exits, in seconds since 1970 (UTC); 0: never."""
+    """Time at which a worker exits, in seconds since 1970 (UTC). 0 means never."""
 
     worker_nodes: Annotated[int, Field(ge=1, le=64)] = 1
-    """Nodes of a worker's group, which train one run at a time together; 1: it works alone."""
+    """Number of nodes in a worker's group, which train one run together. 1 means that it works alone."""
 
     worker_node_rank: Annotated[int, Field(ge=0, le=63)] = 0
-    """Number of a worker's node within its group: 0 leads it."""
+    """Rank of a worker's node within its group. The node with rank 0 leads the group."""
 
     worker_group: Annotated[str, Field(max_length=128)] = ""
-    """Name of the group of nodes; the same for all of its workers, and for no others."""
+    """Name of the group of nodes. All workers of the group must have the same name, and no others."""
 
     node_address: str = ""
-    """Name or address under which the other nodes of a group reach this one; empty: the host's name. The
-    ranks meet there.
+    """Name or address under which the other nodes of a group reach this one, and at which the ranks meet. If
+    empty, the name of the host is used.
     """
 
     node_port: Annotated[int, Field(ge=0, le=65535)] = 0
-    """Port at which the ranks of a group meet, or the first of the 32 that are tried; 0: any that is free."""
+    """Port at which the ranks of a group meet, or the first of 32 that are tried. 0 means any free port."""
 
     slot_price: Annotated[float, Field(ge=0, le=1e6)] = 0.0
-    """Price of one worker slot of this machine per hour, for the cost of runs; 0: none is shown."""
+    """Price of one worker slot of this machine per hour, for the cost of runs. 0 means no price."""
 
     currency: Annotated[str, Field(pattern=r"^[A-Z]{3}$")] = "USD"
-    """Currency of SLOT_PRICE and of the prices of judges, as ISO 4217 writes it."""
+    """ISO 4217 code of the currency of SLOT_PRICE and of the prices of reward servers."""
 
     lease_seconds: Annotated[float, Field(gt=0.5, le=LONGEST_LEASE_SECONDS)] = 60.0
-    """Duration of a worker's lease on a run, in seconds, unless it is renewed."""
+    """Duration of a worker's lease on a run, in seconds. The worker renews the lease before it expires."""
 
     poll_seconds: Annotated[float, Field(gt=0.05, le=600)] = 15.0
     """Interval at which a worker polls for runs without a broker message, in seconds."""
 
     grpolab_token: str = ""
-    """Operator's token; empty: one is generated and stored in the state directory."""
+    """Token of the operator. If empty, one is generated and stored in the state directory."""
 
     log_format: Literal["text", "json"] = "text"
     """Format of the logs: `text` for people, `json` for one JSON object per line."""
 
     grpolab_viewer_token: str = ""
-    """Token of viewers, who can read everything and change nothing; empty: generated in the same way."""
+    """Token of viewers, who can read everything and change nothing. If empty, it is generated and stored."""
 
     grpolab_writer_key: str = ""
-    """Key that signs the tokens of writers, who only push runs of their own; empty: generated likewise."""
+    """Key that signs the tokens of writers, who can only push runs. If empty, it is generated and stored."""
 
     grpolab_webhook_url: str = ""
-    """Address that events of runs are posted to; empty: none. https://, of the public internet."""
+    """Public https:// address that events of runs are posted to. If empty, none are posted."""
 
     grpolab_webhook_secret: str = ""
-    """Key that signs webhooks as Standard Webhooks does: `whsec_` and 24 to 64 bytes in base64. Required,
-    unless Slack or Discord receives them.
+    """Key that signs webhooks according to Standard Webhooks: `whsec_` and 24 to 64 bytes in base64. It is
+    required unless Slack or Discord receives them.
     """
 
     grpolab_webhook_format: Literal["auto", "json", "slack", "discord"] = "auto"
-    """Form of a webhook; `auto`: that of Slack or Discord if the address is theirs, else JSON."""
+    """Format of webhooks. `auto` means that of Slack or Discord if the address is theirs, otherwise JSON."""
 
     grpolab_webhook_level: Literal["info", "warning", "error"] = "info"
-    """Lowest level of an event that is posted: a collapse or a failed run is an `error`."""
+    """Minimum level of the events that are posted. A collapse or a failed run is an `error`."""
 
     grpolab_webhook_private: bool = False
-    """Whether the webhook may be at an internal address (loopback, private, link-local) and over http://."""
+    """Whether the webhook may have an internal address (loopback, private, link-local) and use http://."""
 
     trusted_proxies: str = ""
-    """Addresses (comma separated) of proxies whose X-Forwarded-For and -Proto are trusted; empty: none."""
+    """Addresses (comma separated) of proxies whose X-Forwarded-For and -Proto headers are trusted."""
 
     writes_per_second: Annotated[float, Field(ge=0, le=100_000)] = 10.0
-    """Changes per second that one token may make, on average; up to 20 seconds' worth at once. 0: no
-    limit.
+    """Average number of changes per second that one token may make, with bursts of
+    up to 20 seconds' worth. 0 means no limit.
     """
 
     streams_per_token: Annotated[int, Field(ge=0, le=100_000)] = 20
-    """Pages that one token may follow live at a time. 0: no limit."""
+    """Maximum number of live pages that one token may have open at a time. 0 means no limit."""
 
     sandbox: Literal["auto", "required", "unconfined"] = "auto"
-    """Whether a machine without every layer of the sandbox may train: `auto`: yes, but without user
-    namespaces and Landlock it runs no programs of the policy and no reward plugins; `required`: no;
-    `unconfined`: it runs those too, and they can read every file that the worker can read.
+    """Whether a machine that lacks a layer of the sandbox may train. `auto` means that it may, but without
+    user namespaces and Landlock it runs no programs of the policy and no reward plugins. `required` means
+    that it may not. `unconfined` means that it also runs those, which can then read every file that the
+    worker can read.
     """
 
     plugin_permissions: str = ""
-    """Permissions of reward plugins, as JSON by name, e.g. {"judge": {"network": true}}; empty: none."""
+    """Permissions of reward plugins, as JSON by plugin name, e.g. {"judge": {"network": true}}."""
 
     judge_url: str = ""
-    """Base address of the OpenAI-compatible server that the reward `judge` asks, such as
-    http://127.0.0.1:8000/v1; empty: no run can use that reward.
+    """Base address of the OpenAI-compatible server for the reward `judge`, such as http://127.0.0.1:8000/v1.
+    If empty, no run can use that reward.
     """
 
     judge_model: str = ""
     """Name of the judge's model on that server."""
 
     judge_api_key: str = ""
-    """Key that is sent to that server; empty: none."""
+    """API key that is sent to the judge's server. If empty, none is sent."""
 
     judge_input_price: Annotated[float, Field(ge=0, le=1e6)] = 0.0
-    """Price of a million tokens that the judge reads, in CURRENCY, for the cost of runs; 0: none."""
+    """Price of a million tokens that the judge reads, in CURRENCY, for the cost of runs. 0 means no price."""
 
     judge_output_price: Annotated[float, Field(ge=0, le=1e6)] = 0.0
-    """Price of a million tokens that the judge writes, in CURRENCY; 0: none."""
+    """Price of a million tokens that the judge writes, in CURRENCY. 0 means no price."""
 
     reward_model_url: str = ""
-    """Base address of the vLLM server that the reward `reward_model` asks by its route /pooling, such as
-    http://127.0.0.1:8001; empty: no run can use that reward.
+    """Base address of the vLLM server for the reward `reward_model`, such as http://127.0.0.1:8001, whose
+    route /pooling is called. If empty, no run can use that reward.
     """
 
     reward_model_name: str = ""
     """Name of the reward model on that server."""
 
     reward_model_api_key: str = ""
-    """Key that is sent to that server; empty: none."""
+    """API key that is sent to the reward model's server. If empty, none is sent."""
 
     reward_model_price: Annotated[float, Field(ge=0, le=1e6)] = 0.0
-    """Price of a million tokens that the reward model reads, in CURRENCY; 0: none."""
+    """Price of a million tokens that the reward model reads, in CURRENCY. 0 means no price."""
 
     judge_concurrency: Annotated[int, Field(ge=1, le=1024)] = 256
-    """Requests at a time that one reward term of a run may have at its server."""
+    """Maximum number of concurrent requests that one reward term of a run sends to its server."""
 
     engine_url: str = ""
     """Addresses (comma separated) of the vLLM servers that sample for runs with sampling.engine = server,
-    such as http://127.0.0.1:8000; empty: no run can use that engine.
+    such as http://127.0.0.1:8000. If empty, no run can use that engine.
     """
 
     engine_model: str = ""
-    """Name of the model on those servers; empty: the only one that they serve."""
+    """Name of the model on those servers. If empty, they must serve exactly one model."""
 
     engine_api_key: str = ""
-    """Key that is sent to those servers; empty: none."""
+    """API key that is sent to those servers. If empty, none is sent."""
 
     engine_dir: str = ""
-    """Directory through which new weights reach those servers, which see it under the same path; empty:
-    `engine` in the state directory.
+    """Directory through which new weights reach those servers, which must see it under the same path. If
+    empty, `engine` in the state directory is used.
     """
 
     engine_logprobs: Literal["raw", "processed"] = "raw"
-    """The --logprobs-mode of those servers; with `raw`, runs need temperature 1, no top_p and no top_k."""
+    """The --logprobs-mode of those servers. With `raw`, runs need temperature 1, no top_p and no top_k."""
 
     engine_concurrency: Annotated[int, Field(ge=1, le=4096)] = 256
-    """Prompts at a time that one run may have at those servers."""
+    """Maximum number of prompts that one run may have in progress at those servers."""
 
     engine_python: str = ""
-    """Absolute path of the Python that can import vLLM, such as /opt/vllm/bin/python, with which trainers
-    start the server of a run with sampling.engine = colocated; empty: no run can use that engine.
+    """Absolute path of a Python interpreter that can import vLLM, such as /opt/vllm/bin/python. Trainers use
+    it to start the server of a run with sampling.engine = colocated. If empty, no run can use that engine.
     """
 
     engine_arguments: str = ""
-    """Further arguments of that server, quoted as in a shell, such as --enforce-eager; empty: none."""
+    """Additional arguments of that server, quoted as in a shell, such as --enforce-eager."""
 
     openenv_urls: str = ""
-    """OpenEnv servers that runs may play with, by name (comma separated), such as
-    guess=http://127.0.0.1:8000; empty: none.
+    """Names and addresses (comma separated) of the OpenEnv servers that runs may
+    use, such as guess=http://127.0.0.1:8000.
     """
 
     openenv_keys: str = ""
-    """Keys that are sent to those servers as bearer tokens, by the same names (comma separated), such as
-    guess=hf_...; empty: none.
+    """Names of those servers and the keys (comma separated) that are sent to
+    them as bearer tokens, such as guess=hf_....
     """
 
     reads_per_token: Annotated[int, Field(ge=0, le=100_000)] = 8
-    """Reads of curves and rollouts in progress per token, and as many exports; others wait. 0: no limit."""
+    """Maximum number of concurrent reads of curves and rollouts per token, and separately of exports.
+    Additional requests wait. 0 means no limit.
+    """
 
     @field_validator("*", mode="before")
     @classmethod
     def _check_one_line(cls, value: object, info: ValidationInfo) -> object:
-        """Refuse line breaks, because scripts, headers and command lines contain the values; JSON may have
-        them.
+        """Raise ValueError if a value has a control character, because scripts and headers contain values.
+
+        Only JSON may have line breaks.
         """
         if (
             info.field_name != "plugin_permissions"
@@ -287,7 +293,7 @@ class Settings(BaseSettings):
             raise ValueError("it must be a storage that can be written and that all machines name alike")
         if re.search(r"::|\.\.|[?#*\[\]{}\s]", url) or not url.isprintable():
             raise ValueError("it must be one plain address, without ?, #, *, brackets, spaces and ..")
-        if "@" in location and scheme not in ("abfs", "abfss"):  # whose containers are named so
+        if "@" in location and scheme not in ("abfs", "abfss"):  # their syntax has container@account
             raise ValueError("it must not hold a user or a password: the storage's own variables hold them")
         return url
 
@@ -355,8 +361,8 @@ class Settings(BaseSettings):
     @model_validator(mode="after")
     def _has_a_place(self) -> Self:
         if self.worker_node_rank >= self.worker_nodes:
-            of = f"a group of {self.worker_nodes} has the ranks 0 to {self.worker_nodes - 1}"
-            raise ValueError(f"WORKER_NODE_RANK is {self.worker_node_rank}: {of}")
+            allowed_ranks = f"a group of {self.worker_nodes} has the ranks 0 to {self.worker_nodes - 1}"
+            raise ValueError(f"WORKER_NODE_RANK is {self.worker_node_rank}: {allowed_ranks}")
         if self.worker_nodes > 1 and not self.worker_group:
             raise ValueError(f"WORKER_NODES is {self.worker_nodes}: WORKER_GROUP must name the group")
         return self
@@ -400,7 +406,7 @@ class Settings(BaseSettings):
 
     @property
     def served_prices(self) -> dict[str, tuple[float, float]]:
-        """Price of a million tokens that each reward term's server reads, and of a million that it writes."""
+        """The prices of a million input and a million output tokens of each reward term's server."""
         return {
             "judge": (self.judge_input_price, self.judge_output_price),
             "reward_model": (self.reward_model_price, 0.0),
@@ -408,7 +414,7 @@ class Settings(BaseSettings):
 
     @property
     def has_prices(self) -> bool:
-        """Whether anything here has a price."""
+        """Whether any price is set."""
         return bool(self.slot_price) or any(map(any, self.served_prices.values()))
 
     @property
@@ -418,12 +424,12 @@ class Settings(BaseSettings):
 
     @property
     def openenv_servers(self) -> dict[str, str]:
-        """Address of each OpenEnv server, by its name."""
+        """The addresses of the OpenEnv servers, by name."""
         return dict(pair.split("=", 1) for pair in _split_list(self.openenv_urls))
 
     @property
     def openenv_secrets(self) -> dict[str, str]:
-        """Key of each OpenEnv server that has one, by its name."""
+        """The keys of the OpenEnv servers that have one, by name."""
         return dict(pair.split("=", 1) for pair in _split_list(self.openenv_keys))
 
     @property
@@ -438,7 +444,7 @@ class Settings(BaseSettings):
 
     @cached_property
     def effective_database_url(self) -> str:
-        """The database that is really used."""
+        """The URL of the database in use, including the default."""
         return self.database_url or f"sqlite:///{self.state / 'grpolab.db'}"
 
     @property
@@ -447,7 +453,7 @@ class Settings(BaseSettings):
         return self.state / "run"
 
     def artifact_dir(self, run_id: str) -> Path:
-        """Directory of one run's checkpoints."""
+        """Return the directory of one run's checkpoints."""
         return self.state / "runs" / run_id
 
 
@@ -464,18 +470,18 @@ def _check_prefix(beginnings: tuple[str, ...], url: str) -> str:
 
 def _check_address(url: str, beginning: str) -> str:
     try:
-        parts = urlsplit(url)
-        parts.port  # noqa: B018 - raises ValueError
+        split_url = urlsplit(url)
+        split_url.port  # noqa: B018 - raises ValueError
     except ValueError:  # its message contains a part of the address
         raise ValueError(f"it must be an address that begins with {beginning}") from None
-    if url and (parts.scheme not in {"http", "https"} or not parts.hostname or not url.isprintable()):
+    if url and (split_url.scheme not in {"http", "https"} or not split_url.hostname or not url.isprintable()):
         raise ValueError(f"it must be an address that begins with {beginning}")
-    if parts.username or parts.password or " " in url:
+    if split_url.username or split_url.password or " " in url:
         raise ValueError("it must not hold a user, a password or spaces")
     return url
 
 
 def service_url(settings: Settings) -> str:
-    """Address of the service on this machine."""
+    """Return the address of the service on this machine."""
     host = "127.0.0.1" if settings.host in ("0.0.0.0", "::") else settings.host  # noqa: S104
     return f"http://{f'[{host}]' if ':' in host else host}:{settings.port}"

@@ -1,4 +1,4 @@
-"""Text and documents that both databases accept."""
+"""Checks and conversions that make text and JSON documents acceptable to both databases."""
 
 import json
 import math
@@ -7,15 +7,13 @@ from collections.abc import Callable
 from typing import Any
 
 LARGEST = 2**63
-"""Smallest integer that does not fit a column of 64 bits."""
+"""Smallest positive integer that does not fit into a 64-bit column."""
 
 DEEPEST = 50
-"""Maximum nesting of a document from outside."""
+"""Maximum nesting depth of an untrusted document."""
 
 DEEPEST_ANSWER = 200
-"""Maximum nesting of an answer of a process, a server or a model, because code that writes or compares it
-recurses.
-"""
+"""Maximum nesting depth of JSON from a process, server or model, because code that handles it recurses."""
 
 
 REFUSED = re.compile("[\0\ud800-\udfff]")
@@ -23,9 +21,7 @@ REFUSED = re.compile("[\0\ud800-\udfff]")
 
 
 def clean_text(text: str) -> str:
-    r"""Return `text` with characters that no database accepts as escapes: NUL as `\x00`, half a surrogate
-    pair as `\ud83d`.
-    """
+    r"""Escape the characters that no database accepts: NUL as `\x00`, an unpaired surrogate as `\ud83d`."""
     return REFUSED.sub(escape_character, text)
 
 
@@ -36,7 +32,7 @@ def escape_character(match: "re.Match[str]") -> str:
 
 
 def size_text(count: float) -> str:
-    """Return a number of bytes as text: `34 MB`, `1.2 GB`."""
+    """Return a number of bytes as text, such as `34 MB` or `1.2 GB`."""
     if count < 1000:
         return f"{count:.0f} bytes"
     power = min(int(math.log10(count)) // 3, 4)
@@ -54,24 +50,22 @@ def is_too_deep(document: Any, deepest: int = DEEPEST) -> bool:
 
 
 def read_json(text: str | bytes, *, constants: Callable[[str], float] | None = None) -> Any:
-    """Return the JSON that a process, a server or a model wrote; `constants` reads NaN and infinities.
+    """Parse JSON from a process, server or model. `constants` converts NaN and infinities.
 
-    Raises ValueError if the text is not JSON, or is nested deeper than DEEPEST_ANSWER.
+    Raises ValueError if the text is not JSON or is nested deeper than DEEPEST_ANSWER.
     """
     try:
-        answer = json.loads(text, parse_constant=constants)
+        document = json.loads(text, parse_constant=constants)
     except RecursionError:
-        answer = None
+        document = None
     else:
-        if not is_too_deep(answer, DEEPEST_ANSWER):
-            return answer
+        if not is_too_deep(document, DEEPEST_ANSWER):
+            return document
     raise ValueError(f"it is nested deeper than {DEEPEST_ANSWER} levels")
 
 
 def unstorable(document: Any, path: str = "", depth: int = 0) -> tuple[str, str] | None:
-    """Return (path, reason) of the first value of a JSON document that cannot be stored; None if all can
-    be.
-    """
+    """Return (path, reason) of the first value in a document that cannot be stored, or None if all can be."""
     if depth > DEEPEST:
         return path, f"is nested deeper than {DEEPEST} levels"
     if isinstance(document, str):
@@ -85,16 +79,18 @@ def unstorable(document: Any, path: str = "", depth: int = 0) -> tuple[str, str]
     if isinstance(document, float):
         return None if math.isfinite(document) else (path, f"must be a finite number, got {document}")
     if isinstance(document, dict):
-        parts = [(str(key), key) for key in document] + [(str(key), value) for key, value in document.items()]
+        children = [(str(key), key) for key in document] + [
+            (str(key), value) for key, value in document.items()
+        ]
     elif isinstance(document, list):
-        parts = [(str(number), value) for number, value in enumerate(document)]
+        children = [(str(number), value) for number, value in enumerate(document)]
     else:
         return None
-    problems = (unstorable(value, f"{path}.{key}" if path else key, depth + 1) for key, value in parts)
+    problems = (unstorable(value, f"{path}.{key}" if path else key, depth + 1) for key, value in children)
     return next((problem for problem in problems if problem), None)
 
 
 def _short_number(number: int) -> str:
-    """Return a number as text, or its number of digits if they are too many to show."""
+    """Return a number as text, shortened to its start and its number of digits if it is long."""
     text = str(number)
     return text if len(text) <= 30 else f"{text[:12]}... of {len(text.lstrip('-'))} digits"

@@ -1,4 +1,4 @@
-"""Validation messages in plain words."""
+"""Validation messages in plain language."""
 
 import re
 
@@ -8,23 +8,26 @@ WORDS = (
     ("a valid integer", "a whole number"),
     ("a valid ", "a "),
 )
-"""Plain words by pydantic's words."""
+"""Pairs of pydantic's wording and the plain wording that replaces it."""
 
 CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
 def has_control(text: str) -> bool:
-    """Return whether a text holds a line break or another control character, unsafe in a header."""
+    """Return whether a text has a line break or another control character, which is unsafe in a header."""
     return CONTROL.search(text) is not None
 
 
 def plain_message(message: str) -> str:
-    """`Input should be greater than or equal to 0` as `must be at least 0`; other messages in lower case."""
+    """Return `Input should be greater than or equal to 0` as `must be at least 0`.
+
+    In other messages, only the first letter changes to lower case.
+    """
     text = re.sub(r"^Value error, ", "", message)
     text = text[:1].lower() + text[1:]
     requirement = text.removeprefix("input should be ")
     if requirement == text:
         return text
-    for word, plain in WORDS:
-        requirement = requirement.replace(word, plain)
+    for original, plain in WORDS:
+        requirement = requirement.replace(original, plain)
     return f"must be {requirement}"

@@ -1,1 +1,1 @@
-"""Policies and datasets with which a run can be launched."""
+"""The policies and datasets that runs can use."""

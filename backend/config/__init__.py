@@ -1,1 +1,1 @@
-"""The run schema, shared by API, browser form and trainer. Imports pydantic only."""
+"""The schema of a run's config, shared by the API, the browser form and the trainer."""

@@ -1,4 +1,4 @@
-"""Adapters: weights that train beside a policy whose own weights are frozen."""
+"""Config of adapters, which are trained in addition to the frozen weights of a policy."""
 
 from typing import Annotated, Literal
 
@@ -11,7 +11,7 @@ DIRECTORY = r"^[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?$"
 
 
 class NoAdapter(Frozen):
-    """Every weight of the policy trains."""
+    """All weights of the policy are trained."""
 
     type: Literal["none"] = "none"
 
@@ -26,29 +26,32 @@ class LoraAdapter(Frozen):
     type: Literal["lora"] = "lora"
 
     rank: Annotated[int, Field(ge=1, le=1024)] = 32
-    """Columns of B and rows of A."""
+    """Rank of the adapter: the number of columns of B and of rows of A."""
 
     alpha: Annotated[float, Field(gt=0, le=4096)] = 32.0
-    """Scale of the adapter: alpha / rank, or alpha / sqrt(rank) with rslora."""
+    """Numerator of the adapter's scale, which is alpha / rank, or alpha / sqrt(rank) with rslora."""
 
     rslora: bool = False
-    """Divide alpha by the root of the rank, which keeps the step size at high ranks (arXiv:2312.03732)."""
+    """Divide alpha by the square root of the rank, which keeps the step
+    size at high ranks (arXiv:2312.03732).
+    """
 
     targets: Annotated[str, Field(pattern=TARGETS, max_length=8192)] = "all_linear"
-    """Adapted layers: all_linear, attention, experts, or names of linear layers, with commas between them,
-    such as q_proj,v_proj or all_linear,experts. experts stands for the routed experts of a mixture. The
-    output layer, embeddings and output projections of Mamba layers are not adapted, nor are a mixture's dense
-    layers gate_proj, up_proj and down_proj."""
+    """Adapted layers, separated by commas: all_linear, attention, experts, or names of linear layers, such as
+    q_proj,v_proj or all_linear,experts. The value experts selects the routed experts of a mixture. The output
+    layer, embeddings, output projections of Mamba layers, and the dense layers gate_proj, up_proj and
+    down_proj of a mixture are never adapted.
+    """
 
     init: Literal["kaiming", "gaussian"] = "kaiming"
-    """Distribution of A at the start."""
+    """Distribution from which A is initialised."""
 
     dtype: Literal["float32", "bfloat16"] = "float32"
-    """Precision of A and B; float32 is right over a bfloat16 base too."""
+    """Precision of A and B. float32 is also suitable for a bfloat16 base."""
 
 
 class ContinuedAdapter(Frozen):
-    """A LoRA adapter from a directory continues training with its own rank, scale and layers.
+    """Continue to train a LoRA adapter from a directory, with its rank, scale and layers.
 
     The reference is the policy at the start of the run, including the adapter.
     """
@@ -56,10 +59,10 @@ class ContinuedAdapter(Frozen):
     type: Literal["continued"] = "continued"
 
     name: Annotated[str, Field(pattern=DIRECTORY, max_length=MAX_OF_A_NAME)]
-    """Directory of MODELS_DIR with adapter_config.json and adapter_model.safetensors, as peft writes them."""
+    """Directory in MODELS_DIR that contains peft's adapter_config.json and adapter_model.safetensors."""
 
     dtype: Literal["float32", "bfloat16"] = "float32"
-    """Precision in which the adapter trains."""
+    """Precision in which the adapter is trained."""
 
 
 Adapter = Annotated[NoAdapter | LoraAdapter | ContinuedAdapter, Field(discriminator="type")]

@@ -1,4 +1,4 @@
-"""The base of every configuration model."""
+"""The base class of all config models, and limits that they share."""
 
 from typing import Any, Self
 
@@ -11,7 +11,7 @@ MAX_STEPS = 10_000_000
 """Maximum number of training steps of one run."""
 
 MAX_COMPLETIONS = 2**18
-"""Maximum number of completions in one step or evaluation: ten times that of the largest published runs."""
+"""Maximum number of completions in a step or evaluation, ten times that of the largest published runs."""
 
 
 MAX_OF_A_NAME = 193
@@ -19,23 +19,23 @@ MAX_OF_A_NAME = 193
 
 
 class Frozen(StrictNumbers):
-    """An immutable, closed configuration value: unknown keys, NaN and infinities are refused."""
+    """An immutable config model that refuses unknown keys, NaN and infinities."""
 
     model_config = ConfigDict(
         frozen=True,
         extra="forbid",
         allow_inf_nan=False,
         validate_default=True,
-        defer_build=True,  # most models are parts of others, which build what they need of them
+        defer_build=True,  # most models are built as parts of other models
     )
 
     def with_(self, **changes: Any) -> Self:
-        """Return a copy with `changes`, validated again (`model_copy` would accept anything)."""
+        """Return a validated copy with `changes`. (`model_copy` does not validate.)"""
         return type(self).model_validate(self.model_dump() | changes)
 
 
 def refusal(errors: list[tuple[str, str]]) -> PydanticCustomError:
-    """Return the error for an invalid combination: (path relative to the model, reason) for each field."""
+    """Return an error for an invalid combination, from (path relative to the model, reason) pairs."""
     return PydanticCustomError(
         "combination",
         "{summary}",
@@ -44,4 +44,4 @@ def refusal(errors: list[tuple[str, str]]) -> PydanticCustomError:
 
 
 Problem = tuple[str, str]
-"""Dotted path of a field and the reason it is refused."""
+"""Dotted path of a field and the reason why it is refused."""

@@ -1,4 +1,4 @@
-r"""The last \boxed{} of a text, which holds the answer of a solution or completion."""
+r"""Find the last \boxed{} of a text, which contains the answer of a solution or completion."""
 
 import re
 
@@ -12,22 +12,21 @@ _BARE_BOX = re.compile(
     rf"{_ENDS_HERE})"
 )
 _BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
-"""Also `\\{` and `\\}`, which are characters and no structure."""
+"""Braces, and escaped characters such as `\\{`, which do not count as braces."""
 
 
 def last_boxed(text: str) -> str | None:
-    r"""Return the content of the last \\boxed{}, its braces balanced; None if there is none or it never
-    closes.
+    r"""Return the content of the last \\boxed{} with balanced braces, or None if it is missing or unclosed.
 
-    `\boxed 2`, as TeX allows it for one number, letter or command, counts in a text without braces behind
-    any box, and only where the answer ends with it: `\boxed 2 + 3` and `\boxed a number` hold nothing.
+    If no box of the text has braces, TeX's short form with a number, letter or command also counts, such as
+    `\boxed 2`, if the expression ends after it. `\boxed 2 + 3` and `\boxed a number` have no content.
     """
     box = _last_match(_BOX, text)
     if box is None:
         bare = _last_match(_BARE_BOX, text)
         return bare and bare[bare.lastgroup or 0]
-    end = _closing_brace(text, box.end())
-    return None if end is None else text[box.end() : end].strip()
+    content_end = _closing_brace(text, box.end())
+    return None if content_end is None else text[box.end() : content_end].strip()
 
 
 def has_braced_box(text: str) -> bool:
@@ -36,17 +35,17 @@ def has_braced_box(text: str) -> bool:
 
 
 def _last_match(pattern: re.Pattern[str], text: str) -> re.Match[str] | None:
-    """Return the last match of a pattern; none before it is kept."""
-    last = None
-    for last in pattern.finditer(text):  # noqa: B007 - only the last is wanted
+    """Return the last match of a pattern, without storing the matches before it."""
+    match = None
+    for match in pattern.finditer(text):  # noqa: B007 - only the last is wanted
         pass
-    return last
+    return match
 
 
 def _closing_brace(text: str, start: int) -> int | None:
     depth = 1
-    for sign in _BRACE.finditer(text, start):
-        depth += {"{": 1, "}": -1}.get(sign[0], 0)
+    for brace in _BRACE.finditer(text, start):
+        depth += {"{": 1, "}": -1}.get(brace[0], 0)
         if depth == 0:
-            return sign.start()
+            return brace.start()
     return None

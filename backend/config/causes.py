@@ -1,4 +1,4 @@
-"""Words of the diagnosis: verdicts on a run, and causes."""
+"""The verdicts and causes that a diagnosis can report."""
 
 from typing import Literal
 

@@ -1,4 +1,4 @@
-"""The question and the answer of a row, by the columns that hold them."""
+"""Read the question and the answer of a row from the columns that contain them."""
 
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
@@ -10,9 +10,10 @@ AnswerForm = Literal["text", "boxed"]
 
 
 class Columns(NamedTuple):
-    """The names of the fields that hold prompt and answer; a dot leads into an object.
+    """The names of the fields that contain the prompt and the answer. A dot separates nested fields.
 
-    One name for both is a conversation whose last message, of the assistant, is the answer.
+    If both names are equal, the field is a conversation, and its last message, by the assistant, is the
+    answer.
     """
 
     prompt: str = "prompt"
@@ -20,9 +21,9 @@ class Columns(NamedTuple):
 
 
 def cell(row: Mapping[str, Any], name: str) -> Any:
-    """Return the value of a field; `a.b` is the field b of an object a, unless a field has that name.
+    """Return the value of a field. `a.b` is the field b of the object a, unless a field is named `a.b`.
 
-    ValueError when there is none.
+    Raises ValueError if the field is missing.
     """
     value: Any = row
     for segment in [name] if name in row else name.split("."):
@@ -34,30 +35,30 @@ def cell(row: Mapping[str, Any], name: str) -> Any:
 
 
 def read_prompt(row: Mapping[str, Any], columns: Columns) -> Any:
-    """Return the question of a row, text or messages, unchecked; ValueError when the field is missing."""
+    """Return the question of a row, unchecked: text or messages. Raises ValueError if it is missing."""
     value: Any = normalise_messages(cell(row, columns.prompt))
     is_exchange = columns.prompt == columns.answer and isinstance(value, list)
     return value[:-1] if is_exchange else value
 
 
 def read_answer(row: Mapping[str, Any], columns: Columns) -> Any:
-    """Return the answer of a row, text or a number, unchecked; ValueError when it is missing."""
+    """Return the answer of a row, unchecked: text or a number. Raises ValueError if it is missing."""
     value = cell(row, columns.answer)
     if columns.prompt != columns.answer:
         return value
     messages: Any = normalise_messages(value)
-    last: Any = messages[-1] if isinstance(messages, list) and messages else None
-    if not isinstance(last, Mapping) or last.get("role") != "assistant":
+    last_message: Any = messages[-1] if isinstance(messages, list) and messages else None
+    if not isinstance(last_message, Mapping) or last_message.get("role") != "assistant":
         raise ValueError(
             f"field {columns.answer!r} is the answer, too: expected a list of messages that ends with "
             "one of the assistant"
         )
-    return message_text(last, f"field {columns.answer!r}: the last message")
+    return message_text(last_message, f"field {columns.answer!r}: the last message")
 
 
 def stated_answer(text: str, *, after: str, form: AnswerForm) -> str:
-    """Return the answer in the text of a row; a solution without a box is taken as a whole, for a check to
-    find.
+    """Return the answer in a row's text. A solution without a box is
+    returned whole, so that checks see it.
     """
     if form == "boxed":
         return last_boxed(text) or text.strip()

@@ -1,4 +1,4 @@
-"""The choice among the rows of datasets: which of them train, and in which order."""
+"""Config that selects the rows of datasets for training and their order."""
 
 from typing import Annotated, Literal
 
@@ -10,60 +10,65 @@ FieldName = Annotated[str, Field(max_length=128)]
 
 
 class DataConfig(Frozen):
-    """The rows of files and hub datasets that train. Held-out rows are never dropped."""
+    """The selection of training rows from files and hub datasets. Held-out rows are never dropped."""
 
     duplicates: Literal["keep", "drop"] = "keep"
-    """drop: of rows with the same question, apart from case and white space, the first one trains."""
+    """With drop, only the first of several rows with the same question is
+    trained on. Case and white space are ignored.
+    """
 
     near_duplicates: Literal["ignore", "report", "drop"] = "ignore"
-    """Rows much like an earlier one or like a held-out question, with the same numbers in them: report counts
-    and names them, drop leaves them out."""
+    """Treatment of rows that are similar to an earlier row or to a held-out question and contain the same
+    numbers: report counts and lists them, drop leaves them out.
+    """
 
     similarity: Annotated[float, Field(ge=0.5, le=1)] = 0.7
-    """Share of three-word sequences that near duplicates have in common (Jaccard index)."""
+    """Minimum similarity of near duplicates: the Jaccard index of their three-word sequences."""
 
     contamination: Literal["ignore", "report", "drop"] = "ignore"
-    """Training rows that share `ngram` words in a row with a held-out question of any source: report counts
-    and names them, drop leaves them out (GPT-3, arXiv:2005.14165, appendix C)."""
+    """Treatment of training rows that share `ngram` consecutive words with a held-out question of any source:
+    report counts and lists them, drop leaves them out (GPT-3, arXiv:2005.14165, appendix C)."""
 
     ngram: Annotated[int, Field(ge=5, le=50)] = 13
-    """Words and signs in a row that count as an overlap: 13 in GPT-3, 8 in stricter checks. Shorter questions
-    overlap when they are equal."""
+    """Number of consecutive words and signs that count as an overlap: 13 in GPT-3, 8 in stricter checks.
+    Shorter questions overlap if they are equal.
+    """
 
     pass_rate_field: FieldName = ""
-    """Column with a measured pass rate of each row, 0..1."""
+    """Column that contains a measured pass rate of each row, from 0 to 1."""
 
     pass_rates: Annotated[
         str, Field(pattern=r"^([0-9a-f]{64})?$", json_schema_extra={"format": "pass_rates"})
     ] = ""
-    """Pass rates that an earlier run measured, stored when that run is chosen: the hash of their content."""
+    """Hash of the stored pass rates that an earlier run measured. They are stored when that run is chosen."""
 
     min_pass_rate: Annotated[float, Field(ge=0, le=1)] = 0.0
-    """Rows with a lower pass rate are left out; e.g. 0.1 drops rows that are never solved."""
+    """Minimum pass rate of training rows. For example, 0.1 drops rows that are never solved."""
 
     max_pass_rate: Annotated[float, Field(ge=0, le=1)] = 1.0
-    """Rows with a higher pass rate are left out; e.g. 0.9 drops rows that teach nothing more."""
+    """Maximum pass rate of training rows. For example, 0.9 drops rows that are almost always solved."""
 
     curriculum: Literal["none", "easy_first"] = "none"
-    """easy_first: each pass goes from easy rows to hard ones, by `difficulty_field`, else by the pass rate;
-    rows of equal difficulty in the order that sampling.order names."""
+    """With easy_first, each pass goes from easy rows to hard ones, by `difficulty_field` or else by the pass
+    rate. Rows of equal difficulty have the order of sampling.order.
+    """
 
     difficulty_field: FieldName = ""
-    """Column with the difficulty of each row, a number or a text that ends with one, e.g. Level 3."""
+    """Column that contains the difficulty of each row: a number, or text that ends with one, e.g. Level 3."""
 
     @property
     def is_default(self) -> bool:
-        """Whether all rows train, in the plain order."""
+        """Whether all rows are trained on, in the order of sampling.order."""
         return self == DataConfig(ngram=self.ngram, similarity=self.similarity)
 
     @property
     def has_limits(self) -> bool:
-        """Whether some pass rates are refused."""
+        """Whether rows are selected by their pass rate."""
         return self.min_pass_rate > 0 or self.max_pass_rate < 1
 
     @property
     def has_rates(self) -> bool:
-        """Whether pass rates of rows are known."""
+        """Whether the rows have pass rates."""
         return bool(self.pass_rate_field or self.pass_rates)
 
     @model_validator(mode="after")

@@ -1,29 +1,29 @@
-"""Datasets that people train reasoning models on, as the problems that read them."""
+"""Well-known training datasets for reasoning models, with the problem configs that read them."""
 
 from backend.config.base import Frozen
 from backend.config.problems import HubProblem, ProblemSource, ReasoningGymProblem
 
 
 class DataRecipe(Frozen):
-    """A dataset, ready to be trained on."""
+    """A dataset with the config that is needed to train on it."""
 
     title: str
     """Common name of the dataset."""
 
     family: str
-    """Requirement of the dataset: the hub, or nothing."""
+    """Group of the dataset in the form: from the hub, or generated."""
 
     source: str
-    """Source of the dataset."""
+    """Name of the dataset on the hub, or of the library that generates it."""
 
     licence: str
-    """Terms as its card states them; read the card before you publish."""
+    """Licence according to the dataset card. Read the card before you publish."""
 
     note: str
-    """Content of the dataset and how it is read."""
+    """Description of the dataset and of how it is read."""
 
     problems: tuple[ProblemSource, ...]
-    """Problem sources that the recipe sets in the config."""
+    """Problem sources that the recipe adds to the config."""
 
 
 HUB, HERE = "From the hub (HF_ONLINE=1)", "Generated here"

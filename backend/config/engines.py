@@ -1,4 +1,6 @@
-"""Engines that sample: the trainer's own sampler, a server of the operator's, or one beside the trainer."""
+"""Config of the engines that sample: the trainer itself, an operator's
+server, or a server on the same device.
+"""
 
 from typing import Annotated, Literal
 
@@ -8,57 +10,64 @@ from backend.config.base import Frozen
 
 
 class LocalEngine(Frozen):
-    """The trainer's own sampler, in its process and on its device: exact, and one batch at a time."""
+    """The sampler of the trainer, which runs in its process and on its device. It
+    is exact and samples one batch at a time.
+    """
 
     type: Literal["local"] = "local"
 
 
 class ServerEngine(Frozen):
-    """The vLLM server, or several, that the operator runs at ENGINE_URL. New weights reach it before each
-    step. Its probabilities differ a little from the trainer's, so objective.correction is token_tis unless
-    you choose one, or none. Evaluations are sampled by the trainer itself.
+    """One or more vLLM servers that the operator runs at ENGINE_URL. They receive new weights before each
+    step. Their probabilities differ slightly from the trainer's, so objective.correction defaults to
+    token_tis. Evaluations are sampled by the trainer itself.
     """
 
     type: Literal["server"] = "server"
 
     timeout_seconds: Annotated[float, Field(ge=0.1, le=86_400)] = 600.0
-    """Time limit of a request for one prompt's completions; then it is tried again at the next server."""
+    """Time limit of a request for the completions of one prompt, after which the next server is tried."""
 
     retries: Annotated[int, Field(ge=0, le=20)] = 5
-    """Further tries of a request that failed, with growing pauses; after them the run fails and can be
-    resumed."""
+    """Number of retries of a failed request, with increasing pauses. If all
+    fail, the run fails and can be resumed.
+    """
 
     largest_mismatch: Annotated[float, Field(gt=0, le=1e6)] = 0.05
-    """Largest mean k3 between the server's log-probabilities and the trainer's own on a few completions of
-    each step; nats per token. Above it the server has other weights or another model, and the run fails
-    before it learns from them."""
+    """Maximum mean k3 between the log-probabilities of the server and of the trainer on a few completions of
+    each step, in nats per token. A larger value means that the server has different weights or another model,
+    and the run fails before it learns from them.
+    """
 
 
 class ColocatedEngine(Frozen):
-    """A vLLM server that the trainer starts beside itself, on its own device, with the Python of
-    ENGINE_PYTHON. On a GPU it sleeps while the policy learns. Weights, correction and evaluations are as with
+    """A vLLM server that the trainer starts on its device, with the Python interpreter ENGINE_PYTHON. On a
+    GPU it sleeps while the policy learns. Weights, correction and evaluations are handled like those of
     server.
     """
 
     type: Literal["colocated"] = "colocated"
 
     memory_share: Annotated[float, Field(ge=0.02, le=0.95)] = 0.4
-    """Share of the GPU's memory that vLLM takes while it samples (its --gpu-memory-utilization); on a CPU, of
-    the machine's."""
+    """Fraction of the GPU's memory that vLLM uses while it samples (its --gpu-memory-utilization), or on a
+    CPU of the memory of the machine.
+    """
 
     start_seconds: Annotated[float, Field(ge=1, le=86_400)] = 900.0
-    """Time limit for vLLM to start; afterwards the run fails."""
+    """Time limit for the start of vLLM, after which the run fails."""
 
     timeout_seconds: Annotated[float, Field(ge=0.1, le=86_400)] = 600.0
-    """Time limit of a request for one prompt's completions; then it is tried again."""
+    """Time limit of a request for the completions of one prompt, after which it is retried."""
 
     retries: Annotated[int, Field(ge=0, le=20)] = 5
-    """Further tries of a request that failed, with growing pauses; after them the run fails and can be
-    resumed."""
+    """Number of retries of a failed request, with increasing pauses. If all
+    fail, the run fails and can be resumed.
+    """
 
     largest_mismatch: Annotated[float, Field(gt=0, le=1e6)] = 0.05
-    """Largest mean k3 between vLLM's log-probabilities and the trainer's own on a few completions of each
-    step; nats per token. Above it the run fails before it learns from them."""
+    """Maximum mean k3 between the log-probabilities of vLLM and of the trainer on a few completions of each
+    step, in nats per token. If it is exceeded, the run fails before it learns from them.
+    """
 
 
 Engine = Annotated[LocalEngine | ServerEngine | ColocatedEngine, Field(discriminator="type")]

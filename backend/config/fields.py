@@ -1,4 +1,4 @@
-"""The fields of a run's config, by section, with options, defaults and ranges: read from the JSON Schema."""
+"""Tables of the config fields with options, defaults and ranges, read from the JSON Schema of RunConfig."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -13,7 +13,7 @@ Node = Mapping[str, Any]
 
 OPEN_ENDED = {"object": "an object", "array": "a list", "string": "text"}
 MAX_LISTED = 24
-"""Maximum number of listed choices; a longer list is only counted."""
+"""Maximum number of choices that are listed. Of a longer list, only the number is shown."""
 EDGES = (
     ("minimum", "at least"),
     ("exclusiveMinimum", "above"),
@@ -24,31 +24,31 @@ EDGES = (
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A field as its table shows it."""
+    """One row of the table of a section, which describes a field."""
 
     path: str
     default: str
-    """JSON, or the name of the option for a union; empty for a section."""
+    """Default as JSON, or the name of the default option of a union, or "" for a section."""
     values: str
-    """Choices or range, in Markdown."""
+    """Choices or range in Markdown."""
     meaning: str
     required: bool = False
 
 
 @dataclass(slots=True)
 class Section:
-    """A part of the config with its own fields: a model, a union of models or a list of models."""
+    """A part of the config that has fields: a model, a union of models or a list of models."""
 
     path: str
-    """Dotted path in the config; empty for the config itself."""
+    """Dotted path in the config, or "" for the config itself."""
     options: dict[str, str] = field(default_factory=dict)
-    """Name and meaning of every member of a union."""
+    """Meaning of each member of a union, by name."""
     rows: dict[Row, dict[str, None]] = field(default_factory=dict)
-    """Every field, with the options that have it, each once and in order."""
+    """Fields in order, each with the options that have it. The inner dict is an ordered set."""
 
 
 def sections() -> dict[str, Section]:
-    """Return every section of RunConfig by its path, each parent before its children."""
+    """Return all sections of RunConfig by path, with parents before children."""
     root = RunConfig.model_json_schema()
     sections_by_path: dict[str, Section] = {}
     _read("", root, root["$defs"], sections_by_path)
@@ -56,24 +56,24 @@ def sections() -> dict[str, Section]:
 
 
 def _read(path: str, node: Node, models: Node, sections_by_path: dict[str, Section]) -> None:
-    """Add the section at `path` and those below it; a section shared by several options is read once."""
+    """Add the section at `path` and all nested sections. Sections of several options are merged."""
     section = sections_by_path.setdefault(path, Section(path))
     for name, member in _members(node, models):
         if name and name not in section.options:
             section.options[name] = member.get("description", "")
-        for key, inner in member["properties"].items():
-            resolved = _resolve(inner, models)
+        for key, field_node in member["properties"].items():
+            resolved = _resolve(field_node, models)
             if "const" in resolved:
                 continue
-            at = f"{path}.{key}".lstrip(".")
-            row = _row(at, resolved, models, required=key in member.get("required", ()))
+            field_path = f"{path}.{key}".lstrip(".")
+            row = _row(field_path, resolved, models, required=key in member.get("required", ()))
             section.rows.setdefault(row, {})[name] = None
             if any(_members(resolved, models)):
-                _read(at, resolved, models, sections_by_path)
+                _read(field_path, resolved, models, sections_by_path)
 
 
 def _resolve(node: Node, models: Node) -> dict[str, Any]:
-    """Return the node behind a `$ref`; keys beside the reference take precedence."""
+    """Return the node that a `$ref` refers to. Keys next to the reference take precedence."""
     if "$ref" not in node:
         return dict(node)
     return _resolve(models[node["$ref"].rpartition("/")[2]], models) | {
@@ -82,9 +82,7 @@ def _resolve(node: Node, models: Node) -> dict[str, Any]:
 
 
 def _members(node: Node, models: Node) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the models that a value of this node can be, by the option's name; a plain model has the name
-    ''.
-    """
+    """Yield the name and the schema of each model that a value can be. A plain model has the name ""."""
     if "properties" in node:
         yield _option(node), dict(node)
     items = [node["items"]] if "items" in node else []
@@ -93,7 +91,7 @@ def _members(node: Node, models: Node) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _option(model: Node) -> str:
-    """Return the `type` or `name` of this member of a union."""
+    """Return the `type` or `name` that selects this member of a union, or "" if there is none."""
     tags = (model["properties"].get(key, {}).get("const") for key in ("type", "name"))
     return next((tag for tag in tags if tag), "")
 
@@ -113,7 +111,7 @@ def _default(node: Node) -> str:
 
 
 def _name(list_item: Any) -> str:
-    """Return an item of a list: the name or type of an object, anything else as JSON."""
+    """Return the name or type of an object in a list, or any other item as JSON."""
     return (
         str(list_item.get("name") or list_item.get("type"))
         if isinstance(list_item, Mapping)
@@ -122,16 +120,16 @@ def _name(list_item: Any) -> str:
 
 
 def _values(node: Node, models: Node) -> Iterator[str]:
-    """Yield each allowed kind of value separately."""
+    """Yield a description of each allowed kind of value."""
     names = [name for name, _ in _members(node, models) if name]
-    plain = [_resolve(alternative, models) for alternative in node.get("anyOf", ())]
-    for alternative in (node_ for node_ in plain if "properties" not in node_):
+    alternatives = [_resolve(alternative, models) for alternative in node.get("anyOf", ())]
+    for alternative in (node_ for node_ in alternatives if "properties" not in node_):
         yield from _values(alternative, models)
     if names:
         yield ("a list of " if node.get("type") == "array" else "") + _codes(names)
     elif choices := node.get("items", {}).get("enum"):
         yield "a list of " + _choices(choices)
-    elif not plain and not any(_members(node, models)):
+    elif not alternatives and not any(_members(node, models)):
         yield _plain(node)
 
 
@@ -156,7 +154,7 @@ def _range(node: Node) -> str:
 
 
 def _format_number(number: float) -> str:
-    """Return an end of a range: `1,000,000` and not `1000000.0`, `1e-06` unchanged."""
+    """Return the end of a range as text, such as `1,000,000` or `1e-06`."""
     return f"{int(number):,}" if number == int(number) else f"{number:g}"
 
 

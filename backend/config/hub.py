@@ -1,4 +1,4 @@
-"""The Hugging Face hub's answer to one question: which commit of a dataset is the newest."""
+"""Requests to the Hugging Face hub, such as for the newest commit of a dataset."""
 
 import json
 import os
@@ -14,11 +14,11 @@ from cachetools import TTLCache, cached
 from backend.base.outgoing import Answer, fetch
 
 PARQUET_BRANCH = "refs/convert/parquet"
-"""The branch in which the hub keeps every public dataset as `<subset>/<split>/*.parquet`."""
+"""Branch in which the hub stores every public dataset as `<subset>/<split>/*.parquet`."""
 
 ASK_SECONDS = 10.0
 KEPT_SECONDS = 300.0
-"""Seconds for which an answer is cached, because the form validates at every key press."""
+"""Seconds for which a commit is cached, because the form validates at every key press."""
 
 MAX_ANSWERS = 64
 
@@ -27,12 +27,12 @@ COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
 class HubError(ValueError):
-    """The hub could not be asked, or has no such dataset."""
+    """The hub is unreachable or has no such dataset."""
 
 
 @cached(TTLCache(MAX_ANSWERS, KEPT_SECONDS), condition=Condition())
 def newest_commit(dataset: str) -> str:
-    """Return the commit of the dataset's Parquet branch; HubError says why there is none to be had."""
+    """Return the newest commit of the dataset's Parquet branch. Raises HubError if it is not available."""
     endpoint = os.environ.get("HF_ENDPOINT", "https://huggingface.co").rstrip("/")
     if not endpoint.startswith(("https://", "http://")):
         raise HubError(f"HF_ENDPOINT: expected an address with https://, got {endpoint[:60]!r}")
@@ -61,12 +61,13 @@ def newest_commit(dataset: str) -> str:
 def ask_hub(
     address: str, *, max_bytes: int, seconds: float, headers: Mapping[str, str] = MappingProxyType({})
 ) -> Answer:
-    """Return the hub's answer, which may lead elsewhere: it does for renamed repositories and large files.
+    """Send a request to the hub and return the response.
 
-    A redirect is followed to https:// alone, or to the hub itself. Raises OSError and HTTPException.
+    Redirects, which the hub uses for renamed repositories and large files, are followed to https:// addresses
+    or to the hub itself. Raises OSError or HTTPException if the request fails.
     """
-    parts = urlsplit(address)
-    hub = f"{parts.scheme}://{parts.netloc}/"
+    split_address = urlsplit(address)
+    hub = f"{split_address.scheme}://{split_address.netloc}/"
     return fetch(
         address,
         max_bytes=max_bytes,

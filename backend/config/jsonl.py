@@ -1,6 +1,7 @@
-"""Files of DATASETS_DIR: checked as a whole, indexed, and read row by row when training wants one.
+"""Index the JSONL files of DATASETS_DIR and read single rows from them.
 
-Of each row only its place in the file is kept in memory.
+A file is checked completely when it is indexed. Rows stay on the disk, and only their offsets are kept in
+memory.
 """
 
 from array import array
@@ -28,11 +29,11 @@ from backend.config.rows import (
 )
 
 PIECE_BYTES = 1 << 20
-"""A file is read in pieces of this size."""
+"""Size of the pieces in which a file is read, in bytes."""
 
 
 class BadDataset(ValueError):
-    """A file that cannot be trained on, with its first 20 errors."""
+    """A dataset file is invalid. `errors` has its first 20 errors."""
 
     def __init__(self, name: str, errors: list[LineError]) -> None:
         super().__init__(f"{name}: " + "; ".join(map(str, errors)))
@@ -42,39 +43,39 @@ class BadDataset(ValueError):
 
 @dataclass(frozen=True)
 class JsonlIndex:
-    """A checked file: the positions of its rows and which rows are held out."""
+    """The index of a checked file, with the offsets of its rows and the rows marked as held out."""
 
     path: Path
     sha256: str
-    """Hash of the whole content."""
+    """SHA-256 of the whole content."""
     offsets: "array[int]"
-    """[rows] byte at which each row begins."""
+    """Byte offset of each row, of shape [rows]."""
     keys: "array[int]"
-    """[rows] 64-bit hash of each question."""
+    """64-bit hash of each question, of shape [rows]."""
     splits: bytearray
-    """[rows] UNMARKED, TRAIN or EVAL: the row's own `split`."""
+    """The `split` of each row as UNMARKED, TRAIN or EVAL, of shape [rows]."""
     lines: "array[int]"
-    """[rows] number of its line, from 1."""
+    """Line number of each row, starting at 1, of shape [rows]."""
     lengths: "array[int]"
-    """[rows] characters of the prompt."""
+    """Number of characters of each prompt, of shape [rows]."""
     conversation: int
-    """Number of the first line whose prompt is a list of messages; 0: there is none."""
+    """Number of the first line whose prompt is a list of messages, or 0 if there is none."""
     stamp: tuple[int, int]
-    """Size in bytes and time of change in nanoseconds."""
+    """Size of the file in bytes and its modification time in nanoseconds."""
 
     def __len__(self) -> int:
         return len(self.offsets)
 
     @cached_property
     def long_length(self) -> int:
-        """Characters that 19 of 20 prompts do not exceed."""
+        """95th percentile of the prompt lengths, in characters."""
         return sorted(self.lengths)[int(0.95 * (len(self.lengths) - 1))] if self.lengths else 0
 
 
 def index_dataset(path: Path, columns: Columns) -> JsonlIndex:
-    """Read and check a whole file.
+    """Read, check and index a whole file.
 
-    Raises BadDataset with up to 20 errors, each with its line, field, value and what was expected.
+    Raises BadDataset with up to 20 errors, each with the line, the field, the value and the expected value.
     """
     check, digest, stamp = RowCheck(columns), sha256(), _stamp(path)
     offsets, keys, lines, lengths = array("Q"), array("Q"), array("I"), array("I")
@@ -97,7 +98,7 @@ def index_dataset(path: Path, columns: Columns) -> JsonlIndex:
 
 
 def read_row(index: JsonlIndex, number: int) -> dict[str, Any]:
-    """Row `number` (0, 1, 2, ...) of an indexed file; BadDataset when the file has changed since."""
+    """Return the row with the index `number`, starting at 0. Raises BadDataset if the file has changed."""
     if _stamp(index.path) != index.stamp:
         raise BadDataset(index.path.name, [LineError(0, "has changed while it was in use")])
     with index.path.open("rb") as file:
@@ -106,10 +107,10 @@ def read_row(index: JsonlIndex, number: int) -> dict[str, Any]:
 
 
 def held_out_keys(keys: Sequence[int], splits: Sequence[int], fraction: float) -> set[int]:
-    """Return the questions kept for evaluation: those marked so and a fraction of the unmarked, lowest hashes
-    first.
+    """Return the hashes of the held-out questions: the marked ones and a fraction of the unmarked ones.
 
-    A question that stands in several rows is held out with all of them. At least one question is held out.
+    Unmarked questions with the lowest hashes are held out. If a question occurs in several rows, all of them
+    are held out. At least one question is held out.
     """
     marked = {key for key, split in zip(keys, splits, strict=True) if split == EVAL}
     unmarked = {key for key, split in zip(keys, splits, strict=True) if split == UNMARKED} - marked
@@ -118,7 +119,7 @@ def held_out_keys(keys: Sequence[int], splits: Sequence[int], fraction: float) -
 
 
 def resolve_dataset(datasets_dir: Path, name: str) -> Path:
-    """Return the file `name` of DATASETS_DIR; ValueError when it is none, or lies outside."""
+    """Return the path of a file in DATASETS_DIR. Raises ValueError if it is missing or outside."""
     root = datasets_dir.expanduser().resolve()
     if "\0" in name or Path(name).is_absolute() or ".." in Path(name).parts:
         raise ValueError(f"expected a path inside DATASETS_DIR, got {value_excerpt(name)}")

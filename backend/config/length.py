@@ -1,4 +1,4 @@
-"""Length settings: how the length of completions changes rewards and the loss."""
+"""Config of the effect that the length of completions has on rewards and the loss."""
 
 from typing import Annotated, Literal, NamedTuple, Self
 
@@ -8,52 +8,52 @@ from backend.config.base import Frozen, refusal
 
 
 class KeepTruncated(Frozen):
-    """Completions truncated at the cap train like all others."""
+    """Truncated completions are trained on like all others."""
 
     type: Literal["keep"] = "keep"
 
 
 class MaskTruncated(Frozen):
-    """Completions truncated at the cap take no part in the loss (DAPO's overlong filtering)."""
+    """Truncated completions are excluded from the loss (DAPO's overlong filtering)."""
 
     type: Literal["mask"] = "mask"
 
 
 class ScaleTruncatedReward(Frozen):
-    """The reward of completions truncated at the cap is multiplied by a factor (arXiv:2510.15110); a reward
-    below 0 stays as it is, because a value nearer to 0 would reward truncation.
+    """Multiply the reward of truncated completions by a factor (arXiv:2510.15110). A negative reward does not
+    change, because a value closer to 0 would reward truncation.
     """
 
     type: Literal["scale_reward"] = "scale_reward"
 
     factor: Annotated[float, Field(ge=0, le=1)] = 0.0
-    """Factor on the reward."""
+    """Factor by which the reward is multiplied."""
 
 
 Truncated = Annotated[KeepTruncated | MaskTruncated | ScaleTruncatedReward, Field(discriminator="type")]
 
 
 class NoLengthPenalty(Frozen):
-    """Length does not change the reward."""
+    """The reward does not depend on the length."""
 
     type: Literal["none"] = "none"
 
 
 class Ramp(NamedTuple):
-    """The ramp of a length penalty, in tokens."""
+    """The range of lengths over which a length penalty increases, in tokens."""
 
     start: int
-    """L_max - L_cache, in tokens."""
+    """Length at which the ramp begins: L_max - L_cache."""
     width: int
-    """L_cache, in tokens."""
+    """Width of the ramp: L_cache."""
 
 
 class _Overlong(Frozen):
     max_fraction: Annotated[float, Field(gt=0, le=1)] = 1.0
-    """L_max as a fraction of max_new_tokens."""
+    """Length L_max at which the ramp ends, as a fraction of max_new_tokens."""
 
     cache_fraction: Annotated[float, Field(gt=0, le=1)] = 0.2
-    """L_cache, the width of the ramp, as a fraction of max_new_tokens."""
+    """Width L_cache of the ramp, as a fraction of max_new_tokens."""
 
     @model_validator(mode="after")
     def _ramp_inside(self) -> Self:
@@ -62,7 +62,7 @@ class _Overlong(Frozen):
         return self
 
     def ramp(self, max_new_tokens: int) -> Ramp:
-        """Return the ramp in tokens of a run with this cap."""
+        """Return the ramp in tokens for a run with this maximum completion length."""
         limit, width = (
             max(1, round(fraction * max_new_tokens)) for fraction in (self.max_fraction, self.cache_fraction)
         )
@@ -70,14 +70,14 @@ class _Overlong(Frozen):
 
 
 class SoftOverlong(_Overlong):
-    """A penalty that falls linearly from 0 to -1 over the last part of the allowed length (DAPO)."""
+    """A term that falls linearly from 0 to -1 over the last part of the allowed length (DAPO)."""
 
     type: Literal["soft_overlong"] = "soft_overlong"
 
 
 class MagistralPenalty(_Overlong):
-    """A penalty that falls linearly from 0 to -0.1 over the last part of the allowed length (Magistral,
-    arXiv:2506.10910).
+    """A term that falls linearly from 0 to -0.1 over the last part of the
+    allowed length (Magistral, arXiv:2506.10910).
     """
 
     type: Literal["magistral"] = "magistral"
@@ -87,10 +87,10 @@ LengthPenalty = Annotated[NoLengthPenalty | SoftOverlong | MagistralPenalty, Fie
 
 
 class LengthConfig(Frozen):
-    """The effect of length on reward and loss."""
+    """The effect of the completion length on reward and loss."""
 
     truncated: Truncated = KeepTruncated()
-    """Treatment of completions truncated at the cap."""
+    """Treatment of completions that are truncated at the maximum length."""
 
     penalty: LengthPenalty = NoLengthPenalty()
-    """A penalty added to the reward."""
+    """Length penalty that is added to the reward."""

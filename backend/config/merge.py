@@ -1,8 +1,9 @@
-"""The merge of defaults, preset, profile and user's changes into the RunConfig of a run.
+"""Merge defaults, profile, preset and the user's changes into the RunConfig of a run.
 
-Merge order: defaults <- profile of the policy <- preset <- `base` fields <- variant fields. Mappings
-merge deeply; lists and unions whose `type` differs are replaced whole. A variant's preset replaces the
-base's preset, not its fields. A preset's own number of minibatches is at most the prompts of a step.
+Merge order: defaults <- profile of the policy <- preset <- `base` fields <- variant fields. Mappings are
+merged recursively. Lists, and unions whose `type` differs, are replaced completely. A variant's preset
+replaces the preset of the base, but not its fields. A preset's number of minibatches is limited to the
+prompts per step.
 """
 
 import hashlib
@@ -30,9 +31,10 @@ def resolve(
     *,
     profile: Callable[[str], Fields] = make_profile,
 ) -> RunConfig:
-    """Return the complete config of one run; `profile` gives the fields that a policy is started with.
+    """Return the complete config of a run. `profile` is a function that returns the profile of a policy.
 
-    Raises InvalidConfig with one error per field that is unknown, out of range or contradicts another.
+    Raises InvalidConfig with an error for each field that is unknown, out of range or contradicts another
+    one.
     """
     merged = merged_fields(base, variant or {}, profile=profile)
     if seed is not None:
@@ -44,9 +46,9 @@ def resolve(
 
 
 def usual_config(config: RunConfig) -> RunConfig:
-    """Return what the run's preset and policy start with.
+    """Return the config that the preset and the policy of a run have without the user's changes.
 
-    A config does not say how large its policy is, but only small ones start in float32.
+    A config does not contain the size of its policy, but only small policies start in float32.
     """
     base = {"preset": config.preset, "policy": {"name": config.policy.name}}
     profile = partial(make_profile, is_small=config.policy.dtype == "float32")
@@ -59,13 +61,13 @@ def usual_config(config: RunConfig) -> RunConfig:
 def merged_fields(
     base: Fields, variant: Fields, *, profile: Callable[[str], Fields] = make_profile
 ) -> dict[str, Any]:
-    """Return the fields of one run before they are checked: all layers of this module's merge order.
+    """Return the merged fields of a run before validation.
 
-    `frontend/src/lib/launch/merge.js` shows the same in the form. Raises InvalidConfig for an unknown preset.
+    `frontend/src/lib/launch/merge.js` does the same in the form. Raises InvalidConfig for an unknown preset.
     """
     variant = {key: value for key, value in variant.items() if key != "name"}
     preset = variant.get("preset") or base.get("preset") or ""
-    defaults = RunConfig().model_dump(mode="json")  # a part of a union needs no type
+    defaults = RunConfig().model_dump(mode="json")  # lets a change of a union member omit the type
     merged = merge(merge(defaults, profile(_policy_name(base, variant))), _preset_changes(preset))
     merged = _fitting_correction(
         merge(merge(merged, base), variant) | {"preset": preset}, preset, (base, variant)
@@ -74,10 +76,9 @@ def merged_fields(
 
 
 def _fitting_correction(merged: dict[str, Any], preset: str, written: tuple[Fields, ...]) -> dict[str, Any]:
-    """Return the fields with the minibatches that a preset asks for cut to the prompts of a step, which are
-    split.
+    """Return the fields with the minibatches of a preset limited to the prompts of a step.
 
-    What the user wrote stays as it is.
+    A number of minibatches that the user has set does not change.
     """
     preset_minibatches = _preset_changes(preset).get("updates", {}).get("minibatches")
     prompts = merged["sampling"].get("prompts_per_step") if isinstance(merged["sampling"], Mapping) else None
@@ -97,10 +98,9 @@ def _fitting_correction(merged: dict[str, Any], preset: str, written: tuple[Fiel
 
 
 def _correct_config(merged: dict[str, Any], written: tuple[Fields, ...]) -> dict[str, Any]:
-    """Return the fields with token_tis where an engine samples that is not the learner and nothing corrects
-    for it.
+    """Return the fields with the correction token_tis if sampling is off-policy and nothing corrects for it.
 
-    What the user wrote, `none` too, stays as it is.
+    A correction that the user has set, including `none`, does not change.
     """
     sampling, objective = merged["sampling"], merged["objective"]
     objectives = [fields.get("objective", {}) for fields in written]
@@ -119,49 +119,45 @@ def _correct_config(merged: dict[str, Any], written: tuple[Fields, ...]) -> dict
 
 
 def _is_off_policy(sampling: Fields) -> bool:
-    """Return whether unchecked fields ask for another engine, or for rollouts that run ahead of the
-    updates.
-    """
+    """Return whether unvalidated fields select another engine, or rollouts that run ahead of the updates."""
     engine, ahead = sampling.get("engine"), sampling.get("ahead")
     is_other = isinstance(engine, Mapping) and engine.get("type", "local") != "local"
     return is_other or (type(ahead) is int and ahead > 0)
 
 
 def merge(below: Fields, above: Fields) -> dict[str, Any]:
-    """`above` laid over `below`, deeply."""
+    """Merge `above` into a copy of `below` recursively. Values of `above` take precedence."""
     merged = dict(below)
     for key, value in above.items():
-        under = merged.get(key)
-        if isinstance(under, Mapping) and isinstance(value, Mapping) and _same_member(under, value):
-            merged[key] = merge(under, value)
+        current = merged.get(key)
+        if isinstance(current, Mapping) and isinstance(value, Mapping) and _same_member(current, value):
+            merged[key] = merge(current, value)
         else:
             merged[key] = value
     return merged
 
 
 def nest_paths(changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Fields by dotted path as a config nests them."""
+    """Convert fields with dotted paths to nested fields."""
     config: dict[str, Any] = {}
     for path, value in changes.items():
-        *above, last = path.split(".")
-        fields: dict[str, Any] = {last: value}
-        for key in reversed(above):
+        *parent_keys, last_key = path.split(".")
+        fields: dict[str, Any] = {last_key: value}
+        for key in reversed(parent_keys):
             fields = {key: fields}
         config = merge(config, fields)
     return config
 
 
 def _same_member(under: Fields, value: Fields) -> bool:
-    """Return whether two parts of a union are of one `type`; a part without one belongs to whatever is below
-    it.
-    """
+    """Return whether two union members have the same `type`. A value without a type matches any member."""
     return bool(value.get("type", under.get("type")) == under.get("type"))
 
 
 def config_hash(config: RunConfig) -> str:
-    """SHA-256 of the config without its seed: equal for all seeds of one variant.
+    """Return the SHA-256 of the config without its seed, which is equal for all seeds of a variant.
 
-    Without an environment it is what it was before there were any.
+    The field `environment` is left out if there is none, so that hashes of old versions stay valid.
     """
     left_out = {"seed"} | ({"environment"} if config.environment.type == "none" else set())
     content = json.dumps(config.model_dump(mode="json", exclude=left_out), sort_keys=True)
@@ -169,7 +165,7 @@ def config_hash(config: RunConfig) -> str:
 
 
 def grading_hash(config: RunConfig) -> str:
-    """Return the SHA-256 of problems and graders, equal if the same reference answers are graded alike."""
+    """Return the SHA-256 of the problems and graders. Equal hashes mean equal grading of equal answers."""
     graders = [
         term.model_dump(mode="json", exclude={"weight", "map"})
         for term in config.rewards
@@ -181,24 +177,26 @@ def grading_hash(config: RunConfig) -> str:
 
 
 def field_errors(error: ValidationError, written: Any) -> list[FieldError]:
-    """Pydantic's errors about `written` as (dotted path, message with the value that was met)."""
+    """Convert pydantic's errors about `written` to dotted paths and messages with the invalid value."""
     items = error.errors(include_url=False)
-    places = [item["loc"] for item in items]
+    locations = [item["loc"] for item in items]
     return [
         field_error
         for item in items
-        if not (item["type"] == "too_short" and _is_above(item["loc"], places))
+        if not (item["type"] == "too_short" and _is_above(item["loc"], locations))
         for field_error in _field_errors(tuple(_strip_tags(item["loc"], written)), dict(item))
     ]
 
 
 def _is_above(loc: tuple[Any, ...], places: list[tuple[Any, ...]]) -> bool:
-    """Return whether a list item has its own error; without that item the list counts as shorter."""
-    return any(len(other_loc) > len(loc) and other_loc[: len(loc)] == loc for other_loc in places)
+    """Return whether an item of the list at `loc` has an error, because
+    pydantic then counts it as missing.
+    """
+    return any(len(other) > len(loc) and other[: len(loc)] == loc for other in places)
 
 
 def _strip_tags(loc: tuple[Any, ...], written: Any) -> Iterator[str]:
-    """Yield the path as the user wrote it: pydantic puts the tag of each union member into it."""
+    """Yield the segments of the user's path, without the tags of union members that pydantic inserts."""
     for key in loc:
         if _is_tag(key, written):
             continue
@@ -219,11 +217,11 @@ EXPECTED = {
     "model_attributes_type": "expected an object with fields",
     "dict_type": "expected an object with fields",
 }
-"""Words for what pydantic says in words of Python."""
+"""Messages for error types that pydantic describes with Python terms."""
 
 
 def _is_tag(key: Any, written: Any) -> bool:
-    """Return whether a part of a path names the kind of value that was met, and no field of it."""
+    """Return whether a segment of a path is the tag of a union member and not a field."""
     if not isinstance(written, Mapping):
         return isinstance(written, (str, int, float))  # a number or text has no parts
     kinds = (written.get("type"), written.get("name"), "by_domain")

@@ -1,7 +1,7 @@
-"""Conversations as prompts: messages with roles, and the tools that they may call.
+"""Read prompts that are conversations: messages with roles, and the tools that they may call.
 
-The format is that of chat templates and of OpenAI's API. A message has a `role`, a `content` and, where they
-apply, `name`, `tool_calls` and `tool_call_id`. A policy here reads text alone: images and audio are refused.
+The format is that of chat templates and of OpenAI's API. A message has a `role`, a `content` and optionally
+`name`, `tool_calls` and `tool_call_id`. Policies read only text, so images and audio are refused.
 """
 
 import json
@@ -12,18 +12,16 @@ ROLES = ("system", "user", "assistant", "tool")
 KEYS = ("role", "content", "name", "tool_calls", "tool_call_id", "reasoning_content")
 MAX_MESSAGES = 1000
 _ANSWERED = ("user", "tool")
-"""Roles of the last message: the policy writes what follows it."""
+"""Roles that the last message may have, because the policy writes the next message."""
 
 _SHAREGPT = {"human": "user", "gpt": "assistant", "observation": "tool"}
-"""Roles by their names in ShareGPT; other roles have the same name in both."""
+"""Roles by their names in ShareGPT. Other roles have the same name in both formats."""
 
 Message = dict[str, Any]
 
 
 def normalise_messages(value: object) -> object:
-    """Return a value of a row with messages of ShareGPT (`from`, `value`) spelled as messages; others
-    unchanged.
-    """
+    """Convert messages in the ShareGPT format (`from`, `value`), and return other values unchanged."""
     return list(map(_normalise_message, value)) if isinstance(value, list) else value
 
 
@@ -31,14 +29,12 @@ def _normalise_message(value: object) -> object:
     if not isinstance(value, Mapping) or "role" in value or not {"from", "value"} <= value.keys():
         return value
     role, other_keys = value["from"], {key: inner for key, inner in value.items() if key in KEYS}
-    spelled = _SHAREGPT.get(role, role) if isinstance(role, str) else role
-    return {"role": spelled, "content": value["value"], **other_keys}
+    normalised_role = _SHAREGPT.get(role, role) if isinstance(role, str) else role
+    return {"role": normalised_role, "content": value["value"], **other_keys}
 
 
 def read_messages(value: object) -> list[Message]:
-    """Return the messages of a row, without empty keys and with text as content; ValueError names what is
-    wrong.
-    """
+    """Return the valid messages of a row, with text as content and without null keys. Raises ValueError."""
     if not isinstance(value, list) or not value or not all(isinstance(message, Mapping) for message in value):
         raise ValueError(f"expected text or a list of messages, got {_excerpt(value)}")
     if len(value) > MAX_MESSAGES:
@@ -46,15 +42,13 @@ def read_messages(value: object) -> list[Message]:
     messages = [_read(message, f"message {number}") for number, message in enumerate(value, 1)]
     if not any(message["content"].strip() for message in messages if message["role"] in _ANSWERED):
         raise ValueError("at least one message with the role `user` or `tool` must have content")
-    if (last := messages[-1]["role"]) not in _ANSWERED:
-        raise ValueError(f"the last message must have the role `user` or `tool`, got {last!r}")
+    if (last_role := messages[-1]["role"]) not in _ANSWERED:
+        raise ValueError(f"the last message must have the role `user` or `tool`, got {last_role!r}")
     return messages
 
 
 def read_tools(value: object) -> list[dict[str, Any]]:
-    """Return the tools of a row, a list of JSON Schemas of functions or its JSON; ValueError says what is
-    wrong.
-    """
+    """Return the tools of a row, given as a list of function schemas or its JSON. Raises ValueError."""
     if isinstance(value, str):
         try:
             value = json.loads(value) if value.strip() else None
@@ -71,7 +65,7 @@ def read_tools(value: object) -> list[dict[str, Any]]:
 
 
 def question_text(value: object) -> str:
-    """Return a prompt as text to read: text as it is, messages one under the other with their roles."""
+    """Return a prompt as readable text. Messages are separated by blank lines and begin with their role."""
     if isinstance(value, list) and value and all(isinstance(message, Mapping) for message in value):
         texts = [_message_text(message) for message in value]
         if len(value) == 1:
@@ -83,16 +77,16 @@ def question_text(value: object) -> str:
 
 
 def append_line(messages: list[Message], line: str) -> list[Message]:
-    """Return the messages with a line added to the last one of the user."""
-    at = max((i for i, message in enumerate(messages) if message["role"] == "user"), default=None)
-    if at is None or not line:
+    """Return the messages with a line appended to the last user message."""
+    last_user = max((i for i, message in enumerate(messages) if message["role"] == "user"), default=None)
+    if last_user is None or not line:
         return messages
-    changed = {**messages[at], "content": f"{messages[at]['content'].rstrip()}\n{line}"}
-    return [*messages[:at], changed, *messages[at + 1 :]]
+    changed = {**messages[last_user], "content": f"{messages[last_user]['content'].rstrip()}\n{line}"}
+    return [*messages[:last_user], changed, *messages[last_user + 1 :]]
 
 
 def message_text(message: Mapping[str, Any], path: str) -> str:
-    """Return the content of a message that is text; ValueError names its place."""
+    """Return the text of a message. Raises ValueError, with `path` in the message, if it is not text."""
     return _content(message.get("content"), path)
 
 
@@ -150,7 +144,7 @@ def _is_call(value: object) -> bool:
 
 
 def _drop_nulls(value: Any) -> Any:
-    """Parquet has every key of every message: those that say nothing are null there."""
+    """Return the value without null keys, because Parquet stores every key in every message."""
     if isinstance(value, Mapping):
         return {key: _drop_nulls(inner) for key, inner in value.items() if inner is not None}
     return [_drop_nulls(inner) for inner in value] if isinstance(value, list) else value
@@ -161,12 +155,12 @@ def _message_text(message: Mapping[str, Any]) -> str:
     if isinstance(content, list):
         content = "".join(str(piece.get("text") or "") for piece in content if isinstance(piece, Mapping))
     calls = message.get("tool_calls")
-    shown = (
+    call_lines = (
         [json.dumps(call, ensure_ascii=False, default=str) for call in calls if call]
         if isinstance(calls, list)
         else []
     )
-    return "\n".join(filter(None, [str(content or ""), *shown]))
+    return "\n".join(filter(None, [str(content or ""), *call_lines]))
 
 
 def _excerpt(value: object) -> str:

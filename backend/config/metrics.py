@@ -1,6 +1,6 @@
-"""The metric catalog: every metric that a run records, with its unit, its meaning and its healthy band.
+"""The catalog of all metrics that a run records, with their unit, meaning and healthy band.
 
-A trainer that logs a name outside this catalog has a bug; a test checks this. Names of families contain
+A trainer must not log a name outside of this catalog, which a test checks. Names of families contain
 `<name>`.
 """
 
@@ -16,10 +16,10 @@ Better = Literal["up", "down", ""]
 
 
 class Metric(Frozen):
-    """One metric."""
+    """The description of a metric or of a family of metrics."""
 
     name: str
-    """Canonical path, e.g. `reward/mean`; the first segment is its section."""
+    """Canonical name, e.g. `reward/mean`. The first segment is the section."""
 
     unit: str
     """Unit, e.g. tokens, seconds, nats, fraction."""
@@ -34,13 +34,15 @@ class Metric(Frozen):
     """Upper end of the healthy band."""
 
     better: Better = ""
-    """Direction of improvement; empty if there is none."""
+    """Direction of improvement, or "" if there is none."""
 
     aliases: tuple[str, ...] = ()
     """Names of the same quantity in TRL, verl and the book's scripts."""
 
     scale: tuple[str, ...] = ()
-    """Config fields that set the metric's scale. Runs that differ in these fields cannot be compared by it."""
+    """Config fields that determine the scale. Runs that differ in these
+    fields cannot be compared by the metric.
+    """
 
     @property
     def section(self) -> str:
@@ -243,28 +245,28 @@ FAMILIES = (
 """Families of metrics, whose names contain a reward term, a domain, a suite or a number."""
 
 OF_THE_MACHINE = ("machine/", "memory/", "throughput/", "time/")
-"""Prefixes of the metrics that depend on the machine, so that a repeated run does not reproduce them."""
+"""Prefixes of the metrics that depend on the machine and are therefore not reproducible."""
 
 METRICS: dict[str, Metric] = {metric.name: metric for metric in _CATALOG}
 
 ALIASES: dict[str, str] = {alias: metric.name for metric in _CATALOG for alias in metric.aliases}
-"""Canonical metric name by each name that other trainers use."""
+"""Canonical names of metrics, by the names that other trainers use."""
 
 _FAMILY_ALIASES = [(alias, family.name) for family in FAMILIES for alias in family.aliases]
 
 LOGGER_PREFIXES = ("train/", "metrics/", "metrics/train/")
-"""Prefixes that some loggers, such as the callbacks of Hugging Face, add to every training metric."""
+"""Prefixes that some loggers, such as Hugging Face callbacks, add to every training metric."""
 
 CACHED_NAMES = 4_096
-"""Number of names whose catalog entry is cached, because the rows of a log repeat the same names."""
+"""Maximum number of names whose catalog entry is cached, because the rows of a log repeat the same names."""
 
 
 @lru_cache(CACHED_NAMES)
 def canonical_name(name: str) -> str | None:
-    """Return the canonical name of a metric that another trainer calls `name`; None if there is none."""
-    squeezed = _AROUND_SLASH.sub("/", name.strip())
+    """Return the canonical name of the metric that another trainer calls `name`, or None if it is unknown."""
+    compact = _AROUND_SLASH.sub("/", name.strip())
     plain = plain_name(name)
-    for spelling in dict.fromkeys((name, squeezed, plain)):
+    for spelling in dict.fromkeys((name, compact, plain)):
         for alias_name in (spelling, *map(spelling.removeprefix, LOGGER_PREFIXES)):
             if alias_name != name and alias_name in METRICS:
                 return alias_name
@@ -277,9 +279,10 @@ def canonical_name(name: str) -> str | None:
 
 
 def plain_name(name: str) -> str:
-    """Return a name as programs spell it: `Training Loss` is training_loss, `completions / mean_length` one path.
+    """Return a name in lower case with underscores, such as training_loss for `Training Loss`.
 
-    A unit in brackets, as in `Accuracy (%)`, the stars of bold text and the dots of `Grad. Norm` are left out.
+    Spaces around slashes, units in brackets as in `Accuracy (%)`, asterisks of bold text and dots as in
+    `Grad. Norm` are removed.
     """
     spelling = _UNIT.sub("", name.strip().strip("*`").strip())
     return _SPACES.sub("_", _AROUND_SLASH.sub("/", spelling)).lower()
@@ -292,7 +295,7 @@ _UNIT = re.compile(r"(?<=\w)\s*\((?:%|[A-Za-z/]{1,12})\)$")
 
 @lru_cache(CACHED_NAMES)
 def find_metric(name: str) -> Metric | None:
-    """Return the catalog entry of a recorded name or of its family; None if the name is unknown."""
+    """Return the catalog entry of a metric or of its family, or None if the name is unknown."""
     return METRICS.get(name) or next(
         (family for family in FAMILIES if _pattern(family.name).fullmatch(name)), None
     )
@@ -307,7 +310,7 @@ WITH_INTERVALS = {f"eval/<suite>/{name}" for name in ("accuracy", "pass_at_<k>",
 
 
 def has_interval(name: str) -> bool:
-    """Return whether a metric of this name is recorded with the ends of its 95 % interval."""
+    """Return whether a metric is recorded together with the ends of its 95 % interval."""
     metric = find_metric(name)
     return metric is not None and metric.name in WITH_INTERVALS
 
@@ -324,10 +327,10 @@ def interval_names(name: str) -> tuple[str, str]:
 
 
 def _fill_family(family: str, parts: Sequence[str]) -> str:
-    """Return a family's name with the brackets replaced by the parts; surplus parts are ignored."""
-    between = _BRACKETS.split(family)
+    """Return the name of a family with its placeholders replaced by the parts. Extra parts are ignored."""
+    literals = _BRACKETS.split(family)
     return "".join(
-        text + filling for text, filling in zip_longest(between, parts[: len(between) - 1], fillvalue="")
+        text + filling for text, filling in zip_longest(literals, parts[: len(literals) - 1], fillvalue="")
     )
 
 
@@ -336,5 +339,5 @@ _BRACKETS = re.compile("<[^>]+>")
 
 @cache
 def _pattern(family: str) -> re.Pattern[str]:
-    """Return the pattern of a family's names; each pair of brackets matches any text without a slash."""
+    """Return the pattern of a family's names. Each placeholder matches any text without a slash."""
     return re.compile("([^/]+)".join(map(re.escape, _BRACKETS.split(family))))

@@ -1,6 +1,7 @@
-"""The training objective: one value for each knob; combinations that make no sense are refused.
+"""The training objective, with one value for each knob. Contradictory combinations are refused.
 
-The rules are algorithms' own composition rules; each refusal says its reason at the field that must change.
+The rules follow from the published algorithms. Each error belongs to the field that must change and explains
+why.
 """
 
 import math
@@ -20,31 +21,31 @@ class Objective(Frozen):
     """
 
     advantage: knobs.Advantage = knobs.GroupMean()
-    """How a reward becomes an advantage; `type` is the baseline that is subtracted."""
+    """Computation of advantages from rewards. `type` is the baseline that is subtracted."""
     value: knobs.Value = knobs.Value()
-    """The critic's training, if the advantage has a critic."""
+    """Training of the critic, if the advantage uses a critic."""
     ratio: knobs.Ratio = knobs.TokenRatio()
-    """The probability ratio between the current policy and the one that wrote the completions."""
+    """Probability ratio between the current policy and the policy that sampled the completions."""
     surrogate: knobs.Surrogate = knobs.PpoClip()
-    """Bound on how far a ratio can move the policy before its gradient is limited."""
+    """Limit on the change of the policy by a single ratio."""
     correction: knobs.Correction = knobs.NoCorrection()
-    """Weights against the mismatch between the sampler's probabilities and the trainer's."""
+    """Weights that correct the mismatch between the probabilities of the sampler and of the trainer."""
     off_policy_mask: knobs.OffPolicyMask = knobs.NoOffPolicyMask()
-    """Completions that are left out because the current policy has moved too far away from them."""
+    """Mask for completions from which the current policy has moved too far away."""
     router: knobs.Router = knobs.NoRouterShift()
-    """How shifts of a mixture's router enter the ratios."""
+    """Effect of changed router probabilities of a mixture of experts on the ratios."""
     kl: knobs.Kl = knobs.NoKl()
     """KL penalty that pulls the policy towards the reference policy."""
     reference: knobs.Reference = knobs.FixedReference()
-    """When the reference policy is replaced; the KL is 0 right after."""
+    """Replacement of the reference policy, after which the KL is 0."""
     aggregation: knobs.Aggregation = knobs.SeqMeanTokenMean()
-    """How the losses of single tokens become one number."""
+    """Aggregation of the losses of all tokens to one number."""
     entropy: knobs.Entropy = knobs.NoEntropyBonus()
-    """Reward for keeping the next-token distribution broad."""
+    """Bonus for the entropy of the next-token distribution."""
     nll: knobs.Nll = knobs.NoNll()
-    """Imitation of the policy's own correct completions."""
+    """Imitation loss on correct completions of the policy."""
     token_weight: knobs.TokenWeight = knobs.NoTokenWeight()
-    """Weights that let the advantage differ between the tokens of a completion."""
+    """Weights with which the advantage differs between the tokens of a completion."""
 
     @field_validator("ratio")
     @classmethod
@@ -97,8 +98,8 @@ class Objective(Frozen):
     @field_validator("kl")
     @classmethod
     def _kl_is_no_reward_term_of_its_own(cls, kl: knobs.Kl, info: ValidationInfo) -> knobs.Kl:
-        decoupled = getattr(info.data.get("advantage"), "multi_reward", "sum") == "gdpo"
-        if decoupled and isinstance(kl, knobs.KlK1) and kl.place == "reward":
+        is_decoupled = getattr(info.data.get("advantage"), "multi_reward", "sum") == "gdpo"
+        if is_decoupled and isinstance(kl, knobs.KlK1) and kl.place == "reward":
             reason = "is reward, but advantage.multi_reward = gdpo normalises each reward term apart, "
             raise refusal([("place", reason + "and the KL is none of them: expected loss")])
         return kl
@@ -144,12 +145,12 @@ class Objective(Frozen):
 
     @property
     def largest_k3(self) -> float:
-        """Most that the k3 of one token counts for, nats."""
+        """Maximum k3 of one token, in nats, or infinity if it is not limited."""
         return math.inf if isinstance(self.kl, knobs.NoKl) else self.kl.largest_k3
 
     @property
     def critic(self) -> knobs.Critic | None:
-        """The advantage if a critic estimates it, else None."""
+        """The advantage if a critic estimates it, or None."""
         return self.advantage if isinstance(self.advantage, knobs.Critic) else None
 
     @property
@@ -159,24 +160,26 @@ class Objective(Frozen):
 
     @property
     def kl_in_reward(self) -> bool:
-        """Whether the KL penalty is taken off the rewards, before advantages are formed."""
+        """Whether the KL penalty is subtracted from the rewards before advantages are computed."""
         return isinstance(self.kl, knobs.KlK1) and self.kl.place == "reward"
 
     @property
     def kl_is_sum(self) -> bool:
-        """Whether the KL is a sum over a completion's tokens, so that a target is in nats per completion."""
+        """Whether the KL is summed over the tokens of a completion, so that
+        targets are in nats per completion.
+        """
         if isinstance(self.kl, knobs.NoKl):
             return False
         is_sum = self.kl.aggregation == "seq_sum" or self.aggregation.type == "seq_mean_token_sum"
         return is_sum or self.kl_in_reward
 
     def warnings(self) -> list[str]:
-        """Combinations that run but that a reader should think twice about."""
+        """Return warnings about combinations that are valid but probably not intended."""
         return [reason for applies, reason in _cautions(self) if applies]
 
 
 def _type(info: ValidationInfo, field: str) -> str:
-    """Return the `type` of an earlier field; empty when that field was refused itself."""
+    """Return the `type` of an earlier field, or "" if that field was refused."""
     return getattr(info.data.get(field), "type", "")
 
 
@@ -190,10 +193,10 @@ def _cautions(objective: Objective) -> list[tuple[bool, str]]:
     surrogate: Any = objective.surrogate
     old = getattr(ratio, "old", "")
     bounds = [getattr(surrogate, name, 0) for name in ("eps_low", "eps_high")]
-    wide = surrogate.type in {"ppo_clip", "book_signed"} and max(bounds) > 0.05
+    is_wide = surrogate.type in {"ppo_clip", "book_signed"} and max(bounds) > 0.05
     return [
         (
-            ratio.type in {"seq_geo", "seq_geo_token"} and wide,
+            ratio.type in {"seq_geo", "seq_geo_token"} and is_wide,
             "a sequence ratio with a clip wider than 0.05 never clips at usual steps; GSPO uses 3e-4 / 4e-4",
         ),
         (

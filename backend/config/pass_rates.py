@@ -1,6 +1,6 @@
-"""Pass rates that an earlier run measured, kept as a file of DATASETS_DIR under the hash of its content.
+"""Pass rates that an earlier run measured, stored in DATASETS_DIR under the hash of their content.
 
-A run names that hash, so nothing depends on the earlier run once they are stored.
+A config refers to that hash, so the earlier run is not needed anymore after they are stored.
 """
 
 from functools import lru_cache
@@ -19,41 +19,41 @@ Rate = Annotated[float, Field(ge=0, le=1)]
 
 
 class PassRates(Frozen):
-    """The pass rates of a run's training prompts."""
+    """The pass rates of the training prompts of a run."""
 
     run: str
     """Id of the run that measured them."""
 
     run_name: str
-    """Name of the run when the pass rates were taken."""
+    """Name of the run when the pass rates were stored."""
 
     last_step: Annotated[int, Field(ge=0)]
-    """The newest step that counts."""
+    """Last step that is included."""
 
     by_id: dict[str, Rate]
-    """Share of right completions by the id that rollouts have for the prompt."""
+    """Fraction of right completions, by the prompt id in rollouts."""
 
     by_text: dict[str, Rate]
-    """Pass rates by a hash of the prompt's text, for a source that was renamed."""
+    """Pass rates by a hash of the prompt's text, for a source that has been renamed."""
 
     def rate(self, prompt_id: str, text: str) -> float | None:
-        """Return the pass rate of a prompt; None if the run did not sample it, or could not grade it."""
+        """Return the pass rate of a prompt, or None if the run did not sample it or could not grade it."""
         rate = self.by_id.get(prompt_id)
         return self.by_text.get(text_key(text)) if rate is None else rate
 
 
 def text_key(text: str) -> str:
-    """Hash by which prompts are found whatever their source is called."""
+    """Return the hash of a prompt's text, which does not depend on the name of its source."""
     return blake2b(text.strip().encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
 
 
 def rates_path(datasets_dir: Path, sha256: str) -> Path:
-    """Return the place of stored pass rates."""
+    """Return the path of stored pass rates."""
     return datasets_dir.expanduser().absolute() / DIRECTORY / f"{sha256}.rates"
 
 
 def read_rates(datasets_dir: Path, sha256: str) -> PassRates:
-    """Load stored pass rates. Raises ValueError if they are missing or not the ones that were stored."""
+    """Load stored pass rates. Raises ValueError if they are missing or their content has changed."""
     path = rates_path(datasets_dir, sha256)
     try:
         status = path.stat()

@@ -1,4 +1,4 @@
-"""Rewards and problem sources that a user has installed as entry points."""
+"""Find and load rewards and problem sources that users have installed as entry points."""
 
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
@@ -10,16 +10,16 @@ MOVED = {
     "worker.rollout.prompt": "import Prompt from worker.prompt",
     "worker.rollout.types": "import Prompt from worker.prompt, Completion and Group from worker.types",
 }
-"""New names of modules that plugins import and that have moved."""
+"""Advice for each module that plugins may import and that has moved, by its old name."""
 
 
 def plugin_names(group: str) -> list[str]:
-    """Names of the installed plugins of a group, without importing any of them."""
+    """Return the names of the installed plugins of a group without importing them."""
     return sorted({point.name for point in entry_points(group=group)})
 
 
 def find_plugin(group: str, name: str) -> EntryPoint:
-    """Return the entry point of that name; ValueError lists the installed ones when there is none."""
+    """Return the entry point with this name. Raises ValueError with the installed names if it is missing."""
     points = [point for point in entry_points(group=group) if point.name == name]
     if not points:
         installed = ", ".join(plugin_names(group)) or "none"
@@ -28,9 +28,9 @@ def find_plugin(group: str, name: str) -> EntryPoint:
 
 
 def load_plugin(point: EntryPoint) -> Any:
-    """Return the object that a plugin's entry point names, imported.
+    """Import and return the object that a plugin's entry point refers to.
 
-    Raises ImportError with the new place where the plugin imports a module of this project that has moved.
+    Raises ImportError with the new name if the plugin imports a module of this project that has moved.
     """
     try:
         return point.load()

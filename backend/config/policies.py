@@ -1,4 +1,4 @@
-"""Policies on offer and their profiles: the sizes and learning rates that suit each."""
+"""The built-in policies, and the profiles of policies: suitable sizes and learning rates."""
 
 from typing import Any
 
@@ -6,19 +6,19 @@ from backend.config.base import Frozen
 
 
 class PolicyOffer(Frozen):
-    """A policy as the form offers it."""
+    """A policy that the form offers."""
 
     name: str
     """Value of `policy.name`."""
 
     title: str
-    """Words for a person."""
+    """Name of the policy in the form."""
 
     note: str
-    """Description of the policy and what it needs."""
+    """Description of the policy and of its requirements."""
 
     profile: dict[str, Any]
-    """RunConfig fields it is started with."""
+    """RunConfig fields that suit the policy."""
 
 
 TINY = PolicyOffer(
@@ -27,7 +27,7 @@ TINY = PolicyOffer(
     note="A Qwen3 of 0.8 M parameters with a character tokenizer, warm-started on sums; trains on any CPU.",
     profile={},
 )
-"""The RunConfig defaults are the tiny policy's own sizes."""
+"""The default policy. Its profile is empty because the RunConfig defaults suit it."""
 
 TINY_MOE = PolicyOffer(
     name="tiny_moe",
@@ -38,7 +38,7 @@ TINY_MOE = PolicyOffer(
 )
 
 BUILT_IN = (TINY, TINY_MOE)
-"""Built-in policies, which need neither MODELS_DIR nor the hub and share a tokenizer and context length."""
+"""Policies that need neither MODELS_DIR nor the hub. They share a tokenizer and a context length."""
 
 LANGUAGE_MODEL = PolicyOffer(
     name="",
@@ -54,7 +54,7 @@ LANGUAGE_MODEL = PolicyOffer(
         "checkpointing": {"every": 50, "keep": 2, "spaced": 2},
     },
 )
-"""Sizes for a model of half a billion to a few billion parameters on one large GPU."""
+"""Profile for a model of half a billion to a few billion parameters on one large GPU."""
 
 SMALL_MODEL = PolicyOffer(
     name="",
@@ -69,13 +69,13 @@ SMALL_MODEL = PolicyOffer(
         "checkpointing": {"every": 25, "keep": 1, "spaced": 1},
     },
 )
-"""Sizes for a model that a CPU trains: weights, masters and moments take 2 GB at 135 M parameters."""
+"""Profile for training on a CPU. Weights, masters and moments take 2 GB at 135 M parameters."""
 
 SMALL_PARAMETERS = 300_000_000
-"""Largest number of parameters of a small model."""
+"""Maximum number of parameters of a small model."""
 
 
 def make_profile(policy: str, *, is_small: bool = False) -> dict[str, Any]:
-    """Return the RunConfig fields a policy is started with; `is_small` counts for policies of the user's."""
-    other = SMALL_MODEL if is_small else LANGUAGE_MODEL
-    return next((offer.profile for offer in BUILT_IN if offer.name == policy), other.profile)
+    """Return the profile of a policy. `is_small` is only used for policies that are not built in."""
+    default_offer = SMALL_MODEL if is_small else LANGUAGE_MODEL
+    return next((offer.profile for offer in BUILT_IN if offer.name == policy), default_offer.profile)

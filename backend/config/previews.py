@@ -1,4 +1,4 @@
-"""A few prompts of a run before its launch, if they can be made without a worker."""
+"""Preview a few prompts of a run before its launch, if no worker is needed to make them."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -15,7 +15,7 @@ PER_SOURCE = 3
 
 
 class Example(NamedTuple):
-    """A prompt and the answer that counts as correct."""
+    """A prompt and its reference answer."""
 
     prompt: str
     answer: str
@@ -23,12 +23,12 @@ class Example(NamedTuple):
 
 
 def previews(problems: Sequence[ProblemSource], *, seed: int, datasets_dir: Path) -> list[Example]:
-    """Return the first training prompts of `sums`, the first rows of files; nothing of other sources."""
+    """Return the first training prompts of `sums` and the first rows of files, and none of other sources."""
     return [example for source in problems for example in _examples(source, seed, datasets_dir)]
 
 
 def unseen(problems: Sequence[ProblemSource]) -> list[str]:
-    """Sources whose prompts can be seen only once a run has begun."""
+    """Return the labels of the sources whose prompts cannot be previewed."""
     return [source.label for source in problems if not isinstance(source, SumsProblem | FileProblem)]
 
 

@@ -1,4 +1,4 @@
-"""Problem sources, which provide the prompts, and the parameters of each source."""
+"""Config of the problem sources, which provide the prompts."""
 
 import re
 from collections.abc import Iterable
@@ -21,7 +21,7 @@ Domain = Annotated[str, Field(pattern=DOMAIN)]
 Revision = Annotated[str, Field(pattern=r"^([0-9a-f]{40})?$")]
 Sha256 = Annotated[str, Field(pattern=r"^([0-9a-f]{64})?$")]
 UPLOADED = re.compile(r"^uploads/(?=[0-9a-f]{12})|(?<=^uploads/[0-9a-f]{12})[0-9a-f]{52}\.jsonl$")
-"""What makes the path of an upload long and says nothing: a hash is known by its beginning."""
+"""Pattern that removes all but the first digits of the hash from an upload's path."""
 
 HUB_NAME = r"^[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?$"
 BOX_INSTRUCTION = "Put the final answer inside \\boxed{}."
@@ -29,15 +29,15 @@ MIN_SUMS = 200
 
 
 class SumsProblem(Frozen):
-    """Sums of a few integers such as `85+60+88=?`: built in and easy to check by eye."""
+    """Sums of a few integers, such as `85+60+88=?`. They are built in and easy to check."""
 
     name: Literal["sums"] = "sums"
 
     weight: Weight = 1.0
-    """Share of the prompts, relative to the other sources."""
+    """Weight in the mixture of prompts, relative to the other sources."""
 
     domain: Domain = "math"
-    """Domain of the prompts; reward terms may be limited to one."""
+    """Domain of the prompts. Reward terms may be limited to one domain."""
 
     operands: Annotated[int, Field(ge=2, le=8)] = 3
     """Number of operands in each sum."""
@@ -50,7 +50,7 @@ class SumsProblem(Frozen):
 
     @property
     def label(self) -> str:
-        """The name of this source in prompts."""
+        """Name of this source in prompts."""
         return self.name
 
     @model_validator(mode="after")
@@ -64,28 +64,28 @@ class SumsProblem(Frozen):
 
 
 class ReasoningGymProblem(Frozen):
-    """A task of the reasoning_gym library; its own scorer decides what is correct."""
+    """A task of the reasoning_gym library, which also grades the answers."""
 
     name: Literal["reasoning_gym"] = "reasoning_gym"
 
     weight: Weight = 1.0
-    """Share of the prompts, relative to the other sources."""
+    """Weight in the mixture of prompts, relative to the other sources."""
 
     domain: Domain = "reasoning"
-    """Domain of the prompts; reward terms may be limited to one."""
+    """Domain of the prompts. Reward terms may be limited to one domain."""
 
     task: Annotated[str, Field(json_schema_extra={"enum": sorted(TASKS)})]
     """Name of the task, e.g. chain_sum."""
 
     task_config: dict[str, JsonValue] = Field(default_factory=dict, max_length=64)
-    """The task's own parameters, e.g. {"min_terms": 2}; the library's defaults for the rest."""
+    """Parameters of the task, e.g. {"min_terms": 2}. Others have the defaults of the library."""
 
     instruction: Annotated[str, Field(max_length=10_000)] = BOX_INSTRUCTION
     """Text that is added to every question on a separate line."""
 
     @property
     def label(self) -> str:
-        """The name of this source in prompts."""
+        """Name of this source in prompts."""
         return f"{self.name}:{self.task}"
 
     @model_validator(mode="after")
@@ -98,99 +98,105 @@ class ReasoningGymProblem(Frozen):
 
 
 class FileProblem(Frozen):
-    """An upload or a JSONL file of DATASETS_DIR: rows with a prompt, its answer and further columns."""
+    """An upload or a JSONL file in DATASETS_DIR, whose rows have a prompt, an answer and other columns."""
 
     name: Literal["file"] = "file"
 
     weight: Weight = 1.0
-    """Share of the prompts, relative to the other sources."""
+    """Weight in the mixture of prompts, relative to the other sources."""
 
     domain: Domain = "data"
-    """Domain of rows that do not name one; reward terms may be limited to one."""
+    """Domain of rows without a domain. Reward terms may be limited to one domain."""
 
     path: Annotated[str, Field(min_length=1, max_length=255, json_schema_extra={"format": "dataset"})]
-    """The file, relative to DATASETS_DIR; uploads are under `uploads/`."""
+    """Path of the file, relative to DATASETS_DIR. Uploads are in `uploads/`."""
 
     prompt_field: Annotated[str, Field(min_length=1, max_length=128)] = "prompt"
-    """Field that holds the question."""
+    """Field that contains the question."""
 
     answer_field: Annotated[str, Field(min_length=1, max_length=128)] = "answer"
-    """Field that holds the expected answer; that of the prompt for conversations that end with it."""
+    """Field that contains the answer. It is the prompt field if conversations end with the answer."""
 
     answer_after: Annotated[str, Field(max_length=32)] = ""
-    """Keep only what follows the last occurrence of this mark in the answer, e.g. #### ; empty: all of it."""
+    """Mark after whose last occurrence the answer follows, e.g. #### . If
+    empty, the answer is the whole text.
+    """
 
     answer_form: AnswerForm = "text"
-    """boxed: the answer is a solution, of which the last box is kept, as in MATH."""
+    """With boxed, the answer is the last box of a solution, as in MATH."""
 
     instruction: Annotated[str, Field(max_length=10_000)] = ""
     """Text that is added to every question on a separate line."""
 
     eval_fraction: Annotated[float, Field(gt=0, le=0.5)] = 0.1
-    """Share of the rows without a `split` field that is held out, chosen by a hash of the question."""
+    """Fraction of the rows without a `split` field that is held out, selected by a hash of the question."""
 
     sha256: Sha256 = ""
-    """Content the run was launched with, filled in at launch; a file that has changed since is refused."""
+    """Hash of the content, set at launch. If the file has changed since then, the run is refused."""
 
     @property
     def label(self) -> str:
-        """The name of this source in prompts."""
+        """Name of this source in prompts."""
         return f"{self.name}:{UPLOADED.sub('upload ', self.path)}"
 
 
 class HubProblem(Frozen):
-    """A dataset of the Hugging Face hub, read from its Parquet files; its code is never run."""
+    """A dataset of the Hugging Face hub, read from its Parquet files. Its code is never run."""
 
     name: Literal["hub"] = "hub"
 
     weight: Weight = 1.0
-    """Share of the prompts, relative to the other sources."""
+    """Weight in the mixture of prompts, relative to the other sources."""
 
     domain: Domain = "data"
-    """Domain of the prompts; reward terms may be limited to one."""
+    """Domain of the prompts. Reward terms may be limited to one domain."""
 
     dataset: Annotated[str, Field(pattern=HUB_NAME, max_length=MAX_OF_A_NAME)]
-    """Name on the hub, e.g. openai/gsm8k; needs HF_ONLINE."""
+    """Name on the hub, e.g. openai/gsm8k. This requires HF_ONLINE."""
 
     subset: Annotated[str, Field(pattern=r"^[\w.-]+$", max_length=96)] = "default"
     """Configuration of the dataset, e.g. main."""
 
     split: Annotated[str, Field(pattern=r"^[\w.-]+$", max_length=96)] = "train"
-    """Split whose rows train."""
+    """Split whose rows are trained on."""
 
     eval_split: Annotated[str, Field(pattern=r"^[\w.-]*$", max_length=96)] = ""
-    """Split whose rows are held out; empty: a fraction of `split`."""
+    """Split whose rows are held out. If empty, a fraction of `split` is held out."""
 
     eval_dataset: Annotated[str, Field(pattern=HUB_NAME + r"|^$", max_length=MAX_OF_A_NAME)] = ""
-    """Another dataset whose `eval_split` is held out, with the same columns, e.g. HuggingFaceH4/MATH-500."""
+    """Another dataset with the same columns whose `eval_split` is held out, e.g. HuggingFaceH4/MATH-500."""
 
     revision: Revision = ""
-    """Commit of the dataset, 40 hexadecimal digits; empty: the newest one, filled in at launch."""
+    """Commit of the dataset, 40 hexadecimal digits. If empty, the newest commit is set at launch."""
 
     eval_revision: Revision = ""
-    """Commit of `eval_dataset`; empty: the newest one, filled in at launch."""
+    """Commit of `eval_dataset`. If empty, the newest commit is set at launch."""
 
     prompt_field: Annotated[str, Field(min_length=1, max_length=128)] = "question"
-    """Column that holds the question."""
+    """Column that contains the question."""
 
     answer_field: Annotated[str, Field(min_length=1, max_length=128)] = "answer"
-    """Column that holds the expected answer; that of the prompt for conversations that end with it."""
+    """Column that contains the answer. It is the prompt column if conversations end with the answer."""
 
     answer_after: Annotated[str, Field(max_length=32)] = ""
-    """Keep only what follows the last occurrence of this mark in the answer, e.g. #### ; empty: all of it."""
+    """Mark after whose last occurrence the answer follows, e.g. #### . If
+    empty, the answer is the whole text.
+    """
 
     answer_form: AnswerForm = "text"
-    """boxed: the answer is a solution, of which the last box is kept, as in MATH."""
+    """With boxed, the answer is the last box of a solution, as in MATH."""
 
     instruction: Annotated[str, Field(max_length=10_000)] = BOX_INSTRUCTION
     """Text that is added to every question on a separate line."""
 
     eval_fraction: Annotated[float, Field(gt=0, le=0.5)] = 0.1
-    """Share of `split` that is held out when there is no `eval_split`, chosen by a hash of the question."""
+    """Fraction of `split` that is held out if there is no `eval_split`,
+    selected by a hash of the question.
+    """
 
     @property
     def label(self) -> str:
-        """The name of this source in prompts."""
+        """Name of this source in prompts."""
         return f"{self.name}:{self.dataset}"
 
     @model_validator(mode="after")
@@ -206,37 +212,39 @@ class HubProblem(Frozen):
 
 
 class EpisodesProblem(Frozen):
-    """Episodes of the run's environment: one instruction for all, followed by the environment's first
-    observation. The environment makes each task from a seed.
+    """Episodes of the run's environment. Each prompt is the same instruction followed by the first
+    observation of the environment, which creates each task from a seed.
     """
 
     name: Literal["episodes"] = "episodes"
 
     weight: Weight = 1.0
-    """Share of the prompts, relative to the other sources."""
+    """Weight in the mixture of prompts, relative to the other sources."""
 
     domain: Domain = "environment"
-    """Domain of the prompts; reward terms may be limited to one."""
+    """Domain of the prompts. Reward terms may be limited to one domain."""
 
     instruction: Annotated[str, Field(min_length=1, max_length=10_000)]
-    """Instruction to the policy before the first observation."""
+    """Instruction for the policy before the first observation."""
 
     @property
     def label(self) -> str:
-        """The name of this source in prompts."""
+        """Name of this source in prompts."""
         return self.name
 
 
 class PluginProblem(Frozen):
-    """A problem source of your own: an entry point of the group `grpolab.problems` beside the worker."""
+    """A custom problem source, installed next to the worker as an entry
+    point of the group `grpolab.problems`.
+    """
 
     name: Literal["plugin"] = "plugin"
 
     weight: Weight = 1.0
-    """Share of the prompts, relative to the other sources."""
+    """Weight in the mixture of prompts, relative to the other sources."""
 
     domain: Domain = "custom"
-    """Domain of prompts that do not name one; reward terms may be limited to one."""
+    """Domain of prompts without a domain. Reward terms may be limited to one domain."""
 
     entry_point: Annotated[str, Field(pattern=r"^[\w.-]+$", max_length=96)]
     """Name of the entry point, which is called as `factory(seed=..., **params)` and returns a problem."""
@@ -246,7 +254,7 @@ class PluginProblem(Frozen):
 
     @property
     def label(self) -> str:
-        """The name of this source in prompts."""
+        """Name of this source in prompts."""
         return self.entry_point
 
 
@@ -266,7 +274,7 @@ TITLES: dict[type[Frozen], str] = {
 
 
 def problem_catalog() -> list[dict[str, Any]]:
-    """Return every kind of problem source as the form offers it, with the JSON Schema of its parameters."""
+    """Return all kinds of problem sources for the form, with the JSON Schemas of their parameters."""
     return [
         {
             "name": source.model_fields["name"].default,
@@ -279,5 +287,7 @@ def problem_catalog() -> list[dict[str, Any]]:
 
 
 def _nearest(name: str, names: Iterable[str]) -> str:
-    near = get_close_matches(name, names, n=3)
-    return f"; did you mean {', '.join(near)}" if near else "; GET /api/v1/problems lists them"
+    similar_names = get_close_matches(name, names, n=3)
+    return (
+        f"; did you mean {', '.join(similar_names)}" if similar_names else "; GET /api/v1/problems lists them"
+    )

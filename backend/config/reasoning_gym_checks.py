@@ -1,4 +1,4 @@
-"""Checks of a reasoning_gym task's parameters without the library: types and comparisons."""
+"""Check the types and values of a reasoning_gym task's parameters without importing the library."""
 
 import json
 import operator
@@ -8,7 +8,7 @@ from typing import Any
 from backend.config.reasoning_gym_tasks import Parameter, Rule, Task
 
 LARGEST = 2**53
-"""Numbers that every JSON reader keeps exactly."""
+"""Maximum size of integers that every JSON parser reads exactly."""
 
 COMPARE = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
 TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
@@ -25,10 +25,13 @@ EXPECTED = {
 
 
 def parameter_errors(name: str, task: Task, config: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """(parameter, reason) of each that is unknown, of another type or against what the task asserts."""
-    strange = [(key, reason) for key in config if (reason := _type_error(name, task, key, config[key]))]
-    wrong = {key for key, _ in strange}
-    return [*strange, *_broken_rules(name, task, {key: config[key] for key in config if key not in wrong})]
+    """Return (parameter, reason) for each parameter that is unknown, has a wrong type or breaks a rule."""
+    type_errors = [(key, reason) for key in config if (reason := _type_error(name, task, key, config[key]))]
+    invalid_keys = {key for key, _ in type_errors}
+    return [
+        *type_errors,
+        *_broken_rules(name, task, {key: config[key] for key in config if key not in invalid_keys}),
+    ]
 
 
 def _type_error(name: str, task: Task, key: str, value: Any) -> str:
@@ -63,26 +66,29 @@ def _fits(value: Any, kind: str) -> bool:
 
 def _expected_text(parameter: Parameter) -> str:
     kind = parameter.type.removesuffix("?")
-    words = EXPECTED.get(kind) or f"one of {', '.join(kind.split('|'))}"
+    type_text = EXPECTED.get(kind) or f"one of {', '.join(kind.split('|'))}"
     default = "" if parameter.default is None else f" (default {json.dumps(parameter.default)})"
-    return f"{words}{' or null' if parameter.type.endswith('?') else ''}{default}"
+    return f"{type_text}{' or null' if parameter.type.endswith('?') else ''}{default}"
 
 
 def _broken_rules(name: str, task: Task, config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield at most one broken rule per given parameter; missing parameters have the library's defaults."""
+    """Yield at most one broken rule per parameter. Missing parameters have the defaults of the library."""
     values = {key: parameter.default for key, parameter in task.parameters.items()} | dict(config)
-    told: set[str] = set()
+    reported: set[str] = set()
     for rule in task.rules:
-        left, right = (_value(side, values) for side in (rule.left, rule.right))
-        at = rule.left if rule.left in config else rule.right
+        left_value, right_value = (_value(side, values) for side in (rule.left, rule.right))
+        parameter_key = rule.left if rule.left in config else rule.right
         if (
-            at in config
-            and at not in told
-            and None not in (left, right)
-            and not COMPARE[rule.operator](left, right)
+            parameter_key in config
+            and parameter_key not in reported
+            and None not in (left_value, right_value)
+            and not COMPARE[rule.operator](left_value, right_value)
         ):
-            told.add(at)
-            yield at, f"{name} expects {_rule_text(at, rule)}, got {_got(at, rule, values)}"
+            reported.add(parameter_key)
+            yield (
+                parameter_key,
+                f"{name} expects {_rule_text(parameter_key, rule)}, got {_got(parameter_key, rule, values)}",
+            )
 
 
 def _value(side: str, values: Mapping[str, Any]) -> Any:

@@ -1,11 +1,11 @@
-"""Tasks of the reasoning_gym library with their parameters and what the library asserts about them.
+"""The tasks of the reasoning_gym library with their parameters and the rules that the library asserts.
 
-The service lists and checks them without importing the library, which takes more than a second and pulls in
-matplotlib and sympy. A test holds this table against the installed version (0.1.25); it is written by
-`python -m tests.reasoning_gym_table`.
+The service lists and checks them without importing the library, which takes more than a second and imports
+matplotlib and sympy. `python -m tests.reasoning_gym_table` generates this table, and a test compares it with
+the installed version (0.1.25).
 
-`composite` is left out: problems are mixed by weight here. So are parameters that name files, those that JSON
-cannot express (dates, classes), and `seed` and `size`, which a run sets itself.
+`composite` is left out, because problems are mixed by weight here. Parameters that name files, that JSON
+cannot express (dates, classes), or that a run sets itself (`seed`, `size`) are also left out.
 """
 
 import json
@@ -217,18 +217,20 @@ word_sorting: min_words=3 max_words=10 min_word_length=3 max_word_length=12 ; mi
 zebra_puzzles: num_people=4 num_characteristics=4 ; 2<=num_people num_people<=7 2<=num_characteristics
     num_characteristics<=7
 """
-"""`task: parameter=default ... ; rule ...`; a word in place of a default names the type."""
+"""Lines of the form `task: parameter=default ... ; rule ...`. A word instead of a default is the type."""
 
 TYPES = {int: "int", float: "number", bool: "bool", str: "text"}
 
 
 class Parameter(NamedTuple):
-    """One parameter of a task."""
+    """A parameter of a task."""
 
     type: str
-    """Type: int, number, bool, text, texts, numbers, pairs, with ? if null is allowed; or `one|of|these`."""
+    """Type: int, number, bool, text, texts, numbers or pairs, with ? if
+    null is allowed, or `one|of|these`.
+    """
     default: float | None
-    """Library's default if it is a number or a Boolean."""
+    """Default of the library if it is a number or a Boolean, or None."""
 
 
 class Rule(NamedTuple):
@@ -240,7 +242,7 @@ class Rule(NamedTuple):
 
 
 class Task(NamedTuple):
-    """One task."""
+    """The parameters and rules of a task."""
 
     parameters: dict[str, Parameter]
     rules: tuple[Rule, ...]
@@ -267,4 +269,4 @@ def _parameter(word: str) -> Parameter:
 
 
 TASKS = _parse_tasks(_TABLE)
-"""Each task by its name."""
+"""All tasks by name."""

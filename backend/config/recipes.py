@@ -1,4 +1,4 @@
-"""Complete runs that are known to show something."""
+"""Complete configs of example runs with known outcomes."""
 
 from functools import partial
 
@@ -9,25 +9,25 @@ from backend.config.run import RunConfig
 
 
 class Recipe(Frozen):
-    """A run that can be launched as it is."""
+    """An example run that can be launched without changes."""
 
     title: str
-    """Name as people say it."""
+    """Name of the recipe in the form."""
 
     note: str
-    """Purpose of the recipe."""
+    """Description of the run and of its expected outcome."""
 
     config: RunConfig
-    """The whole config; the seed is chosen at launch."""
+    """Complete config. The seed is chosen at launch."""
 
     collapses: bool = False
-    """Whether the run is meant to go wrong."""
+    """Whether the run is expected to collapse."""
 
 
 SMOLLM2_SUMS = {
     "preset": "grpo",
     "steps": 60,
-    # It completes "74 + 30 =" far better than it answers it in a chat.
+    # The model is far better at completing "74 + 30 =" than at answering it in a chat.
     "policy": {"name": "SmolLM2-135M-Instruct", "chat_template": False},
     "problems": [
         {
@@ -59,7 +59,7 @@ RECIPES: dict[str, Recipe] = {
                 "steps": 40,
                 "optimizer": {"lr": 3e-3, "warmup_steps": 20},
                 "evaluation": {"every": 5},
-                # One lies before the onset, so that a remedy can be tried from there.
+                # A checkpoint before the onset is needed to try a remedy.
                 "checkpointing": {"every": 10},
                 "rewards": [
                     {"name": "correctness", "weight": 1.0},

@@ -1,4 +1,4 @@
-"""Fields that reward terms share."""
+"""Base classes of reward terms, with the fields that they share."""
 
 from typing import Annotated, ClassVar, Literal
 
@@ -11,7 +11,7 @@ TermDomain = Annotated[str, Field(pattern=r"^([a-z0-9][a-z0-9_-]{0,31})?$")]
 
 
 class Term(Frozen):
-    """Fields of every term."""
+    """Base class of all reward terms."""
 
     title: ClassVar[str]
     """Name of the reward term on the launch form."""
@@ -21,7 +21,9 @@ class Term(Frozen):
     weight: Weight = 0.1
 
     domain: TermDomain = ""
-    """Only for prompts of this domain; there it replaces the term of the same name for all domains."""
+    """Domain of the prompts for which the term counts, or empty for all domains. In its domain, it replaces
+    the term of the same name for all domains.
+    """
 
     @property
     def label(self) -> str:
@@ -30,28 +32,30 @@ class Term(Frozen):
 
 
 class ConditionTerm(Term):
-    """A term that may depend on correctness, and on which the others may depend."""
+    """Base class of terms that can depend on correctness or be required."""
 
     only_when_correct: bool = False
-    """Give it to correct completions only."""
+    """Whether only correct completions get this term."""
 
     required: bool = False
-    """A completion that lacks it gets a total reward of 0: no other term and no length penalty counts
-    (Magistral's format, arXiv:2506.10910). With weight 0 it is a condition only."""
+    """Whether a completion without this term gets a total reward of 0, regardless of other terms and length
+    penalties (Magistral's format, arXiv:2506.10910). With weight 0 the term is only a condition.
+    """
 
 
 class StepTerm(ConditionTerm):
-    """A term that may score each step of the reasoning and not the completion as a whole."""
+    """Base class of terms that can score each step of the reasoning instead of the whole completion."""
 
     per: Literal["completion", "step"] = "completion"
-    """completion: one score; step: one for each step of the reasoning. The aggregate is one reward for the
-    whole completion in both cases."""
+    """Whether to score the whole completion or each step of the reasoning. The scores of steps are aggregated
+    to one reward for the whole completion.
+    """
 
     delimiter: Annotated[str, Field(min_length=1, max_length=32)] = "\n\n"
-    """Text between two steps; blank pieces are left out. A plugin splits the completion by itself."""
+    """Text that separates steps. Blank steps are left out. A plugin splits the completion itself."""
 
     aggregate: Literal["min", "mean", "last", "product", "sum"] = "min"
-    """How the scores of the steps make one reward."""
+    """Aggregation of the scores of the steps to one reward."""
 
     @property
     def over_steps(self) -> str:

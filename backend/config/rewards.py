@@ -1,4 +1,4 @@
-"""Reward terms and their parameters."""
+"""Config of the reward terms."""
 
 from typing import Annotated, Any, Literal, get_args
 
@@ -9,7 +9,7 @@ from backend.config.served_rewards import CodeReward, JudgeReward, RewardModelRe
 
 
 class CorrectnessReward(Term):
-    """Whether the answer is right."""
+    """Reward for a right answer."""
 
     title = "Correct answer"
 
@@ -18,16 +18,20 @@ class CorrectnessReward(Term):
     weight: Weight = 1.0
 
     map: Literal["0/1", "-1/1"] = "0/1"
-    """Reward of a wrong and of a right answer; partial credit lies between."""
+    """Reward of a wrong and of a right answer. Partial credit is in between."""
 
     extraction: Literal["boxed", "lenient"] = "boxed"
-    """boxed: only what the last \\boxed{} holds; lenient: without one, the last number, else all."""
+    """Extraction of the answer. boxed reads only the last \\boxed{}. Without a box, lenient reads the last
+    number, or else the whole text.
+    """
 
     grader: Literal["auto", "exact", "math"] = "auto"
-    """auto: exact for words, math-verify for mathematics, a reasoning_gym task's own scorer."""
+    """Comparison of answers. auto compares words exactly, mathematics with math-verify, and answers of
+    reasoning_gym tasks with their scorer.
+    """
 
     timeout_seconds: Annotated[float, Field(ge=0.1, le=60)] = 3.0
-    """A completion whose answer takes longer to check is wrong."""
+    """Time limit for checking an answer, after which the completion counts as wrong."""
 
     @property
     def meaning(self) -> str:
@@ -38,7 +42,7 @@ class CorrectnessReward(Term):
 
 
 class ThinkFormatReward(ConditionTerm):
-    """Whether the completion reasons inside <think> tags before it answers."""
+    """Reward for reasoning inside <think> tags before the answer."""
 
     title = "Thinks in <think> tags"
 
@@ -47,8 +51,10 @@ class ThinkFormatReward(ConditionTerm):
     weight: Weight = 0.2
 
     form: Literal["book", "strict"] = "book"
-    """book: the first <think> stands before the first </think>; strict: one pair opens, then an answer.
-    Where the chat template ends the prompt with <think>, that tag counts as the completion's."""
+    """Required format. book requires the first <think> before the first </think>. strict requires that the
+    completion begins with a single pair, followed by an answer. A <think> at the end of the chat template
+    counts.
+    """
 
     @property
     def meaning(self) -> str:
@@ -59,7 +65,7 @@ class ThinkFormatReward(ConditionTerm):
 
 
 class BoxedFormatReward(ConditionTerm):
-    """Whether the completion holds a complete boxed answer."""
+    """Reward for a complete boxed answer."""
 
     title = "Boxes its answer"
 
@@ -72,10 +78,10 @@ class BoxedFormatReward(ConditionTerm):
 
 
 class LanguageReward(ConditionTerm):
-    """Whether the completion keeps to the script of its prompt: Latin, Cyrillic, Han with kana, Arabic, ...
+    """Reward for using the script of the prompt: Latin, Cyrillic, Han with kana, Arabic, ...
 
-    Letters are counted; LaTeX commands, tags, single Latin letters (variables) and Greek letters are not. Two
-    languages of one script look alike. A prompt without letters leaves the choice to the completion.
+    Letters are counted, but not LaTeX commands, tags, single Latin letters (variables) and Greek letters.
+    Languages with the same script are not distinguished. If the prompt has no letters, any script is allowed.
     """
 
     title = "Keeps to the prompt's script"
@@ -83,8 +89,10 @@ class LanguageReward(ConditionTerm):
     name: Literal["language"] = "language"
 
     form: Literal["share", "consistent"] = "share"
-    """share: fraction of the letters in the prompt's script (DeepSeek-R1, arXiv:2501.12948); consistent: 1
-    when thoughts and answer are each mostly in it, else 0 (Magistral, arXiv:2506.10910)."""
+    """share rewards the fraction of letters in the prompt's script (DeepSeek-R1, arXiv:2501.12948).
+    consistent gives 1 if both thoughts and answer are mostly in it, and 0 otherwise (Magistral,
+    arXiv:2506.10910).
+    """
 
     @property
     def meaning(self) -> str:
@@ -95,8 +103,9 @@ class LanguageReward(ConditionTerm):
 
 
 class LengthReward(Term):
-    """Brevity relative to the group: 0.5 for the shortest to -0.5 for the longest, 0 where all are equally
-    long; wrong completions are only ever punished by it (Kimi k1.5, arXiv:2501.12599, section 2.3.3).
+    """Reward for brevity relative to the group, from 0.5 for the shortest to -0.5 for the longest completion,
+    or 0 if all are equally long. Wrong completions get no positive values (Kimi k1.5, arXiv:2501.12599,
+    section 2.3.3).
     """
 
     title = "Shorter than its group"
@@ -110,7 +119,7 @@ class LengthReward(Term):
 
 
 class EnvironmentReward(ConditionTerm):
-    """The reward that the run's environment gave for the whole episode."""
+    """The reward of the run's environment for the whole episode."""
 
     title = "Environment"
 
@@ -119,7 +128,7 @@ class EnvironmentReward(ConditionTerm):
     weight: Weight = 1.0
 
     success: Annotated[float, Field(ge=-1e6, le=1e6)] = 1.0
-    """An episode with at least this reward counts as solved: accuracies are shares of those."""
+    """Minimum reward with which an episode counts as solved in accuracies."""
 
     @property
     def meaning(self) -> str:
@@ -128,9 +137,9 @@ class EnvironmentReward(ConditionTerm):
 
 
 class PluginReward(StepTerm):
-    """A reward of your own: an entry point of the group `grpolab.rewards` beside the worker. It is a
-    function of one completion, `reward(prompt, text)`, or of a batch, as TRL calls it: `reward(prompts,
-    completions, **columns)`; either may be `async`.
+    """A custom reward, installed next to the worker as an entry point of the group `grpolab.rewards`. It is a
+    function of one completion, `reward(prompt, text)`, or of a batch as in TRL, `reward(prompts, completions,
+    **columns)`. Both may be `async`.
     """
 
     title = "Plugin"
@@ -140,20 +149,25 @@ class PluginReward(StepTerm):
     weight: Weight = 1.0
 
     entry_point: Annotated[str, Field(pattern=r"^[\w.-]+$", max_length=96)]
-    """Name of the entry point. The function gives a number (for a batch a list of them), or None: not scored.
-    With `per: step` it gives a list of numbers for each completion."""
+    """Name of the entry point. The function returns a number for each completion, or None if it is not
+    scored. With `per: step` it returns a list of numbers for each completion.
+    """
 
     params: dict[str, JsonValue] = Field(default_factory=dict, max_length=64)
     """Keyword arguments of every call."""
 
     timeout_seconds: Annotated[float, Field(ge=0.1, le=3600)] = 60.0
-    """A call that takes longer leaves its completions unscored; five failed calls in a row end the run."""
+    """Time limit of a call, after which its completions are unscored. Five
+    consecutive failed calls end the run.
+    """
 
     concurrency: Annotated[int, Field(ge=1, le=128)] = 8
-    """Calls at a time, for functions of one completion. A function that waits for a server can take many."""
+    """Maximum number of concurrent calls of a function of one completion. Use a high
+    number for a function that waits for a server.
+    """
 
     messages: bool = False
-    """Whether a function of a batch gets messages, as TRL passes them for a conversational dataset."""
+    """Whether a function of a batch receives messages, as in TRL for conversational datasets."""
 
     @field_validator("entry_point")
     @classmethod
@@ -188,21 +202,20 @@ RewardTerm = Annotated[
 ]
 
 TERMS: tuple[type[Term], ...] = get_args(get_args(RewardTerm)[0])
-"""Every kind of reward term, in the order in which the form offers them."""
+"""All kinds of reward terms, in the order in which the form offers them."""
 
 CALLED = (CodeReward, JudgeReward, RewardModelReward, EnvironmentReward, PluginReward)
-"""Terms whose value may be missing: something is asked or run for it."""
+"""Terms whose value may be missing, because it requires a program or a server."""
 
 BUILT_IN = (
     *(term.model_fields["name"].default for term in TERMS if not issubclass(term, CALLED)),
     "length_penalty",
 )
-"""Names of terms in metrics and rollouts that no plugin may take; a run's terms have different names
-anyway."""
+"""Names of terms in metrics and rollouts that plugins may not have."""
 
 
 def reward_catalog() -> list[dict[str, Any]]:
-    """Return every kind of reward term as the form offers it, with the JSON Schema of its parameters."""
+    """Return all kinds of reward terms for the form, with the JSON Schemas of their parameters."""
     return [
         {
             "name": term.model_fields["name"].default,

@@ -1,8 +1,8 @@
-"""Lines of a JSONL dataset and what a row must be: the same rules for uploads and for files.
+"""Split JSONL datasets into lines, and check their rows, with the same rules for uploads and files.
 
-A line is one JSON object in strict UTF-8, at most 256 kB long, without duplicate keys, non-finite numbers,
-whole numbers that Python would not write out again and lists in lists without end: whatever passes, training
-can hold. Blank lines are skipped. Nothing here keeps more than one line in memory.
+A line is one JSON object in strict UTF-8 of at most 256 kB. Duplicate keys, non-finite numbers, integers that
+are too long for Python and deeply nested lists are refused, so that training can use every accepted row.
+Blank lines are skipped. Only one line is in memory at a time.
 """
 
 import json
@@ -18,12 +18,12 @@ from backend.config.problems import DOMAIN
 MAX_LINE_BYTES = 256_000
 MAX_LINES = 5_000_000
 MAX_DIGITS = 4300
-"""Maximum number of digits of an integer that is not a text; Python converts no longer ones."""
+"""Maximum number of digits of an integer. Python refuses to convert longer ones."""
 MAX_DEPTH = 64
-"""Maximum nesting of lists and objects, the row included."""
+"""Maximum nesting depth of lists and objects, including the row itself."""
 MAX_ERRORS = 20
 MAX_DOMAINS = 32
-"""Maximum number of domains; each domain has its own curve."""
+"""Maximum number of domains, because each domain has a curve."""
 EVAL_SPLITS = ("eval", "test", "validation")
 SPLITS = ("train", *EVAL_SPLITS)
 UNMARKED, TRAIN, EVAL = range(3)
@@ -31,7 +31,7 @@ _TOO_DEEP = f"is nested too deeply: expected at most {MAX_DEPTH} lists and objec
 
 
 class LineError(NamedTuple):
-    """An error in one line; line 0 is the file as a whole."""
+    """An error in a line, or in the whole file if `line` is 0."""
 
     line: int
     reason: str
@@ -41,40 +41,40 @@ class LineError(NamedTuple):
 
 
 class Line(NamedTuple):
-    """A line of a file, without its line break; of one over the limit, its beginning."""
+    """A line of a file without its line break. A line that is too long is truncated."""
 
     number: int
-    """Line of the row, starting at 1."""
+    """Line number, starting at 1."""
     offset: int
-    """Byte of the file at which it begins."""
+    """Byte offset of the line in the file."""
     text: bytes
 
 
 class LineSplitter:
-    """Makes lines of pieces of a file, whatever the pieces are cut at."""
+    """Splits a file into lines, given its content in arbitrary pieces."""
 
     def __init__(self) -> None:
         self._begun = bytearray()
         self._number = self._offset = self._read = 0
 
     def feed(self, piece: bytes) -> Iterator[Line]:
-        """Yield the lines that end in this piece."""
-        start = 0
-        while (end := piece.find(b"\n", start)) >= 0:
-            self._keep(piece[start:end])
-            start = end + 1
-            yield self._line(self._read + start)
-        self._keep(piece[start:])
+        """Yield the lines that end in a piece."""
+        line_start = 0
+        while (line_end := piece.find(b"\n", line_start)) >= 0:
+            self._keep(piece[line_start:line_end])
+            line_start = line_end + 1
+            yield self._line(self._read + line_start)
+        self._keep(piece[line_start:])
         self._read += len(piece)
 
     def finish(self) -> Iterator[Line]:
-        """Yield the last line if no line break ends it."""
+        """Yield the last line if it does not end with a line break."""
         if self._offset < self._read:
             yield self._line(self._read)
 
     def _keep(self, piece: bytes) -> None:
-        room = MAX_LINE_BYTES + 2 - len(self._begun)
-        self._begun += piece[:room]
+        free_bytes = MAX_LINE_BYTES + 2 - len(self._begun)
+        self._begun += piece[:free_bytes]
 
     def _line(self, next_offset: int) -> Line:
         self._number += 1
@@ -85,7 +85,7 @@ class LineSplitter:
 
 
 class RowCheck:
-    """Looks at the lines of a file in order and keeps the first errors; what it holds does not grow."""
+    """Checks the lines of a file in order and stores the first errors, in constant memory."""
 
     def __init__(self, columns: Columns) -> None:
         self.errors: list[LineError] = []
@@ -97,11 +97,11 @@ class RowCheck:
 
     @property
     def is_over(self) -> bool:
-        """Whether there is no point in reading on."""
+        """Whether the check has ended, because there are too many lines or errors."""
         return self._is_too_long or len(self.errors) >= MAX_ERRORS
 
     def take(self, line: Line) -> dict[str, Any] | None:
-        """Return the row on this line; None when it is blank or wrong."""
+        """Check a line and return its row, or None if it is blank or invalid."""
         if line.number > MAX_LINES and not self._is_too_long:
             self.errors, self._is_too_long = [LineError(0, f"has more than {MAX_LINES:,} lines")], True
         if self.is_over or not line.text.strip():
@@ -121,7 +121,7 @@ class RowCheck:
         return row
 
     def finish(self) -> list[LineError]:
-        """Everything that is wrong, the file as a whole included."""
+        """Return all errors, including those of the whole file."""
         if not self.errors and not self._has_two:
             self.errors.append(LineError(0, _too_few(self.rows)))
         return self.errors
@@ -138,7 +138,7 @@ class RowCheck:
 
 
 def parse_line(line: bytes) -> dict[str, Any]:
-    """Return the object on one line; ValueError says what is wrong with it."""
+    """Parse the JSON object on a line. Raises ValueError with the reason if it is not valid."""
     if len(line.rstrip(b"\r\n")) > MAX_LINE_BYTES:
         raise ValueError(f"is longer than {MAX_LINE_BYTES:,} bytes")
     try:
@@ -165,7 +165,7 @@ def parse_line(line: bytes) -> dict[str, Any]:
 
 
 def check_row(row: Mapping[str, Any], columns: Columns) -> None:
-    """ValueError names the field, the value and what was expected."""
+    """Check the fields of a row. Raises ValueError with the field, its value and the expected value."""
     prompt, answer = read_prompt(row, columns), read_answer(row, columns)
     split = row.get("split")
     if isinstance(prompt, list):
@@ -194,18 +194,18 @@ def _check_field(name: str, read: Callable[[Any], object], value: object) -> Non
 
 
 def is_domain(value: object) -> bool:
-    """Return whether a value can name a domain."""
+    """Return whether a value is a valid name of a domain."""
     return isinstance(value, str | int) and re.fullmatch(DOMAIN.rstrip("$"), str(value)) is not None
 
 
 def split_mark(row: Mapping[str, Any]) -> int:
-    """UNMARKED, TRAIN or EVAL as the row's own `split` says."""
+    """Return UNMARKED, TRAIN or EVAL, depending on the field `split` of the row."""
     split = row.get("split")
     return UNMARKED if split is None else TRAIN if split == "train" else EVAL
 
 
 def question_key(question: str) -> int:
-    """64-bit hash that decides whether a question is held out."""
+    """Return the 64-bit hash of a question that decides whether it is held out."""
     return int.from_bytes(blake2b(question.encode(), digest_size=8).digest())
 
 
@@ -219,8 +219,8 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     row = dict(pairs)
     if len(row) < len(pairs):
         names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"key {value_excerpt(twice)} occurs twice")
+        duplicate = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"key {value_excerpt(duplicate)} occurs twice")
     return row
 
 
@@ -244,7 +244,7 @@ def _is_answer(value: Any) -> bool:
 
 
 def _depth(value: Any) -> int:
-    """Return how deeply lists and objects are nested, counted layer by layer to avoid recursion."""
+    """Return the nesting depth of lists and objects, counted layer by layer to avoid recursion."""
     layer, depth = [value], 0
     while layer := [node for node in layer if isinstance(node, dict | list)]:
         layer = [child for node in layer for child in (node.values() if isinstance(node, dict) else node)]
@@ -253,7 +253,7 @@ def _depth(value: Any) -> int:
 
 
 def _check_storable(value: Any) -> None:
-    """Lone surrogates, which JSON can spell as escapes, can be stored nowhere."""
+    """Raise ValueError if a value contains an escaped lone surrogate, which cannot be stored."""
     try:
         json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError:

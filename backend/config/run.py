@@ -1,4 +1,4 @@
-"""RunConfig: a run's config, whose sections fit together."""
+"""RunConfig, the complete and validated config of a run."""
 
 from pydantic import model_validator
 
@@ -8,7 +8,7 @@ from backend.config.sections import RunSections
 
 
 class RunConfig(RunSections):
-    """One training run."""
+    """The config of a run. Contradictory sections are refused."""
 
     @model_validator(mode="after")
     def _makes_sense(self) -> "RunConfig":

@@ -1,4 +1,4 @@
-"""The sections of a run's config: everything that decides what a run does."""
+"""The sections of a run's config."""
 
 from typing import Annotated, Literal
 
@@ -26,26 +26,28 @@ TEMPLATE_OWN = {
     "max_length", "messages", "padding", "return_assistant_tokens_mask", "return_dict",
     "return_tensors", "sanitize_control_tokens", "tokenize", "tokenizer_kwargs", "tools", "truncation",
 }  # fmt: skip
-"""Arguments of `apply_chat_template` and variables of templates that are no knobs."""
+"""Arguments of `apply_chat_template` and template variables that the trainer sets itself."""
 
 
 class PolicyConfig(Frozen):
     """The language model that is trained."""
 
     name: Annotated[str, Field(pattern=NAME, max_length=MAX_OF_A_NAME)] = "tiny"
-    """`tiny` or `tiny_moe` (built in), a directory of MODELS_DIR, or a name on the hub (needs HF_ONLINE)."""
+    """`tiny` or `tiny_moe` (built in), a directory in MODELS_DIR, or a
+    name on the hub (requires HF_ONLINE).
+    """
 
     revision: Annotated[str, Field(pattern=r"^[\w.-]*$", max_length=96)] = ""
-    """Commit of a model of the hub: 40 hexadecimal digits."""
+    """Commit of a model on the hub, 40 hexadecimal digits."""
 
     dtype: Literal["float32", "bfloat16"] = "float32"
-    """Precision of weights and arithmetic; log-probabilities and the loss are always float32."""
+    """Precision of weights and arithmetic. Log-probabilities and the loss are always float32."""
 
     chat_template: bool = False
-    """Write prompts by the tokenizer's chat template; plain text becomes a user message."""
+    """Whether prompts are formatted with the tokenizer's chat template. Plain text becomes a user message."""
 
     system_prompt: Annotated[str, Field(max_length=10_000)] = ""
-    """System message before each prompt that is plain text; prompts made of messages bring their own."""
+    """System message before each plain-text prompt. It is not added to prompts that consist of messages."""
 
     chat_template_kwargs: dict[TemplateVariable, JsonValue] = Field(default_factory=dict, max_length=16)
     """Variables of the chat template, e.g. {"enable_thinking": false}."""
@@ -65,215 +67,235 @@ class PolicyConfig(Frozen):
         return self
 
     adapter: Adapter = NoAdapter()
-    """none: every weight trains; lora: a low-rank adapter trains over the frozen policy; continued: one that
-    was trained before goes on."""
+    """none trains all weights, lora trains a new low-rank adapter on the frozen policy, and continued resumes
+    the training of an existing adapter.
+    """
 
     quantization: Literal["none", "int8", "nf4", "nf4_double"] = "none"
-    """Storage of the frozen linear weights under an adapter (QLoRA): 8 bits each, 4.5, or with double
-    quantisation 4.13."""
+    """Quantisation of the frozen linear weights under an adapter (QLoRA): int8 takes 8 bits per weight, nf4
+    4.5, and nf4_double, with double quantisation, 4.13.
+    """
 
 
 class SamplingConfig(Frozen):
-    """The sampling of completions at each step."""
+    """The sampling of the completions of each step."""
 
     prompts_per_step: Annotated[int, Field(ge=1, le=4096)] = 16
-    """P: prompts per step."""
+    """Number of prompts per step (P)."""
 
     group_size: Annotated[int, Field(ge=1, le=1024)] = 8
-    """G: completions per prompt."""
+    """Number of completions per prompt (G)."""
 
     max_new_tokens: Annotated[int, Field(ge=1, le=131072)] = 64
-    """Length cap of a completion, in tokens."""
+    """Maximum length of a completion, in tokens."""
 
     temperature: Annotated[float, Field(gt=0, le=10)] = 1.0
-    """Divides the logits before sampling."""
+    """Divisor of the logits before sampling."""
 
     top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
-    """Nucleus mass; 1: off. Below 1 the sampler draws from a renormalised distribution."""
+    """Probability mass of nucleus sampling. 1 turns it off. Below 1 the sampler
+    draws from a renormalised distribution."""
 
     top_k: Annotated[int, Field(ge=0, le=1_000_000)] = 0
-    """Keep only the k most likely tokens; 0: off."""
+    """Number of most likely tokens from which is sampled. 0 means all tokens."""
 
     engine: Engine = LocalEngine()
-    """What samples: local, the trainer itself; server, one that the operator runs; or colocated, one that the
-    trainer starts on its own device."""
+    """Engine that samples: local is the trainer itself, server is a server of the operator, and colocated is
+    a server that the trainer starts on its device.
+    """
 
     ahead: Annotated[int, Field(ge=0, le=64)] = 0
-    """Asynchronous training: rollouts are sampled while the policy learns, by weights that are at most this
-    many steps old. 0: each step samples and then learns. Above 0, objective.correction is token_tis unless
-    you choose one, or none, and a run is not repeated bit for bit."""
+    """Maximum age of the weights that sample, in steps, for asynchronous training, in which rollouts are
+    sampled while the policy learns. With 0, each step samples and then learns. Above 0, objective.correction
+    defaults to token_tis, and a run is not reproducible bit for bit.
+    """
 
     precision: Literal["policy", "bfloat16", "int8"] = "policy"
-    """Arithmetic of the sampler: the policy's own, bfloat16, or int8 (weights per output channel, inputs
-    per token; not the embedding and the output layer)."""
+    """Precision of the sampler: that of the policy, bfloat16, or int8 (weights per output channel, inputs per
+    token, except for the embedding and the output layer).
+    """
 
     staleness: Annotated[int, Field(ge=0, le=64)] = 0
-    """Simulated age of the weights that sample, in steps: every step samples with weights exactly that old,
-    in turns with learning; each version kept takes the memory of one copy of the weights."""
+    """Simulated age of the weights that sample, in steps. Every step samples with weights of exactly this age
+    and then learns. Each stored version takes the memory of one copy of the weights.
+    """
 
     keep_mask: bool = False
-    """Take the learner's probabilities over the ids that top_p or top_k left at each token (DeepSeek-V3.2,
-    arXiv:2512.02556)."""
+    """Whether the learner normalises its probabilities over the ids that top_p or top_k kept at each token
+    (DeepSeek-V3.2, arXiv:2512.02556)."""
 
     routing_replay: bool = False
-    """Send each token to the experts that read it in the sampler (DeepSeek-V3.2); no effect on a dense
-    policy."""
+    """Whether the learner routes each token to the experts that the sampler used
+    (DeepSeek-V3.2). This has no effect on a dense policy.
+    """
 
     order: Literal["shuffled", "sequential"] = "shuffled"
-    """Prompt order; sequential gives step s the same prompts in every run."""
+    """Order of the prompts. With sequential, step s has the same prompts in every run."""
 
     @property
     def is_off_policy(self) -> bool:
-        """Whether what samples is not the learner as it is: another engine, or older weights."""
+        """Whether another engine or older weights than those of the learner sample."""
         return self.engine.type != "local" or self.ahead > 0
 
 
 class TrustRegion(Frozen):
-    """The limits of a natural-gradient step; read only with updates.rule = natural_gradient."""
+    """The limits of a natural-gradient step, used only with updates.rule = natural_gradient."""
 
     delta: Annotated[float, Field(gt=0, le=1e3)] = 0.01
-    """Largest mean KL between the policy before and after a step; nats per token. TRPO 0.01."""
+    """Maximum mean KL between the policy before and after a step, in nats per token. TRPO uses 0.01."""
 
     damping: Annotated[float, Field(ge=0, le=1e3)] = 0.1
-    """Added to the diagonal of the Fisher matrix; larger is nearer to the plain gradient's direction."""
+    """Value added to the diagonal of the Fisher matrix. Larger values are closer to the plain gradient."""
 
     cg_iters: Annotated[int, Field(ge=1, le=1000)] = 10
-    """Conjugate-gradient iterations; each is a double backward pass over the step's tokens."""
+    """Number of conjugate-gradient iterations. Each is a double backward pass over the tokens of the step."""
 
     backtracks: Annotated[int, Field(ge=1, le=100)] = 10
-    """Step lengths that the line search tries before it gives up on the step."""
+    """Maximum number of step lengths that the line search tries."""
 
     backtrack_factor: Annotated[float, Field(gt=0, lt=1)] = 0.8
-    """Each length as a share of the one before."""
+    """Factor between successive step lengths."""
 
 
 class UpdatesConfig(Frozen):
-    """The optimizer steps that one step's rollouts become."""
+    """The optimizer steps on the rollouts of a step."""
 
     rule: Literal["adam", "natural_gradient"] = "adam"
-    """adam: AdamW on minibatches; natural_gradient: one step along the natural gradient, as long as the trust
-    region allows (TRPO, arXiv:1502.05477). The learning rate is then the critic's alone."""
+    """adam uses AdamW on minibatches. natural_gradient takes one step along the natural gradient, limited by
+    the trust region (TRPO, arXiv:1502.05477), and uses the learning rate only for the critic.
+    """
 
     trust: TrustRegion = TrustRegion()
-    """The trust region of natural_gradient."""
+    """Trust region of natural_gradient."""
 
     epochs: Annotated[int, Field(ge=1, le=64)] = 1
-    """Passes over one step's rollouts; above 1 the ratio leaves 1 and clipping acts."""
+    """Number of passes over the rollouts of a step. Above 1, the ratio can
+    differ from 1 and clipping has an effect."""
 
     minibatches: Annotated[int, Field(ge=1, le=1024)] = 1
-    """Optimizer steps per epoch: the step's groups are split into this many parts."""
+    """Number of minibatches per epoch, into which the groups of a step are split."""
 
     resample_each_epoch: bool = False
-    """Each epoch samples fresh rollouts from the policy as of the start of the step (the book)."""
+    """Whether each epoch samples new rollouts from the policy at the start of the step (as in the book)."""
 
 
 class OptimizerConfig(Frozen):
-    """AdamW and its schedule."""
+    """AdamW and its learning-rate schedule."""
 
     lr: Annotated[float, Field(gt=0, le=1)] = 3e-4
     """Learning rate."""
 
     betas: tuple[Annotated[float, Field(ge=0, lt=1)], Annotated[float, Field(ge=0, lt=1)]] = (0.9, 0.999)
-    """Decay of the first and second moment."""
+    """Decay rates of the first and second moment."""
 
     moments: Literal["float32", "int8", "int4"] = "float32"
-    """Storage of both moments: 8 bytes per trained weight, 2, or 1."""
+    """Precision of the moments. Both together take 8, 2 or 1 bytes per trained weight."""
 
     paged: bool = False
-    """Keep the moments in memory that a GPU and its host share, in pages that leave the GPU when it is full
-    (QLoRA, arXiv:2305.14314). Needs a GPU, bitsandbytes on the worker, and moments float32 or int8."""
+    """Keep the moments in memory that a GPU and its host share, in pages that are evicted from the GPU when
+    it is full (QLoRA, arXiv:2305.14314). This requires a GPU, bitsandbytes on the worker, and moments float32
+    or int8.
+    """
 
     eps: Annotated[float, Field(gt=0, le=1)] = 1e-8
-    """Added to the root of the second moment."""
+    """Value added to the square root of the second moment."""
 
     weight_decay: Annotated[float, Field(ge=0, le=1)] = 0.0
-    """Decoupled weight decay."""
+    """Rate of decoupled weight decay."""
 
     decayed: Literal["matrices", "all"] = "matrices"
-    """Weights that decay. matrices: those with two or more dimensions, as in most trainers; all: gains and
-    biases too (the default of torch's AdamW)."""
+    """Weights that decay. matrices means those with two or more dimensions, as in most trainers. all includes
+    gains and biases, like torch's AdamW.
+    """
 
     max_grad_norm: Annotated[float, Field(gt=0, le=1e9)] = 1.0
-    """Gradients are scaled down to this L2 norm; a very large one leaves them as they are."""
+    """Maximum L2 norm of the gradient. Larger gradients are scaled down."""
 
     warmup_steps: Annotated[int, Field(ge=0, le=MAX_STEPS)] = 0
-    """Steps over which the learning rate rises from 0."""
+    """Number of steps over which the learning rate rises from 0."""
 
     schedule: Literal["constant", "linear", "cosine"] = "constant"
-    """Course of the learning rate after the warm-up; linear and cosine end at 0."""
+    """Schedule of the learning rate after the warm-up. linear and cosine end at 0."""
 
 
 class CheckpointingConfig(Frozen):
-    """Directories from which a run continues and which `from_pretrained` opens."""
+    """The checkpoints, from which a run can resume and which `from_pretrained` can load."""
 
     every: Annotated[int, Field(ge=0, le=MAX_STEPS)] = 25
-    """Steps between checkpoints; 0: only at the end and when the run is paused."""
+    """Number of steps between checkpoints. 0 means only at the end and when the run is paused."""
 
     keep: Annotated[int, Field(ge=1, le=1000)] = 3
-    """Newest checkpoints that are kept, in addition to the best one and some older ones."""
+    """Number of newest checkpoints that are kept, in addition to the best one and some older ones."""
 
     spaced: Annotated[int, Field(ge=0, le=64)] = 4
-    """Older checkpoints that are kept, the first among them, evenly spaced on a log scale of age, so that
-    after a collapse there is one from before it."""
+    """Number of older checkpoints that are kept, including the first. They are evenly spaced on a log scale
+    of age, so that after a collapse there is one from before it.
+    """
 
     best_by: SuiteName | Literal[""] = ""
-    """Suite whose accuracy decides which checkpoint is the best one; empty: accuracy on the held-out set."""
+    """Suite whose accuracy determines the best checkpoint. If empty, the
+    accuracy on the held-out set is used.
+    """
 
 
 class RecordingConfig(Frozen):
-    """The selection of rollouts that are stored."""
+    """The rollouts and token values that are stored."""
 
     rollouts: Literal["auto", "all", "selected", "none"] = "auto"
-    """auto: all of a small run, a selection of a big one (first, last, alarmed steps, extremes)."""
+    """Rollouts that are stored. auto stores all rollouts of a small run, and a selection of a large run
+    (first and last steps, steps with alarms, extremes).
+    """
 
     tokens: bool = True
-    """Store per-token strings, log-probabilities and entropies of the stored rollouts."""
+    """Whether the strings, log-probabilities and entropies of the tokens of stored rollouts are stored."""
 
     alternatives: Annotated[int, Field(ge=0, le=8)] = 0
-    """Number of the likeliest tokens that are also stored at each token, with their log-probabilities."""
+    """Number of most likely alternatives that are stored for each token, with their log-probabilities."""
 
 
 class StopAtAccuracy(Frozen):
-    """Finish when held-out accuracy reaches a value."""
+    """Finish when the held-out accuracy reaches a value."""
 
     type: Literal["accuracy"] = "accuracy"
 
     value: Annotated[float, Field(gt=0, le=1)]
-    """Held-out accuracy, 0..1."""
+    """Held-out accuracy, from 0 to 1."""
 
 
 class StopAfterTime(Frozen):
-    """Stop after some time of training."""
+    """Stop after a certain training time."""
 
     type: Literal["wall_time"] = "wall_time"
 
     seconds: Annotated[float, Field(gt=0, le=1e9)]
-    """Training time summed over attempts, in seconds."""
+    """Total training time of all attempts, in seconds."""
 
 
 class StopOnNonFinite(Frozen):
-    """Fail after some non-finite updates in a row; such updates are always skipped."""
+    """Fail after a number of consecutive non-finite updates. Such updates are always skipped."""
 
     type: Literal["non_finite"] = "non_finite"
 
     patience: Annotated[int, Field(ge=1, le=1000)] = 5
-    """Skipped updates in a row."""
+    """Number of consecutive skipped updates."""
 
 
 class StopOnDiagnosis(Frozen):
-    """Pause or stop when the diagnosis of the steps so far says that the run breaks."""
+    """Pause or stop when the diagnosis of the steps so far finds that the run is failing."""
 
     type: Literal["diagnosis"] = "diagnosis"
 
     severity: Literal["warning", "declining", "collapsed"] = "collapsed"
-    """Mildest finding that ends the run. collapsed: the goal fell and stayed low. declining: also a clearly
-    falling goal. warning: also another metric outside its healthy values, earlier and less reliable."""
+    """Mildest finding that ends the run. With collapsed, the goal must have fallen and stayed low. declining
+    also includes a clearly falling goal. warning also includes other metrics outside of their healthy values,
+    which is earlier and less reliable.
+    """
 
     causes: Annotated[tuple[Cause, ...], Field(max_length=32)] = ()
-    """Causes that count, as the table of causes names them; empty: every cause."""
+    """Causes that end the run. If empty, all causes do."""
 
     action: Literal["pause", "stop"] = "pause"
-    """pause: save a checkpoint and wait until somebody resumes the run; stop: end the run."""
+    """pause saves a checkpoint and waits until somebody resumes the run. stop ends the run."""
 
 
 StopRule = Annotated[
@@ -282,46 +304,46 @@ StopRule = Annotated[
 
 
 class RunSections(Frozen):
-    """The sections of a run's config, before their combinations are checked."""
+    """The sections of a run's config. RunConfig also checks their combinations."""
 
     preset: Annotated[str, Field(pattern=r"^[a-z0-9_]{0,64}$")] = ""
-    """The preset this config began with; empty: none."""
+    """Preset on which this config is based, or empty for none."""
 
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
-    """Seed of sampling, prompt order and everything else that is random."""
+    """Seed of sampling, prompt order and all other random choices."""
 
     steps: Annotated[int, Field(ge=0, le=MAX_STEPS)] = 150
-    """Training steps; 0: only evaluate."""
+    """Number of training steps. 0 means that the run only evaluates."""
 
     policy: PolicyConfig = PolicyConfig()
-    """The language model that is trained."""
+    """Language model that is trained."""
 
     problems: Annotated[tuple[ProblemSource, ...], Field(min_length=1, max_length=32)] = (SumsProblem(),)
-    """Problem sources, mixed by weight."""
+    """Problem sources, which are mixed by weight."""
 
     data: DataConfig = DataConfig()
-    """The rows of datasets that train, and their order."""
+    """Selection and order of the rows of datasets."""
 
     sampling: SamplingConfig = SamplingConfig()
-    """The completions of a step and how they are sampled."""
+    """Number of completions per step, and their sampling."""
 
     environment: Environment = NoEnvironment()
-    """Environment that answers the policy during a completion: nothing, tools, or an OpenEnv server."""
+    """Environment that responds to the policy during a completion: none, tools, or an OpenEnv server."""
 
     objective: Objective = Objective()
-    """The loss and everything that shapes it."""
+    """Loss and all knobs that it consists of."""
 
     filters: FiltersConfig = FiltersConfig()
-    """The groups that train."""
+    """Selection of the groups that are trained on."""
 
     length: LengthConfig = LengthConfig()
-    """How length enters reward and loss."""
+    """Effect of the completion length on reward and loss."""
 
     rewards: Annotated[tuple[RewardTerm, ...], Field(min_length=1, max_length=32)] = (CorrectnessReward(),)
-    """Reward terms; their weighted sum is the reward."""
+    """Reward terms, whose weighted sum is the reward."""
 
     updates: UpdatesConfig = UpdatesConfig()
-    """The optimizer steps on a step's rollouts."""
+    """Optimizer steps on the rollouts of a step."""
 
     optimizer: OptimizerConfig = OptimizerConfig()
     """AdamW and its learning-rate schedule."""
@@ -330,21 +352,22 @@ class RunSections(Frozen):
     """Held-out evaluation."""
 
     checkpointing: CheckpointingConfig = CheckpointingConfig()
-    """When checkpoints are saved, and how many are kept."""
+    """Schedule and number of checkpoints."""
 
     recording: RecordingConfig = RecordingConfig()
-    """Which rollouts are stored."""
+    """Selection of the rollouts that are stored."""
 
     stop_rules: Annotated[tuple[StopRule, ...], Field(max_length=16)] = (StopOnNonFinite(),)
-    """Rules that end a run before its last step. Whatever the rules, a run stops after 20 steps in a row in
-    which no group could be trained on."""
+    """Rules that end a run before its last step. In addition, every run stops after 20 consecutive steps in
+    which no group could be trained on.
+    """
 
     resources: ResourcesConfig = ResourcesConfig()
-    """Use of memory."""
+    """Use of devices and memory."""
 
     @property
     def sources(self) -> list[tuple[str, ProblemSource]]:
-        """Every problem source that trains or evaluates, with its dotted path."""
+        """All problem sources for training and evaluation, with their dotted paths."""
         training = [(f"problems.{number}", source) for number, source in enumerate(self.problems)]
         suites = enumerate(self.evaluation.suites)
         return training + [(f"evaluation.suites.{number}.problem", suite.problem) for number, suite in suites]

@@ -1,4 +1,4 @@
-"""Reward terms that run code or ask a server of the operator's."""
+"""Config of reward terms that run programs or request scores from an operator's server."""
 
 from typing import Annotated, Literal, Self
 
@@ -11,11 +11,12 @@ Timeout = Annotated[float, Field(ge=0.1, le=3600)]
 
 
 class CodeReward(ConditionTerm):
-    """Whether the completion's last Python block (the whole text without one) passes the tests of its row.
+    """Reward for a program that passes the tests of its row: the last Python block, or else the whole
+    completion.
 
-    Tests are pairs of standard input and output, calls with their results, or assert statements. Each
-    program runs in the sandbox: no network, no files, no other process, and the expected results stay
-    outside. A prompt with tests counts as right, for accuracy too, when every test passes.
+    Tests are pairs of standard input and output, calls with their results, or assert statements. Each program
+    runs in the sandbox without network, files or other processes, and cannot see the expected results. If a
+    prompt has tests, a completion counts as right, also for accuracy, if all tests pass.
     """
 
     title = "Passes its tests"
@@ -25,20 +26,21 @@ class CodeReward(ConditionTerm):
     weight: Weight = 1.0
 
     tests: Annotated[str, Field(pattern=r"^[\w.-]+$", max_length=64)] = "tests"
-    """Column with the tests, as JSON or text; a row without it is tested by its answer, if that holds
-    tests."""
+    """Column with the tests, as JSON or text. A row without it uses its answer if that contains tests."""
 
     credit: Literal["all", "share"] = "all"
-    """all: 1 when every test passes, else 0; share: the fraction of tests that pass."""
+    """all gives 1 if all tests pass and 0 otherwise. share gives the fraction of tests that pass."""
 
     max_tests: Annotated[int, Field(ge=1, le=1000)] = 20
-    """Tests of a row that are run, from the first on."""
+    """Maximum number of tests of a row that are run, starting with the first."""
 
     timeout_seconds: Annotated[float, Field(ge=0.1, le=60)] = 4.0
-    """Processor time for each test, rounded up to whole seconds; the clock may show three times as much."""
+    """Maximum processor time of a test, rounded up to whole seconds. Its
+    maximum wall time is three times as long.
+    """
 
     memory_mb: Annotated[int, Field(ge=64, le=4096)] = 1024
-    """Address space of each program, in units of 2**20 bytes."""
+    """Maximum address space of each program, in units of 2**20 bytes."""
 
     @property
     def meaning(self) -> str:
@@ -62,9 +64,9 @@ Completion to grade:
 
 
 class JudgeReward(StepTerm):
-    """A language model's grade: the chat model that the operator serves at JUDGE_URL reads question, answer
-    and completion and gives a number on a scale, which becomes 0 to 1. A policy may learn to please the
-    judge, or to instruct it: watch its completions.
+    """A grade by a language model that the operator serves at JUDGE_URL. It reads question, answer and
+    completion and returns a number on a scale, which is mapped to 0 to 1. The policy may learn to please or
+    to instruct the judge, so watch its completions.
     """
 
     title = "Judged by a language model"
@@ -74,35 +76,39 @@ class JudgeReward(StepTerm):
     weight: Weight = 1.0
 
     criterion: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,31}$")] = "judge"
-    """Name of what is judged, as metrics show it, such as helpfulness: a run may have several judge terms."""
+    """Name of the criterion in metrics, such as helpfulness. A run may have several judge terms."""
 
     rubric: Annotated[str, Field(min_length=1, max_length=8000)] = (
         "Is the final answer correct, and does the reasoning support it?"
     )
-    """Rules by which the judge grades."""
+    """Grading rules for the judge."""
 
     template: Annotated[str, Field(min_length=1, max_length=8000)] = DEFAULT_TEMPLATE
-    """Text that the judge gets, with {question}, {answer}, {rubric}, {completion} and the row's further
-    columns in braces."""
+    """Prompt for the judge, with the placeholders {question}, {answer}, {rubric},
+    {completion} and other columns of the row.
+    """
 
     lowest: Annotated[float, Field(ge=-1000, le=1000)] = 0.0
-    """The worst grade: the reward is 0 there."""
+    """Worst grade, for which the reward is 0."""
 
     highest: Annotated[float, Field(ge=-1000, le=1000)] = 10.0
-    """The best grade: the reward is 1 there."""
+    """Best grade, for which the reward is 1."""
 
     answer: Literal["json", "last_number"] = "json"
-    """json: the server is asked for a JSON schema and nothing else is read; last_number: the last number of
-    the judge's text, for servers without structured output."""
+    """Format of the judge's answer. json requests output according to a JSON schema. last_number reads the
+    last number of the text, for servers without structured output.
+    """
 
     max_tokens: Annotated[int, Field(ge=1, le=32_768)] = 1024
-    """Most tokens of the judge's text; a longer one leaves the completion unscored."""
+    """Maximum length of the judge's text, in tokens. If it is longer, the completion is unscored."""
 
     timeout_seconds: Timeout = 60.0
-    """A request that takes longer is tried again."""
+    """Time limit of a request, after which it is retried."""
 
     retries: Attempts = 3
-    """Further tries of a request that failed, with growing pauses; after them the completion is unscored."""
+    """Number of retries of a failed request, with increasing pauses. If
+    all fail, the completion is unscored.
+    """
 
     @model_validator(mode="after")
     def _is_gradable(self) -> Self:
@@ -126,8 +132,8 @@ class JudgeReward(StepTerm):
 
 
 class RewardModelReward(StepTerm):
-    """The score of a reward model that the operator serves at REWARD_MODEL_URL, by vLLM's route
-    `/pooling`.
+    """The score of a reward model that the operator serves with vLLM at
+    REWARD_MODEL_URL, route `/pooling`.
     """
 
     title = "Scored by a reward model"
@@ -137,13 +143,15 @@ class RewardModelReward(StepTerm):
     weight: Weight = 1.0
 
     scale: Literal["raw", "sigmoid"] = "raw"
-    """raw: the number that the model gives; sigmoid: 1 / (1 + e^-x) of it, between 0 and 1."""
+    """raw uses the score x of the model. sigmoid maps it to 1 / (1 + e^-x), between 0 and 1."""
 
     timeout_seconds: Timeout = 60.0
-    """A request that takes longer is tried again."""
+    """Time limit of a request, after which it is retried."""
 
     retries: Attempts = 3
-    """Further tries of a request that failed, with growing pauses; after them the completion is unscored."""
+    """Number of retries of a failed request, with increasing pauses. If
+    all fail, the completion is unscored.
+    """
 
     @property
     def meaning(self) -> str:

@@ -1,4 +1,4 @@
-"""The signal budget: the parts into which the completions, tokens and seconds of a step are divided."""
+"""The signal budget, which divides the completions, tokens and seconds of a step into parts."""
 
 from typing import Literal
 
@@ -33,5 +33,5 @@ UNITS: tuple[Unit, ...] = ("completions", "tokens", "seconds")
 
 
 def budget_metric(category: Part, unit: Unit) -> str:
-    """Return the metric that holds a part of a step's budget."""
+    """Return the name of the metric for a part of the signal budget."""
     return f"time/signal/{category}" if unit == "seconds" else f"signal/{category}/{unit}"

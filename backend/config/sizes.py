@@ -1,20 +1,20 @@
-"""Upper bounds on what a run generates and stores, counted from its config."""
+"""Upper bounds of the tokens that a run generates and the bytes that it stores, computed from its config."""
 
 from backend.config.evaluation import Suite
 from backend.config.run import RunConfig
 
 BYTES_PER_TOKEN = 16
-"""Measured: text, token strings and per-token arrays of one generated token, compressed."""
+"""Compressed size of a generated token with its text, string and arrays, in bytes, as measured."""
 
 
 BYTES_PER_ALTERNATIVE = 6
-"""Bytes of an alternative token's id and log-probability, before compression."""
+"""Uncompressed size of the id and log-probability of an alternative token, in bytes."""
 
 
 def max_tokens(config: RunConfig, *, after: int = 0) -> int:
-    """Tokens of the whole run if every completion is as long as it may be and every refill is used.
+    """Return the maximum number of tokens that a run generates after the step `after`.
 
-    Of a fork those of the steps behind `after`.
+    Every completion is assumed to have its maximum length, and every refill to be used.
     """
     sampling, evaluation, updates = config.sampling, config.evaluation, config.updates
     batches = config.filters.refill.batch_limit
@@ -34,6 +34,6 @@ def _max_suite_tokens(suite: Suite, config: RunConfig, after: int) -> int:
 
 
 def max_bytes(config: RunConfig, *, after: int = 0) -> int:
-    """Bytes that storing every rollout of the run, or of a fork behind `after`, takes at most."""
+    """Return the maximum size of all rollouts of a run after the step `after`, in bytes."""
     bytes_per_token = BYTES_PER_TOKEN + BYTES_PER_ALTERNATIVE * config.recording.alternatives
     return max_tokens(config, after=after) * bytes_per_token

@@ -1,6 +1,6 @@
-"""Checks of problems and rewards before a run is queued: files, names, plugins.
+"""Check the files, names and plugins of problems and rewards before a run is queued.
 
-These checks look at this machine, so they stand apart from the schema, which is the same everywhere.
+These checks depend on the machine and are therefore not part of the schema.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,10 +27,9 @@ if TYPE_CHECKING:
 def source_errors(
     config: "RunConfig", *, datasets_dir: Path, hf_online: bool, unserved: Mapping[str, str]
 ) -> list[FieldError]:
-    """Everything about problems, suites and rewards that this machine cannot serve, one message per field.
+    """Return an error for each field of problems, suites and rewards that this machine does not support.
 
-    `unserved` are the reward terms whose server the operator has not configured, each with the setting to
-    make.
+    `unserved` maps the reward terms whose server is not configured to the name of the missing setting.
     """
     return [
         *_rates_errors(config.data, datasets_dir),
@@ -49,9 +48,9 @@ def _rates_errors(data: DataConfig, datasets_dir: Path) -> list[FieldError]:
 
 
 def pin_sources(config: "RunConfig", *, datasets_dir: Path) -> "RunConfig":
-    """Return the config with the hash of each file and the commit of each hub dataset written in.
+    """Return the config with the hash of each file and the commit of each hub dataset.
 
-    So later steps see the same rows. Raises InvalidConfig where the hub does not tell a commit.
+    They ensure that all attempts use the same rows. Raises InvalidConfig if the hub returns no commit.
     """
     sources_by_path = {
         path: _pin_source(source, datasets_dir, path).model_dump() for path, source in config.sources
@@ -81,10 +80,10 @@ def _pin_source(source: ProblemSource, datasets_dir: Path, path: str) -> Problem
 
 
 def checked_file(source: FileProblem, datasets_dir: Path, *, trains: bool = True) -> JsonlIndex:
-    """Return the index of a file problem; ValueError says what is wrong with its path, its rows or its
-    content.
+    """Return the index of the file of a problem.
 
-    A file that is only evaluated on (not `trains`) need not have a training row.
+    Raises ValueError with the reason if its path, rows or hash are invalid. A file that is only used for
+    evaluation (`trains` is False) may have no training rows.
     """
     path = resolve_dataset(datasets_dir, source.path)
     status = path.stat()
@@ -105,7 +104,7 @@ def checked_file(source: FileProblem, datasets_dir: Path, *, trains: bool = True
 
 
 def offline_reason(dataset: str) -> str:
-    """Return the reason why a dataset of the hub cannot be fetched."""
+    """Return the reason why a hub dataset cannot be downloaded while HF_ONLINE is off."""
     return f"{dataset!r} is on the Hugging Face hub and HF_ONLINE is off: set HF_ONLINE=1, or use a file"
 
 
@@ -122,7 +121,7 @@ def _problem_errors(
 
 
 def _trains(path: str) -> bool:
-    """Return whether the source at a path of the config trains; those of suites do not."""
+    """Return whether the source at a path of the config is used for training and not for a suite."""
     return path.startswith("problems.")
 
 
@@ -156,7 +155,7 @@ def _plugin_errors(group: str, name: str, path: str) -> Iterator[FieldError]:
 
 @lru_cache(maxsize=8)
 def _cached_index(path: Path, columns: Columns, _stamp: tuple[int, int, int]) -> JsonlIndex:
-    """Validation runs at every key press in the form: an unchanged file is read once."""
+    """Index a file once until it changes, because the form validates at every key press."""
     return index_dataset(path, columns)
 
 
@@ -168,4 +167,4 @@ def _has_training_rows(path: Path, columns: Columns, stamp: tuple[int, int, int]
 
 
 _one_at_a_time = Lock()
-"""Lock for reading a file: a large file takes seconds, and the form may request it again meanwhile."""
+"""Lock for indexing, which takes seconds for a large file, so that concurrent requests wait and share it."""

@@ -1,4 +1,4 @@
-"""Benchmarks that reasoning models are reported on, as suites."""
+"""Common benchmarks of reasoning models as suites."""
 
 from backend.config.base import Frozen
 from backend.config.evaluation import Suite
@@ -6,25 +6,25 @@ from backend.config.problems import HubProblem
 
 
 class SuiteRecipe(Frozen):
-    """A benchmark, ready to be evaluated on."""
+    """A benchmark with the suite that evaluates it."""
 
     title: str
-    """Name as people say it."""
+    """Common name of the benchmark."""
 
     licence: str
-    """Terms as its card states them; read the card before you publish."""
+    """Licence according to the dataset card. Read the card before you publish."""
 
     note: str
-    """Content of the suite and how it is sampled."""
+    """Description of the problems and of the sampling."""
 
     suite: Suite
     """Suite with its rows at a pinned commit and its usual sampling."""
 
     @property
     def source(self) -> str:
-        """The dataset on the hub and its commit."""
+        """Name of the dataset on the hub and its commit."""
         problem = self.suite.problem
-        assert isinstance(problem, HubProblem)  # noqa: S101 - told to the type checker
+        assert isinstance(problem, HubProblem)  # noqa: S101 - for the type checker
         return f"{problem.dataset} at {problem.revision[:7]}"
 
 

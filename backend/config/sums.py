@@ -1,19 +1,21 @@
-"""Draw of the operands of `sums`: the worker makes prompts of them, the service shows the first ones."""
+"""Draw the operands of `sums` problems, for training prompts in the worker and previews in the service."""
 
 from hashlib import blake2b
 
 EVAL_SHARE = 8
-"""One in this many sets of operands is held out for evaluation."""
+"""Inverse of the fraction of operand sets that are held out for evaluation."""
 
 
 def draw_operands(
     stream: str, *, operands: int, low: int, high: int, is_eval: bool = False
 ) -> tuple[int, ...]:
-    """`operands` integers, uniform in [low, high], of a stream; those of the other split are left out."""
+    """Return `operands` random integers in [low, high] for a stream name,
+    from the training or the eval split.
+    """
     span, attempt = high - low + 1, 0
     while True:
         digest = blake2b(f"{stream}/{attempt}".encode(), digest_size=64).digest()
-        words = (digest[at : at + 8] for at in range(0, 8 * operands, 8))
+        words = (digest[offset : offset + 8] for offset in range(0, 8 * operands, 8))
         numbers = tuple(low + int.from_bytes(word) % span for word in words)
         if is_held_out(numbers) == is_eval:
             return numbers

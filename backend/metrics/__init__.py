@@ -1,1 +1,1 @@
-"""Metric points: NaN as a value, idempotent writing, faithful reading."""
+"""Storage of metric points and the curves that are computed from them."""

@@ -1,4 +1,4 @@
-"""The answer to a request for curves: read, smoothed, averaged, thinned, and written as JSON."""
+"""Build the response to a request for curves: read, smooth, average, thin and convert them to JSON."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -36,9 +36,7 @@ def make_answer(
     band: SpreadKind,
     ends: bool,
 ) -> dict[str, Any]:
-    """Return curves of runs, or means of groups of runs, as `SeriesAnswer`; `missing` names curves that
-    do not exist.
-    """
+    """Return the curves of runs, or the means of groups of runs, as the fields of a `SeriesAnswer`."""
     present = [run for run in run_ids if run in row_by_run]
     intervals = (
         [] if group_by else [end for name in names if has_interval(name) for end in interval_names(name)]
@@ -62,23 +60,25 @@ def make_answer(
 
 
 def compact_item(item: dict[str, Any], x: str) -> dict[str, Any]:
-    """Return the item in compact form: differences of steps, of which the first is the distance to 0."""
-    short = {name: _round_to_seven_digits(item[name]) for name in ("values", "low", "high") if name in item}
+    """Return an item in compact form, with rounded values and with steps as differences, the first from 0."""
+    rounded_values = {
+        name: _round_to_seven_digits(item[name]) for name in ("values", "low", "high") if name in item
+    }
     distances = item["steps"].copy()
     distances[1:] -= item["steps"][:-1]
-    shorter = item | short | {"steps": distances}
+    compact = item | rounded_values | {"steps": distances}
     if x == "step":
-        del shorter["x"]
-    return shorter
+        del compact["x"]
+    return compact
 
 
 SEVEN_DIGITS = np.finfo(np.float32)
 LARGEST_COUNT = 2**24
-"""Whole numbers from here on have more than seven digits."""
+"""Largest value up to which all integers are exact in float32."""
 
 
 def _round_to_seven_digits(values: Any) -> NDArray[np.floating]:
-    """Return the values, whole numbers with all of their digits."""
+    """Return the values as float32, or unchanged if large integers or extreme values would be lost."""
     exact = np.asarray(values, np.float64)
     size = np.abs(exact)
     is_beyond = (size > SEVEN_DIGITS.max) | ((size > 0) & (size < SEVEN_DIGITS.tiny))
@@ -95,7 +95,7 @@ def read_visible_curves(
     *,
     is_whole: bool,
 ) -> dict[tuple[str, str], Curve]:
-    """Return the curves, `is_whole` or with such of their points as the view may show."""
+    """Return the curves. Unless `is_whole`, they may have only those points that the view can show."""
     outlined = None if is_whole else view.outlined_blocks(row_by_run.values())
     curves = read_curves(session, runs, metrics, view.x, outlined, row_by_run)
     if outlined and not all(
@@ -111,12 +111,14 @@ def single_items(
     keys_of_curves: Sequence[tuple[str, str]],
     view: View,
 ) -> list[dict[str, Any]]:
-    """Return one item for each curve that is wanted, thinned for the panel."""
+    """Return one item for each requested curve, thinned for display."""
     smoothed = [view.smooth(curves[key]) for key in keys_of_curves]
-    shown = [curve.at(view.visible(curve)) for curve in smoothed]
+    visible_curves = [curve.at(view.visible(curve)) for curve in smoothed]
     items = []
-    for key, curve, places in zip(keys_of_curves, shown, thin_all(shown, view.max_points), strict=True):
-        drawn_indices = places[np.argsort(curve.x[places], kind="stable")]
+    for key, curve, indices in zip(
+        keys_of_curves, visible_curves, thin_all(visible_curves, view.max_points), strict=True
+    ):
+        drawn_indices = indices[np.argsort(curve.x[indices], kind="stable")]
         items.append(
             _item_header(row_by_run[key[0]], key[1])
             | _drawn_points(curve, drawn_indices, view)
@@ -126,10 +128,10 @@ def single_items(
 
 
 def _item_header(run: Row[Any], metric: str) -> dict[str, Any]:
-    named = {"run": run.id, "name": run.name, "metric": metric}
+    header = {"run": run.id, "name": run.name, "metric": metric}
     if run.steps and run.fork_step is not None:
-        named["origin"] = {"run": run.parent_run, "step": run.fork_step}
-    return named
+        header["origin"] = {"run": run.parent_run, "step": run.fork_step}
+    return header
 
 
 def _end(item: Mapping[str, Any], curves: Mapping[tuple[str, str], Curve]) -> dict[str, float | int | None]:
@@ -140,12 +142,14 @@ def _end(item: Mapping[str, Any], curves: Mapping[tuple[str, str], Curve]) -> di
 def _interval(
     curves: Mapping[tuple[str, str], Curve], run: str, metric: str, steps: Ints, view: View
 ) -> dict[str, Any]:
-    """Return the ends of the interval at these steps of a curve, if it is recorded and not smoothed away."""
-    ends = [curves.get((run, name)) for name in interval_names(metric)]
-    if None in ends or view.smoothing:
+    """Return the ends of a metric's interval at these steps, if they are
+    recorded and the view is not smoothed.
+    """
+    end_curves = [curves.get((run, name)) for name in interval_names(metric)]
+    if None in end_curves or view.smoothing:
         return {}
-    values = [dict(zip(end.steps.tolist(), end.values.tolist(), strict=True)) for end in ends if end]
-    low, high = ([of_step.get(step) for step in steps.tolist()] for of_step in values)
+    values = [dict(zip(end.steps.tolist(), end.values.tolist(), strict=True)) for end in end_curves if end]
+    low, high = ([value_by_step.get(step) for step in steps.tolist()] for value_by_step in values)
     return {"low": low, "high": high}
 
 
@@ -175,40 +179,42 @@ def _group_items(
     view: View,
 ) -> Iterator[dict[str, Any]]:
     for group, members in groups.items():
-        having = [run for run in members if (run, metric) in curves]
-        if having:
-            smoothed = [view.smooth(curves[run, metric]) for run in having]
+        runs_with_metric = [run for run in members if (run, metric) in curves]
+        if runs_with_metric:
+            smoothed = [view.smooth(curves[run, metric]) for run in runs_with_metric]
             yield {
                 "group": group,
                 "name": group,
-                "runs": having,
+                "runs": runs_with_metric,
                 "metric": metric,
                 **mean_item(smoothed, band, view),
             }
 
 
 def mean_item(curves: Sequence[Curve], band: SpreadKind, view: View) -> dict[str, Any]:
-    """Average whole curves before the window is cut out, so that a zoom never changes a mean."""
-    places = bucket_density(curves) if is_metric(view.x) else PLACES
+    """Average whole curves and then select the window, so that zooming never changes a mean."""
+    density = bucket_density(curves) if is_metric(view.x) else PLACES
     quantiles = np.array([np.nan, *map(t_975, range(1, len(curves) + 1))])
     band_of_mean = average_curves(
-        curves, band, quantiles, Picture(view.max_points, view.x_min, view.x_max, places)
+        curves, band, quantiles, Picture(view.max_points, view.x_min, view.x_max, density)
     )
     mean = band_of_mean.at(view.visible(band_of_mean.mean))
-    shown = [curve.at(view.visible(curve)) for curve in curves]
+    visible_curves = [curve.at(view.visible(curve)) for curve in curves]
     edges = (mean.low, mean.high) if band else ()
-    placed = replace(mean.mean, steps=mean.places)
-    drawn_indices = thin(placed, view.max_points, *edges)
-    drawn = _drawn_points(mean.mean, drawn_indices, view) | {"n": mean.n[drawn_indices]}
-    drawn["gaps"] = _non_finite(mean.mean.at(thin_non_finite(placed, view.max_points)))
-    drawn["non_finite"] = [point for curve in shown for point in _drawn_points(curve, [], view)["non_finite"]]
-    drawn["raw_points"] = sum(map(len, shown))
+    bucketed = replace(mean.mean, steps=mean.places)
+    drawn_indices = thin(bucketed, view.max_points, *edges)
+    item = _drawn_points(mean.mean, drawn_indices, view) | {"n": mean.n[drawn_indices]}
+    item["gaps"] = _non_finite(mean.mean.at(thin_non_finite(bucketed, view.max_points)))
+    item["non_finite"] = [
+        point for curve in visible_curves for point in _drawn_points(curve, [], view)["non_finite"]
+    ]
+    item["raw_points"] = sum(map(len, visible_curves))
     if band:
-        drawn |= {
+        item |= {
             "low": _replace_nan(mean.low[drawn_indices]),
             "high": _replace_nan(mean.high[drawn_indices]),
         }
-    return drawn
+    return item
 
 
 def _replace_nan(values: Floats) -> list[float | None]:
@@ -220,13 +226,13 @@ def _missing(run: str, metric: str, row_by_run: Mapping[str, Any]) -> dict[str, 
 
 
 def next_cursor(curves: Mapping[tuple[str, str], Curve], row_by_run: Mapping[str, Any]) -> str | None:
-    """Return the step up to which everything was shown: that of the slowest run that still grows."""
-    last = dict.fromkeys(row_by_run, -1)
+    """Return the last step of the slowest run that may still grow, or else of all runs, or None."""
+    last_steps = dict.fromkeys(row_by_run, -1)
     for (run, _), curve in curves.items():
-        last[run] = max(last.get(run, -1), int(curve.steps[-1]))
+        last_steps[run] = max(last_steps.get(run, -1), int(curve.steps[-1]))
     growing = [
-        step for run, step in last.items() if row_by_run[run].status in ("queued", "running", "paused")
+        step for run, step in last_steps.items() if row_by_run[run].status in ("queued", "running", "paused")
     ]
     if growing:
         return str(min(growing))
-    return str(max(last.values())) if last and max(last.values()) >= 0 else None
+    return str(max(last_steps.values())) if last_steps and max(last_steps.values()) >= 0 else None

@@ -1,4 +1,4 @@
-"""Routes of curves."""
+"""Routes for metric curves and CSV exports."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -30,7 +30,7 @@ MAX_SERIES = 200
 MAX_POINTS = 200_000
 
 TURN_SECONDS = 3.0
-"""Longest wait of a request for curves for other requests, in seconds."""
+"""Maximum time that a request for curves waits for other requests, in seconds."""
 
 _turn = Lock()
 
@@ -53,7 +53,7 @@ GROUP_BY = (
 
 
 @router.get("/series", response_model=SeriesAnswer, response_model_exclude_none=True)
-def series(  # noqa: PLR0913, PLR0917 - these are the parameters of the address
+def series(  # noqa: PLR0913, PLR0917 - query parameters
     request: Request,
     session: ReadSession,
     answers: SharedAnswersOf,
@@ -70,9 +70,9 @@ def series(  # noqa: PLR0913, PLR0917 - these are the parameters of the address
     compact: Annotated[bool, Query(description=COMPACT)] = False,  # noqa: FBT002 - a parameter of the address
     ends: Annotated[bool, Query(description=ENDS)] = False,  # noqa: FBT002 - a parameter of the address
 ) -> Response:
-    """Curves of metrics of runs, thinned without losing a spike, the first or the last point.
+    """Return the metric curves of runs, thinned so that spikes and the first and last point remain.
 
-    The answer has an `ETag`: give it as `If-None-Match`, and nothing is sent until a curve has changed.
+    The response has an `ETag`. If it is sent as `If-None-Match`, the response is empty until a curve changes.
     """
     run_ids, names = split_list(runs), split_list(metrics)
     _check_budget(run_ids, names, max_points, group_by=group_by)
@@ -87,28 +87,30 @@ def series(  # noqa: PLR0913, PLR0917 - these are the parameters of the address
             answer = make_answer(
                 session, run_ids, names, row_by_run, view, group_by=group_by, band=band, ends=ends
             )
-            short = {"series": [compact_item(item, x) for item in answer["series"]]} if compact else {}
-            return answer | short
+            compact_series = (
+                {"series": [compact_item(item, x) for item in answer["series"]]} if compact else {}
+            )
+            return answer | compact_series
 
     state = (
         list(map(tuple, row_by_run.values())),
         load_stamps(session, row_by_run, row_by_run),
-    )  # a row shortens what it shows
+    )  # keyed by all columns, because the named row shortens what it shows
     return answers.answer(request, state, make)
 
 
 @contextmanager
 def _wait_for_turn() -> Iterator[None]:
-    """Wait until nobody else's curves are computed, or for long enough.
+    """Wait until no other request computes curves, but at most TURN_SECONDS.
 
-    Threads that compute side by side take the interpreter's lock from each other with every row they read:
-    eight at once make half as many charts a second as one after another.
+    Concurrent threads compete for the interpreter lock at every row that they read. Eight threads compute
+    half as many charts per second as a single one.
     """
-    is_ours = _turn.acquire(timeout=TURN_SECONDS)
+    has_lock = _turn.acquire(timeout=TURN_SECONDS)
     try:
         yield
     finally:
-        if is_ours:
+        if has_lock:
             _turn.release()
 
 
@@ -116,12 +118,12 @@ def _wait_for_turn() -> Iterator[None]:
 def csv_of_run(
     run_id: str, session: ReadSession, lab: LabOf, attempts: Literal["newest", "all"] = "newest"
 ) -> StreamingResponse:
-    """Every metric of a run as CSV: a row per step; with `attempts=all` also the rows that are hidden."""
+    """Export all metrics of a run as CSV with a row per step. `attempts=all` includes hidden rows."""
     require_run(session, run_id)
     lines = csv_lines(lab.sessions, run_id, all_attempts=attempts == "all")
-    name = f"attachment; filename=metrics-{run_id}.csv"
+    disposition = f"attachment; filename=metrics-{run_id}.csv"
     return StreamingResponse(
-        lines, media_type="text/csv; charset=utf-8", headers={"Content-Disposition": name}
+        lines, media_type="text/csv; charset=utf-8", headers={"Content-Disposition": disposition}
     )
 
 
@@ -135,8 +137,8 @@ def _check_budget(runs: Sequence[str], metrics: Sequence[str], max_points: int, 
         reason = f"{count} series of {max_points} points were asked for; at most {MAX_POINTS:,} points a call"
         errors.append(FieldError("max_points", reason))
     keys = split_list(group_by)
-    if wrong := [key for key in keys if not is_key(key)]:
-        reason = f"is {wrong[0]!r}; expected {', '.join(ABOUT_RUN)} or config.<field>"
+    if invalid_keys := [key for key in keys if not is_key(key)]:
+        reason = f"is {invalid_keys[0]!r}; expected {', '.join(ABOUT_RUN)} or config.<field>"
         errors.append(FieldError("group_by", reason))
     elif len(keys) > MAX_KEYS:
         errors.append(FieldError("group_by", f"{len(keys)} keys were given; at most {MAX_KEYS}"))

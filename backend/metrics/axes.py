@@ -1,4 +1,4 @@
-"""Axes in addition to the step, for curves: four that rise with the steps, and any metric."""
+"""Axes of curves other than the step: four that increase with the steps, and any metric."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from backend.storage.models import Run
 
 
 class BatchSize(NamedTuple):
-    """Completions that one generation batch has, up to a step."""
+    """Number of completions in a generation batch up to a step."""
 
     last_step: int
     completions: int
@@ -22,11 +22,13 @@ class BatchSize(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """An axis: the metrics that it is made from, and how."""
+    """An axis with the metrics from which it is computed."""
 
     metrics: Sequence[str]
     along: Callable[[Sequence[Points | None], Sequence[BatchSize]], Points | None]
-    """Function from the metrics' points (None if there are none) to the position of each step on the axis."""
+    """Function that computes the position of each step from the points of
+    the metrics, None if there are none.
+    """
     needs_sizes: bool = False
 
 
@@ -35,7 +37,7 @@ def _metric_values(points: Sequence[Points | None], _sizes: Sequence[BatchSize])
 
 
 def _samples(points: Sequence[Points | None], sizes: Sequence[BatchSize]) -> Points | None:
-    """Return the number of completions sampled so far."""
+    """Return the cumulative number of sampled completions at each step."""
     batches = points[0]
     if batches is None or not sizes:
         return None
@@ -45,12 +47,14 @@ def _samples(points: Sequence[Points | None], sizes: Sequence[BatchSize]) -> Poi
 
 
 def _flops(points: Sequence[Points | None], _sizes: Sequence[BatchSize]) -> Points | None:
-    """Return the floating-point operations so far; a step without both metrics counts as 0."""
+    """Return the cumulative number of floating-point operations. Steps without both metrics are left out."""
     rate, seconds = points
     if rate is None or seconds is None:
         return None
-    steps, left, right = np.intersect1d(rate.steps, seconds.steps, assume_unique=True, return_indices=True)
-    spent = np.nan_to_num(rate.values[left] * seconds.values[right], posinf=0.0, neginf=0.0)
+    steps, rate_index, seconds_index = np.intersect1d(
+        rate.steps, seconds.steps, assume_unique=True, return_indices=True
+    )
+    spent = np.nan_to_num(rate.values[rate_index] * seconds.values[seconds_index], posinf=0.0, neginf=0.0)
     return Points(steps, spent.cumsum())
 
 
@@ -63,36 +67,43 @@ AXES: Mapping[str, Axis] = {
 
 
 def find_axis(x: str) -> Axis | None:
-    """Return the axis of a word or of a metric; None for the step."""
+    """Return the axis with this name or of this metric, or None for the step."""
     return None if x == "step" else AXES.get(x) or Axis((x,), _metric_values)
 
 
 def is_metric(x: str) -> bool:
-    """Return whether curves are drawn over a metric, which need not rise with the steps."""
+    """Return whether the axis is a metric, which may not increase with the steps."""
     return x != "step" and x not in AXES
 
 
 def batch_sizes(session: Session, runs: Iterable[str]) -> dict[str, list[BatchSize]]:
-    """Return the batch sizes of each run of this service; a fork's begin with those of its ancestors."""
+    """Return the batch sizes of each run, beginning with those of its ancestors if it is a fork.
+
+    Runs with an unknown batch size are omitted.
+    """
     stretches = load_lineages(session, runs)
-    involved = {stretch.run for parts in stretches.values() for stretch in parts}
+    involved = {stretch.run for run_stretches in stretches.values() for stretch in run_stretches}
     query = select(Run.id, Run.config["sampling"]).where(Run.id.in_(involved))
     completions = {run: _batch_completions(sampling) for run, sampling in session.execute(query)}
     return {
         run: [
-            BatchSize(stretch.last_step, size) for stretch in parts if (size := completions.get(stretch.run))
+            BatchSize(stretch.last_step, size)
+            for stretch in run_stretches
+            if (size := completions.get(stretch.run))
         ]
-        for run, parts in stretches.items()
-        if all(completions.get(stretch.run) for stretch in parts)
+        for run, run_stretches in stretches.items()
+        if all(completions.get(stretch.run) for stretch in run_stretches)
     }
 
 
 MAX_COMPLETIONS = 2**53
-"""Maximum number of completions in a batch: the largest integer that an axis represents exactly."""
+"""Limit for the number of completions in a batch, up to which float64 represents all integers exactly."""
 
 
 def _batch_completions(sampling: Any) -> int:
-    """Return the completions of a generation batch; 0 if the config, perhaps another trainer's, omits it."""
+    """Return the completions per generation batch, or 0 if the config,
+    perhaps of another trainer, lacks them.
+    """
     settings = sampling if isinstance(sampling, Mapping) else {}
     prompts, group = settings.get("prompts_per_step"), settings.get("group_size")
     size = prompts * group if isinstance(prompts, int) and isinstance(group, int) else 0

@@ -1,4 +1,4 @@
-"""The check of all sealed blocks, for `make doctor`, backups and audits."""
+"""Check all sealed blocks, for `make doctor`, backups and audits."""
 
 import math
 import time
@@ -18,19 +18,19 @@ BLOCKS_AT_ONCE = 1_000
 
 
 IS_DAMAGED = "the block that holds them is damaged"
-"""Words by which the events of lost points are found."""
+"""Text that identifies the events about lost points."""
 
 
 class OutlineDamaged(BlockDamaged):
-    """The outline of a block is damaged; its points are whole."""
+    """The outline of a block is damaged, but not its points."""
 
 
 def find_damaged_blocks(
     session: Session, run: str | None = None, *, until: float = math.inf
 ) -> Iterator[tuple[BlockPlace, str]]:
-    """Yield every block, of one run or of all, whose bytes are not what was written; with what is wrong.
+    """Yield each damaged block of a run, or of all runs, with the reason.
 
-    Ends at the time `until` of the monotonic clock.
+    The check ends at the time `until` of the monotonic clock.
     """
     table = MetricBlock
     query = select(
@@ -49,18 +49,24 @@ def find_damaged_blocks(
     for row in session.execute(query, execution_options=options):
         if time.monotonic() > until:
             return
-        owner, key, attempt, number, last = row[:5]
+        owner, key, attempt, number, last_step = row[:5]
         try:
             _check(row, reader)
         except BlockDamaged as error:
-            block = BlockPlace(owner, key, attempt, number, number * blocks.BLOCK, last)
+            block = BlockPlace(owner, key, attempt, number, number * blocks.BLOCK, last_step)
             yield block._replace(is_outline=isinstance(error, OutlineDamaged)), str(error)
 
 
 def _check(row: Any, reader: zstandard.ZstdDecompressor) -> None:
-    number, last, points, outline, data = row[3:]
-    first = number * blocks.BLOCK
-    decode_row(data, points=points, first=first, last=min(last, first + blocks.BLOCK - 1), reader=reader)
+    number, last_step, points, outline, data = row[3:]
+    first_step = number * blocks.BLOCK
+    decode_row(
+        data,
+        points=points,
+        first=first_step,
+        last=min(last_step, first_step + blocks.BLOCK - 1),
+        reader=reader,
+    )
     _check_outline(outline, points, reader)
 
 
@@ -73,7 +79,7 @@ def _check_outline(outline: bytes, points: int, reader: zstandard.ZstdDecompress
 
 
 def damage_sentence(session: Session, block: BlockPlace, reason: str) -> str:
-    """Return a sentence on the points that are lost, or on the outline, and why."""
+    """Return a message about the lost points or the damaged outline of a block."""
     name = session.scalar(select(MetricKey.name).where(MetricKey.id == block.key)) or f"metric {block.key}"
     if block.is_outline:
         return (

@@ -1,4 +1,4 @@
-"""The bytes of a metric block: points of one metric as columns, compressed, with a checksum.
+"""Binary format of a metric block, which has points of one metric as compressed columns with a checksum.
 
     1 byte     COMPRESSED: the rest is a zstd frame of the content, with its checksum (XXH64)
                PLAIN: 4 bytes of CRC-32 of the content, and the content
@@ -7,7 +7,7 @@
         steps      the first step, then the distance of each step to the one before, as i32
         values     float64, with every bit of NaN and -0.0
 
-Outlines are PLAIN, as they are read by the thousand.
+Outlines are PLAIN, because thousands of them are read at a time.
 """
 
 import struct
@@ -27,7 +27,7 @@ STEP, VALUE = np.dtype("<i4"), np.dtype("<f8")
 FIRST_STEP = struct.Struct("<i")
 
 MAX_POINTS = 2**16
-"""The most points of a block: a limit for bytes that somebody else made."""
+"""Maximum number of points of a block, as a limit for untrusted bytes."""
 
 LEVEL = 3
 
@@ -36,31 +36,31 @@ Floats = NDArray[np.float64]
 
 
 class BlockDamaged(ValueError):
-    """The bytes of a block are not what was written."""
+    """The bytes of a block are damaged."""
 
 
 class BlockNewer(BlockDamaged):
-    """A newer version of the program wrote the block."""
+    """The block was written by a newer version of the program."""
 
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Points of a metric, by step."""
+    """Points of one or more blocks as columns."""
 
     steps: Ints
     values: Floats
     counts: Ints
-    """Points of each block."""
+    """Number of points of each block."""
 
 
 def encode(steps: Ints, values: Floats) -> bytes:
-    """Return the block of at least one point; steps ascend."""
+    """Encode at least one point as a block. The steps must be increasing."""
     compressor = zstandard.ZstdCompressor(level=LEVEL, write_checksum=True)
     return COMPRESSED + compressor.compress(_encode_content(steps, values))
 
 
 def encode_outline(steps: Ints, values: Floats) -> bytes:
-    """Encode the points of an outline, in a form that is faster to read."""
+    """Encode the points of an outline without compression, which is faster to read."""
     plain = _encode_content(steps, values)
     return PLAIN + CHECKSUM.pack(zlib.crc32(plain)) + plain
 
@@ -71,7 +71,7 @@ def _encode_content(steps: Ints, values: Floats) -> bytes:
 
 
 def decode(data: bytes) -> Columns:
-    """Return the points of one block; raises BlockDamaged."""
+    """Decode the points of a block. Raises BlockDamaged."""
     block = read_content(data)
     return decode_all([block], count_points(block))
 
@@ -79,9 +79,9 @@ def decode(data: bytes) -> Columns:
 def decode_row(
     data: bytes, *, points: int, first: int, last: int, reader: zstandard.ZstdDecompressor | None = None
 ) -> Columns:
-    """Return the points of a block. Raises BlockDamaged if they are not as its row says.
+    """Decode the points of a block. Raises BlockDamaged if they do not agree with its row.
 
-    The row says how many they are, that none is before the step `first`, and that the newest is at `last`.
+    There must be `points` points at steps from `first` to exactly `last`.
     """
     columns = decode_all([read_content(data, reader, points=points)], points)
     steps = columns.steps
@@ -97,9 +97,10 @@ def read_content(
     points: int | None = None,
     within: tuple[int, int] = (-(2**31), 2**31 - 1),
 ) -> bytes:
-    """Return the content of a block, not yet decoded; raises BlockDamaged.
+    """Decompress and check the content of a block, without decoding it. Raises BlockDamaged.
 
-    `points` were written, of which an outline holds some, at steps `within` a first and a last one.
+    The block must have `points` points, or fewer if it is an outline, and its first step must be `within` a
+    range.
     """
     kind = data[:1]
     if kind == PLAIN:
@@ -109,29 +110,29 @@ def read_content(
     elif kind == COMPRESSED:
         block = _decompress(memoryview(data)[1:], reader or zstandard.ZstdDecompressor())
     else:
-        kind_of_error = BlockNewer if data else BlockDamaged
-        raise kind_of_error(f"its version is {data[0] if data else None}, expected 1 or 2")
+        error_class = BlockNewer if data else BlockDamaged
+        raise error_class(f"its version is {data[0] if data else None}, expected 1 or 2")
     count = count_points(block)
     if count == 0 or len(block) != _size(count):
         raise BlockDamaged("its header is wrong")
     limit = MAX_POINTS if points is None else min(points, MAX_POINTS)
     if count > limit or (count != points and points is not None and kind == COMPRESSED):
         raise BlockDamaged(f"it holds {count} points, {points or MAX_POINTS} were written")
-    first: int = FIRST_STEP.unpack_from(block, COUNT.size)[0]
-    if not within[0] <= first <= within[1] - count + 1:
-        raise BlockDamaged(f"it begins at step {first}, expected steps {within[0]} to {within[1]}")
+    first_step: int = FIRST_STEP.unpack_from(block, COUNT.size)[0]
+    if not within[0] <= first_step <= within[1] - count + 1:
+        raise BlockDamaged(f"it begins at step {first_step}, expected steps {within[0]} to {within[1]}")
     return block
 
 
 def _size(count: int) -> int:
-    """Return the size of the content of `count` points, in bytes."""
+    """Return the size of the content for `count` points, in bytes."""
     return COUNT.size + count * (STEP.itemsize + VALUE.itemsize)
 
 
 def _decompress(frame: memoryview, reader: zstandard.ZstdDecompressor) -> bytes:
     try:
         size = zstandard.frame_content_size(frame)
-        if not _size(1) <= size <= _size(MAX_POINTS):  # the library trusts the declared size
+        if not _size(1) <= size <= _size(MAX_POINTS):  # the library allocates the declared size
             raise BlockDamaged(f"it says that it holds {size} bytes")
         return reader.decompress(frame)
     except zstandard.ZstdError as error:
@@ -139,14 +140,14 @@ def _decompress(frame: memoryview, reader: zstandard.ZstdDecompressor) -> bytes:
 
 
 def count_points(block: bytes) -> int:
-    """Return the number of points of a `read_content`; 0 if it is too short."""
+    """Return the number of points that a content declares, or 0 if it is too short."""
     return COUNT.unpack_from(block)[0] if len(block) >= COUNT.size else 0
 
 
 def decode_all(contents: Iterable[bytes], limit: int) -> Columns:
-    """Return the points of several blocks in one, of their `read_content`; there are at most `limit` of them.
+    """Decode the contents of several blocks, which have at most `limit` points, to joined columns.
 
-    Contents are taken one at a time, so that no long curve is in memory twice.
+    Contents are consumed one at a time, so that a long curve is not in memory twice.
     """
     values, distances = np.empty(limit, VALUE), np.empty(limit, STEP)
     counts: list[int] = []
@@ -157,8 +158,10 @@ def decode_all(contents: Iterable[bytes], limit: int) -> Columns:
         distances[begin:end] = np.frombuffer(block, STEP, count, COUNT.size)
         values[begin:end] = np.frombuffer(block, VALUE, count, COUNT.size + count * STEP.itemsize)
         counts.append(count)
-    sums = np.cumsum(distances[:end], dtype=STEP)  # modulo 2^32, as the distances are
-    ends = np.cumsum(counts, dtype=np.int64)
-    before = np.concatenate([np.zeros(1, STEP), sums[ends[:-1] - 1]]) if counts else np.empty(0, STEP)
-    steps = (sums - np.repeat(before, counts)).astype(np.int64)
+    sums = np.cumsum(distances[:end], dtype=STEP)  # modulo 2^32, like the distances
+    block_ends = np.cumsum(counts, dtype=np.int64)
+    previous_sums = (
+        np.concatenate([np.zeros(1, STEP), sums[block_ends[:-1] - 1]]) if counts else np.empty(0, STEP)
+    )
+    steps = (sums - np.repeat(previous_sums, counts)).astype(np.int64)
     return Columns(steps, values[:end], np.array(counts, np.int64))

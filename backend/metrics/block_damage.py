@@ -1,6 +1,6 @@
-"""Damaged blocks that this process has found: a reader records them and continues with the other blocks.
+"""Damaged blocks that this process has found. A reader records them and continues with the other blocks.
 
-The reconciler writes what was noticed into the history of the runs.
+The reconciler writes them as events of the runs.
 """
 
 import logging
@@ -11,7 +11,7 @@ logger = logging.getLogger(__name__)
 
 
 class BlockPlace(NamedTuple):
-    """A block and the steps that it may hold."""
+    """The identity of a block and the range of its steps."""
 
     run: str
     key: int
@@ -20,7 +20,7 @@ class BlockPlace(NamedTuple):
     first_step: int
     last_step: int
     is_outline: bool = False
-    """Whether its outline is damaged and the points themselves are whole."""
+    """Whether only the outline is damaged, and not the points."""
 
 
 _noticed: dict[BlockPlace, str] = {}
@@ -29,7 +29,7 @@ _lock = threading.Lock()
 
 
 def record_damage(block: BlockPlace, reason: str) -> None:
-    """Record a block that could not be read, and the reason."""
+    """Record and log a damaged block with the reason, unless it is already known."""
     with _lock:
         if block in _told or block in _noticed:
             return
@@ -41,13 +41,13 @@ def record_damage(block: BlockPlace, reason: str) -> None:
 
 
 def recorded_damage() -> dict[BlockPlace, str]:
-    """Return the damaged blocks that were noticed but not yet reported."""
+    """Return the damaged blocks that were recorded but not reported yet, with the reasons."""
     with _lock:
         return dict(_noticed)
 
 
 def forget_damage(places: dict[BlockPlace, str]) -> None:
-    """Forget these damaged blocks after they were reported."""
+    """Mark these damaged blocks as reported."""
     with _lock:
         _told.update(places)
         for block in places:

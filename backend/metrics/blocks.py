@@ -1,10 +1,11 @@
-"""Points in sealed blocks: the only copy of what an attempt has most likely done with.
+"""Read metric points from sealed blocks and from rows that are not sealed yet.
 
-An attempt's newest points are rows of `metric`. All but its last steps while it trains, everything once it
-has ended, is sealed by the reconciler (`packing`): BLOCK steps of a metric at a time become one block, and
-their rows go in the same transaction. `Attempt.packed_step` says how far; whoever writes a point up to there
-changes its block. So a point is in a row or in a block, never in both. A block has an outline next to its
-points: for a curve that is thinned to its peaks anyway, a tenth of the bytes. `block_codec` describes them.
+The newest points of an attempt are rows of the table `metric`. The reconciler seals all but the last steps
+while the attempt trains, and the rest when it has ended: BLOCK steps of a metric become one block, and their
+rows are deleted in the same transaction. `Attempt.packed_step` is the last sealed step. A late point up to
+this step is written into its block, so that a point is either in a row or in a block, never in both. Each
+block also has an outline, a tenth of the size, which is sufficient for a curve that is thinned to its peaks.
+`block_codec` describes the format.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -23,7 +24,7 @@ from backend.storage.models import ALL_PACKED, BEFORE_ALL_STEPS, Attempt, Metric
 from backend.storage.numbers import from_stored
 
 BLOCK = 1_024
-"""Steps of a block, a multiple of an outline's bucket."""
+"""Number of steps of a block, a multiple of an outline's bucket."""
 
 _TAIL = (
     select(Metric.step, Metric.attempt, Metric.kind, Metric.value)
@@ -39,13 +40,13 @@ _TAIL = (
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """Points of one metric of one run, of any attempts, also such as are hidden."""
+    """Points of one metric of a run from any attempts, including hidden ones."""
 
     steps: NDArray[np.int64]
     attempts: NDArray[np.int64]
     values: NDArray[np.float64]
     weights: NDArray[np.int64] | None = None
-    """Number of points that each point represents, if some were left out."""
+    """Number of original points that each point represents, or None if none were left out."""
 
     def __add__(self, second: "Stored") -> "Stored":
         if not len(second.steps):
@@ -59,13 +60,13 @@ class Stored:
         )
 
     def of_run(self, number: int) -> "Stored":
-        """Return the same points as those of the given generation of a fork: newer than those of every run
-        before it.
+        """Return the points with attempts that sort after those of all
+        runs with a lower number in a lineage.
         """
         return replace(self, attempts=self.attempts + (number << 32)) if number else self
 
     def at(self, indices: NDArray[np.bool_] | NDArray[np.intp] | slice) -> "Stored":
-        """Return the points at these places."""
+        """Return the points at these indices."""
         weights = None if self.weights is None else self.weights[indices]
         return Stored(self.steps[indices], self.attempts[indices], self.values[indices], weights)
 
@@ -78,19 +79,20 @@ NOTHING = Stored(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0))
 
 
 Reached = Mapping[int, int]
-"""The last sealed step of each attempt of a run: no point of it up to there is a row."""
+"""The last sealed step of each attempt of a run. Up to this step, no point of the attempt is a row."""
 
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """The blocks of one metric of one run, in one."""
+    """The joined points of all blocks of one metric of a run."""
 
     points: Stored = NOTHING
     reached: Reached = field(default_factory=dict)
 
     def add_tail(self, rows: Stored) -> Stored:
-        """Return all points; of the rows, which were read before the blocks, those that are not sealed by
-        now.
+        """Return the points of the blocks and of the rows that were not sealed when the blocks were read.
+
+        The rows must have been read before the blocks.
         """
         if not len(rows.steps):
             return self.points
@@ -102,38 +104,43 @@ class Packed:
 
 @dataclass(frozen=True, slots=True)
 class Outlined:
-    """The blocks for which the outline suffices."""
+    """The blocks of which reading the outline is sufficient."""
 
     runs: Collection[str]
-    """Runs of which all points qualify; of other runs, only points outside the window."""
+    """Runs of which outlines are sufficient everywhere. For other runs,
+    they are so only outside the window.
+    """
     first: int
     last: int
-    """The window's first and last step."""
+    """Last step of the window, which begins at `first`."""
     cuts: Collection[int] = ()
-    """Steps behind which points of some attempt do not count."""
+    """Steps after which points of some attempt or run are not valid."""
 
     def column(self) -> ColumnElement[bytes]:
-        """Return the column to read of a block: the outline, or all points if only some of them count."""
+        """Return the SQL expression for the bytes to read: the outline if
+        it is sufficient, or else all points.
+        """
         cut = {step // BLOCK for step in (self.first - 1, self.last, *self.cuts) if (step + 1) % BLOCK}
         is_outside = ~MetricBlock.number.between(self.first // BLOCK, self.last // BLOCK)
-        will_do = and_(
+        is_sufficient = and_(
             MetricBlock.outline != b"",
             MetricBlock.number.not_in(cut),
             or_(is_outside, MetricBlock.run_id.in_(self.runs)),
         )
-        return case((will_do, MetricBlock.outline), else_=MetricBlock.data)
+        return case((is_sufficient, MetricBlock.outline), else_=MetricBlock.data)
 
 
 def read_tail(session: Session, run: str, key: int, reached: Reached) -> Stored:
-    """Return the points that are rows; to be read before the blocks, lest what is sealed in between be
-    missed.
+    """Return the points that are rows.
+
+    Call this before reading the blocks, so that points that are sealed in between are not missed.
     """
-    open_ones = {attempt: step for attempt, step in reached.items() if step < ALL_PACKED}
-    if reached and not open_ones:
+    unsealed_attempts = {attempt: step for attempt, step in reached.items() if step < ALL_PACKED}
+    if reached and not unsealed_attempts:
         return NOTHING
     bounds = {
-        "attempt": min(open_ones, default=0),
-        "after": min(open_ones.values(), default=BEFORE_ALL_STEPS),
+        "attempt": min(unsealed_attempts, default=0),
+        "after": min(unsealed_attempts.values(), default=BEFORE_ALL_STEPS),
     }
     return rows_to_points(session.execute(_TAIL, {"run": run, "key": key, **bounds}).all())
 
@@ -146,10 +153,9 @@ def read_blocks(
     *,
     numbers: tuple[int, int] | None = None,
 ) -> dict[tuple[str, int], Packed]:
-    """Return the sealed points of each (run, key of a metric), of all blocks or of those from one to another
-    number.
+    """Return the sealed points of each (run, metric key), of all blocks or of a range of block `numbers`.
 
-    One statement: how far an attempt is sealed is never of another moment than its blocks.
+    A single statement reads the blocks and the last sealed steps, so that they are consistent.
     """
     join_condition = and_(
         MetricBlock.run_id == Attempt.run_id,
@@ -173,7 +179,7 @@ def read_blocks(
     )
     reached: dict[str, dict[int, int]] = {run: {} for run in runs}
     blocks_by_curve: dict[tuple[str, int], list[Any]] = {(run, key): [] for run in runs for key in keys}
-    # Not by the session: hundreds of rows take half the time without the ORM.
+    # The connection is used because hundreds of rows take half the time without the ORM.
     for row in session.connection().execute(query, execution_options={"binary": True}).all():
         reached[row[0]][row[2]] = row[4]
         if row[1] is not None:
@@ -188,13 +194,13 @@ def read_blocks(
 def _join_points(
     session: Session, blocks_by_curve: Mapping[tuple[str, int], list[Any]]
 ) -> dict[tuple[str, int], Stored]:
-    """Return the points of all blocks that are not damaged; of those that are, a note is left."""
+    """Return the points of all blocks. Damaged blocks are recorded and omitted."""
     stored = [row for blocks in blocks_by_curve.values() for row in _sort_blocks(blocks)]
     rows: list[Any] = []
     point_count = sum(max(0, min(row[6], MAX_POINTS)) for row in stored)
     columns = decode_all(
         _contents(session, stored, rows), point_count
-    )  # many short curves are as quick as a long one
+    )  # decoded together, so that many short curves are fast
     ends = np.cumsum(columns.counts).tolist()
     weights = _point_weights(columns.counts, [row[6] for row in rows])
     points, begin = {}, 0
@@ -202,48 +208,51 @@ def _join_points(
         key_of_curve, end = rows[begin][:2], begin + 1
         while end < len(rows) and rows[end][:2] == key_of_curve:
             end += 1
-        span = slice(ends[begin - 1] if begin else 0, ends[end - 1])
+        positions = slice(ends[begin - 1] if begin else 0, ends[end - 1])
         points[key_of_curve] = Stored(
-            columns.steps[span],
+            columns.steps[positions],
             _repeat_attempts([row[2] for row in rows[begin:end]], columns.counts[begin:end]),
-            columns.values[span],
-            None if weights is None else weights[span],
+            columns.values[positions],
+            None if weights is None else weights[positions],
         )
         begin = end
     return points
 
 
 def _sort_blocks(blocks: list[Any]) -> list[Any]:
-    return sorted(blocks, key=lambda row: (row[2], row[3]))  # a database would sort their bytes, too
+    # a database would also sort the bytes
+    return sorted(blocks, key=lambda row: (row[2], row[3]))
 
 
 def _contents(session: Session, stored: Sequence[Any], rows: list[Any]) -> Iterator[bytes]:
-    """Yield the content of each block that is not damaged, whose row is added to `rows`."""
+    """Yield the content of each block that is not damaged, and append its row to `rows`."""
     reader = zstandard.ZstdDecompressor()
     for row in stored:
         try:
-            decompressed = _read_row_content(row, row[7], reader)
+            content = _read_row_content(row, row[7], reader)
         except BlockDamaged as error:
-            run, key, attempt, number, _, last, *_ = row
-            points_of_it = _full_content(session, row, reader)
+            run, key, attempt, number, _, last_step, *_ = row
+            full_content = _full_content(session, row, reader)
             record_damage(
-                BlockPlace(run, key, attempt, number, number * BLOCK, last, points_of_it is not None),
+                BlockPlace(run, key, attempt, number, number * BLOCK, last_step, full_content is not None),
                 str(error),
             )
-            if points_of_it is None:
+            if full_content is None:
                 continue
-            decompressed = points_of_it
+            content = full_content
         rows.append(row)
-        yield decompressed
+        yield content
 
 
 def _read_row_content(row: Any, data: bytes, reader: zstandard.ZstdDecompressor) -> bytes:
-    """Return a row's block or outline. Raises BlockDamaged if the content is damaged or another row's."""
+    """Return the content of a block or outline. Raises BlockDamaged if it
+    is damaged or belongs to another row.
+    """
     return read_content(data, reader, points=row[6], within=(row[3] * BLOCK, row[5]))
 
 
 def _full_content(session: Session, row: Any, reader: zstandard.ZstdDecompressor) -> bytes | None:
-    """Return all points of a block whose outline is damaged; None if it is the block itself."""
+    """Return the content of a block whose outline is damaged, or None if the block itself is damaged."""
     run, key, attempt, number, *_ = row
     conditions = (MetricBlock.run_id == run, MetricBlock.key_id == key, MetricBlock.attempt == attempt)
     query = select(MetricBlock.data).where(*conditions, MetricBlock.number == number)
@@ -255,13 +264,13 @@ def _full_content(session: Session, row: Any, reader: zstandard.ZstdDecompressor
 
 
 def _repeat_attempts(attempts: Sequence[int], counts: NDArray[np.int64]) -> NDArray[np.int64]:
-    if attempts[0] == attempts[-1]:  # they are in order
+    if attempts[0] == attempts[-1]:  # attempts are sorted
         return np.full(int(counts.sum()), attempts[0])
     return np.repeat(attempts, counts)
 
 
 def _point_weights(counts_read: NDArray[np.int64], counts: Sequence[int]) -> NDArray[np.int64] | None:
-    """Return the number of points that each point represents, if some of the blocks are outlines."""
+    """Return the number of points that each point represents, or None if no block is an outline."""
     left_out = np.array(counts, np.int64) - counts_read
     if not left_out.any():
         return None

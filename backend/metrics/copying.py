@@ -1,4 +1,4 @@
-"""Many points into Postgres by COPY: in its binary format, which numpy lays out without a loop in Python."""
+"""Write many points to Postgres with COPY in the binary format, which numpy builds without a Python loop."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
 FEWEST = 1_000
-"""Fewer points are written by one statement."""
+"""Minimum number of points for COPY. Fewer points are written with a single statement."""
 
 SIGNATURE = b"PGCOPY\n\xff\r\n\0" + bytes(8)
 END = b"\xff\xff"
@@ -22,7 +22,7 @@ ROW = np.dtype(
         *(("value_size", ">i4"), ("value", ">f8")),
     ]
 )
-"""One row: the number of its fields, and each field behind its size."""
+"""Layout of a row: the number of fields, and each field after its size."""
 
 TABLE = (
     "CREATE TEMPORARY TABLE IF NOT EXISTS new_metric "
@@ -45,9 +45,9 @@ def copy_points(
     attempt: int,
     columns: tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]],
 ) -> None:
-    """Store points of an attempt: keys, steps, kinds and values, each (key, step) once.
+    """Store points of an attempt, given as columns of keys, steps, kinds and values with unique (key, step).
 
-    Raises the errors of SQLAlchemy, as any other statement does.
+    Raises SQLAlchemy errors, like any other statement.
     """
     keys, steps, kinds, values = columns
     rows = np.empty(len(keys), ROW)
@@ -55,7 +55,7 @@ def copy_points(
     for name, column in (("key", keys), ("step", steps), ("kind", kinds), ("value", values)):
         rows[f"{name}_size"] = ROW[name].itemsize
         rows[name] = column
-    rows["value"] += 0.0  # of -0.0 the kind tells the sign
+    rows["value"] += 0.0  # turns -0.0 into 0.0, because the kind stores the sign
     driver: Any = session.connection().connection.driver_connection
     dialect: Any = session.get_bind().dialect
     try:

@@ -1,8 +1,8 @@
-"""Metrics as CSV: one row per step, one column per metric, numbers unquoted; streamed.
+"""Stream the metrics of a run as CSV with one row per step and one column per metric.
 
-A window of steps at a time, each in a short transaction of its own: memory stays the same however long a run
-is, and a client that reads slowly keeps no snapshot of the database open. What the file holds is decided when
-it is begun: later attempts and new names of metrics are left out.
+Each window of steps is read in a separate short transaction. Memory does not grow with the length of the run,
+and a slow client does not keep a snapshot of the database open. The content is determined at the start, so
+that later attempts and new metrics are left out.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,19 +16,20 @@ from backend.storage.engine import Sessions, reading
 from backend.storage.numbers import SPELLINGS, number_kind
 
 FORMULA_MARKS = tuple("=+-@\t\r\n＝＋－＠")
-"""A spreadsheet may run a cell that begins with one of these."""
+"""First characters with which a spreadsheet may evaluate a cell as a formula."""
 
 
 def csv_lines(sessions: Sessions, run_id: str, *, all_attempts: bool) -> Iterator[str]:
-    """Yield the newest attempt's value of each step, or with a column `attempt` the rows of all attempts.
+    """Yield CSV lines with the newest value of each step, or with the rows of all attempts.
 
-    A fork's steps begin with those of the runs it comes from; its attempts are its own alone.
+    The steps of a fork begin with those of its ancestors. With `all_attempts`, there is a column `attempt`
+    and only attempts of the run itself are included.
     """
     with reading(sessions) as session:
-        parts = _points_of_run(session, run_id, all_attempts=all_attempts)
-    names = sorted({name for points in parts for name in points.keys.values()})
+        points_by_run = _points_of_run(session, run_id, all_attempts=all_attempts)
+    names = sorted({name for points in points_by_run for name in points.keys.values()})
     yield ",".join(["step", *(["attempt"] if all_attempts else []), *map(_quote, names)]) + "\n"
-    for points in parts:
+    for points in points_by_run:
         for rows in _windows(sessions, points):
             lines = _lines(rows, names, all_attempts=all_attempts)
             yield "".join(",".join(cells) + "\n" for cells in lines)
@@ -40,7 +41,7 @@ def _points_of_run(session: Session, run_id: str, *, all_attempts: bool) -> list
 
 
 def _windows(sessions: Sessions, points_of_run: RunPoints) -> Iterator[Sequence[StoredPoint]]:
-    """Yield the points in the order of steps, those of a step together."""
+    """Yield lists of points in the order of steps. The points of a step are in one list."""
     after = -1
     while True:
         with reading(sessions) as session:
@@ -63,7 +64,7 @@ def _format_value(value: float) -> str:
 
 
 def _quote(text: str) -> str:
-    """Return a text cell that no spreadsheet reads as a formula, quoted if any dialect of CSV requires it."""
+    """Return a cell that spreadsheets do not evaluate as a formula, quoted if a CSV dialect requires it."""
     if text.startswith(FORMULA_MARKS):
         text = "'" + text
     return '"' + text.replace('"', '""') + '"' if any(mark in text for mark in ',;"\t\r\n') else text

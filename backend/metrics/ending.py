@@ -1,4 +1,4 @@
-"""The end of a curve as one number: the same in charts, tables and the matrix. Pure."""
+"""Compute the end of a curve as one number, in the same way for charts, tables and the matrix."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ from backend.metrics.series import Curve, Floats
 from backend.metrics.statistics import spread
 
 LAST_STEPS = 10
-"""Steps over which a metric of training is averaged; of an evaluation the last one counts."""
+"""Number of steps over which a training metric is averaged. For an evaluation, only the last one counts."""
 
 
 def is_evaluation(metric: str) -> bool:
@@ -17,7 +17,10 @@ def is_evaluation(metric: str) -> bool:
 
 
 def curve_end(metric: str, curve: Curve) -> float | None:
-    """Return the mean of the curve's last 10 steps, or the last evaluation; NaN if one is not finite."""
+    """Return the mean of the last 10 steps, or the last evaluation.
+
+    Return None for an empty curve, and NaN if a training value is not finite.
+    """
     if not len(curve):
         return None
     if is_evaluation(metric):
@@ -26,18 +29,20 @@ def curve_end(metric: str, curve: Curve) -> float | None:
 
 
 def mean_end(metric: str, curves: Sequence[Curve]) -> dict[str, float | int | None]:
-    """Return the mean end of some curves, with its 95 % interval, as `schemas.End`."""
+    """Return the mean of the ends of several curves with its 95 %
+    interval, as the fields of `schemas.End`.
+    """
     ends = [end for curve in curves if (end := curve_end(metric, curve)) is not None]
-    over_runs = spread(ends)
-    return {"n": over_runs.n, "mean": over_runs.mean, "low": over_runs.low, "high": over_runs.high}
+    ends_spread = spread(ends)
+    return {"n": ends_spread.n, "mean": ends_spread.mean, "low": ends_spread.low, "high": ends_spread.high}
 
 
 def mean_or_nan(values: Floats) -> float:
-    """Return the mean; NaN if it is not finite."""
+    """Return the mean, or NaN if it is not finite."""
     with np.errstate(all="ignore"):
         return finite_or_nan(float(np.mean(values)))
 
 
 def finite_or_nan(value: float) -> float:
-    """Return the value; NaN if it is not finite."""
+    """Return the value, or NaN if it is not finite."""
     return value if np.isfinite(value) else float("nan")

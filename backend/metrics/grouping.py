@@ -1,6 +1,6 @@
-"""Groups of runs that share a curve: by variant, experiment, tag, verdict or fields of their configs.
+"""Group runs for mean curves by variant, experiment, tag, verdict or config fields.
 
-The pages group the same way in `frontend/src/lib/runs/grouping.js`.
+`frontend/src/lib/runs/grouping.js` groups runs in the same way.
 """
 
 import json
@@ -11,42 +11,44 @@ from typing import Any
 
 CONFIG = "config."
 ABOUT_RUN = ("variant", "experiment", "tag", "verdict", "config")
-"""Keys that are not fields of a config; `config` is the whole config but for the seed."""
+"""Keys other than config fields. `config` is the whole config except the seed."""
 MAX_KEYS = 8
 
 MISSING = object()
 
 
 def is_key(key: str) -> bool:
-    """Return whether runs can be grouped by this."""
+    """Return whether runs can be grouped by this key."""
     return key in ABOUT_RUN or (key.startswith(CONFIG) and len(key) > len(CONFIG))
 
 
 def group_runs(
     runs: Sequence[Any], configs: Mapping[str, Mapping[str, Any]], keys: Sequence[str]
 ) -> dict[str, list[str]]:
-    """Return the run ids of each group by its name; groups are in the order of their first runs.
+    """Return the run ids of each group by its name, in the order of the first runs of the groups.
 
-    Runs share a group if they agree in all keys. A run that lacks a field is in a group with the others that
-    lack it. `configs` is read for fields of configs alone.
+    Runs with equal values of all keys are in the same group. Runs that lack a field are grouped together.
+    `configs` is used only for config fields.
     """
     if list(keys) == ["variant"]:
         return _group_by_variant(runs)
-    flats = {run.id: dict(flatten(configs.get(run.id, {}))) for run in runs}
+    flat_configs = {run.id: dict(flatten(configs.get(run.id, {}))) for run in runs}
     groups: dict[tuple[str, ...], list[Any]] = {}
     for run in runs:
-        groups.setdefault(tuple(_identity(run, flats[run.id], key) for key in keys), []).append(run)
-    named: dict[str, list[str]] = {}
+        groups.setdefault(tuple(_identity(run, flat_configs[run.id], key) for key in keys), []).append(run)
+    runs_by_name: dict[str, list[str]] = {}
     for members in groups.values():
-        name = ", ".join(_label(members[0], flats[members[0].id], key, keys) for key in keys)
-        while name in named:
+        name = ", ".join(_label(members[0], flat_configs[members[0].id], key, keys) for key in keys)
+        while name in runs_by_name:
             name = f"{name} · {members[0].config_hash[:6]}"
-        named[name] = [run.id for run in members]
-    return named
+        runs_by_name[name] = [run.id for run in members]
+    return runs_by_name
 
 
 def flatten(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the leaves of a config by dotted path; items of a list of objects go by their names."""
+    """Yield (dotted path, value) of the leaves of a config. Objects in a
+    list are identified by their names.
+    """
     if isinstance(value, list) and value and all(isinstance(item, dict) for item in value):
         names = _item_names(value)
         yield path, names
@@ -60,13 +62,13 @@ def flatten(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def _item_names(items: Sequence[Mapping[str, Any]]) -> list[str]:
-    times: Counter[str] = Counter()
+    name_counts: Counter[str] = Counter()
     names = []
     for position, item in enumerate(items, 1):
         labels = (item[key] for key in ("entry_point", "name", "type") if item.get(key) is not None)
         name = str(next(labels, position))
-        times[name] += 1
-        names.append(f"{name} {times[name]}" if times[name] > 1 else name)
+        name_counts[name] += 1
+        names.append(f"{name} {name_counts[name]}" if name_counts[name] > 1 else name)
     return names
 
 
@@ -91,12 +93,14 @@ def _identity(run: Any, flat: Mapping[str, Any], key: str) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Return the value with whole numbers as integers, so that 1 and 1.0 are one value."""
+    """Return whole numbers as integers, so that 1 and 1.0 are equal, and other values unchanged."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _label(run: Any, flat: Mapping[str, Any], key: str, keys: Sequence[str]) -> str:
-    """Return the value; if there are several keys, fields of configs have their names."""
+    """Return a label for a run's value of a key, with the name of the
+    config field if there are several keys.
+    """
     value = _value(run, flat, key)
     field = key.removeprefix(CONFIG)
     if value is MISSING:
@@ -110,21 +114,21 @@ def _label(run: Any, flat: Mapping[str, Any], key: str, keys: Sequence[str]) -> 
 def _group_by_variant(runs: Sequence[Any]) -> dict[str, list[str]]:
     """Return the ids of runs that differ only in their seed, by variant.
 
-    Forks of one step are together, whichever run each of them left, and apart from runs that were trained
-    from the beginning: a mean of a fork and the run that it left would count that run's steps twice. Where a
-    variant name stands for several groups, the experiment's or the run's name (and, if that does not tell
-    them apart, the step of the fork or the config) is added.
+    Forks at the same step are grouped together, regardless of their parents, and separately from runs without
+    a parent, because the mean of a fork and its parent would count the parent's steps twice. If several
+    groups have the same variant name, the name of the experiment or run is added, and if that is not unique,
+    the step of the fork or the hash of the config.
     """
     members: dict[tuple[str, str, int | None], list[Any]] = {}
     for run in runs:
         members.setdefault((run.variant, run.config_hash, run.fork_step), []).append(run)
-    times = Counter(variant for variant, _, _ in members)
+    group_counts = Counter(variant for variant, _, _ in members)
     named: dict[str, list[str]] = {}
     for (variant, digest, step), group in members.items():
-        whose = group[0].experiment_name or group[0].name
-        label = variant if times[variant] == 1 else f"{variant} · {whose}"
-        marks = chain([] if step is None else [f"fork at {step}"], [digest[:6]], count(2))
+        owner = group[0].experiment_name or group[0].name
+        label = variant if group_counts[variant] == 1 else f"{variant} · {owner}"
+        suffixes = chain([] if step is None else [f"fork at {step}"], [digest[:6]], count(2))
         while label in named:
-            label = f"{label} · {next(marks)}"
+            label = f"{label} · {next(suffixes)}"
         named[label] = [run.id for run in group]
     return named

@@ -1,4 +1,4 @@
-"""Known metric names: those of the catalog, of its families, and all that were ever recorded."""
+"""Check names of metrics, which must be in the catalog, in one of its families, or recorded by a run."""
 
 from collections.abc import Sequence
 from difflib import get_close_matches
@@ -13,19 +13,23 @@ LONGEST_NAME = 128
 
 
 def require_known(session: Session, names: Sequence[str], path: str) -> None:
-    """Raise InvalidRequest at the parameter `path` for each name that no run can have recorded."""
-    doubtful = [name for name in names if find_metric(name) is None]
-    recorded = find_keys(session, doubtful) if doubtful else {}
-    if unknown := [name for name in doubtful if name not in recorded]:
+    """Raise InvalidRequest with an error at the parameter `path` for each unknown name."""
+    uncatalogued = [name for name in names if find_metric(name) is None]
+    recorded = find_keys(session, uncatalogued) if uncatalogued else {}
+    if unknown := [name for name in uncatalogued if name not in recorded]:
         raise InvalidRequest([FieldError(path, unknown_name_message(name)) for name in unknown])
 
 
 def unknown_name_message(name: str) -> str:
-    """Return one sentence on a name that no metric has, with the nearest ones that exist."""
+    """Return a message about an unknown name that suggests similar names."""
     if len(name) > LONGEST_NAME:
         return f"a metric's name has at most {LONGEST_NAME} characters, got {name[:40]!r}..."
     if name in ALIASES:
         return f"there is no metric {name!r}; it is called {ALIASES[name]} here"
-    near = get_close_matches(name, [*METRICS, *(family.name for family in FAMILIES)], n=3)
-    hint = f"did you mean {', '.join(near)}" if near else "GET /api/v1/metric-catalog lists them"
+    similar_names = get_close_matches(name, [*METRICS, *(family.name for family in FAMILIES)], n=3)
+    hint = (
+        f"did you mean {', '.join(similar_names)}"
+        if similar_names
+        else "GET /api/v1/metric-catalog lists them"
+    )
     return f"there is no metric {name!r}; {hint}"

@@ -1,4 +1,6 @@
-"""Lineage of curves: a fork shows those of the runs it comes from, up to the step at which it left them."""
+"""Resolve the lineage of curves. The curve of a fork begins with those
+of its ancestors up to the fork step.
+"""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
@@ -9,7 +11,7 @@ from sqlalchemy.orm import Session
 from backend.storage.models import Run
 
 ALL_STEPS = 2**31 - 1
-"""The last step that a column holds."""
+"""Largest step that a database column can hold."""
 
 
 _ORIGINS = select(
@@ -18,7 +20,7 @@ _ORIGINS = select(
 
 
 class Stretch(NamedTuple):
-    """A run whose points belong to a curve, up to a step."""
+    """A run whose points up to a step are part of a curve."""
 
     run: str
     last_step: int = ALL_STEPS
@@ -27,10 +29,11 @@ class Stretch(NamedTuple):
 def load_lineages(
     session: Session, runs: Iterable[str], row_by_run: Mapping[str, Row[Any]] | None = None
 ) -> dict[str, list[Stretch]]:
-    """Return the runs that make up each run's curves: its ancestors from the oldest on, then the run itself.
+    """Return the runs whose points make up each run's curves: its ancestors, oldest first, and the run
+    itself.
 
-    An evaluation has no ancestors: it begins with another run's policy, but it trains nothing. `row_by_run`
-    has rows of some of the runs, as `load_names` gives them.
+    An evaluation has no ancestors, because it does not train. `row_by_run` has the rows of some runs, as
+    returned by `load_names`.
     """
     runs = list(runs)
     origins = {
@@ -42,7 +45,7 @@ def load_lineages(
 def load_stamps(
     session: Session, runs: Iterable[str], row_by_run: Mapping[str, Row[Any]] | None = None
 ) -> list[tuple[Any, ...]]:
-    """Return stamps of these runs and their ancestors, which change with every point of the curves."""
+    """Return values of these runs and their ancestors that change with every new point of their curves."""
     rows = _load_ancestry(session, runs, row_by_run)
     return sorted((row.id, row.changed_at, row.attempt, row.last_step) for row in rows)
 
@@ -50,7 +53,7 @@ def load_stamps(
 def _load_ancestry(
     session: Session, runs: Iterable[str], row_by_run: Mapping[str, Row[Any]] | None = None
 ) -> list[Row[Any]]:
-    """Return these runs and all of their ancestors, without duplicates."""
+    """Return the rows of these runs and all of their ancestors, without duplicates."""
     ancestry = dict(row_by_run or {})
     unknown = (set(runs) | _parents(ancestry.values())) - ancestry.keys()
     while unknown:
@@ -65,14 +68,14 @@ def _parents(rows: Iterable[Row[Any]]) -> set[str]:
 
 
 def _fork_origin(row: Row[Any]) -> Stretch | None:
-    """Return the run that a fork comes from."""
+    """Return the parent of a fork and the fork step, or None if the run is not a fork."""
     if row.steps > 0 and row.parent_run is not None and row.fork_step is not None:
         return Stretch(row.parent_run, row.fork_step)
     return None
 
 
 def _stretches(run: str, origins: dict[str, Stretch]) -> list[Stretch]:
-    """Return the run and what it comes from, oldest first; a run that comes from itself has no older one."""
+    """Return the stretches of a run and its ancestors, oldest first. Cycles are cut."""
     stretches, seen = [Stretch(run)], {run}
     while (origin := origins.get(stretches[0].run)) is not None and origin.run not in seen:
         seen.add(origin.run)

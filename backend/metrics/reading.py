@@ -1,4 +1,4 @@
-"""Metric points out of SQL: of each step the newest attempt's value, hidden rows left out."""
+"""Read the valid metric points of runs from the database, with the newest attempt's value of each step."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -24,14 +24,14 @@ def read_points(
     outlined: Outlined | None = None,
     row_by_run: Mapping[str, Row[Any]] | None = None,
 ) -> dict[tuple[str, str], Points]:
-    """Return the valid points of each (run, metric) that has any; a fork's begin with those it inherited.
+    """Return the valid points of each (run, metric) that has any, including the inherited points of forks.
 
-    Of runs that are `outlined` only such as a thinned curve may show. `row_by_run` has rows of some of the
-    runs, as `load_names` gives them.
+    With `outlined`, only points that a thinned curve may show are returned for those blocks. `row_by_run` has
+    the rows of some runs, as returned by `load_names`.
     """
     keys = find_keys(session, metrics)
     stretches = load_lineages(session, runs, row_by_run) if keys else {}
-    sources = {stretch.run for parts in stretches.values() for stretch in parts}
+    sources = {stretch.run for run_stretches in stretches.values() for stretch in run_stretches}
     limits, reached = load_limits_and_sealed_steps(session, sources)
     if outlined is not None:
         outlined = _inherited_outlines(outlined, stretches, limits)
@@ -41,11 +41,11 @@ def read_points(
     blocks = read_blocks(session, sources, keys.values(), outlined)
     stored = {key_of_curve: packed.add_tail(tails[key_of_curve]) for key_of_curve, packed in blocks.items()}
     points_by_curve = {}
-    for run, parts in stretches.items():
+    for run, run_stretches in stretches.items():
         for name, key in keys.items():
             pieces = [
                 _valid_points(stored[stretch.run, key], stretch, limits.get(stretch.run, ())).of_run(number)
-                for number, stretch in enumerate(parts)
+                for number, stretch in enumerate(run_stretches)
             ]
             joined = sum(pieces[1:], pieces[0])
             if outlined is not None and _has_overlapping_attempts(joined):
@@ -56,9 +56,7 @@ def read_points(
 
 
 def _has_overlapping_attempts(stored: Stored) -> bool:
-    """Return whether an attempt wrote among the steps of an earlier one: an outline may lack what it
-    replaces.
-    """
+    """Return whether attempts overlap, so that an outline may lack points that a newer attempt replaces."""
     if (stored.attempts == stored.attempts[:1]).all():
         return False
     in_order = stored.attempts[np.argsort(stored.steps, kind="stable")]
@@ -68,17 +66,21 @@ def _has_overlapping_attempts(stored: Stored) -> bool:
 def _inherited_outlines(
     outlined: Outlined, stretches: Mapping[str, Sequence[Stretch]], limits: Mapping[str, Sequence[Limit]]
 ) -> Outlined:
-    """Return the outlined blocks of the runs that provide points, cut off where other runs continue them."""
-    within = {True: set[str](), False: set[str]()}
-    for run, parts in stretches.items():
-        within[run in outlined.runs].update(stretch.run for stretch in parts)
-    left = {stretch.last_step for parts in stretches.values() for stretch in parts}
-    hidden = {limit.last_step for limits_of_run in limits.values() for limit in limits_of_run}
-    return replace(outlined, runs=within[True] - within[False], cuts=left | hidden)
+    """Return the outlined blocks of all runs in the lineages, with cuts at forks and at resumed attempts."""
+    ancestors_by_outlined = {True: set[str](), False: set[str]()}
+    for run, run_stretches in stretches.items():
+        ancestors_by_outlined[run in outlined.runs].update(stretch.run for stretch in run_stretches)
+    fork_steps = {stretch.last_step for run_stretches in stretches.values() for stretch in run_stretches}
+    hidden_after = {limit.last_step for limits_of_run in limits.values() for limit in limits_of_run}
+    return replace(
+        outlined,
+        runs=ancestors_by_outlined[True] - ancestors_by_outlined[False],
+        cuts=fork_steps | hidden_after,
+    )
 
 
 def _valid_points(stored: Stored, stretch: Stretch, limits: Sequence[Limit]) -> Stored:
-    """Return the points of a metric that count in this stretch."""
+    """Return the valid points of a metric in a stretch."""
     if not limits and stretch.last_step >= ALL_STEPS:
         return stored
     is_valid = valid_row_mask(stored.attempts, stored.steps, limits) & (stored.steps <= stretch.last_step)
@@ -86,7 +88,7 @@ def _valid_points(stored: Stored, stretch: Stretch, limits: Sequence[Limit]) -> 
 
 
 def _newest_points(stored: Stored) -> Points:
-    """Return the points in the order of steps; if two attempts have a step, the newer attempt's counts."""
+    """Return the points in the order of steps. If several attempts have a step, the newest one counts."""
     if not (stored.steps[1:] > stored.steps[:-1]).all():
         stored = stored.at(np.lexsort((stored.attempts, stored.steps)))
         stored = stored.at(np.append(stored.steps[1:] != stored.steps[:-1], True))
@@ -101,10 +103,9 @@ def read_curves(
     outlined: Outlined | None = None,
     row_by_run: Mapping[str, Row[Any]] | None = None,
 ) -> dict[tuple[str, str], Curve]:
-    """Return the curves of each (run, metric) along an x axis, see metrics/axes.py.
+    """Return the curve of each (run, metric) over an axis (see metrics/axes.py).
 
-    A point whose step has no place on the axis (yet) is left out there. `outlined` is for steps only;
-    `row_by_run` as above.
+    Points whose step has no position on the axis yet are left out. `outlined` must only be used for steps.
     """
     axis = find_axis(x)
     points = read_points(session, runs, [*metrics, *axis.metrics] if axis else metrics, outlined, row_by_run)
@@ -133,19 +134,19 @@ def read_curves(
 
 def _curve_along(points: Points, axis: Points | None) -> Curve:
     if axis is None:
-        nothing = np.empty(0)
-        return Curve(np.empty(0, np.int64), nothing, nothing)
+        empty = np.empty(0)
+        return Curve(np.empty(0, np.int64), empty, empty)
     index = np.clip(np.searchsorted(axis.steps, points.steps), 0, len(axis.steps) - 1)
     has_x = (axis.steps[index] == points.steps) & np.isfinite(axis.values[index])
     return Curve(points.steps[has_x], axis.values[index][has_x], points.values[has_x])
 
 
 def valid_rows(session: Session, run_id: str, *, up_to: int = ALL_STEPS) -> Iterator[StoredPoint]:
-    """Yield the points that count, up to a step, in the order of steps, attempts and names.
+    """Yield the valid points up to a step, ordered by step, attempt and name.
 
-    A fork's begin with those it inherited.
+    The points of a fork begin with those of its ancestors.
     """
     stretches = load_lineages(session, [run_id])[run_id]
-    cut = [stretch._replace(last_step=min(up_to, stretch.last_step)) for stretch in stretches]
-    for run_points in load_run_points(session, cut):
+    limited_stretches = [stretch._replace(last_step=min(up_to, stretch.last_step)) for stretch in stretches]
+    for run_points in load_run_points(session, limited_stretches):
         yield from iterate_points(session, run_points)

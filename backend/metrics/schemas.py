@@ -1,4 +1,4 @@
-"""Curves as the HTTP interface gives them."""
+"""Schemas of curves in the API."""
 
 from typing import Literal
 
@@ -8,7 +8,7 @@ SpreadKind = Literal["", "std", "stderr", "ci95", "minmax"]
 
 
 class NonFinite(Documented):
-    """A value that is not a finite number, for a marker at the panel's edge."""
+    """A non-finite value, which is displayed as a marker at the edge of a chart."""
 
     step: int
     x: float
@@ -16,56 +16,60 @@ class NonFinite(Documented):
 
 
 class Origin(Documented):
-    """The run that a fork's curve comes from."""
+    """The run from which a curve was forked."""
 
     run: str
-    """The run that it left; points up to `step` are those of that run, and of the ones before it."""
+    """Id of the parent. Points up to `step` belong to it or its ancestors."""
     step: int
 
 
 class End(Documented):
-    """The end of a curve: the mean of the last 10 steps, or the last evaluation; its mean over a group."""
+    """The end of a curve, which is the mean of the last 10 steps or the
+    last evaluation, averaged over a group.
+    """
 
     n: int
     """Number of runs with a finite end."""
     mean: float | None = None
     low: float | None = None
-    """Lower end of the 95 % interval of the mean; null with fewer than two runs."""
+    """Lower end of the 95 % interval of the mean, or null with fewer than two runs."""
     high: float | None = None
 
 
 class SeriesItem(Documented):
-    """One curve: of a run, or the mean of a group of runs."""
+    """The curve of a run, or the mean curve of a group of runs."""
 
     run: str | None = None
     group: str | None = None
     runs: list[str] | None = None
-    """The runs of a group."""
+    """Ids of the runs of a group."""
     name: str
     metric: str
     x: list[float] | None = None
-    """Positions on the axis; None with `compact` if the axis is the step."""
+    """Positions on the axis. Omitted with `compact` if the axis is the step."""
     steps: list[int]
-    """Steps of the points; for a group along time or tokens, those that the group's first run had reached."""
+    """Steps of the points. For a group over time or tokens, they are the steps of its first run."""
     values: list[float]
-    """Finite values only."""
+    """Values of the points, which are all finite."""
     non_finite: list[NonFinite]
     raw_points: int
     """Number of points in the window before thinning."""
     n: list[int] | None = None
-    """Number of a group's runs that count at each point; fewer than `runs` if some ended or have no value."""
+    """Number of runs in the mean at each point. It is lower than that of
+    `runs` if runs have ended or lack a value.
+    """
     gaps: list[NonFinite] | None = None
-    """Places where none of a group's runs has a finite value. `non_finite` lists those of single runs."""
+    """Points at which no run of the group has a finite value. `non_finite` has those of single runs."""
     origin: Origin | None = None
-    """Origin of a fork; null for any other run."""
+    """Origin of a fork. Omitted for other runs."""
     low: list[float | None] | None = None
     high: list[float | None] | None = None
     end: End | None = None
-    """Only with `ends`."""
+    """End of the curve. Only included with `ends`."""
 
 
 class Missing(Documented):
-    """A curve that was requested and does not exist."""
+    """A requested curve that does not exist."""
 
     run: str
     metric: str
@@ -73,9 +77,9 @@ class Missing(Documented):
 
 
 class SeriesAnswer(Documented):
-    """Curves, ready to be drawn."""
+    """The requested curves."""
 
     series: list[SeriesItem]
     missing: list[Missing]
     cursor: str | None
-    """Give it as `after` to get what has been added since."""
+    """Value of the parameter `after` with which the next request returns only new points."""

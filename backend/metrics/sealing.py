@@ -1,6 +1,4 @@
-"""Sealing of points: converts rows to the blocks that `blocks` reads, and removes them in the same
-transaction.
-"""
+"""Seal points: convert rows to blocks, and delete the rows in the same transaction."""
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -44,18 +42,20 @@ from backend.storage.models import (
 )
 
 TASKS = 1_000
-"""Maximum number of attempts that are sealed in one run of the chore."""
+"""Maximum number of attempts that are sealed in one execution of the chore."""
 
 BLOCKS_AT_ONCE = 500
 """Maximum number of blocks that one statement inserts."""
 
 POINTS_AT_ONCE = 400_000
-"""Approximate number of points in one transaction, during which other writers wait on SQLite. Of a run
-with more than 390 metrics, a part of each block is sealed at a time, which the next one joins.
+"""Approximate maximum number of points in one transaction, during which other writers wait on SQLite.
+
+If a run has more than 390 metrics, only a part of each block is sealed at a time, and the next transaction
+adds to it.
 """
 
 PLACES_AT_ONCE = 400
-"""Maximum number of blocks that one statement reads; each takes two of its parameters."""
+"""Maximum number of blocks that one statement reads. Each takes two of its parameters."""
 
 KEY = ("run_id", "key_id", "attempt", "number")
 
@@ -71,7 +71,7 @@ _PIECE = (
     )
     .order_by(Metric.step)
 )
-"""Rows of one metric; the rows of all metrics together would take a hundred megabytes."""
+"""Rows of one metric. The rows of all metrics together would take a hundred megabytes."""
 
 _KEYS = select(MetricKey.id).where(
     select(Metric.step)
@@ -82,12 +82,12 @@ _KEYS = select(MetricKey.id).where(
         Metric.attempt == bindparam("attempt"),
     )
     .order_by(Metric.step)
-    .limit(1)  # one index search per name; Postgres would turn EXISTS into a join over all rows
+    .limit(1)  # one index search per name, because Postgres would convert EXISTS to a join over all rows
     .scalar_subquery()
     .is_not(None)
 )
-"""Metrics with any row in the block, because a database may know more names than a statement takes
-parameters.
+"""Keys of the metrics that have rows in the block. A statement has too few
+parameters for all keys of a database.
 """
 
 _NEXT = select(
@@ -105,30 +105,30 @@ _NEXT = select(
         .scalar_subquery()
     )
 ).select_from(MetricKey)
-"""First step of any metric after a gap."""
+"""First step of any metric after a step."""
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """Points of an attempt that can be sealed."""
+    """An attempt with points that can be sealed."""
 
     run: str
     attempt: int
     packed: int
-    """The last step that is sealed."""
+    """Last step that is already sealed."""
     first: int
     last: int
-    """Last step for which no more points are expected; ALL_PACKED if the attempt has ended."""
+    """Last step for which no more points are expected, or ALL_PACKED if the attempt has ended."""
 
 
 def find_sealable(session: Session) -> list[Task]:
-    """Return the attempts whose points can be sealed."""
+    """Return up to TASKS attempts whose points can be sealed."""
     return [_make_task(attempt, run) for attempt, run in session.execute(_unsealed_attempts()).all()]
 
 
 def _unsealed_attempts() -> Select[Attempt, Run]:
-    """Return the oldest attempts that may have points to seal."""
-    full = (Run.last_step + 1) // blocks.BLOCK * blocks.BLOCK  # the steps of complete blocks
+    """Return the query for attempts that may have points to seal."""
+    full = (Run.last_step + 1) // blocks.BLOCK * blocks.BLOCK  # number of steps in complete blocks
     return (
         select(Attempt, Run)
         .join(Run, Run.id == Attempt.run_id)
@@ -138,7 +138,7 @@ def _unsealed_attempts() -> Select[Attempt, Run]:
             or_(
                 Attempt.number < Run.attempt,
                 Run.status != "running",
-                # until an attempt begins, the run's last step is that of the one before
+                # until an attempt begins, last_step is that of the attempt before it
                 and_(Attempt.from_step != NOT_BEGUN, full > Attempt.packed_step + 1),
             ),
         )
@@ -149,19 +149,19 @@ def _unsealed_attempts() -> Select[Attempt, Run]:
 
 def _make_task(attempt: Attempt, run: Run) -> Task:
     has_ended = attempt.number < run.attempt or run.status != "running"
-    last = ALL_PACKED if has_ended else (run.last_step + 1) // blocks.BLOCK * blocks.BLOCK - 1
-    return Task(attempt.run_id, attempt.number, attempt.packed_step, attempt.packed_step + 1, last)
+    last_step = ALL_PACKED if has_ended else (run.last_step + 1) // blocks.BLOCK * blocks.BLOCK - 1
+    return Task(attempt.run_id, attempt.number, attempt.packed_step, attempt.packed_step + 1, last_step)
 
 
 Tell = Callable[[Session, BlockPlace, str], None]
-"""Writes down, in the transaction of the session, which block is damaged and why."""
+"""A function that records a damaged block and the reason in the transaction of the session."""
 
 
 def seal(sessions: Sessions, tasks: Sequence[Task], tell: Tell | None = None) -> Iterator[None]:
-    """Seal the points of all tasks; yield after each piece. Two processes that do so at once do no harm.
+    """Seal the points of all tasks, and yield after each transaction. Concurrent processes do no harm.
 
-    A run that cannot be sealed is left for later; when the database is away, all are. A damaged block to
-    which points belong is told and gives way to them; without `tell` it stops the sealing of its run.
+    If a run cannot be sealed, it is skipped. If the database is unavailable, sealing ends. A damaged block to
+    which points belong is reported with `tell` and replaced. Without `tell`, its run is skipped.
     """
     failed = set()
     for task in tasks:
@@ -176,26 +176,29 @@ def seal(sessions: Sessions, tasks: Sequence[Task], tell: Tell | None = None) ->
 
 
 def _seal_attempt(sessions: Sessions, task: Task, tell: Tell | None) -> Iterator[None]:
-    first, packed = task.first, task.packed
-    while first <= task.last:
+    first_step, packed = task.first, task.packed
+    while first_step <= task.last:
         with sessions.begin() as session:
             if not _lock_task(session, task, packed):
                 return
-            packed = _seal_block(session, task, first, tell)
+            packed = _seal_block(session, task, first_step, tell)
         yield
-        first = packed + 1
+        first_step = packed + 1
 
 
 def _lock_task(session: Session, task: Task, packed: int) -> bool:
-    """Return whether the run is not being deleted and nobody else seals it; both stay locked until the end.
+    """Lock the run and the attempt, and return whether the attempt can be sealed.
 
-    Whoever writes a point locks the attempt, too: what is read now stays unchanged.
+    It cannot if the run is being deleted or another process has sealed the attempt. Writers of points also
+    lock the attempt, so that its rows do not change until the transaction ends.
     """
     run_query = select(Run.id).where(Run.id == task.run, Run.deleting_at.is_(None))
     if session.scalar(run_query.with_for_update(key_share=True)) is None:
         return False
-    mine = and_(_attempt_condition(task.run, task.attempt), Attempt.packed_step == packed)
-    return session.scalar(select(Attempt.number).where(mine).with_for_update(key_share=True)) is not None
+    is_unchanged = and_(_attempt_condition(task.run, task.attempt), Attempt.packed_step == packed)
+    return (
+        session.scalar(select(Attempt.number).where(is_unchanged).with_for_update(key_share=True)) is not None
+    )
 
 
 def _attempt_condition(run: str, attempt: int) -> Any:
@@ -203,36 +206,43 @@ def _attempt_condition(run: str, attempt: int) -> Any:
 
 
 def _seal_block(session: Session, task: Task, first: int, tell: Tell | None) -> int:
-    """Turn the rows of one block of every metric that has any into blocks; how far the attempt is sealed now.
+    """Convert the rows of all metrics in one range of steps to blocks, and return the last sealed step.
 
-    The steps behind it that have no row are part of it.
+    The range is extended over following steps without rows.
     """
-    end = min(first // blocks.BLOCK * blocks.BLOCK + blocks.BLOCK - 1, task.last)
+    end_step = min(first // blocks.BLOCK * blocks.BLOCK + blocks.BLOCK - 1, task.last)
     attempt_keys = {"run": task.run, "attempt": task.attempt}
-    keys = session.scalars(_KEYS, {**attempt_keys, "first": first, "last": end}).all()
-    end = min(end, first + max(1, POINTS_AT_ONCE // max(1, len(keys))) - 1)
-    bounds = {**attempt_keys, "first": first, "last": end}
-    connection = session.connection()  # not the session: that many rows take half the time without the ORM
-    read = {key: rows_to_points(connection.execute(_PIECE, {**bounds, "key": key}).all()) for key in keys}
-    points = {key: stored for key, stored in read.items() if len(stored.steps)}
-    last = end
-    if not any(stored.steps[-1] == end for stored in points.values()):
-        following = session.scalar(_NEXT, {**attempt_keys, "after": end, "last": task.last})
-        last = task.last if following is None else following - 1
+    keys = session.scalars(_KEYS, {**attempt_keys, "first": first, "last": end_step}).all()
+    end_step = min(end_step, first + max(1, POINTS_AT_ONCE // max(1, len(keys))) - 1)
+    bounds = {**attempt_keys, "first": first, "last": end_step}
+    connection = session.connection()  # many rows take half the time without the ORM
+    stored_by_key = {
+        key: rows_to_points(connection.execute(_PIECE, {**bounds, "key": key}).all()) for key in keys
+    }
+    points = {key: stored for key, stored in stored_by_key.items() if len(stored.steps)}
+    last_sealed = end_step
+    if not any(stored.steps[-1] == end_step for stored in points.values()):
+        following = session.scalar(_NEXT, {**attempt_keys, "after": end_step, "last": task.last})
+        last_sealed = task.last if following is None else following - 1
     session.execute(
-        update(Attempt).where(_attempt_condition(task.run, task.attempt)).values(packed_step=last)
+        update(Attempt).where(_attempt_condition(task.run, task.attempt)).values(packed_step=last_sealed)
     )
     put_into_blocks(session, task.run, task.attempt, points, tell)
     _remove_rows(
-        session, task, list(points), first, end, count=sum(len(stored.steps) for stored in points.values())
+        session,
+        task,
+        list(points),
+        first,
+        end_step,
+        count=sum(len(stored.steps) for stored in points.values()),
     )
-    return last
+    return last_sealed
 
 
 def _remove_rows(
     session: Session, task: Task, keys: Sequence[int], first: int, last: int, *, count: int
 ) -> None:
-    """Remove the rows that have become blocks."""
+    """Delete the rows that have been converted to blocks. Raises BlockDamaged if their number has changed."""
     if not keys:
         return
     rows = delete(Metric).where(
@@ -242,29 +252,30 @@ def _remove_rows(
         Metric.attempt == task.attempt,
     )
     result = session.execute(rows, execution_options={"synchronize_session": False})
-    removed = cast("CursorResult[Any]", result).rowcount
-    if removed != count:
-        raise BlockDamaged(f"{count} rows of step {first} to {last} were read, and {removed} are there")
+    removed_count = cast("CursorResult[Any]", result).rowcount
+    if removed_count != count:
+        raise BlockDamaged(f"{count} rows of step {first} to {last} were read, and {removed_count} are there")
 
 
 def put_into_blocks(
     session: Session, run: str, attempt: int, points: Mapping[int, Stored], tell: Tell | None = None
 ) -> None:
-    """Store points of an attempt, by metric and in order of their steps; each replaces the one at its step.
+    """Write points of an attempt into blocks, by metric key and in the order of steps. Existing steps are
+    replaced.
 
-    A damaged block that they belong to is told and replaced; BlockDamaged is raised without `tell`, and where
-    a newer version wrote the block.
+    A damaged block to which points belong is reported with `tell` and replaced. Raises BlockDamaged without
+    `tell`, or if a newer version wrote the block.
     """
-    parts = {
+    points_by_block = {
         (key, number): block_points
         for key, stored in points.items()
         for number, block_points in _split_by_block(stored)
     }
-    old = _read_old_blocks(session, run, attempt, parts, tell)
+    old_points = _read_old_blocks(session, run, attempt, points_by_block, tell)
     rows = [
         {"run_id": run, "key_id": key, "attempt": attempt, "number": number, **_block_row(merged)}
-        for (key, number), block_points in parts.items()
-        if (merged := _merge(old.get((key, number), NOTHING), block_points))
+        for (key, number), block_points in points_by_block.items()
+        if (merged := _merge(old_points.get((key, number), NOTHING), block_points))
     ]
     if not rows:
         return
@@ -274,7 +285,7 @@ def put_into_blocks(
 
 
 def seal_curves(session: Session, run: str, attempt: int, curves: Mapping[int, Stored]) -> None:
-    """Store all points of an attempt that has none yet as blocks, by metric and in order of their steps."""
+    """Store all points of an attempt without points as blocks, by metric key and in the order of steps."""
     session.execute(update(Attempt).where(_attempt_condition(run, attempt)).values(packed_step=ALL_PACKED))
     rows = (
         {"run_id": run, "key_id": key, "attempt": attempt, "number": number, **_block_row(block_points)}
@@ -295,15 +306,15 @@ def _split_by_block(points: Stored) -> Iterator[tuple[int, Stored]]:
 def _read_old_blocks(
     session: Session, run: str, attempt: int, places: Iterable[tuple[int, int]], tell: Tell | None
 ) -> dict[tuple[int, int], Stored]:
-    """Return the points of the blocks with these (key, number); damaged blocks are reported and omitted."""
+    """Return the points of the blocks with these (key, number). Damaged blocks are reported and omitted."""
     stored = {}
-    for key, number, last, count, data in _read_data(session, run, attempt, places):
+    for key, number, last_step, count, data in _read_data(session, run, attempt, places):
         try:
-            first = number * blocks.BLOCK
-            last_of_block = min(last, first + blocks.BLOCK - 1)
-            points = decode_row(data, points=count, first=first, last=last_of_block)
+            first_step = number * blocks.BLOCK
+            last_of_block = min(last_step, first_step + blocks.BLOCK - 1)
+            points = decode_row(data, points=count, first=first_step, last=last_of_block)
         except BlockDamaged as error:
-            block = BlockPlace(run, key, attempt, number, number * blocks.BLOCK, last)
+            block = BlockPlace(run, key, attempt, number, number * blocks.BLOCK, last_step)
             if tell is not None and not isinstance(error, BlockNewer):
                 tell(session, block, str(error))
                 continue
@@ -318,7 +329,7 @@ def _read_old_blocks(
 def _read_data(
     session: Session, run: str, attempt: int, places: Iterable[tuple[int, int]]
 ) -> Iterator[Row[int, int, int, int, bytes]]:
-    """Yield key, number, last step, number of points and bytes of these blocks only, of perhaps a million."""
+    """Yield the key, number, last step, number of points and bytes of each of these blocks."""
     table = MetricBlock
     columns = (table.key_id, table.number, table.last_step, table.points, table.data)
     conditions = (MetricBlock.run_id == run, MetricBlock.attempt == attempt)
@@ -334,8 +345,8 @@ def _merge(old: Stored, new: Stored) -> Stored:
     if not len(old.steps):
         return new
     unchanged = old.at(~np.isin(old.steps, new.steps))
-    both = unchanged + new if len(unchanged.steps) else new
-    return both.at(np.argsort(both.steps, kind="stable"))
+    merged = unchanged + new if len(unchanged.steps) else new
+    return merged.at(np.argsort(merged.steps, kind="stable"))
 
 
 def _block_row(points: Stored) -> dict[str, Any]:
@@ -348,7 +359,7 @@ def _block_row(points: Stored) -> dict[str, Any]:
 
 
 def _encode_outline(points: Stored) -> bytes:
-    """Return the peaks, if they are few and all values are regular."""
+    """Encode the peaks of the points, or return b"" if they are too many or a value is not finite."""
     if not np.isfinite(points.values).all():
         return b""
     peak_points = points.at(peak_indices(points.steps, OUTLINE_SHIFT, points.values))
@@ -360,11 +371,11 @@ def _encode_outline(points: Stored) -> bytes:
 
 
 def reopen(session: Session, run: str, attempt: int, steps: Sequence[int]) -> int:
-    """Return the step up to which points belong into the blocks of an attempt that writes some at these
-    steps.
+    """Return the step up to which new points of an attempt at these steps must be written into blocks.
 
-    Part of the transaction that writes them: the attempt stays locked, so nobody seals what it has not
-    committed. A run that continues behind its newest block writes rows again.
+    Call this in the transaction that writes them. It locks the attempt, so that uncommitted points cannot be
+    sealed. If the attempt continues after its newest block, it is marked as unsealed there, and new points
+    are rows.
     """
     is_attempt = _attempt_condition(run, attempt)
     packed = session.scalar(select(Attempt.packed_step).where(is_attempt).with_for_update(key_share=True))
@@ -375,7 +386,7 @@ def reopen(session: Session, run: str, attempt: int, steps: Sequence[int]) -> in
     newest = session.scalar(
         select(func.max(MetricBlock.last_step)).where(is_block, MetricBlock.number == number)
     )
-    end: int = -1 if newest is None else newest
-    if any(end < step <= packed for step in steps):
-        session.execute(update(Attempt).where(is_attempt).values(packed_step=end))
-    return end
+    newest_step: int = -1 if newest is None else newest
+    if any(newest_step < step <= packed for step in steps):
+        session.execute(update(Attempt).where(is_attempt).values(packed_step=newest_step))
+    return newest_step

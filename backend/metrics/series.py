@@ -1,4 +1,4 @@
-"""Curves of one metric, their smoothing and their window. Pure numpy, without SQL and HTTP."""
+"""Curves of a metric with smoothing and windows, in pure numpy without SQL and HTTP."""
 
 import math
 from dataclasses import dataclass
@@ -10,17 +10,17 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 NEGLIGIBLE = 1e-20
-"""A weight that no longer changes a sum of float64."""
+"""Weight below which a term does not change a float64 sum."""
 
 
 @dataclass(frozen=True, slots=True)
 class Points:
-    """The raw points of one metric of one run."""
+    """The points of one metric of a run."""
 
     steps: Ints
     values: Floats
     weights: Ints | None = None
-    """The weights of the points, like a curve's."""
+    """Number of original points that each point represents, as in `Curve`."""
 
     def __len__(self) -> int:
         return len(self.steps)
@@ -28,27 +28,27 @@ class Points:
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """Points of one metric in order of their steps."""
+    """Points of one metric with positions on an axis, in the order of steps."""
 
     steps: Ints
-    """(N,) increasing."""
+    """Increasing steps, of shape (N,)."""
     x: Floats
-    """(N,) position on an axis of metrics/axes.py."""
+    """Positions on an axis of metrics/axes.py, of shape (N,)."""
     values: Floats
-    """(N,) may hold NaN and infinities."""
+    """Values, of shape (N,), which may be NaN or infinite."""
     weights: Ints | None = None
-    """(N,) number of points that each point of an outline represents; None if these are all points."""
+    """Number of original points that each point represents, of shape (N,), or None if none were left out."""
 
     def __len__(self) -> int:
         return len(self.steps)
 
     @property
     def raw_points(self) -> int:
-        """The number of points, shown or not."""
+        """Number of original points."""
         return len(self) if self.weights is None else int(self.weights.sum())
 
     def at(self, index: NDArray[np.bool_] | Ints | slice) -> "Curve":
-        """Return the points at these places."""
+        """Return the points at these indices."""
         if isinstance(index, slice) and index == slice(None):
             return self
         weights = None if self.weights is None else self.weights[index]
@@ -56,10 +56,11 @@ class Curve:
 
 
 def exponential_mean(values: Floats, smoothing: float) -> Floats:
-    """Exponential moving average, debiased: the k-th finite value counts with weight (1-s) s^(n-k) / (1-s^n).
+    """Return the debiased exponential moving average, with weights (1-s) s^(n-k) / (1-s^n) of the finite
+    values.
 
-    NaN and infinities stay where they are and do not enter; a constant curve and smoothing 0 change nothing.
-    Source: TensorBoard, line_chart_v2/data_transformer.ts.
+    NaN and infinities are left in place and not averaged. Constant curves and smoothing 0 do not change
+    values. Source: TensorBoard, line_chart_v2/data_transformer.ts.
     """
     if smoothing <= 0:
         return values
@@ -68,15 +69,17 @@ def exponential_mean(values: Floats, smoothing: float) -> Floats:
     if len(finite_values) < 2 or np.all(finite_values == finite_values[0]):
         return values
     mean = _recursive_mean(finite_values, smoothing)
-    young = min(len(finite_values), math.ceil(math.log(NEGLIGIBLE) / math.log(smoothing)))
-    mean[:young] /= 1.0 - smoothing ** np.arange(1, young + 1)
+    biased_count = min(len(finite_values), math.ceil(math.log(NEGLIGIBLE) / math.log(smoothing)))
+    mean[:biased_count] /= 1.0 - smoothing ** np.arange(1, biased_count + 1)
     smooth = values.copy()
     smooth[finite] = mean
     return smooth
 
 
 def _recursive_mean(values: Floats, s: float) -> Floats:
-    """y[k] = s y[k-1] + (1-s) values[k], y[-1] = 0; the weighted sums of the last 2, 4, 8, ... values."""
+    """Return y[k] = s y[k-1] + (1-s) values[k] with y[-1] = 0, by weighted
+    sums of the last 2, 4, 8, ... values.
+    """
     sums = (1.0 - s) * values
     reach, decay = 1, s
     while reach < len(sums) and decay > NEGLIGIBLE:

@@ -1,4 +1,4 @@
-"""Metric points in SQL: written so that repeating a step changes nothing, read newest attempt first."""
+"""Write metric points to the database idempotently, so that a repeated step changes nothing."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,17 +21,17 @@ from backend.storage.models import MetricKey
 from backend.storage.numbers import number_kinds, to_stored
 
 Row = tuple[str, int, int, int, int, float | None]
-"""run_id, key_id, step, attempt, kind, value."""
+"""A row of the table `metric`: run_id, key_id, step, attempt, kind, value."""
 
 NAME = re.compile(r"[\w./@-]{1,128}")
 
 Floats = NDArray[np.float64]
 
 _known: WeakKeyDictionary[Engine, dict[str, int]] = WeakKeyDictionary()
-"""Committed ids of metric names, which never change."""
+"""Committed ids of metric names by engine. They never change."""
 
 MAKES_KEYS = "has made metric keys"
-"""Mark of a session that has inserted names in a transaction that may still be rolled back."""
+"""Key in `session.info` after the session has inserted names, which may still be rolled back."""
 
 _UPSERT_SQLITE = """
 INSERT INTO metric (run_id, key_id, step, attempt, kind, value) VALUES (?, ?, ?, ?, ?, ?)
@@ -49,10 +49,10 @@ ON CONFLICT (run_id, key_id, step, attempt) DO UPDATE SET kind = excluded.kind, 
 def write_points(
     session: Session, run_id: str, attempt: int, steps: Iterable[tuple[int, Mapping[str, float]]]
 ) -> None:
-    """Store the metrics of some steps, in any order; a point that is there already is replaced.
+    """Store the metrics of steps, in any order. Existing points are replaced.
 
-    Raises Unavailable where one belongs into a block that cannot be read, which is not written over: reading
-    it may work later, as from a disk that fails now and then.
+    Raises Unavailable if a point belongs to a block that cannot be read. The block is not overwritten,
+    because the error may be temporary, such as an intermittent disk error.
     """
     steps = list(steps)
     keys = key_ids(session, {name for _, metrics in steps for name in metrics})
@@ -60,23 +60,23 @@ def write_points(
     if not points:
         return
     sealed = reopen(session, run_id, attempt, [step for _, step in points])
-    late = {key_step: value for key_step, value in points.items() if key_step[1] <= sealed}
-    if late:
+    late_points = {key_step: value for key_step, value in points.items() if key_step[1] <= sealed}
+    if late_points:
         try:
-            put_into_blocks(session, run_id, attempt, _points_by_key(late, attempt))
+            put_into_blocks(session, run_id, attempt, _points_by_key(late_points, attempt))
         except BlockDamaged as error:
             raise Unavailable(f"nothing was stored: {error}; a backup may have its points") from None
-    newer = (
+    new_points = (
         points
-        if not late
-        else {key_step: value for key_step, value in points.items() if key_step not in late}
+        if not late_points
+        else {key_step: value for key_step, value in points.items() if key_step not in late_points}
     )
-    if is_postgres(session) and len(newer) >= FEWEST:
-        keys_steps, values = np.array(list(newer)), np.array(list(newer.values()))
+    if is_postgres(session) and len(new_points) >= FEWEST:
+        keys_steps, values = np.array(list(new_points)), np.array(list(new_points.values()))
         columns = (keys_steps[:, 0], keys_steps[:, 1], number_kinds(values), values)
         copy_points(session, run_id, attempt, columns)
-    elif newer:
-        rows = [(run_id, key, step, attempt, *to_stored(value)) for (key, step), value in newer.items()]
+    elif new_points:
+        rows = [(run_id, key, step, attempt, *to_stored(value)) for (key, step), value in new_points.items()]
         _write_rows(session, run_id, attempt, rows)
 
 
@@ -88,7 +88,7 @@ def _write_rows(session: Session, run_id: str, attempt: int, rows: Sequence[Row]
 
 
 def _points_by_key(points: Mapping[tuple[int, int], float], attempt: int) -> dict[int, Stored]:
-    """Group points by metric, each in the order of steps."""
+    """Group points by metric key, in the order of steps."""
     by_key = {}
     for key, points_of_key in groupby(
         sorted(points.items(), key=lambda point: point[0]), lambda point: point[0][0]
@@ -112,8 +112,9 @@ def _write_postgres(session: Session, run_id: str, attempt: int, rows: Sequence[
 def write_series(
     session: Session, run_id: str, attempt: int, series: Mapping[str, tuple[NDArray[np.int64], Floats]]
 ) -> None:
-    """Store whole curves, (steps, values) of each metric in order of the steps, of an attempt that has ended
-    and has no points yet.
+    """Store whole curves of an attempt that has ended and has no points yet.
+
+    `series` maps metric names to (steps, values) in the order of steps.
     """
     keys = key_ids(session, series)
     seal_curves(
@@ -129,12 +130,12 @@ def write_series(
 
 
 def key_ids(session: Session, names: Iterable[str]) -> dict[str, int]:
-    """Return the id of each metric name; a new name gets one."""
+    """Return the id of each metric name. New names are inserted. Raises ValueError for an invalid name."""
     known_ids = _known.setdefault(session.get_bind().engine, {})
     ids = {name: known_ids[name] for name in set(names) if name in known_ids}
     if missing := sorted(set(names) - ids.keys()):
-        if wrong := [name for name in missing if not NAME.fullmatch(name)]:
-            raise ValueError(f"a metric's name is 1 to 128 of A-Z, 0-9, _ . / @ -, got {wrong[0][:40]!r}")
+        if invalid := [name for name in missing if not NAME.fullmatch(name)]:
+            raise ValueError(f"a metric's name is 1 to 128 of A-Z, 0-9, _ . / @ -, got {invalid[0][:40]!r}")
         stored_ids = find_keys(session, missing)
         if not session.info.get(MAKES_KEYS):
             known_ids.update(stored_ids)
@@ -154,6 +155,6 @@ def _make_keys(session: Session, names: Sequence[str]) -> dict[str, int]:
 
 
 def find_keys(session: Session, names: Iterable[str]) -> dict[str, int]:
-    """Return the ids of those metric names that are known."""
+    """Return the ids of the metric names that exist."""
     query = select(MetricKey.name, MetricKey.id).where(MetricKey.name.in_(list(names)))
     return {row.name: row.id for row in session.execute(query)}

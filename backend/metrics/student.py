@@ -1,4 +1,4 @@
-"""Student's t: distribution, quantiles and power. Numpy and the standard library; scipy is no dependency."""
+"""Distribution, quantiles and power of Student's t, without scipy."""
 
 import math
 from functools import lru_cache
@@ -6,11 +6,13 @@ from functools import lru_cache
 import numpy as np
 
 _STEPS = 200
-"""Least number of points of the integral over the sample's standard deviation."""
+"""Minimum number of points of the integral over the standard deviation of the sample."""
 
 
 def tail(t: float, freedom: float) -> float:
-    """P(|T| >= t), the two-sided p-value, with `freedom` > 0 degrees of freedom, whole or not."""
+    """Return the two-sided p-value P(|T| >= t) with `freedom` > 0
+    degrees of freedom, not necessarily whole.
+    """
     if math.isinf(t):
         return 0.0
     return _incomplete_beta(freedom / 2, 0.5, freedom / (freedom + t * t))
@@ -18,8 +20,9 @@ def tail(t: float, freedom: float) -> float:
 
 @lru_cache(4_096)
 def critical(alpha: float, freedom: float) -> float:
-    """Return the t that |T| exceeds with probability `alpha`; fewer than one degree of freedom counts as
-    one.
+    """Return the t that |T| exceeds with probability `alpha`.
+
+    Fewer than one degree of freedom counts as one.
     """
     freedom = max(1.0, freedom)
     low, high = 0.0, 2.0
@@ -34,33 +37,37 @@ def critical(alpha: float, freedom: float) -> float:
 
 
 def power(threshold: float, freedom: float, shift: float) -> float:
-    """P(|T| >= threshold) of the noncentral t with noncentrality `shift`: power of a two-sided test.
+    """Return the power of a two-sided test, P(|T| >= threshold) of the noncentral t with noncentrality
+    `shift`.
 
-    The integral over s, the sample's standard deviation in units of the true one, of
-    P(|Z + shift| >= threshold s), where freedom s^2 is chi-squared. Its error is below 1e-3 for one degree of
-    freedom and below 1e-5 for more.
+    This is the integral of P(|Z + shift| >= threshold s) over the sample's standard deviation s in units of
+    the true one, where freedom s^2 is chi-squared. The error is below 1e-3 for one degree of freedom and
+    below 1e-5 for more.
     """
     if math.isinf(threshold):
         return 0.0
     width = 10 / math.sqrt(2 * freedom)
     low, high = max(0.0, 1 - width), 1 + width
-    steps = max(_STEPS, round(4_000 / freedom**2))  # the fewer degrees of freedom, the less smooth near 0
+    # with few degrees of freedom, the density is not smooth near 0
+    steps = max(_STEPS, round(4_000 / freedom**2))
     s = low + (np.arange(steps) + 0.5) * (high - low) / steps
     log_scale = math.log(2) + freedom / 2 * math.log(freedom / 2) - math.lgamma(freedom / 2)
     density = np.exp(log_scale + (freedom - 1) * np.log(s) - freedom * s * s / 2)
-    beyond = [_normal(shift - threshold * scale) + _normal(-shift - threshold * scale) for scale in s]
-    return float(np.sum(density * beyond) / np.sum(density))
+    tail_probabilities = [
+        _normal(shift - threshold * scale) + _normal(-shift - threshold * scale) for scale in s
+    ]
+    return float(np.sum(density * tail_probabilities) / np.sum(density))
 
 
 def _normal(z: float) -> float:
-    """P(Z <= z)."""
+    """Return P(Z <= z) of the standard normal distribution."""
     return 0.5 * math.erfc(-z / math.sqrt(2))
 
 
 def _incomplete_beta(a: float, b: float, x: float) -> float:
     """Return the regularised incomplete beta function I_x(a, b).
 
-    Source: Press et al., Numerical Recipes, section 6.4: a continued fraction by Lentz's method.
+    Source: Press et al., Numerical Recipes, section 6.4 (continued fraction with Lentz's method).
     """
     if x <= 0 or x >= 1:
         return float(x >= 1)

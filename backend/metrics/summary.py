@@ -1,4 +1,4 @@
-"""Last and best value of each metric of a run: one document with the values of a row of the runs table."""
+"""The last and best value of each metric of a run, stored as one document for the list of runs."""
 
 import math
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from backend.storage.numbers import spell
 
 
 class Summary:
-    """Last and best values of a run, updated step by step."""
+    """The last and best values of the metrics of a run, updated step by step."""
 
     def __init__(self) -> None:
         self.step = 0
@@ -19,7 +19,7 @@ class Summary:
 
     @classmethod
     def read(cls, document: Mapping[str, Any]) -> Self:
-        """Continue from what `document` returned."""
+        """Create a summary from the result of `document`."""
         summary = cls()
         summary.step = document["step"]
         summary._last = dict(document["last"])
@@ -28,16 +28,16 @@ class Summary:
         return summary
 
     def take(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Add the metrics of a step; a missing metric keeps its last value.
+        """Add the metrics of the next step. A missing metric keeps its last value.
 
-        Ends of intervals are left out: they go with the metric that they belong to.
+        Ends of intervals are left out, because they belong to another metric.
         """
         self.step = step
         for name, value in metrics.items():
             self._set_value(step, name, value, is_last=True)
 
     def add(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Add more metrics of a step, which may be before the last one."""
+        """Add metrics of a step, which may be before the last one."""
         self.step = max(self.step, step)
         for name, value in metrics.items():
             self._set_value(step, name, value, is_last=self._steps.get(name, -1) <= step)
@@ -61,9 +61,11 @@ class Summary:
         return value > best if metric.better == "up" else value < best
 
     def document(self) -> dict[str, Any]:
-        """{"step", "last": {metric: value}, "best": {metric: {"value", "step"}}, "older": {metric: step}}.
+        """Return {"step", "last": {metric: value}, "best": {metric: {"value", "step"}}, "older": {metric:
+        step}}.
 
-        `older` has the metrics whose last value was recorded before the last step, where there are any.
+        `older` has the metrics whose last value was recorded before the last step. It is omitted if there are
+        none.
         """
         best = {name: {"value": value, "step": step} for name, (value, step) in self._best.items()}
         older = {name: step for name, step in self._steps.items() if step < self.step}

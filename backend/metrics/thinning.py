@@ -1,8 +1,9 @@
-"""Thinning of curves to the points that a screen can show. Pure numpy, without SQL and HTTP.
+"""Thin curves to the points that a screen can show, in pure numpy without SQL and HTTP.
 
-A curve is thinned in buckets of steps: each keeps its smallest and its largest value, and the curve its
-first and last point, so no spike is lost. The buckets lie on a grid of powers of two that starts at step
-0, so the points that a run shows depend on nothing but the run itself and hardly move while it grows.
+A curve is divided into buckets of steps. The smallest and largest value of each bucket, and the first and
+last point of the curve, are kept, so that no spike is lost. Buckets are aligned to a grid of powers of two
+that starts at step 0, so that the points of a run do not depend on other runs and hardly change while it
+grows.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,20 +18,20 @@ AT_ONCE = 2**19
 """Maximum number of points that are thinned in one batch."""
 
 OUTLINE_SHIFT = 5
-"""log2 of the steps of an outline's buckets."""
+"""Base-2 logarithm of the bucket size of outlines, in steps."""
 
 
 def thin(curve: Curve, max_points: int, *edges: Floats) -> Ints:
-    """Indices of at most `max_points` of the finite points that show the same picture.
+    """Return the indices of at most `max_points` finite points that look like the whole curve.
 
-    Kept are the first and the last point and, of each bucket of steps, the smallest and the largest value of
-    the curve and of each array of `edges`.
+    They are the first and last point, and the smallest and largest value of the curve and of each array of
+    `edges` in each bucket of steps.
     """
     return thin_all([curve], max_points, *([edge] for edge in edges))[0]
 
 
 def thin_all(curves: Sequence[Curve], max_points: int, *edges: Sequence[Floats]) -> list[Ints]:
-    """Thin several curves, many short ones at once; `edges` has an array per curve."""
+    """Thin several curves in batches. Each element of `edges` has an array per curve."""
     indices: list[Ints] = []
     for batch in _batches(curves):
         indices += _thin_batch(curves[batch], max_points, *(edge[batch] for edge in edges))
@@ -38,7 +39,9 @@ def thin_all(curves: Sequence[Curve], max_points: int, *edges: Sequence[Floats])
 
 
 def _batches(curves: Sequence[Curve]) -> Iterator[slice]:
-    """Yield slices of curves to thin together, limited because their copies take memory."""
+    """Yield slices of curves that are thinned together, with a limited
+    size because their copies take memory.
+    """
     begin, size = 0, 0
     for number, curve in enumerate(curves):
         size += len(curve)
@@ -53,12 +56,12 @@ def _thin_batch(curves: Sequence[Curve], max_points: int, *edge_arrays: Sequence
     finite = np.flatnonzero(np.isfinite(values))
     edges = np.searchsorted(finite, begins)
     steps = np.concatenate([curve.steps for curve in curves])[finite]
-    buckets = np.arange(len(finite))  # of curves that keep all points
+    buckets = np.arange(len(finite))  # one bucket per point, for curves that keep all points
     for curve, first, (begin, end) in zip(curves, begins[:-1], pairwise(edges), strict=True):
-        steps_of_curve = steps[begin:end]
+        curve_steps = steps[begin:end]
         if not _is_short(curve, finite[begin:end] - first, max_points):
-            buckets[begin:end] = steps_of_curve >> _curve_coarseness(
-                steps_of_curve, max_points, arrays=1 + len(edge_arrays)
+            buckets[begin:end] = curve_steps >> _curve_coarseness(
+                curve_steps, max_points, arrays=1 + len(edge_arrays)
             )
     has_any = edges[:-1] < edges[1:]
     firsts, lasts = edges[:-1][has_any], edges[1:][has_any] - 1
@@ -67,24 +70,24 @@ def _thin_batch(curves: Sequence[Curve], max_points: int, *edge_arrays: Sequence
     starts = np.flatnonzero(is_first)
     arrays = [array[finite] for array in (values, *map(np.concatenate, edge_arrays))]
     indices = finite[_sorted_unique(firsts, lasts, *(_extreme_indices(array, starts) for array in arrays))]
-    of_each = np.split(indices, np.searchsorted(indices, begins[1:-1]))
-    return [places - first for places, first in zip(of_each, begins[:-1], strict=True)]
+    indices_by_curve = np.split(indices, np.searchsorted(indices, begins[1:-1]))
+    return [curve_indices - first for curve_indices, first in zip(indices_by_curve, begins[:-1], strict=True)]
 
 
 def _is_short(curve: Curve, finite: Ints, max_points: int) -> bool:
-    """Return whether all finite points of a curve are shown: no more than that, and none was left out
-    before.
-    """
+    """Return whether all finite points of a curve are kept: there are few, and it is not an outline."""
     return len(finite) <= max_points and _raw_points(curve, finite) == len(finite)
 
 
 def _raw_points(curve: Curve, places: Ints) -> int:
-    """Return the number of points that the points at these places represent."""
+    """Return the number of original points that the points at these indices represent."""
     return len(places) if curve.weights is None else int(curve.weights[places].sum())
 
 
 def is_outline_sufficient(curve: Curve, max_points: int) -> bool:
-    """Return whether a curve that may be an outline is thinned to what its raw points would be thinned to."""
+    """Return whether thinning a curve that may be an outline gives the
+    same result as for its original points.
+    """
     finite = np.flatnonzero(np.isfinite(curve.values))
     raw_points = _raw_points(curve, finite)
     if raw_points == len(finite):
@@ -97,17 +100,18 @@ def _curve_coarseness(steps: Ints, max_points: int, *, arrays: int = 1) -> int:
 
 
 def coarseness(first: int, last: int, max_points: int, *, arrays: int = 1) -> int:
-    """log2 of the width of the buckets in which a curve over these steps is thinned."""
+    """Return the base-2 logarithm of the bucket size, in steps, for thinning a curve over these steps."""
     return _bucket_shift(first, last, max(1, (max_points - 2) // (2 * arrays)))
 
 
 def peak_indices(steps: Ints, shift: int, *arrays: Floats) -> Ints:
-    """Places of the first and last point and, of each bucket and array, of its smallest and largest value.
+    """Return the indices of the first and last point, and of each array's extremes in each bucket.
 
-    Buckets of one width contain those of any smaller one: thinned peaks are the peaks of the thinned.
+    Larger buckets consist of whole smaller buckets, so the peaks of peaks are the peaks of the original
+    points.
     """
-    starts, ends = _bucket_starts(steps, shift), np.array([0, len(steps) - 1])
-    return _sorted_unique(ends, *(_extreme_indices(array, starts) for array in arrays))
+    starts, end_indices = _bucket_starts(steps, shift), np.array([0, len(steps) - 1])
+    return _sorted_unique(end_indices, *(_extreme_indices(array, starts) for array in arrays))
 
 
 def _sorted_unique(*places: Ints) -> Ints:
@@ -118,7 +122,7 @@ def _sorted_unique(*places: Ints) -> Ints:
 
 
 LARGEST_SHIFT = 62
-"""Steps have 63 bits and a sign: those below 0 never share a bucket with others."""
+"""Maximum shift of steps, which have 63 bits and a sign. Negative steps never share a bucket with others."""
 
 
 def _bucket_shift(first: int, last: int, buckets: int) -> int:
@@ -129,24 +133,24 @@ def _bucket_shift(first: int, last: int, buckets: int) -> int:
 
 
 def _bucket_starts(steps: Ints, shift: int) -> Ints:
-    """Return the index of the first step of each bucket; buckets have one width, a power of two, from
-    step 0 on.
-    """
+    """Return the index of the first point in each nonempty bucket. Buckets have 2**shift steps."""
     first, last = int(steps[0]), int(steps[-1])
     edges = np.arange(first >> shift, (last >> shift) + 1) << shift
-    places = np.searchsorted(steps, edges)
-    return places[_differs_from_previous(places)]
+    starts = np.searchsorted(steps, edges)
+    return starts[_differs_from_previous(starts)]
 
 
 def _differs_from_previous(ascending: Ints) -> NDArray[np.bool_]:
-    """Return whether each number differs from the one before."""
+    """Return a mask of the numbers that differ from the one before."""
     begins = np.ones(len(ascending), bool)
     np.not_equal(ascending[1:], ascending[:-1], out=begins[1:])
     return begins
 
 
 def _extreme_indices(values: Floats, starts: Ints) -> Ints:
-    """Return the indices of the smallest and the largest value of each bucket; the earliest of equal ones."""
+    """Return the indices of the smallest and largest value of each
+    bucket. Of equal values, the first is used.
+    """
     is_finite = np.isfinite(values)
     if is_finite.all():
         low = high = values
@@ -164,17 +168,23 @@ def _extreme_indices(values: Floats, starts: Ints) -> Ints:
 
 
 def _first_indices(values: Floats, extremes: Floats, bucket: Ints) -> Ints:
-    """Return each bucket's first position with the wanted value; `bucket` holds each position's bucket."""
-    places = np.flatnonzero(values == extremes[bucket])
-    return places[_differs_from_previous(bucket[places])]
+    """Return the first index of each bucket's extreme value. `bucket` has the bucket of each index."""
+    matches = np.flatnonzero(values == extremes[bucket])
+    return matches[_differs_from_previous(bucket[matches])]
 
 
 def thin_non_finite(curve: Curve, max_points: int) -> Ints:
-    """Indices of at most `max_points` of the values that are not finite: the first, then the last, of all."""
-    places = np.flatnonzero(~np.isfinite(curve.values))
-    if len(places) <= max_points:
-        return places
-    steps = curve.steps[places]
-    at_most = max(1, max_points - 1)
-    indices: Ints = places[_bucket_starts(steps, _bucket_shift(int(steps[0]), int(steps[-1]), at_most))]
-    return indices if max_points < 2 or indices[-1] == places[-1] else np.append(indices, places[-1])
+    """Return the indices of at most `max_points` non-finite values, including the first and the last."""
+    indices_of_all = np.flatnonzero(~np.isfinite(curve.values))
+    if len(indices_of_all) <= max_points:
+        return indices_of_all
+    steps = curve.steps[indices_of_all]
+    max_buckets = max(1, max_points - 1)
+    indices: Ints = indices_of_all[
+        _bucket_starts(steps, _bucket_shift(int(steps[0]), int(steps[-1]), max_buckets))
+    ]
+    return (
+        indices
+        if max_points < 2 or indices[-1] == indices_of_all[-1]
+        else np.append(indices, indices_of_all[-1])
+    )

@@ -1,4 +1,4 @@
-"""Views of curves: axis, range and smoothing of a request, and the points they need."""
+"""The axis, window and smoothing of a request for curves, and the points that it needs."""
 
 import math
 from collections.abc import Iterable
@@ -16,7 +16,7 @@ from backend.metrics.thinning import OUTLINE_SHIFT, coarseness
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """The axis, range, number of points and smoothing of a request for curves."""
+    """The axis, window, number of points and smoothing of a request for curves."""
 
     x: str
     x_min: float | None
@@ -26,13 +26,13 @@ class View:
     after: int | None
 
     def smooth(self, curve: Curve) -> Curve:
-        """Return the curve smoothed over all of its raw points."""
+        """Return the curve, smoothed over all of its points if smoothing is on."""
         return (
             replace(curve, values=exponential_mean(curve.values, self.smoothing)) if self.smoothing else curve
         )
 
     def visible(self, curve: Curve) -> NDArray[np.bool_] | slice:
-        """Return a mask of the points that are in the window, and new."""
+        """Return a mask of the points that are in the window and after the step `after`."""
         if self.x_min is None and self.x_max is None and self.after is None:
             return slice(None)
         inside = window_mask(curve, self.x_min, self.x_max)
@@ -41,8 +41,8 @@ class View:
         return slice(None) if inside.all() else inside
 
     def outlined_blocks(self, runs: Iterable[Any]) -> Outlined | None:
-        """Return the blocks for which an outline suffices: those of runs so long that only peaks are
-        shown.
+        """Return the blocks of which outlines are sufficient, because the runs are so long that only peaks
+        are shown, or None if all points are needed.
         """
         if self.x != "step" or self.smoothing:
             return None
@@ -51,8 +51,10 @@ class View:
         if self.after is not None:
             first = max(first, self.after + 1)
         spans = {run.id: min(last, run.last_step) for run in runs}
-        long = {run for run, end in spans.items() if coarseness(first, end, self.max_points) >= OUTLINE_SHIFT}
-        return Outlined(long, first, last)
+        long_runs = {
+            run for run, end in spans.items() if coarseness(first, end, self.max_points) >= OUTLINE_SHIFT
+        }
+        return Outlined(long_runs, first, last)
 
 
 def _step(x: float) -> float:

@@ -1,6 +1,6 @@
-"""A run's points in the order of steps, a window of steps at a time: out of its blocks and its rows.
+"""Read the points of a run in the order of steps, in windows of steps, from blocks and rows.
 
-Memory stays the same however long a run is.
+Memory does not grow with the length of the run.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,13 +19,13 @@ from backend.metrics.lineage import ALL_STEPS, Stretch
 from backend.storage.models import Attempt, Metric, MetricBlock, MetricKey
 
 WINDOW_POINTS = 20_000
-"""Approximate number of points that are in memory at a time."""
+"""Approximate number of points in a window, which are in memory at a time."""
 
 NO_LIMIT = 2**31 - 1
 
 
 class StoredPoint(NamedTuple):
-    """A value of a metric."""
+    """A value of a metric at a step of an attempt."""
 
     step: int
     attempt: int
@@ -35,10 +35,10 @@ class StoredPoint(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RunPoints:
-    """The points of one run that count: up to a step, of no attempt that is newer than `attempt`.
+    """A selection of the points of a run: up to a step, and of attempts up to `attempt`.
 
-    `last_step` is at most the newest step that the run had when it was looked up: what is written while
-    windows are read would else be missing between two of them.
+    `last_step` is at most the newest step of the run when it was looked up. Otherwise points that are written
+    while windows are read could be missing between two windows.
     """
 
     run: str
@@ -49,11 +49,11 @@ class RunPoints:
 
     @property
     def width(self) -> int:
-        """Number of steps of a window."""
+        """Number of steps in a window."""
         return max(1, WINDOW_POINTS // max(1, len(self.keys)))
 
     def counting(self, points: Stored) -> Stored:
-        """Return the points that count."""
+        """Return the points of the selection that are not hidden."""
         is_own = (points.steps <= self.last_step) & (points.attempts <= self.attempt)
         return points.at(is_own & valid_row_mask(points.attempts, points.steps, self.limits))
 
@@ -61,7 +61,7 @@ class RunPoints:
 def load_run_points(
     session: Session, stretches: Iterable[Stretch], *, all_attempts: bool = False
 ) -> list[RunPoints]:
-    """Return the points of these stretches that count now, with hidden ones or without."""
+    """Return the selection of the current points of each stretch, optionally with hidden points."""
     stretches = list(stretches)
     limits = {} if all_attempts else load_limits(session, [stretch.run for stretch in stretches])
     return [_stretch_points(session, stretch, limits.get(stretch.run, ())) for stretch in stretches]
@@ -92,16 +92,16 @@ def _stretch_points(session: Session, stretch: Stretch, limits: Sequence[Limit])
 
 
 def _newest_step(session: Session, run: str, keys: Iterable[int]) -> int:
-    """Return the last step at which any of these metrics has a point; -1 if none has one."""
-    of_key = and_(Metric.run_id == run, Metric.key_id == MetricKey.id)
-    row = select(Metric.step).where(of_key).order_by(Metric.step.desc()).limit(1).scalar_subquery()
-    rows = session.scalar(select(func.max(row)).select_from(MetricKey).where(MetricKey.id.in_(keys)))
-    sealed = session.scalar(select(func.max(MetricBlock.last_step)).where(MetricBlock.run_id == run))
-    return max((step for step in (rows, sealed) if step is not None), default=-1)
+    """Return the last step at which any of these metrics has a point, or -1 if there are no points."""
+    is_row = and_(Metric.run_id == run, Metric.key_id == MetricKey.id)
+    row = select(Metric.step).where(is_row).order_by(Metric.step.desc()).limit(1).scalar_subquery()
+    row_step = session.scalar(select(func.max(row)).select_from(MetricKey).where(MetricKey.id.in_(keys)))
+    sealed_step = session.scalar(select(func.max(MetricBlock.last_step)).where(MetricBlock.run_id == run))
+    return max((step for step in (row_step, sealed_step) if step is not None), default=-1)
 
 
 def _has_valid_sealed_point(session: Session, run_points: RunPoints, key: int) -> bool:
-    """Return whether any sealed point of a metric counts."""
+    """Return whether a metric has a sealed point that is not hidden."""
     if not run_points.limits and run_points.last_step >= ALL_STEPS:
         return True
     return (
@@ -115,51 +115,53 @@ def _has_valid_sealed_point(session: Session, run_points: RunPoints, key: int) -
 
 
 def find_next_window(session: Session, run_points: RunPoints, after: int) -> tuple[int, int] | None:
-    """Return the first and the last step of the window behind a step; None behind the last point.
+    """Return the first and last step of the next window after a step, or None after the last point.
 
-    Where a run has gaps they are passed over at once.
+    Gaps without points are skipped.
     """
     if not run_points.keys:
         return None
-    of_key = and_(Metric.run_id == run_points.run, Metric.key_id == MetricKey.id, Metric.step > after)
-    row = select(Metric.step).where(of_key).order_by(Metric.step).limit(1).scalar_subquery()
-    of_both = and_(
+    is_later_row = and_(Metric.run_id == run_points.run, Metric.key_id == MetricKey.id, Metric.step > after)
+    row = select(Metric.step).where(is_later_row).order_by(Metric.step).limit(1).scalar_subquery()
+    is_later_block = and_(
         MetricBlock.run_id == run_points.run,
         MetricBlock.key_id == MetricKey.id,
         MetricBlock.attempt == Attempt.number,
         MetricBlock.number >= (after + 1) // blocks.BLOCK,
     )
-    block = select(func.min(MetricBlock.number)).where(of_both).scalar_subquery()
+    block = select(func.min(MetricBlock.number)).where(is_later_block).scalar_subquery()
     is_key = MetricKey.id.in_(run_points.keys)
-    rows = session.scalar(select(func.min(row)).select_from(MetricKey).where(is_key))
-    numbers = session.scalar(
+    row_step = session.scalar(select(func.min(row)).select_from(MetricKey).where(is_key))
+    block_number = session.scalar(
         select(func.min(block))
         .select_from(MetricKey)
         .join(Attempt, Attempt.run_id == run_points.run)
         .where(is_key)
     )
-    firsts = [] if rows is None else [rows]
-    firsts += [] if numbers is None else [max(numbers * blocks.BLOCK, after + 1)]
-    first = min(firsts, default=NO_LIMIT)
-    last = min(first + run_points.width - 1, run_points.last_step)
-    return (first, last) if firsts and first <= run_points.last_step else None
+    first_steps = [] if row_step is None else [row_step]
+    first_steps += [] if block_number is None else [max(block_number * blocks.BLOCK, after + 1)]
+    first_step = min(first_steps, default=NO_LIMIT)
+    last_step = min(first_step + run_points.width - 1, run_points.last_step)
+    return (first_step, last_step) if first_steps and first_step <= run_points.last_step else None
 
 
 def read_window(session: Session, run_points: RunPoints, first: int, last: int) -> list[StoredPoint]:
-    """Return the points that count from one step to another, by step, attempt and name."""
+    """Return the valid points in a range of steps, ordered by step, attempt and name."""
     tails = _rows(session, run_points, first, last)
     numbers = (first // blocks.BLOCK, last // blocks.BLOCK)
     sealed = read_blocks(session, [run_points.run], run_points.keys, numbers=numbers)
     points_by_name: list[tuple[Stored, str]] = []
     for key, name in run_points.keys.items():
-        all_points_of_key = sealed[run_points.run, key].add_tail(tails.get(key, NOTHING))
-        inside = all_points_of_key.at((all_points_of_key.steps >= first) & (all_points_of_key.steps <= last))
+        points = sealed[run_points.run, key].add_tail(tails.get(key, NOTHING))
+        inside = points.at((points.steps >= first) & (points.steps <= last))
         points_by_name.append((run_points.counting(inside), name))
     return _merge_points(points_by_name)
 
 
 def _rows(session: Session, run_points: RunPoints, first: int, last: int) -> dict[int, Stored]:
-    """Return the rows of these steps by metric; to be read before the blocks, see `blocks.read_tail`."""
+    """Return the rows of a range of steps by metric key. They must be read
+    before the blocks (see `blocks.read_tail`).
+    """
     query = (
         select(Metric.key_id, Metric.step, Metric.attempt, Metric.kind, Metric.value)
         .where(
@@ -194,7 +196,7 @@ def _merge_points(curves: Sequence[tuple[Stored, str]]) -> list[StoredPoint]:
 
 
 def iterate_points(session: Session, run_points: RunPoints) -> Iterator[StoredPoint]:
-    """Yield all points that count of a run, in one transaction."""
+    """Yield all points of a selection in the transaction of the session."""
     after = -1
     while (window := find_next_window(session, run_points, after)) is not None:
         yield from read_window(session, run_points, *window)

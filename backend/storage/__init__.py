@@ -1,1 +1,1 @@
-"""The database and the artifact store: tables, engines, the bytes of what they hold."""
+"""The database and the artifact store: tables, engines and the binary formats of stored data."""

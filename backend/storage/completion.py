@@ -1,4 +1,4 @@
-"""A stored completion and its public id, which is derived from its group's id and its position."""
+"""A stored completion and its public id, which is computed from its group's id and its position."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ DIGITS = 10
 ID = re.compile(f"[{CROCKFORD}]{{26}}")
 
 PAIRS = [first + second for first in CROCKFORD for second in CROCKFORD]
-"""Two characters for each value of ten bits."""
+"""The two characters that encode each value of ten bits."""
 
 _VALUE = {pair: value for value, pair in enumerate(PAIRS)}
 
@@ -23,26 +23,26 @@ class Completion(NamedTuple):
 
     group_id: str
     position: int
-    """Place within the group, 0..G-1."""
+    """Position within the group, 0..G-1."""
     text: str
-    """Text as the policy wrote it, including lone surrogates and NUL."""
+    """Text exactly as the policy wrote it, including lone surrogates and NUL."""
     reward: float | None
-    """Total reward; None if the completion could not be scored or the reward is not finite."""
+    """Total reward, or None if the completion could not be scored or the reward is not finite."""
     advantage: float | None
     tokens: int
     finish_reason: str
     correct: bool | None
     rewards: Mapping[str, Any]
-    """Each reward term, before its weight."""
+    """Value of each reward term, before its weight is applied."""
     flags: Sequence[str] = ()
     turns: Sequence[Mapping[str, Any]] = ()
-    """Tool calls and their answers; see backend.rollouts.turns."""
+    """Tool calls and their answers. See backend.rollouts.turns."""
     non_finite: Mapping[str, Any] | None = None
-    """`reward` or `advantage` that is NaN, an infinity or -0.0, by name."""
+    """The spelled value of `reward` or `advantage` if it is NaN, an infinity or -0.0, by field name."""
 
     @property
     def id(self) -> str:
-        """The public id."""
+        """The public id of the completion."""
         return public_id(self.group_id, self.position)
 
     @property
@@ -52,20 +52,20 @@ class Completion(NamedTuple):
         return self.text if is_clean else clean_text(self.text)
 
     def spell(self, name: str) -> float | str | None:
-        """Return `reward` or `advantage` as it is written in JSON."""
+        """Return the field `reward` or `advantage` in its JSON form."""
         number: float | str | None = (self.non_finite or {}).get(name, getattr(self, name))
         return number
 
 
 def public_id(group_id: str, position: int) -> str:
-    """Return the id of a group's completion; at position 0 it is the group's id."""
+    """Return the id of a completion. The id at position 0 is the id of the group."""
     return (
         group_id[:-DIGITS] + base32(number_in_id(group_id) + position, DIGITS // 2) if position else group_id
     )
 
 
 def number_in_id(each_id: str) -> int:
-    """Return the number at the end of an id."""
+    """Return the number that the last DIGITS characters of an id encode."""
     value = 0
     for offset in range(len(each_id) - DIGITS, len(each_id), 2):
         value = value << 10 | _VALUE[each_id[offset : offset + 2]]
@@ -73,5 +73,5 @@ def number_in_id(each_id: str) -> int:
 
 
 def base32(number: int, pairs: int) -> str:
-    """Encode the lowest bits of a number in `pairs` pairs of characters."""
+    """Encode the lowest bits of a number as `pairs` pairs of characters."""
     return "".join([PAIRS[number >> shift & 1023] for shift in range(10 * (pairs - 1), -1, -10)])

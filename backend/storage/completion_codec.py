@@ -1,4 +1,4 @@
-"""The bytes of a group's completions: columns, compressed together, with a checksum.
+"""Binary format of a group's completions: compressed columns with a checksum.
 
     1 byte     version, 1
     zstd frame of the content, with its size and its checksum (XXH64):
@@ -8,7 +8,7 @@
         the texts, UTF-8 one after another; lone surrogates are kept
 
 A column is null if all its values are the default, and [value] if all are equal. The reward terms are [names,
-values of the first term, ...] if all completions have the same names; otherwise they are null, and the
+values of the first term, ...] if all completions have the same names. Otherwise they are null, and the
 documents are an additional column at the end.
 """
 
@@ -26,7 +26,7 @@ from backend.storage.completion import Completion
 VERSION = 1
 LEVEL = 9
 LIMIT_BYTES = 1 << 30
-"""Maximum size of a group's content, in bytes; a longer one counts as damaged."""
+"""Maximum size of a group's content, in bytes. Larger content is treated as damaged."""
 LIMIT_TEXT_BYTES = 1 << 26
 """Maximum size of a single text (a prompt or an answer), in bytes."""
 
@@ -36,18 +36,18 @@ _local = threading.local()  # compressors must not be shared between threads
 
 
 class CompletionSelection(NamedTuple):
-    """The completions and columns that a reader wants; others may be omitted."""
+    """The completions and columns that a reader needs. Others may be omitted."""
 
     texts: bool = True
     """Whether the reader needs the texts and the reward terms."""
     strings: tuple[str, ...] = ()
-    """Strings that the text of each wanted completion contains."""
+    """Strings that the text of each selected completion contains."""
     substring: str = ""
-    """Lower-case string that the text of each wanted completion contains in any letter case."""
+    """Lower-case string that the text of each selected completion contains in any letter case."""
 
     def may_be_in(self, content: bytes) -> bool:
-        """Return whether a group's content may hold a wanted completion."""
-        if b"\0" in content or b"\xed" in content:  # written out in the texts that are searched
+        """Return whether a group's content may contain a selected completion."""
+        if b"\0" in content or b"\xed" in content:  # `clean_text` changes the text that is searched
             return True
         if self.substring and content.isascii() and self.substring.encode() not in content.lower():
             return False
@@ -62,9 +62,9 @@ class CompletionsDamaged(ValueError):
 
 
 def encode(completions: Sequence[Completion]) -> bytes:
-    """Encode a group's completions, which are in the order of their positions, starting at 0.
+    """Encode a group's completions, which must be in the order of their positions, starting at 0.
 
-    Raises ValueError if a value cannot be encoded.
+    Raises ValueError if they are not, or if a value cannot be encoded.
     """
     if any(completion.position != index for index, completion in enumerate(completions)):
         raise ValueError("completions are packed in the order of their positions, from 0 on")
@@ -111,18 +111,19 @@ def _filled(values: list[Any]) -> list[Any] | None:
 
 
 def _column(values: list[Any]) -> list[Any]:
-    return values[:1] if len(set(map(repr, values))) == 1 else values  # 0.0 equals -0.0, and 1 True
+    return values[:1] if len(set(map(repr, values))) == 1 else values  # 0.0 == -0.0, 1 == True
 
 
 def _terms(rewards: Sequence[Any]) -> tuple[list[Any] | None, list[Any] | None]:
-    """Return the reward terms as columns, or as documents if the names of terms differ."""
-    names = [list(reward_terms) for reward_terms in rewards]
-    if any(names_of_one != names[0] for names_of_one in names):
+    """Return the reward terms as columns, or as documents if completions have different terms."""
+    term_names = [list(reward_terms) for reward_terms in rewards]
+    if any(names != term_names[0] for names in term_names):
         return None, [dict(reward_terms) for reward_terms in rewards]
     columns = [
-        _column([reward_terms[name] for reward_terms in rewards]) for name in (names[0] if names else [])
+        _column([reward_terms[name] for reward_terms in rewards])
+        for name in (term_names[0] if term_names else [])
     ]
-    return [names[0] if names else [], *columns], None
+    return [term_names[0] if term_names else [], *columns], None
 
 
 def decode(group_id: str, data: bytes, want: CompletionSelection = WHOLE) -> list[Completion]:
@@ -131,8 +132,8 @@ def decode(group_id: str, data: bytes, want: CompletionSelection = WHOLE) -> lis
     if want is not WHOLE and not want.may_be_in(content):
         return []
     try:
-        head = content.index(b"\n")
-        return list(_completions(group_id, content[head + 1 :], _columns(content[:head]), want))
+        line_end = content.index(b"\n")
+        return list(_completions(group_id, content[line_end + 1 :], _columns(content[:line_end]), want))
     except CompletionsDamaged:
         raise
     except (ValueError, TypeError, LookupError, MemoryError, RecursionError) as error:
@@ -159,19 +160,21 @@ def _completions(
 ) -> Iterator[Completion]:
     sizes, *values, terms, flags, turns, non_finite, documents = columns
     count = len(sizes)
-    ends = list(accumulate(sizes, initial=0))
-    if ends[-1] != len(texts):
-        raise CompletionsDamaged(f"its texts have {len(texts)} bytes, expected {ends[-1]}")
+    text_ends = list(accumulate(sizes, initial=0))
+    if text_ends[-1] != len(texts):
+        raise CompletionsDamaged(f"its texts have {len(texts)} bytes, expected {text_ends[-1]}")
     reward, advantage, tokens, reason, correct = (_all(column, count) for column in values)
     rewards: Iterable[Any] = repeat({}, count)
-    own_texts: Iterable[str] = repeat("", count)
+    completion_texts: Iterable[str] = repeat("", count)
     if want.texts:
         rewards = documents if terms is None else _documents(terms, count)
-        own_texts = [texts[start:end].decode("utf-8", "surrogatepass") for start, end in pairwise(ends)]
+        completion_texts = [
+            texts[start:end].decode("utf-8", "surrogatepass") for start, end in pairwise(text_ends)
+        ]
     position_columns = [repeat(group_id, count), range(count)]
-    columns = [*position_columns, own_texts, reward, advantage, tokens, reason, correct, rewards]
-    for filled, usual in ((flags, list), (turns, list), (non_finite, dict)):
-        columns.append(filled or repeat(usual(), count))
+    columns = [*position_columns, completion_texts, reward, advantage, tokens, reason, correct, rewards]
+    for filled, default in ((flags, list), (turns, list), (non_finite, dict)):
+        columns.append(filled or repeat(default(), count))
     return map(Completion._make, zip(*columns, strict=True))
 
 

@@ -1,4 +1,4 @@
-"""Reading completions from the blocks of their groups in SQL."""
+"""Read completions from the encoded groups in the database."""
 
 import logging
 import threading
@@ -12,10 +12,10 @@ from backend.storage.completion_codec import WHOLE, CompletionsDamaged, Completi
 from backend.storage.models import RolloutGroup
 
 GROUPS_AT_ONCE = 500
-"""Number of groups that one statement names."""
+"""Maximum number of groups that one statement reads."""
 
 PIECE = 64
-"""Number of groups whose completions are in memory at a time during a long read."""
+"""Number of groups whose completions `iterate_completions` holds in memory at a time."""
 
 logger = logging.getLogger(__name__)
 
@@ -26,7 +26,7 @@ _lock = threading.Lock()
 def load_completions(
     session: Session, group_ids: Sequence[str], want: CompletionSelection = WHOLE
 ) -> dict[str, list[Completion]]:
-    """Return the completions of some groups, in order; groups with a damaged block are omitted."""
+    """Return the completions of each group, in the order of positions, or none for a damaged group."""
     completions: dict[str, list[Completion]] = {}
     for start in range(0, len(group_ids), GROUPS_AT_ONCE):
         ids = group_ids[start : start + GROUPS_AT_ONCE]
@@ -39,7 +39,7 @@ def load_completions(
 def iterate_completions(
     session: Session, group_ids: Sequence[str], want: CompletionSelection = WHOLE
 ) -> Iterator[tuple[str, list[Completion]]]:
-    """Yield completions group by group, in the order of the ids, with PIECE groups in memory at a time."""
+    """Yield each group's id and completions, in the order of `group_ids`, with little memory."""
     for start in range(0, len(group_ids), PIECE):
         ids = group_ids[start : start + PIECE]
         completions = load_completions(session, ids, want)
@@ -47,7 +47,7 @@ def iterate_completions(
 
 
 def decode_block(group_id: str, block: bytes, want: CompletionSelection = WHOLE) -> list[Completion]:
-    """Return the completions of a block; if it is damaged, return none and record the damage."""
+    """Return the completions of a block. If it is damaged, return none and record the damage."""
     try:
         completions = decode(group_id, block, want)
     except CompletionsDamaged as error:
@@ -60,7 +60,7 @@ def decode_block(group_id: str, block: bytes, want: CompletionSelection = WHOLE)
 
 
 def damage_reason(group_id: str) -> str:
-    """Return why a group's completions could not be read the last time; "" if they could."""
+    """Return the reason why a group's last decoding failed, or "" if it succeeded."""
     return _damage.get(group_id, "")
 
 
@@ -73,7 +73,7 @@ def _record_damage(group_id: str, reason: str) -> None:
 
 
 def find_completion(session: Session, completion_id: str) -> Completion | None:
-    """Return the completion with an id; None if it does not exist or its group's block is damaged."""
+    """Return the completion with this id, or None if it does not exist or its group is damaged."""
     if not ID.fullmatch(completion_id):
         return None
     group_id = _group_before(session, completion_id)
@@ -82,12 +82,12 @@ def find_completion(session: Session, completion_id: str) -> Completion | None:
 
 
 def _group_before(session: Session, completion_id: str) -> str | None:
-    """Return the last group of the step whose number is not above the id's number."""
+    """Return the id of the group that may contain a completion: the last one that is not above its id."""
     ids = select(RolloutGroup.id).where(RolloutGroup.id.between(completion_id[:-DIGITS], completion_id))
     return session.scalar(ids.order_by(RolloutGroup.id.desc()).limit(1))
 
 
 def find_completions(session: Session, ids: Sequence[str]) -> dict[str, Completion]:
-    """Return the completions with these ids."""
+    """Return the completions with these ids, by id. Missing and damaged completions are omitted."""
     completions = (find_completion(session, completion_id) for completion_id in ids)
     return {completion.id: completion for completion in completions if completion is not None}

@@ -1,4 +1,4 @@
-"""Engine, sessions, the database's clock and ids, for SQLite and Postgres alike."""
+"""Database engines, sessions, clock and ids, for both SQLite and Postgres."""
 
 import json
 import os
@@ -19,7 +19,7 @@ from sqlalchemy.sql.functions import GenericFunction
 Sessions = sessionmaker[Session]
 
 ANSWER_SECONDS = 12.0
-"""Time limit of a statement, in seconds; then the server counts as dead and the connection is closed."""
+"""Time limit of a statement, in seconds, after which the connection is closed."""
 
 WAL_SECONDS = 15.0
 """Time limit for switching a database to the write-ahead log, in seconds."""
@@ -27,8 +27,8 @@ WAL_SECONDS = 15.0
 CROCKFORD = "0123456789abcdefghjkmnpqrstvwxyz"
 
 
-class db_now(GenericFunction[float]):  # noqa: N801 - written and read as the SQL function it is
-    """Seconds since 1970 by the database's clock, the only clock that leases are compared with."""
+class db_now(GenericFunction[float]):  # noqa: N801 - named like an SQL function
+    """Time of the database's clock, in seconds since 1970. Leases are compared with no other clock."""
 
     type = Float(53)
     inherit_cache = True
@@ -45,18 +45,24 @@ def _postgres_now(element: Any, compiler: Any, **kw: Any) -> str:
 
 
 def now_or_later(column: Any) -> Any:
-    """Return `db_now()`, or the column's time if that is later, so that nothing ends before it began."""
+    """Return the SQL for `db_now()`, or for the column's time if that is later.
+
+    An end time computed this way is never before the start, even if the clock was set back.
+    """
     return case((column > db_now(), column), else_=db_now())
 
 
 def new_id() -> str:
-    """Create a 26-character id in lower case that sorts by time of creation (ULID layout)."""
+    """Create a 26-character lower-case id that sorts by creation time (a ULID)."""
     number = int(time.time() * 1000) << 80 | int.from_bytes(os.urandom(10), "big")
     return "".join(CROCKFORD[number >> shift & 31] for shift in range(125, -1, -5))
 
 
 def json_text(document: Any) -> str:
-    """Encode JSON in ASCII, as queries in documents expect; plain documents take a third of the time."""
+    """Encode a document as ASCII JSON, which queries into documents expect.
+
+    Documents without other characters use orjson, which takes a third of the time.
+    """
     try:
         text = orjson.dumps(document)
     except orjson.JSONEncodeError:
@@ -65,10 +71,10 @@ def json_text(document: Any) -> str:
 
 
 def open_engine(url: str, *, pool_size: int = 16, answer_seconds: float = ANSWER_SECONDS) -> Engine:
-    """Create an engine with the settings that each database needs to be safe and fast.
+    """Create an engine with safe and fast settings for the database.
 
-    A statement raises OperationalError if the database has not answered after `answer_seconds`, or if another
-    writer locks a SQLite database for that long.
+    A statement raises OperationalError if the database does not answer within `answer_seconds`, or if another
+    writer locks a SQLite database for longer.
     """
     if url.startswith("sqlite"):
         return _open_sqlite(url, pool_size=pool_size, busy_seconds=answer_seconds)
@@ -76,7 +82,7 @@ def open_engine(url: str, *, pool_size: int = 16, answer_seconds: float = ANSWER
 
 
 def _open_postgres(url: str, *, pool_size: int, answer_seconds: float) -> Engine:
-    from backend.storage import postgres  # its driver takes 6 MB, which SQLite does not need
+    from backend.storage import postgres  # its driver takes 6 MB of memory
 
     engine = create_engine(
         url.replace("postgresql://", "postgresql+psycopg://", 1),
@@ -108,12 +114,12 @@ def _open_sqlite(url: str, *, pool_size: int, busy_seconds: float) -> Engine:
 
     @event.listens_for(engine, "connect")
     def configure(dbapi: Any, _record: Any) -> None:
-        # The driver starts no transaction for SELECT and DDL; we begin every one ourselves.
+        # The driver starts no transactions for SELECT and DDL, so the event `begin` below starts all of them.
         dbapi.isolation_level = None
         cursor = dbapi.cursor()
         _use_wal(cursor)
         for pragma in (
-            "synchronous=FULL",  # what was answered, or let retention continue, outlives a power cut
+            "synchronous=FULL",  # a committed transaction survives a power cut
             f"busy_timeout={busy_seconds * 1000:.0f}",
             "foreign_keys=ON",
             "temp_store=MEMORY",
@@ -126,7 +132,7 @@ def _open_sqlite(url: str, *, pool_size: int, busy_seconds: float) -> Engine:
 
     @event.listens_for(engine, "begin")
     def begin(connection: Connection) -> None:
-        # A deferred transaction that turns into a writer fails at once when another writes.
+        # A deferred transaction that starts to write fails at once if another transaction is writing.
         read_only = connection.get_execution_options().get("read_only", False)
         connection.exec_driver_sql("BEGIN" if read_only else "BEGIN IMMEDIATE")
 
@@ -134,7 +140,7 @@ def _open_sqlite(url: str, *, pool_size: int, busy_seconds: float) -> Engine:
 
 
 def _use_wal(cursor: Any) -> None:
-    """Switch to the write-ahead log; retry, because SQLite does not wait for another process that does so."""
+    """Switch to the write-ahead log, with retries because SQLite does not wait for other processes here."""
     deadline = time.monotonic() + WAL_SECONDS
     while True:
         try:
@@ -148,11 +154,11 @@ def _use_wal(cursor: Any) -> None:
 
 
 def copy_sqlite(engine: Engine, target: Path) -> None:
-    """Copy a SQLite database in one consistent state, even if it is written meanwhile.
+    """Copy a SQLite database in a consistent state, even if other connections write to it.
 
     Raises sqlite3.Error if the copy fails.
     """
-    raw = engine.raw_connection()  # the statement refuses to be part of a transaction
+    raw = engine.raw_connection()  # VACUUM cannot run inside a transaction
     try:
         raw.cursor().execute("VACUUM INTO ?", (str(target),))
     finally:
@@ -160,7 +166,7 @@ def copy_sqlite(engine: Engine, target: Path) -> None:
 
 
 def open_sessions(engine: Engine) -> Sessions:
-    """Create a factory of sessions; objects stay readable after a commit."""
+    """Create a session factory. Objects stay readable after a commit."""
     return sessionmaker(engine, expire_on_commit=False)
 
 
@@ -176,19 +182,19 @@ def is_postgres(session: Session) -> bool:
 
 
 def insert_into(session: Session, table: Any) -> Any:
-    """Return an INSERT in this database's dialect, which supports `on_conflict_do_nothing`."""
+    """Return an INSERT statement of this database's dialect, which supports `on_conflict_do_nothing`."""
     return postgresql.insert(table) if is_postgres(session) else sqlite.insert(table)
 
 
 def interrupter(session: Session) -> Callable[[], None]:
-    """Return a function with which another thread can interrupt this session's current statement."""
+    """Return a function that another thread can call to interrupt this session's current statement."""
     driver: Any = session.connection().connection.driver_connection
     return driver.interrupt if isinstance(driver, sqlite3.Connection) else driver.cancel_safe
 
 
 @contextmanager
 def reading(sessions: Sessions) -> Iterator[Session]:
-    """Open a read-only session; on SQLite it never waits for a writer."""
+    """Open a read-only session, which on SQLite never waits for a writer."""
     with sessions() as session:
         session.connection(execution_options={"read_only": True})
         yield session

@@ -1,4 +1,4 @@
-"""Faults of a database or a disk, each explained in one sentence from its error."""
+"""Classify errors of the database and the disk, and explain each in one sentence."""
 
 import errno
 import os
@@ -14,7 +14,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from backend.base.text import size_text
 
 Kind = Literal["away", "busy", "full", "read_only", "broken", "damaged", "older"]
-"""Kind of a fault; all but `damaged` and `older` may end by themselves or once disk space is freed."""
+"""Kind of a fault. All except `damaged` and `older` may end on their own or when disk space is freed."""
 
 DISK: dict[int, Kind] = {
     errno.ENOSPC: "full",
@@ -23,7 +23,7 @@ DISK: dict[int, Kind] = {
     errno.EROFS: "read_only",
     errno.EIO: "broken",
 }
-"""Kind of a disk's fault by errno. A missing permission or file is not a disk's fault."""
+"""Kind of disk fault by errno. A missing permission or file is not a disk fault."""
 
 SQLITE: dict[int, Kind] = {
     sqlite3.SQLITE_BUSY: "busy",
@@ -37,7 +37,7 @@ SQLITE: dict[int, Kind] = {
     sqlite3.SQLITE_NOTADB: "damaged",
     sqlite3.SQLITE_CANTOPEN: "away",
 }
-"""Kind of fault by primary result code of SQLite."""
+"""Kind of fault by SQLite's primary result code."""
 
 POSTGRES: dict[str, Kind] = {
     "53100": "full",
@@ -52,18 +52,18 @@ POSTGRES: dict[str, Kind] = {
     "40001": "busy",
     "40P01": "busy",
 }
-"""Kind of fault by SQLSTATE of Postgres; an OperationalError with any other SQLSTATE means `away`."""
+"""Kind of fault by Postgres's SQLSTATE. An OperationalError with any other SQLSTATE means `away`."""
 
 
 class Fault(NamedTuple):
-    """Reason why something cannot be stored or read at the moment."""
+    """The reason why data cannot be stored or read at the moment."""
 
     kind: Kind
     sentence: str
 
 
 def database_fault(error: BaseException, url: str | URL) -> Fault | None:
-    """Return the fault that an error reports of the database at `url`; None if it is not the cause."""
+    """Return the fault of the database at `url` that caused an error, or None if it did not cause it."""
     if isinstance(error, PoolTimeout):
         return Fault("busy", "the database is busy: every connection is in use")
     if not isinstance(error, SQLAlchemyError):
@@ -79,9 +79,9 @@ def _sqlite_fault(error: SQLAlchemyError, file: Path) -> Fault | None:
     code = getattr(original, "sqlite_errorcode", None)
     kind = SQLITE.get(code & 0xFF) if isinstance(code, int) else _by_class(error)
     if kind == "broken" and is_full(file.parent):
-        kind = "full"  # the shared index of the log could not grow
+        kind = "full"  # the shared index of the write-ahead log could not grow
     if kind == "away" and is_read_only(file.parent):
-        kind = "read_only"  # even to read it, the shared index must be written
+        kind = "read_only"  # reading also requires writing the shared index
     sentences = {
         "away": f"the database file {file} cannot be opened",
         "busy": f"the database {file} is locked by another program",
@@ -108,13 +108,13 @@ def _postgres_fault(error: SQLAlchemyError) -> Fault | None:
 
 
 def _by_class(error: SQLAlchemyError) -> Kind | None:
-    """Return the kind of fault for an error of the connection itself, which has no code."""
+    """Return the kind of fault of a connection error without a code, or None for other errors."""
     is_lost = isinstance(error, DBAPIError) and error.connection_invalidated
     return "away" if is_lost or isinstance(error, OperationalError | InterfaceError) else None
 
 
 def disk_fault(error: BaseException, path: Path) -> Fault | None:
-    """Return the fault of the disk that holds `path`; None if the error does not concern a disk."""
+    """Return the fault of the disk that holds `path`, or None if the error is not a disk error."""
     kind = DISK.get(_error_number(error))
     sentences: dict[Any, str] = {
         "full": f"the disk of {path} is full: {free_text(path)} free",
@@ -125,16 +125,19 @@ def disk_fault(error: BaseException, path: Path) -> Fault | None:
 
 
 def _error_number(error: BaseException) -> int:
-    """Return the errno of an OSError, or of one that a native library reports in a message."""
+    """Return the errno of an OSError, or the one in the message of a native library, or 0 without one."""
     if isinstance(error, OSError):
         return error.errno or 0
-    before, separator, after = str(error).partition("os error ")
-    digits = after.partition(")")[0]
-    return int(digits) if separator and before and digits.isdecimal() else 0
+    prefix, separator, suffix = str(error).partition("os error ")
+    digits = suffix.partition(")")[0]
+    return int(digits) if separator and prefix and digits.isdecimal() else 0
 
 
 def free_bytes(path: Path) -> int | None:
-    """Return the free bytes on the disk of `path` or its nearest existing parent; None if unknown."""
+    """Return the free space on the disk of `path` in bytes, or None if it cannot be determined.
+
+    If `path` does not exist, its nearest existing parent is used.
+    """
     for directory in (path, *path.parents):
         try:
             return shutil.disk_usage(directory).free
@@ -146,13 +149,13 @@ def free_bytes(path: Path) -> int | None:
 
 
 def free_text(path: Path) -> str:
-    """Return `free_bytes` as text."""
+    """Return the free space on the disk of `path` as text."""
     free = free_bytes(path)
     return "an unknown amount" if free is None else size_text(free)
 
 
 def is_full(path: Path) -> bool:
-    """Return whether the disk of `path` is full: hardly a page fits on it."""
+    """Return whether the disk of `path` has less than 1 MB of free space."""
     free = free_bytes(path)
     return free is not None and free < 1_000_000
 

@@ -1,4 +1,4 @@
-"""Interruption of a request's database work after its client has disconnected."""
+"""Interrupt the database statements of a request after its client has disconnected."""
 
 import threading
 import time
@@ -8,24 +8,24 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 
 AGAIN_SECONDS = 0.05
-"""Seconds until a statement is interrupted again, because one that has not begun misses the interrupt."""
+"""Seconds between interrupts of a statement, because one that has not started misses the interrupt."""
 
 
 @dataclass(slots=True)
 class Wait:
-    """The wait of one request's client for its answer."""
+    """The state of a client that waits for the response to its request."""
 
     seconds: float
     heard_at: float = field(default_factory=time.monotonic)
     is_over: bool = False
     """Whether the client has stopped waiting."""
     interrupts: list[Callable[[], None]] = field(default_factory=list)
-    """Functions that end the running statements."""
+    """Functions that interrupt the running statements."""
     lock: threading.Lock = field(default_factory=threading.Lock)
-    """Held while a statement is interrupted, so that it is not the next one on its connection."""
+    """Lock held during an interrupt, so that it does not hit the next statement on the connection."""
 
     def end(self) -> None:
-        """Interrupt the request's statements because its client has disconnected."""
+        """Interrupt the statements of the request because its client has disconnected."""
         self.is_over = True
         if self._interrupt():
             threading.Thread(target=self._interrupt_until_ended, name="interruption", daemon=True).start()
@@ -35,10 +35,10 @@ class Wait:
             time.sleep(AGAIN_SECONDS)
 
     def _interrupt(self) -> bool:
-        """Interrupt the running statements; return whether there were any."""
+        """Interrupt the running statements, and return whether there were any."""
         with self.lock:
             for interrupt in self.interrupts:
-                with suppress(Exception):  # of a connection that has just been closed
+                with suppress(Exception):  # the connection may have just been closed
                     interrupt()
             return bool(self.interrupts)
 
@@ -48,7 +48,7 @@ current: ContextVar[Wait] = ContextVar("wait")
 
 @contextmanager
 def interruptible(interrupt: Callable[[], None]) -> Iterator[None]:
-    """Let another thread call `interrupt` if the client disconnects during the `with` block."""
+    """Call `interrupt` from another thread if the client disconnects during the `with` block."""
     wait = current.get(None)
     if wait is None:
         yield

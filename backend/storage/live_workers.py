@@ -1,4 +1,4 @@
-"""The condition under which a worker slot counts as alive."""
+"""SQL condition for the worker slots that are alive."""
 
 from sqlalchemy import ColumnElement
 
@@ -6,7 +6,7 @@ from backend.storage.engine import db_now
 from backend.storage.models import Worker
 
 SILENT_SECONDS = 30.0
-"""Seconds without a heartbeat after which a worker counts as gone."""
+"""Seconds without a heartbeat after which a worker is considered dead."""
 
 
 def has_recent_heartbeat() -> ColumnElement[bool]:

@@ -1,8 +1,8 @@
-"""Migration of the database to the schema of this code.
+"""Migrate the database to the newest schema.
 
-The whole upgrade is one transaction, so a process that is killed in the middle leaves the database unchanged.
-If two processes start together, one upgrades while the other waits for SQLite's write lock or Postgres's
-advisory lock.
+The upgrade is a single transaction, so the database stays unchanged if the process is killed. If two
+processes start together, one upgrades while the other waits for SQLite's write lock or Postgres's advisory
+lock.
 """
 
 from collections.abc import Iterator
@@ -24,14 +24,14 @@ from backend.storage.schema import (
 )
 
 PATIENCE_SECONDS = 3600.0
-"""Time limit of a migration, in seconds; it may rewrite a large table or wait for another process."""
+"""Time limit of a migration statement, in seconds, which may rewrite a table or wait for another process."""
 
 LOCK = 0x67_72_70_6F
-"""Number of the Postgres advisory lock: "grpo"."""
+"""Number of the Postgres advisory lock, the ASCII codes of "grpo"."""
 
 
 class UnknownSchema(Conflict):
-    """The database has a schema that this version cannot read: newer, or from before the release."""
+    """The schema of the database is newer than this version, or older than the first release."""
 
     def __init__(self, revision: str) -> None:
         super().__init__(
@@ -41,33 +41,37 @@ class UnknownSchema(Conflict):
 
 
 def migrate(settings: Settings) -> str:
-    """Upgrade this installation's database; return a sentence about what was done."""
-    before, after = upgrade(settings.effective_database_url)
-    if before == after:
-        return f"schema {after}"
-    return f"upgraded from schema {before} to {after}" if before else f"created, schema {after}"
+    """Upgrade the database of this installation, and return a message with the old and new schema."""
+    old_schema, new_schema = upgrade(settings.effective_database_url)
+    if old_schema == new_schema:
+        return f"schema {new_schema}"
+    return (
+        f"upgraded from schema {old_schema} to {new_schema}"
+        if old_schema
+        else f"created, schema {new_schema}"
+    )
 
 
 def upgrade(url: str) -> tuple[str, str]:
-    """Upgrade to the newest schema; return the old schema (empty if there was none) and the new one."""
+    """Upgrade to the newest schema, and return the old schema ("" if there was none) and the new one."""
     engine = open_engine(url, pool_size=1, answer_seconds=PATIENCE_SECONDS)
     try:
         with schema_lock(engine) as connection:
-            before = _check_known(connection)
-            _keep_copy(engine, before, target=newest_schema())
-            if before != newest_schema():
+            old_schema = _check_known(connection)
+            _keep_copy(engine, old_schema, target=newest_schema())
+            if old_schema != newest_schema():
                 upgrade_within(connection, newest_schema())
-            after = read_schema(connection)
-        if not before and engine.dialect.name == "sqlite" and engine.url.database:
-            sync(Path(engine.url.database).parent)  # SQLite does this for its log, not for the database
-        return before, after
+            new_schema = read_schema(connection)
+        if not old_schema and engine.dialect.name == "sqlite" and engine.url.database:
+            sync(Path(engine.url.database).parent)  # SQLite flushes the directory only for its log
+        return old_schema, new_schema
     finally:
         engine.dispose()
 
 
 def upgrade_within(connection: Connection, revision: str) -> None:
     """Upgrade to `revision` as part of a transaction."""
-    from alembic import command  # most starts have nothing to migrate
+    from alembic import command  # slow to import, and most starts need no migration
     from alembic.config import Config
 
     config = Config()
@@ -86,7 +90,7 @@ def _check_known(connection: Connection) -> str:
 @contextmanager
 def schema_lock(engine: Engine) -> Iterator[Connection]:
     """Open a transaction in which no other process can change the schema."""
-    # SQLite: our transactions begin as writers, so a second process waits here for the first.
+    # On SQLite the transaction begins with a write lock, so a second process waits here for the first.
     with engine.begin() as connection:
         if engine.dialect.name == "postgresql":
             connection.execute(text("SET LOCAL statement_timeout = 0"))
@@ -97,13 +101,13 @@ def schema_lock(engine: Engine) -> Iterator[Connection]:
 
 
 def _keep_copy(engine: Engine, current: str, *, target: str) -> None:
-    """Save a copy of a SQLite database next to it before an upgrade; nobody else writes meanwhile."""
+    """Save a backup of a SQLite database next to it before an upgrade. The caller holds the write lock."""
     if engine.dialect.name != "sqlite" or not engine.url.database or current in ("", target):
         return
-    copy = Path(f"{engine.url.database}.{current}.backup")
-    if copy.exists():
+    backup = Path(f"{engine.url.database}.{current}.backup")
+    if backup.exists():
         return
-    draft = copy.with_suffix(".draft")
-    draft.unlink(missing_ok=True)  # of a process that was killed
+    draft = backup.with_suffix(".draft")
+    draft.unlink(missing_ok=True)  # left by a process that was killed
     copy_sqlite(engine, draft)
-    publish(draft, copy)
+    publish(draft, backup)

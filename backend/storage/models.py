@@ -1,4 +1,4 @@
-"""The record of runs in SQL.
+"""The tables of the database.
 
     experiment ─< run ─< attempt
                ─  search ─< search_trial
@@ -11,9 +11,9 @@
                    └──< trial >── experiment
     worker, singleton, browser_session, webhook, saved_view
 
-Times are seconds since 1970 (UTC) by the database's clock. A resumed run keeps the rows of older attempts.
-The valid row of step k is that of the highest attempt whose `from_step` is below k. Rows of older attempts
-after that `from_step` are hidden.
+Times are in seconds since 1970 (UTC), read from the database's clock. A resumed run keeps the rows of older
+attempts. The valid row of step k belongs to the highest attempt whose `from_step` is below k. Rows of older
+attempts after that `from_step` are hidden.
 """
 
 from itertools import count
@@ -47,14 +47,14 @@ from backend.storage.sort_values import (
 )
 
 Seconds = Float(53)
-"""Seconds since 1970, double precision."""
+"""Column type for seconds since 1970 in double precision."""
 
 BigId = BigInteger().with_variant(Integer, "sqlite")
-"""An autoincrementing 64-bit key on both databases."""
+"""Column type for an autoincrementing 64-bit key on both databases."""
 
 
 NOT_BEGUN = 2**31 - 1
-"""`from_step` of an attempt that has not yet reported its start; it hides no rows."""
+"""`from_step` of an attempt that has not reported its start yet and therefore hides no rows."""
 
 BEFORE_ALL_STEPS = -(2**31)
 """Number below the first step of every run."""
@@ -64,19 +64,22 @@ ALL_PACKED = 2**31 - 1
 
 
 COLOURS = 10
-"""Number of colours of the palette in frontend/src/lib/colours.js."""
+"""Number of colours in the palette of frontend/src/lib/colours.js."""
 
 _next_colour = count(randrange(COLOURS))
 
 LISTED = text("archived_at IS NULL AND deleted_at IS NULL AND deleting_at IS NULL")
-"""Condition for the runs of the default list; counting them reads only this index."""
+"""Condition for the runs of the default list. Partial indexes with it make counting them fast."""
 
 DOOMED = text("deleting_at IS NOT NULL")
-"""Condition for runs in permanent deletion. An index without it misleads the planner of SQLite."""
+"""Condition for runs that are being deleted permanently.
+
+SQLite's planner makes wrong choices if the index lacks this condition.
+"""
 
 
 class Base(DeclarativeBase):
-    """Base of the mapped tables; constraint names are fixed so that migrations can use them."""
+    """Base class of the mapped tables, with fixed constraint names that migrations can use."""
 
     metadata = MetaData(
         naming_convention={
@@ -96,14 +99,14 @@ class Base(DeclarativeBase):
 
 
 class Experiment(Base):
-    """Variants x seeds launched together."""
+    """Runs that were launched together: every variant with every seed."""
 
     __tablename__ = "experiment"
 
     id: Mapped[str] = mapped_column(String(26), primary_key=True, default=new_id)
     name: Mapped[str] = mapped_column(Text)
     request: Mapped[dict[str, Any]]
-    """Request that created the experiment: base, variants, seeds."""
+    """Request that created the experiment, with the base config, the variants and the seeds."""
     idempotency_key: Mapped[str | None] = mapped_column(String(200), unique=True)
     request_hash: Mapped[str] = mapped_column(String(64))
     created_at: Mapped[float] = mapped_column(default=db_now())
@@ -134,11 +137,12 @@ class Run(Base):
     variant: Mapped[str] = mapped_column(Text)
     seed: Mapped[int] = mapped_column(BigInteger)
     config: Mapped[dict[str, Any]]
-    """RunConfig as JSON; for an imported run, the other trainer's config as far as its log contains it."""
+    """RunConfig as JSON. For an imported run, the part of the other trainer's config that its log contains.
+    """
     config_hash: Mapped[str] = mapped_column(String(64))
-    """SHA-256 of the config without its seed, so that runs of one variant share it."""
+    """SHA-256 of the config without its seed, which all runs of a variant share."""
     steps: Mapped[int]
-    """Number of steps that the run is to train."""
+    """Number of steps for which the run trains."""
     devices: Mapped[int] = mapped_column(default=1)
     """Number of devices per node that train together: `resources.devices` of the config."""
     nodes: Mapped[int] = mapped_column(default=1)
@@ -147,7 +151,7 @@ class Run(Base):
     status: Mapped[str] = mapped_column(String(16))
     reason: Mapped[str] = mapped_column(Text, default="")
     wish: Mapped[str] = mapped_column(String(8), default="")
-    """Request to a running run: "", "stop", "pause", or "prune" from a search; read at each step."""
+    """Request to a running run, read at each step: "", "stop", "pause", or "prune" from a search."""
     attempt: Mapped[int] = mapped_column(default=0)
     worker_id: Mapped[str | None] = mapped_column(String(64))
     lease_until: Mapped[float] = mapped_column(default=0.0)
@@ -159,13 +163,13 @@ class Run(Base):
     last_step: Mapped[int] = mapped_column(default=0)
     progress_at: Mapped[float | None]
     summary: Mapped[dict[str, Any]] = mapped_column(default=lambda: {"step": 0, "last": {}, "best": {}})
-    """Values of the runs table: {"step", "last": {metric: value}, "best": {metric: {"value", "step"}}}."""
+    """Values for the list of runs: {"step", "last": {metric: value}, "best": {metric: {"value", "step"}}}."""
 
     sort_reward: Mapped[float | None] = mapped_column(default=last_value_default("reward/mean"))
     sort_accuracy: Mapped[float | None] = mapped_column(default=last_value_default("reward/accuracy"))
     sort_eval_accuracy: Mapped[float | None] = mapped_column(default=last_value_default("eval/accuracy"))
     sort_length: Mapped[float | None] = mapped_column(default=last_value_default("length/mean"))
-    """Indexed values of the summary by which lists are sorted; see storage/sort_values.py."""
+    """Indexed values of the summary by which lists are sorted. See storage/sort_values.py."""
     sort_lr: Mapped[float | None] = mapped_column(default=config_number_default("optimizer.lr"))
     sort_group_size: Mapped[float | None] = mapped_column(
         default=config_number_default("sampling.group_size")
@@ -175,51 +179,52 @@ class Run(Base):
     )
     sort_preset: Mapped[str | None] = mapped_column(Text, default=config_text_default("preset"))
     sort_policy: Mapped[str | None] = mapped_column(Text, default=config_text_default("policy.name"))
-    """Indexed values of the config by which lists are sorted; see storage/sort_values.py."""
+    """Indexed values of the config by which lists are sorted. See storage/sort_values.py."""
 
     tags: Mapped[list[Any]] = mapped_column(default=list)
     notes: Mapped[str] = mapped_column(Text, default="")
     colour: Mapped[int] = mapped_column(SmallInteger, default=lambda: next(_next_colour) % COLOURS)
-    """Index of the run's colour in the palette. Runs created one after the other get consecutive colours."""
+    """Index of the run's colour in the palette. Runs that are created in sequence get consecutive colours."""
     parent_run: Mapped[str | None] = mapped_column(ForeignKey("run.id"))
     fork_step: Mapped[int | None]
     origin: Mapped[str] = mapped_column(String(32), default="")
-    """Trainer whose log was imported or that pushes the run, e.g. "trl"; "" for a run of this service."""
+    """Trainer that wrote the imported log or pushes the run, e.g. "trl", or "" for a run of this service."""
     origin_file: Mapped[str] = mapped_column(Text, default="")
-    """Name of the imported log's file."""
+    """File name of the imported log."""
     writer: Mapped[str | None] = mapped_column(String(64))
-    """Writer whose token pushes this run, "" for the operator's token; NULL if the run is not pushed."""
+    """Writer whose token pushes this run, "" for the operator's token, or NULL if the run is not pushed."""
     writer_key: Mapped[str | None] = mapped_column(String(128))
-    """Id that the client gave the run, unique per writer."""
+    """Id that the client assigned to the run, unique per writer."""
     verdict: Mapped[str | None] = mapped_column(String(16))
-    """Verdict of the diagnosis at `judged_step`; NULL if the run is not judged or trained nothing."""
+    """Verdict of the diagnosis at `judged_step`, or NULL if the run is not diagnosed or trained nothing."""
     onset_healthy: Mapped[int | None]
     onset_sick: Mapped[int | None]
-    """First step at which the cause of the goal's fall had surely begun."""
+    """First step at which the cause of the goal's fall had certainly begun."""
     cause: Mapped[str] = mapped_column(String(32), default="")
-    """Key of the first cause, e.g. "update_size"; "" if there is none."""
+    """Key of the first cause, e.g. "update_size", or "" if there is none."""
     judged_step: Mapped[int | None]
-    """Last step that the diagnosis covers; the run is due for a diagnosis unless it equals `last_step`."""
+    """Last step that the diagnosis covers. The run is due for a diagnosis unless it equals `last_step`."""
     judged_by: Mapped[int] = mapped_column(default=0)
-    """Version of the detectors that gave the verdict; the run is due if it is not the current version."""
+    """Version of the detectors that produced the verdict. The run is due if it is not the current version."""
     check_hash: Mapped[str | None] = mapped_column(String(64), index=True)
-    """`grading_hash` of what a check before launch checks; None if the run trains or evaluates."""
+    """`grading_hash` of the config that a check before launch tests, or NULL if the run trains or evaluates.
+    """
     check_report: Mapped[dict[str, Any] | None]
-    """Result of a check before launch; see runs/check_report.py."""
+    """Result of a check before launch. See runs/check_report.py."""
     idempotency_key: Mapped[str | None] = mapped_column(String(200), unique=True, index=True)
-    """Idempotency key of the request that cloned, forked, evaluated or imported the run; else NULL."""
+    """Idempotency key of the request that cloned, forked, evaluated or imported the run, or NULL."""
     request_hash: Mapped[str | None] = mapped_column(String(64))
     archived_at: Mapped[float | None]
     deleted_at: Mapped[float | None]
     """Time at which the run was moved to the trash."""
     deleting_at: Mapped[float | None]
-    """Time at which the permanent deletion began; the run is hidden while its rows and files are removed."""
+    """Time at which the permanent deletion began. The run is hidden while its rows and files are removed."""
     created_at: Mapped[float] = mapped_column(default=db_now())
     queued_at: Mapped[float] = mapped_column(default=db_now())
     started_at: Mapped[float | None]
     finished_at: Mapped[float | None]
     changed_at: Mapped[float] = mapped_column(default=db_now(), onupdate=db_now())
-    """Time of the last change of this row, lease renewals excluded; live pages follow it."""
+    """Time of the last change of this row except lease renewals. Live pages poll it."""
 
 
 class Attempt(Base):
@@ -230,21 +235,22 @@ class Attempt(Base):
     run_id: Mapped[str] = mapped_column(ForeignKey("run.id"), primary_key=True)
     number: Mapped[int] = mapped_column(primary_key=True)
     from_step: Mapped[int] = mapped_column(default=NOT_BEGUN)
-    """Step of the checkpoint that the attempt continued from; -1 without one, NOT_BEGUN until it is known."""
+    """Step of the checkpoint from which the attempt resumed, -1 without one, or NOT_BEGUN until it is known.
+    """
     packed_step: Mapped[int] = mapped_column(default=-1, index=True)
-    """Last step up to which all points are sealed into blocks; ALL_PACKED if no more are expected."""
+    """Last step up to which all points are sealed into blocks, or ALL_PACKED if no more are expected."""
     worker_id: Mapped[str] = mapped_column(String(64))
     host: Mapped[str] = mapped_column(Text)
     pid: Mapped[int | None]
     device: Mapped[str] = mapped_column(String(64), default="")
     devices: Mapped[int] = mapped_column(default=1)
-    """Number of devices that the attempt held on each node: GPUs, or processes in one slot of a CPU."""
+    """Number of devices that the attempt used on each node: GPUs, or processes in one CPU slot."""
     nodes: Mapped[int] = mapped_column(default=1)
-    """Number of nodes that the attempt held."""
+    """Number of nodes that the attempt used."""
     slot_price: Mapped[float | None]
-    """Price of the worker slot per hour when the attempt began, in `currency`; None if it had no price."""
+    """Price of the worker slot per hour when the attempt began, in `currency`, or NULL if it had no price."""
     judge_cost: Mapped[float | None]
-    """Cost of the judges and reward models so far, in `currency`; None if none has a price."""
+    """Cost of the judges and reward models so far, in `currency`, or NULL if none has a price."""
     currency: Mapped[str | None] = mapped_column(String(3))
     versions: Mapped[dict[str, Any]] = mapped_column(default=dict)
     started_at: Mapped[float] = mapped_column(default=db_now())
@@ -262,12 +268,12 @@ class MetricKey(Base):
 
 
 class Metric(Base):
-    """One value of one metric at one step. NaN and infinities are values: see `kind`."""
+    """One value of a metric at one step. NaN and infinities are stored by `kind`."""
 
     __tablename__ = "metric"
     __table_args__ = {"sqlite_with_rowid": False}  # noqa: RUF012 - SQLAlchemy declares its type
 
-    # No foreign keys: checked for every point they halve the speed of writing, and each writer is fenced.
+    # No foreign keys, because their checks halve the speed of writing. Writers are fenced instead.
     run_id: Mapped[str] = mapped_column(String(26), primary_key=True)
     key_id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     step: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
@@ -275,11 +281,11 @@ class Metric(Base):
     kind: Mapped[int] = mapped_column(SmallInteger, default=0)
     """Kind of the value: 0 finite, 1 NaN, 2 +infinity, 3 -infinity, 4 minus zero (SQLite drops its sign)."""
     value: Mapped[float | None]
-    """Value if it is finite, else NULL."""
+    """The value if it is finite, or NULL."""
 
 
 class MetricBlock(Base):
-    """Sealed points of one metric of one attempt, their only copy; see metrics/blocks.py."""
+    """Sealed points of one metric of an attempt, which are stored only here. See metrics/blocks.py."""
 
     __tablename__ = "metric_block"
 
@@ -291,9 +297,9 @@ class MetricBlock(Base):
     """Step of the block's newest point."""
     points: Mapped[int]
     outline: Mapped[bytes]
-    """Points that a thinned curve may show; empty if they are not much fewer than all points."""
+    """Points that a thinned curve may show. Empty if they are not much fewer than all points."""
     data: Mapped[bytes]
-    """All points. metrics/block_codec.py describes the bytes of `outline` and `data`."""
+    """All points. metrics/block_codec.py describes the format of `outline` and `data`."""
 
 
 class RolloutGroup(Base):
@@ -312,7 +318,7 @@ class RolloutGroup(Base):
     kind: Mapped[str] = mapped_column(String(40))
     """`train`, `eval`, or `eval/<suite>`."""
     prompt_index: Mapped[int]
-    """Position of the prompt within its step."""
+    """Index of the prompt within its step."""
     prompt_id: Mapped[str] = mapped_column(Text)
     problem: Mapped[str] = mapped_column(Text)
     domain: Mapped[str] = mapped_column(Text)
@@ -323,20 +329,20 @@ class RolloutGroup(Base):
     reward_mean: Mapped[float | None]
     reward_std: Mapped[float | None]
     left_out: Mapped[str] = mapped_column(String(16), default="")
-    """The reason why it did not train at its step: see rollouts/marks.py; "" if it did, or nobody knows."""
+    """Reason why it was not trained on at its step (see rollouts/marks.py), or "" if it was or if unknown."""
     search_number: Mapped[int | None] = mapped_column(BigInteger)
-    """Group's number in the full-text index; NULL if the reconciler has not indexed it yet."""
+    """Number of the group in the full-text index, or NULL if the reconciler has not indexed it yet."""
     completions: Mapped[bytes] = mapped_column(deferred=True)
-    """Encoded completions of the group; see storage/completion_codec.py."""
+    """Encoded completions of the group. See storage/completion_codec.py."""
 
 
 class GroupTally(Base):
-    """Completions of a group that share marks and reward. Groups that are not stored have tallies too."""
+    """Counts of a group's completions with the same marks and reward, also for groups that are not stored."""
 
     __tablename__ = "group_tally"
     __table_args__ = {"sqlite_with_rowid": False}  # noqa: RUF012 - SQLAlchemy declares its type
 
-    # No foreign keys, as of Metric.
+    # No foreign keys, for the same reason as in Metric.
     run_id: Mapped[str] = mapped_column(String(26), primary_key=True)
     kind: Mapped[str] = mapped_column(String(40), primary_key=True)
     step: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
@@ -346,12 +352,12 @@ class GroupTally(Base):
     """Number of the tally within the group, starting at 0."""
     prompt_id: Mapped[str] = mapped_column(Text)
     marks: Mapped[int]
-    """Bits of rollouts/marks.py."""
+    """Bit field of the marks in rollouts/marks.py."""
     reward: Mapped[float | None]
-    """Reward of each of the completions; NULL if it is missing or not finite."""
+    """Reward of each completion, or NULL if it is missing or not finite."""
     completions: Mapped[int]
     tokens: Mapped[int] = mapped_column(BigInteger)
-    """Total tokens of the completions."""
+    """Total number of tokens of the completions."""
 
 
 class RunPrompt(Base):
@@ -398,12 +404,12 @@ class RolloutLabel(Base):
     role: Mapped[str] = mapped_column(String(16))
     """Role of the person who last changed the label."""
     version: Mapped[int] = mapped_column(default=1)
-    """Version of the label, raised by each change; a change of an older version is refused."""
+    """Version of the label, incremented by each change. A change to an older version is refused."""
     changed_at: Mapped[float] = mapped_column(default=db_now(), onupdate=db_now())
 
 
 class Checkpoint(Base):
-    """A directory from which training can continue; the row is written after the directory is on the disk."""
+    """A directory from which training can resume. The row is written after the directory is on the disk."""
 
     __tablename__ = "checkpoint"
     __table_args__ = (Index("ix_checkpoint_run_step", "run_id", "step"),)
@@ -415,11 +421,11 @@ class Checkpoint(Base):
     path: Mapped[str] = mapped_column(Text)
     """Path relative to the run's artifact directory."""
     sha256: Mapped[str] = mapped_column(String(64))
-    """SHA-256 of the manifest, which holds the SHA-256 of every file."""
+    """SHA-256 of the manifest, which contains the SHA-256 of every file."""
     bytes_total: Mapped[int] = mapped_column(BigInteger)
     manifest: Mapped[dict[str, Any]]
     kept_for: Mapped[str | None] = mapped_column(String(8))
-    """"warning" or "verdict": the diagnosis whose onset it precedes; retention leaves it then."""
+    """"warning" or "verdict", if the checkpoint precedes the onset of such a diagnosis and is kept for it."""
     onset: Mapped[int | None]
     """First step at which the diagnosed cause had certainly begun."""
     created_at: Mapped[float] = mapped_column(default=db_now())
@@ -436,38 +442,38 @@ class Trial(Base):
 
     id: Mapped[str] = mapped_column(String(26), primary_key=True, default=new_id)
     run_id: Mapped[str] = mapped_column(ForeignKey("run.id"))
-    """Id of the run that broke."""
+    """Id of the broken run."""
     experiment_id: Mapped[str | None] = mapped_column(ForeignKey("experiment.id"))
-    """Id of the experiment; None if all its runs were deleted after the verdict."""
+    """Id of the experiment, or NULL if all its runs were deleted after the verdict."""
     found: Mapped[str] = mapped_column(String(16))
     """Verdict on the run when the trial began."""
     cause: Mapped[str] = mapped_column(String(32))
-    """Cause whose remedy is tested; "" if the diagnosis named none."""
+    """Cause whose remedies are tested, or "" if the diagnosis found none."""
     onset_healthy: Mapped[int | None]
     onset_sick: Mapped[int | None]
     fork_run: Mapped[str | None] = mapped_column(String(26))
-    """Id of the run whose checkpoint the trial's runs start from; None if they start from step 0."""
+    """Id of the run whose checkpoint the trial's runs start from, or NULL if they start from step 0."""
     fork_step: Mapped[int]
     wanted_step: Mapped[int]
     """Step of the last scheduled checkpoint before the onset."""
     words: Mapped[str] = mapped_column(Text)
-    """Sentence that says where the runs start, and why."""
+    """Sentence that explains from which step the runs start, and why."""
     steps: Mapped[int]
     """Step at which every run ends."""
     seeds: Mapped[list[Any]]
-    """Seeds of each arm, without the seed of the broken run, which is trained once more."""
+    """Seeds of each arm except the seed of the broken run, with which each arm trains as well."""
     arms: Mapped[list[Any]]
     """Arms as [{"name", "changes"}], without the unchanged arm."""
     verdict: Mapped[dict[str, Any]] = mapped_column(default=dict)
-    """Counts and sentences for each arm, stored after all runs have ended."""
+    """Counts and explanations for each arm, stored after all runs have ended."""
     judged_at: Mapped[float | None]
     created_at: Mapped[float] = mapped_column(default=db_now())
 
 
 class Search(Base):
-    """A search: an experiment whose configurations are chosen one by one from the results so far.
+    """An experiment whose configurations are chosen one after the other from the results so far.
 
-    The experiment holds the search's request.
+    The experiment's row contains the request of the search.
     """
 
     __tablename__ = "search"
@@ -476,12 +482,12 @@ class Search(Base):
     status: Mapped[str] = mapped_column(String(16), default="searching", index=True)
     """"searching", "comparing" (the best configurations with additional seeds), "finished" or "stopped"."""
     reason: Mapped[str] = mapped_column(Text, default="")
-    """Sentence that says why no additional configuration is tried."""
+    """Sentence that explains why no additional configuration is tried."""
     revision: Mapped[int] = mapped_column(default=0)
-    """Revision of the search, raised by each decision; a decision based on older rows is dropped."""
+    """Revision of the search, incremented by each decision. A decision based on older rows is dropped."""
     ended_at: Mapped[float | None]
     deleted_cost: Mapped[dict[str, Any]] = mapped_column(default=dict)
-    """Slot hours, and money by currency, of the search's permanently deleted runs."""
+    """Slot hours, and costs by currency, of the permanently deleted runs of the search."""
 
 
 class SearchTrial(Base):
@@ -496,19 +502,19 @@ class SearchTrial(Base):
     """Values of the swept knobs, in the order of the sweep."""
     variant: Mapped[str] = mapped_column(Text)
     run_id: Mapped[str | None] = mapped_column(String(26))
-    """Run with the first seed, which may be deleted; None if the configuration cannot be run."""
+    """Id of the run with the first seed, which may be deleted, or NULL if the configuration cannot be run."""
     refused: Mapped[str] = mapped_column(Text, default="")
-    """Reason why the configuration cannot be run."""
+    """Reason why the configuration cannot be run, or ""."""
     judged_step: Mapped[int] = mapped_column(default=0)
     """Last step whose value the pruner has evaluated."""
     pruned: Mapped[str] = mapped_column(Text, default="")
-    """Reason why the search stopped the run; kept if a person resumes the run."""
+    """Reason why the search stopped the run, or "". It stays if a person resumes the run."""
     chosen: Mapped[bool] = mapped_column(default=False)
     """Whether the configuration is run again with the additional seeds."""
 
 
 class Event(Base):
-    """An event of a run or of the installation; never changed, and removed only with its run."""
+    """An event of a run or of the installation. It is never changed, and deleted only with its run."""
 
     __tablename__ = "event"
     __table_args__ = (
@@ -532,13 +538,13 @@ class Event(Base):
 
 
 class Webhook(Base):
-    """The webhook's position in the events."""
+    """The position of a webhook in the sequence of events."""
 
     __tablename__ = "webhook"
 
     name: Mapped[str] = mapped_column(String(32), primary_key=True)
     event_id: Mapped[int] = mapped_column(BigInteger)
-    """Last event that was delivered, abandoned or ignored."""
+    """Id of the last event that was delivered, abandoned or ignored."""
     failures: Mapped[int]
     """Number of failed attempts to deliver the next event."""
     try_after: Mapped[float]
@@ -547,7 +553,7 @@ class Webhook(Base):
 
 
 class LogChunk(Base):
-    """A piece of a trainer's output."""
+    """A part of a trainer's output."""
 
     __tablename__ = "log_chunk"
 
@@ -570,7 +576,7 @@ class Worker(Base):
     device: Mapped[str] = mapped_column(String(64))
     device_name: Mapped[str] = mapped_column(Text, default="")
     nodes: Mapped[int] = mapped_column(default=1)
-    """Number of nodes in the worker's group; 1 if the worker has no group."""
+    """Number of nodes in the worker's group, or 1 if the worker has no group."""
     status: Mapped[str] = mapped_column(String(16), default="idle")
     run_id: Mapped[str | None] = mapped_column(String(26))
     started_at: Mapped[float] = mapped_column(default=db_now())
@@ -580,31 +586,31 @@ class Worker(Base):
 
 
 class Node(Base):
-    """A machine of a group that trains runs on several nodes; its worker sends the heartbeats."""
+    """A machine of a group that trains runs on several nodes. Its worker sends the heartbeats."""
 
     __tablename__ = "node"
 
     group_name: Mapped[str] = mapped_column(String(128), primary_key=True)
     rank: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
-    """Rank of the node; 0 is the leader, which claims the group's runs."""
+    """Rank of the node. The node with rank 0 is the leader, which claims the runs of the group."""
     nodes: Mapped[int]
     """Number of nodes in the complete group."""
     worker_id: Mapped[str] = mapped_column(String(64))
-    """Id of the worker process; a new process may replace one that ended."""
+    """Id of the worker process. A new process may replace one that has ended."""
     host: Mapped[str] = mapped_column(Text)
     address: Mapped[str] = mapped_column(Text)
     """Address at which the ranks of the other nodes reach this node."""
     devices: Mapped[int]
     """Number of devices that a run can use on this node."""
     traits: Mapped[dict[str, Any]] = mapped_column(default=dict)
-    """Device and versions that must be equal on all nodes of a group."""
+    """Device type and software versions, which must be equal on all nodes of a group."""
     work: Mapped[dict[str, Any]] = mapped_column(default=dict)
-    """The leader's attempt and the address at which the ranks meet; of another node, its answer."""
+    """On the leader, its attempt and the address at which the ranks meet. On other nodes, their answer."""
     seen_at: Mapped[float] = mapped_column(default=db_now())
 
 
 class BrowserSession(Base):
-    """A logged-in browser. Its cookie holds an id, of which only the SHA-256 is stored."""
+    """A logged-in browser. Only the SHA-256 of the id in its cookie is stored."""
 
     __tablename__ = "browser_session"
 
@@ -622,7 +628,7 @@ class BrowserSession(Base):
 
 
 class PushSession(Base):
-    """One process, or one of its files, that pushes to a run; its records are numbered from 1."""
+    """A process, or one of its files, that pushes to a run. Its records are numbered from 1."""
 
     __tablename__ = "push_session"
 
@@ -632,9 +638,9 @@ class PushSession(Base):
     stored: Mapped[int] = mapped_column(BigInteger, default=0)
     """Number of the last stored record."""
     number: Mapped[int] = mapped_column(default=0)
-    """Number of the session within its run, in the order in which the service first received them."""
+    """Number of the session within its run, in the order in which the service first received the sessions."""
     heard_at: Mapped[float] = mapped_column(default=0.0)
-    """Time of the newest batch."""
+    """Time at which the last batch was received."""
 
 
 class SavedView(Base):
@@ -650,7 +656,7 @@ class SavedView(Base):
 
 
 class Singleton(Base):
-    """The lease on a job that one process at a time should do; two holders at once would do no harm."""
+    """A lease for a job that one process at a time should do. Two concurrent holders do no harm."""
 
     __tablename__ = "singleton"
 

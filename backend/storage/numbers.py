@@ -1,7 +1,7 @@
-"""NaN and the infinities as values: in SQL, in JSON, in CSV.
+"""Conversion of NaN, infinities and -0.0 for SQL, JSON and CSV.
 
-SQLite turns NaN into NULL and -0.0 into 0.0, and JSON has no word for NaN, so a value is stored as
-(kind, value); what is not finite is spelled `"NaN"`, `"Infinity"`, `"-Infinity"` where numbers are text.
+SQLite turns NaN into NULL and -0.0 into 0.0, and JSON cannot represent NaN. A value is therefore stored as
+(kind, value), and in JSON and CSV a non-finite value is written as `"NaN"`, `"Infinity"` or `"-Infinity"`.
 """
 
 import math
@@ -13,14 +13,14 @@ from numpy.typing import NDArray
 FINITE, NAN, INFINITY, MINUS_INFINITY, MINUS_ZERO = range(5)
 
 SPELLINGS = ("", "NaN", "Infinity", "-Infinity", "-0.0")
-"""Name of each kind; a finite value other than -0.0 is spelled by its digits."""
+"""Name of each kind, by its number. Finite values other than -0.0 have no name."""
 
 NOT_FINITE = SPELLINGS[NAN:MINUS_ZERO]
 
 _BY_KIND = np.array([0.0, math.nan, math.inf, -math.inf, -0.0])
 
 Spelled = float | str
-"""A finite number, or the name of one that is not."""
+"""A finite number, or the name of a non-finite number."""
 
 
 class StoredNumber(NamedTuple):
@@ -31,13 +31,13 @@ class StoredNumber(NamedTuple):
 
 
 def to_stored(value: float) -> StoredNumber:
-    """Return (0, value) for a finite value, (4, 0.0) for -0.0, else (kind, None)."""
+    """Return (0, value) for a finite value, (4, 0.0) for -0.0, and (kind, None) otherwise."""
     kind = number_kind(value)
     return StoredNumber(kind, float(value) if kind == FINITE else 0.0 if kind == MINUS_ZERO else None)
 
 
 def number_kind(value: float) -> int:
-    """Return the kind: 0 finite, 1 NaN, 2 +infinity, 3 -infinity, 4 minus zero."""
+    """Return the kind of a value: 0 finite, 1 NaN, 2 +infinity, 3 -infinity, 4 minus zero."""
     if math.isfinite(value):
         return MINUS_ZERO if value == 0 and math.copysign(1.0, value) < 0 else FINITE
     if math.isnan(value):
@@ -56,12 +56,12 @@ def number_kinds(values: NDArray[np.float64]) -> NDArray[np.int64]:
 
 
 def from_stored(kinds: NDArray[np.integer[Any]], values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the original values; entries of `values` whose kind is not 0 are ignored."""
+    """Return the original values. Entries of `values` whose kind is not 0 are ignored."""
     return np.where(kinds == FINITE, values, _BY_KIND[kinds])
 
 
 def spell(value: float) -> Spelled:
-    """Return a finite number unchanged, any other by its name."""
+    """Return a finite number unchanged, or the name of a non-finite number."""
     return float(value) if math.isfinite(value) else SPELLINGS[number_kind(value)]
 
 

@@ -1,6 +1,6 @@
-"""A Postgres connection with a time limit on every answer.
+"""A Postgres connection with a time limit for every response.
 
-A stopped server or one behind a broken link does not answer, and its own timeouts do not run.
+The server's timeouts have no effect if the server is stopped or the network link is broken.
 """
 
 from typing import Any
@@ -23,37 +23,38 @@ LINK: dict[str, Any] = {
     "keepalives_count": 3,
     "tcp_user_timeout": 15_000,  # milliseconds
 }
-"""Connection options that detect a dead link; the last four have no effect on a unix socket."""
+"""Connection options that detect a dead link. The last four have no effect on a Unix socket."""
 
 
 class BoundedConnection(psycopg.Connection[Any]):
-    """A connection that closes and raises OperationalError if an answer takes over `answer_seconds`."""
+    """A connection that closes and raises OperationalError if a response takes over `answer_seconds`."""
 
     answer_seconds: float
 
     def wait(self, gen: Any, interval: float = 0.1, timeout: float | None = None) -> Any:
-        """See psycopg: run a generator that talks to the server."""
+        """Run a generator that communicates with the server, as in psycopg."""
         try:
             return super().wait(gen, interval, self.answer_seconds if timeout is None else timeout)
         except psycopg.OperationalError:
             if self.pgconn.transaction_status == TransactionStatus.ACTIVE:
-                self.pgconn.finish()  # whatever it answers later belongs to nobody
+                self.pgconn.finish()  # a late response must not be read as that of another statement
             raise
 
 
 def choose_format(
     _connection: Any, cursor: Any, _statement: str, _parameters: Any, context: Any, _many: object
 ) -> None:
-    """Choose the result format of a statement: with the execution option `binary`, bytes are not sent as hex.
+    """Set the binary result format for statements with the execution option `binary`, which avoids hex
+    encoding.
 
-    Other statements stay in text format because SQLAlchemy reads some types of the catalogue as text.
+    Other statements use the text format because SQLAlchemy reads some types of the catalogue as text.
     """
     if context is not None and context.execution_options.get("binary"):
         cursor.format = Format.BINARY
 
 
 def connect(conninfo: str = "", *, answer_seconds: float, **parameters: Any) -> BoundedConnection:
-    """Open a connection with its own time limit per answer."""
+    """Open a connection with a time limit for each response."""
     connection = BoundedConnection.connect(conninfo, **parameters)
     connection.answer_seconds = answer_seconds
     return connection

@@ -1,13 +1,14 @@
-"""The full-text index over completions: FTS5 on SQLite, tsvector with GIN on Postgres.
+"""The full-text index of completions: FTS5 on SQLite, tsvector with GIN on Postgres.
 
-The reconciler fills it, group by group; a trainer that writes rollouts pays nothing for it. A group has a
-number in the index (`RolloutGroup.search_number`), and its completions have that number and their position:
+The reconciler fills it, group by group, so that it does not slow down trainers. Each group has a number in
+the index (`RolloutGroup.search_number`), and its completions are identified by that number and their
+position:
 
     SQLite      rollout_words(words), FTS5 without content; rowid = number << 16 | position
-    Postgres    rollout_words(number, position, words, is_long); rows go with their group by a foreign key
+    Postgres    rollout_words(number, position, words, is_long); a foreign key deletes rows with their group
 
-Whatever removes groups calls `forget` before: SQLite refuses virtual tables in triggers of a schema that may
-be a stranger's. The index is not part of what a backup promises: a restore empties it, and it fills again.
+Code that deletes groups must call `forget` first, because SQLite refuses virtual tables in the triggers of an
+untrusted schema. The index is not part of a backup: a restore empties it, and the reconciler fills it again.
 """
 
 import re
@@ -24,24 +25,26 @@ from backend.storage.models import RolloutGroup
 
 TABLE = "rollout_words"
 SHIFT = 16
-"""Number of bits for a completion's position in a rowid of SQLite."""
+"""Number of bits of an SQLite rowid that hold the completion's position."""
 
 GROUPS_AT_ONCE = 64
-"""Maximum number of groups that one transaction indexes; fewer if their texts are long."""
+"""Maximum number of groups that one transaction indexes. It indexes fewer if their texts are long."""
 MAX_BYTES_PACKED = 1_000_000
-"""Maximum packed size of the groups in one transaction, in bytes; a single larger group is still indexed."""
+"""Maximum packed size of the groups in one transaction, in bytes. A single larger group is still indexed."""
 
 WORD = re.compile(r"[^\W_]+")
-"""A word: letters and digits. All other characters separate words."""
+"""Pattern of a word, which consists of letters and digits. All other characters separate words."""
 
 LAST_POSITION = 16_383
-"""Last position of a word that Postgres can store."""
+"""Largest position of a word that Postgres can store."""
 MAX_POSITIONS = 255
-"""Most positions of one word that Postgres stores; phrases in longer completions are searched in the text."""
+"""Maximum number of positions of a word that Postgres stores. Phrases in completions
+that exceed a limit are searched in the text.
+"""
 LONGEST_WORD = 500
-"""Longest word that Postgres indexes, in characters; a longer word is cut."""
+"""Maximum length of a word that Postgres indexes, in characters. A longer word is truncated."""
 MAX_BYTES = 900_000
-"""Maximum size of one tsvector, in bytes; additional words are not indexed."""
+"""Maximum size of a tsvector, in bytes. Words that exceed it are not indexed."""
 
 words_table = table(TABLE, column("number"), column("position"), column("words"), column("is_long"))
 
@@ -58,23 +61,23 @@ READ_TERMS = (
     "CREATE VIRTUAL TABLE IF NOT EXISTS temp.rollout_terms "
     "USING fts5vocab('main', 'rollout_words', 'instance')"
 )
-"""Statement that creates a view of SQLite's index by word, for this connection only."""
+"""Statement that creates a temporary table of the occurrences of each word in SQLite's index."""
 
 
 def is_index(name: str) -> bool:
-    """Return whether a table belongs to the index and so has no class in storage/models.py."""
+    """Return whether a table belongs to the index and therefore has no class in storage/models.py."""
     return name == TABLE or name.startswith(f"{TABLE}_")
 
 
 def split_words(content: str) -> list[str]:
-    """Return the words of a text in lower case, as they are compared."""
+    """Return the words of a text in lower case."""
     return WORD.findall(content.lower())
 
 
 def is_common_prefix(session: Session, beginning: str, limit: int) -> bool:
-    """Return whether words with this prefix occur more than `limit` times in all texts; only on SQLite.
+    """Return whether words with this prefix occur more than `limit` times in all texts. False on Postgres.
 
-    FTS5 would collect every occurrence of every such word before it returns the first one.
+    FTS5 would collect every occurrence of all these words before it returns the first one.
     """
     if is_postgres(session):
         return False
@@ -96,7 +99,7 @@ def has_unindexed_groups(session: Session) -> bool:
 
 
 def index_groups(sessions: Sessions) -> Iterator[None]:
-    """Index the remaining groups, one transaction after another; a killed process loses only the last one."""
+    """Index the remaining groups, and yield after each transaction, which keeps its groups indexed."""
     while True:
         with reading(sessions) as session:
             groups = _next_groups(session)
@@ -108,7 +111,7 @@ def index_groups(sessions: Sessions) -> Iterator[None]:
 
 
 def _next_groups(session: Session) -> Sequence[str]:
-    """Return the groups that fit into one transaction, at least one."""
+    """Return the ids of the next groups to index in one transaction, at least one if any remain."""
     query = select(RolloutGroup.id).where(RolloutGroup.search_number.is_(None)).limit(GROUPS_AT_ONCE)
     ids = sorted(session.scalars(query))
     size = func.coalesce(func.length(RolloutGroup.completions), 0)
@@ -129,8 +132,10 @@ def _index(session: Session, ids: Sequence[str]) -> None:
     unnumbered = sorted(session.scalars(query.with_for_update()))
     if not unnumbered:
         return
-    first = _newest_number(session) + 1  # after the wait for another process that numbers the same groups
-    numbers = {group: first + at for at, group in enumerate(unnumbered)}
+    first_number = (
+        _newest_number(session) + 1
+    )  # read after the row locks, because another process may have numbered groups
+    numbers = {group: first_number + index for index, group in enumerate(unnumbered)}
     connection = session.connection()
     connection.execute(
         update(RolloutGroup.__table__)  # type: ignore[arg-type]
@@ -165,28 +170,32 @@ def _index_row(session: Session, content: str) -> dict[str, Any]:
 
 
 def make_tsvector(content: str) -> dict[str, Any]:
-    """Return the words of a text in the notation of a tsvector, and whether positions were lost (`is_long`).
+    """Return the words of a text in the syntax of a tsvector, and whether positions were lost (`is_long`).
 
     Postgres's parser is not used because it would drop `<think>` as a tag and parse `+1` as a number.
     """
     positions: dict[str, list[int]] = defaultdict(list)
     is_long, size = False, 0
     for position, word in enumerate(split_words(content), 1):
-        positions_of_word = positions[word[:LONGEST_WORD]]
-        size += 2 if positions_of_word else 2 * len(word[:LONGEST_WORD].encode()) + 8
+        word_positions = positions[word[:LONGEST_WORD]]
+        size += 2 if word_positions else 2 * len(word[:LONGEST_WORD].encode()) + 8
         if size > MAX_BYTES:
             is_long = True
             break
-        if position > LAST_POSITION or len(positions_of_word) >= MAX_POSITIONS or len(word) > LONGEST_WORD:
+        if position > LAST_POSITION or len(word_positions) >= MAX_POSITIONS or len(word) > LONGEST_WORD:
             is_long = True
-        positions_of_word.append(min(position, LAST_POSITION))
-        del positions_of_word[MAX_POSITIONS:]
-    words = " ".join(f"'{word}':{','.join(map(str, places))}" for word, places in positions.items() if places)
-    return {"words": words, "is_long": is_long}
+        word_positions.append(min(position, LAST_POSITION))
+        del word_positions[MAX_POSITIONS:]
+    tsvector = " ".join(
+        f"'{word}':{','.join(map(str, position_list))}"
+        for word, position_list in positions.items()
+        if position_list
+    )
+    return {"words": tsvector, "is_long": is_long}
 
 
 def forget(session: Session, groups: ColumnElement[bool]) -> None:
-    """Remove groups from the index before they are deleted; on Postgres a foreign key does so."""
+    """Remove groups from SQLite's index before they are deleted. On Postgres a foreign key removes them."""
     if is_postgres(session):
         return
     query = select(RolloutGroup.id, RolloutGroup.search_number)
@@ -208,7 +217,7 @@ def forget(session: Session, groups: ColumnElement[bool]) -> None:
 
 
 def reset(connection: Connection) -> None:
-    """Empty the index, which is then filled again from the start."""
+    """Empty the index. The reconciler then fills it again."""
     if connection.dialect.name == "postgresql":
         connection.execute(text("TRUNCATE rollout_words"))
     else:

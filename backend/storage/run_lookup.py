@@ -1,4 +1,4 @@
-"""Look-ups of runs for the parts of the service that show what belongs to a run."""
+"""Lookups of runs, for the parts of the service that show data of a run."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -40,12 +40,12 @@ _NAMES = (
 
 
 def load_names(session: Session, run_ids: Iterable[str]) -> dict[str, Row[Any]]:
-    """Return the names, groups and stamps of the runs that exist."""
+    """Return the row of names, status and progress of each run that exists, by run id."""
     rows: list[Any] = list(session.execute(_NAMES.where(Run.id.in_(list(run_ids)))))
     return {row.id: row for row in rows}
 
 
 def load_configs(session: Session, run_ids: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """Return the config of each run."""
+    """Return the config of each run, by run id."""
     query = select(Run.id, Run.config).where(Run.id.in_(list(run_ids)))
     return {row.id: row.config for row in session.execute(query)}

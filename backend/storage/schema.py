@@ -1,4 +1,4 @@
-"""The schemas that this code supports and a database's schema, without Alembic, which is slow to import."""
+"""The schema versions that this code supports, read without Alembic, which is slow to import."""
 
 from functools import cache
 
@@ -11,17 +11,17 @@ MIGRATIONS = FILES_ROOT / "migrations"
 
 @cache
 def known_schemas() -> frozenset[str]:
-    """Return every schema that this code can upgrade: the number that starts each migration's file name."""
+    """Return every supported schema version, which is the number at the start of a migration's file name."""
     return frozenset(path.name[:4] for path in MIGRATIONS.glob("versions/[0-9][0-9][0-9][0-9]_*.py"))
 
 
 def newest_schema() -> str:
-    """Return the schema that this code needs."""
+    """Return the schema version that this code requires."""
     return max(known_schemas())
 
 
 def unknown_schema_reason(schema: str) -> str:
-    """Return the end of a sentence: why an unknown schema cannot be read, and what to do."""
+    """Return the end of a sentence that explains why a schema cannot be read and how to proceed."""
     if schema < min(known_schemas()):
         return (
             "of a version before the first release, which is not read any more: export its runs as archives "
@@ -31,7 +31,7 @@ def unknown_schema_reason(schema: str) -> str:
 
 
 def read_schema(connection: Connection) -> str:
-    """Return a database's schema, "" if it has none. Raises MultipleResultsFound if it has two."""
+    """Return the schema version of a database, or "" if it has none. Raises MultipleResultsFound for two."""
     if not inspect(connection).has_table("alembic_version"):
         return ""
     return connection.execute(text("SELECT version_num FROM alembic_version")).scalar_one_or_none() or ""

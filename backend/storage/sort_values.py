@@ -1,7 +1,7 @@
-"""Values by which runs are sorted: common ones have an indexed column, the others stay in JSON.
+"""Values by which runs are sorted. Common ones have an indexed column, the others are only in JSON.
 
-An index over an expression is not possible because SQLite refuses its JSON functions in a schema that is not
-trusted (`trusted_schema` in storage/engine.py).
+An index on a JSON expression is not possible, because SQLite refuses its JSON functions in the indexes of an
+untrusted schema (`trusted_schema` in storage/engine.py).
 """
 
 from collections.abc import Callable, Mapping
@@ -13,26 +13,26 @@ LAST = {
     "eval/accuracy": "sort_eval_accuracy",
     "length/mean": "sort_length",
 }
-"""Column for a metric's last value, by metric."""
+"""Column with the last value of each metric, by metric name."""
 
 CONFIG = {
     "optimizer.lr": "sort_lr",
     "sampling.group_size": "sort_group_size",
     "sampling.temperature": "sort_temperature",
 }
-"""Column for a number of the config, by path."""
+"""Column of each numeric config field, by its path."""
 
 CONFIG_WORDS = {"preset": "sort_preset", "policy.name": "sort_policy"}
-"""Column for a text of the config, by path."""
+"""Column of each text field of the config, by its path."""
 
 
 def sort_values(summary: Mapping[str, Any]) -> dict[str, float | None]:
-    """Return the columns for a summary; they must be stored in the same statement as the summary."""
+    """Return the column values for a summary, which must be stored in the same statement as the summary."""
     return {column: _number(summary["last"].get(metric)) for metric, column in LAST.items()}
 
 
 def last_value_default(metric: str) -> Callable[[Any], float | None]:
-    """Return the default for a metric's column in a new row."""
+    """Return a function that computes the default of a metric's column in a new row."""
 
     def value(context: Any) -> float | None:
         summary = context.get_current_parameters().get("summary") or {}
@@ -42,12 +42,12 @@ def last_value_default(metric: str) -> Callable[[Any], float | None]:
 
 
 def config_number_default(path: str) -> Callable[[Any], float | None]:
-    """Return the default for a number's column in a new row."""
+    """Return a function that computes the default of a numeric config column in a new row."""
     return lambda context: _number(_config_value(context, path))
 
 
 def config_text_default(path: str) -> Callable[[Any], str | None]:
-    """Return the default for a text's column in a new row."""
+    """Return a function that computes the default of a text config column in a new row."""
 
     def value(context: Any) -> str | None:
         config_value = _config_value(context, path)

@@ -1,5 +1,6 @@
-"""Diagnosis of runs: whether the goal fell, when, what broke first, and what to try against it.
+"""Diagnosis of runs: whether and when the goal fell, what changed first, and which remedy to try.
 
-Pure functions of series, the same for a run that trains, one that has ended and a log of another trainer:
-`diagnose` in `diagnose.py`. Nothing here foretells: a sign without a fall of the goal is a warning.
+`diagnose` in `diagnose.py` is a pure function of a log. It is the same for runs that are training, runs that
+have ended and logs of other trainers. It makes no predictions: a sign without a fall of the goal is only a
+warning.
 """

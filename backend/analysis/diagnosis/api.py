@@ -1,4 +1,4 @@
-"""Route of the diagnosis of one run."""
+"""Route for the diagnosis of a run."""
 
 import math
 from typing import Any
@@ -16,12 +16,12 @@ router = Router(prefix="/api/v1/runs", tags=["runs"])
 
 @router.get("/{run_id}/diagnosis", response_model=DiagnosisItem)
 def of_run(session: ReadSession, run_id: str) -> Json:
-    """Verdict on the run's goal, what broke first and what to try, by its metrics as they are now."""
+    """Diagnose a run from its current metrics, with a verdict, causes and remedies."""
     return Json(diagnosis_json(diagnose(log_of(session, run_id))))
 
 
 def diagnosis_json(diagnosis: Diagnosis) -> dict[str, Any]:
-    """Return the diagnosis as JSON shows it."""
+    """Return a diagnosis as the fields of a DiagnosisItem."""
     outcome = diagnosis.outcome
     return {
         "verdict": outcome.verdict,

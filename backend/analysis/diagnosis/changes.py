@@ -1,4 +1,4 @@
-"""Changes of one metric against the window in which the run was healthy: their size, onset and duration."""
+"""Detect lasting changes of a metric from its values in the healthy window of the run."""
 
 from typing import Literal, NamedTuple
 
@@ -12,46 +12,48 @@ from backend.analysis.diagnosis.smoothing import MAD_TO_SIGMA, running_median
 Direction = Literal["up", "down"]
 
 SMOOTHED = 5
-"""Points of the running median that is compared: one or two spikes change nothing."""
+"""Window of the running median in points, which one or two spikes do not affect."""
 
 ALARM, CALM = 4.0, 2.0
-"""Spreads of the healthy window: beyond the first a change counts, within the second it has not begun."""
+"""Distances from the healthy median in spreads: a change must exceed ALARM,
+and it begins after the last CALM point.
+"""
 
 MIN_BASELINE = 4
-"""Points of a healthy window."""
+"""Minimum number of points in the healthy window."""
 
 MIN_SPREAD = 0.05
-"""Smallest spread, as a share of the healthy value."""
+"""Minimum spread as a fraction of the healthy value."""
 
 MIN_LENGTH, MIN_LENGTH_AT_END = 5, 3
-"""Points for which a change lasts, the second where the series ends with it."""
+"""Minimum number of points for which a change must last, and that at the end of the series."""
 
 QUARTER = 0.25
 
 JUMP = 1.5
-"""Factor by which a setting changes from one point to the next; what changes by less is a schedule."""
+"""Minimum factor between adjacent points of a changed setting. Smaller changes belong to a schedule."""
 
 
 class Sign(NamedTuple):
-    """A change of one metric that points to a cause."""
+    """A type of change of a metric that is evidence for a cause."""
 
     metric: str
     direction: Direction
     factor: float
     """Required ratio of the smoothed to the healthy value: a minimum for `up`, a maximum for `down`."""
     floor: float
-    """Smallest spread to assume for the healthy window, in units of the metric."""
+    """Minimum spread of the healthy window, in units of the metric."""
     is_log: bool = False
-    """Whether the metric is positive with heavy tails; zeros are left out."""
+    """Whether the metric is compared on a log scale, because it has heavy tails. Zeros are left out."""
     is_setting: bool = False
-    """Whether the config sets the metric, so that it jumps and does not fluctuate."""
+    """Whether the config determines the metric, so that it jumps instead of fluctuating."""
     threshold: float | None = None
-    """Value that the metric must also rise above (`up`) or fall below (`down`); None for no threshold."""
+    """Value that the metric must also exceed (`up`) or fall below (`down`), or None."""
     margin: float = 0.0
-    """Smallest difference from the healthy value, in units of the metric."""
+    """Minimum difference from the healthy value, in units of the metric."""
 
     def level(self, healthy: float) -> float:
-        """Return the value from which on a change counts."""
+        """Return the value that a change must reach."""
         limits = [self.factor * healthy] + ([self.threshold] if self.threshold is not None else [])
         if self.direction == "up":
             return max(*limits, healthy + self.margin)
@@ -59,27 +61,28 @@ class Sign(NamedTuple):
 
 
 class Change(NamedTuple):
-    """A metric that left the values it had while the run was healthy, for good or for a while."""
+    """A lasting change of a metric from its healthy values."""
 
     metric: str
     healthy: float
-    """Median while healthy."""
+    """Median in the healthy window."""
     extreme: float
     """Smoothed value after the onset that is farthest from the healthy value."""
     extreme_step: int
     spreads: float
-    """How far that is, in spreads of the healthy window."""
+    """Distance of `extreme` from the healthy value, in spreads of the healthy window."""
     onset: Interval
     alarm: int
-    """Step at which the value had changed as much as the sign requires."""
+    """First step at which the value had changed as much as the sign requires."""
     lasting: float
-    """Share of the steps from the alarm on at which it stayed changed."""
+    """Fraction of the points from the alarm on at which the metric was changed."""
 
 
 def change(sign: Sign, series: Series, healthy: Interval) -> Change | None:
-    """Return the first change that a sign describes and that lasts; None if there is none.
+    """Return the first lasting change that a sign describes, or None.
 
-    A series that comes from elsewhere in its first steps has not changed: it has to be calm before.
+    The series must be close to its healthy value before the change, so that a transient at the start does not
+    count.
     """
     finite = series.finite()
     if sign.is_log:
@@ -87,54 +90,65 @@ def change(sign: Sign, series: Series, healthy: Interval) -> Change | None:
     is_base = (finite.steps >= healthy.healthy) & (finite.steps <= healthy.sick)
     if is_base.sum() < MIN_BASELINE:
         return None
-    middle = float(np.median(finite.values[is_base]))
+    healthy_median = float(np.median(finite.values[is_base]))
     smooth = finite.values if sign.is_setting else running_median(finite.values, SMOOTHED)
-    level = sign.level(middle)
+    level = sign.level(healthy_median)
     is_up = sign.direction == "up"
     is_reached = smooth >= level if is_up else smooth <= level
-    away = _away(finite.values[is_base], smooth, sign)
+    distance = _away(finite.values[is_base], smooth, sign)
     start = int(np.flatnonzero(is_base)[0])
-    excursion = _first_excursion(away, is_reached, start)
+    excursion = _first_excursion(distance, is_reached, start)
     if excursion is None:
         return None
-    first, alarm = excursion
-    farthest = alarm + int(np.argmax(away[alarm:]))
-    # A slow drift has begun where it is halfway, not where it first shows.
-    halfway = (middle + level) / 2
+    start_index, alarm = excursion
+    extreme_index = alarm + int(np.argmax(distance[alarm:]))
+    # A slow drift begins halfway, not at its first visible deviation.
+    halfway = (healthy_median + level) / 2
     is_near = smooth <= halfway if is_up else smooth >= halfway
-    calm = np.flatnonzero((away <= CALM)[:alarm] | is_near[:alarm])
-    good = int(calm[-1]) if len(calm) else first
-    if sign.is_setting and not _jumps(smooth, good, alarm):
+    calm = np.flatnonzero((distance <= CALM)[:alarm] | is_near[:alarm])
+    last_calm = int(calm[-1]) if len(calm) else start_index
+    if sign.is_setting and not _jumps(smooth, last_calm, alarm):
         return None
-    late = 0 if sign.is_setting else SMOOTHED // 2  # of the running median
-    # A change that gathers pace is beyond doubt once it has gone a quarter of its way.
-    is_quarter = np.abs(smooth - middle) >= QUARTER * abs(float(smooth[farthest]) - middle)
-    bad = good + 1 + (0 if sign.is_setting else int(np.argmax(is_quarter[good + 1 : farthest + 1])))
+    delay = 0 if sign.is_setting else SMOOTHED // 2  # delay of the running median
+    # An accelerating change is certain after a quarter of its size.
+    is_quarter = np.abs(smooth - healthy_median) >= QUARTER * abs(
+        float(smooth[extreme_index]) - healthy_median
+    )
+    first_certain = (
+        last_calm
+        + 1
+        + (0 if sign.is_setting else int(np.argmax(is_quarter[last_calm + 1 : extreme_index + 1])))
+    )
     return Change(
         metric=sign.metric,
-        healthy=middle,
-        extreme=float(smooth[farthest]),
-        extreme_step=int(finite.steps[farthest]),
-        spreads=float(away[farthest]),
-        onset=Interval(int(finite.steps[max(0, good - late)]), int(finite.steps[max(good + 1, bad - late)])),
+        healthy=healthy_median,
+        extreme=float(smooth[extreme_index]),
+        extreme_step=int(finite.steps[extreme_index]),
+        spreads=float(distance[extreme_index]),
+        onset=Interval(
+            int(finite.steps[max(0, last_calm - delay)]),
+            int(finite.steps[max(last_calm + 1, first_certain - delay)]),
+        ),
         alarm=int(finite.steps[alarm]),
-        lasting=float(np.mean(away[alarm:] > CALM)),
+        lasting=float(np.mean(distance[alarm:] > CALM)),
     )
 
 
 def _away(base: Floats, smooth: Floats, sign: Sign) -> Floats:
-    """(N,) distance from the healthy median in the direction of the sign, in healthy spreads."""
+    """Return the distances from the healthy median in the direction of
+    the sign, in spreads, of shape (N,).
+    """
     if sign.is_log:
         base, smooth = np.log(base), np.log(smooth)
     middle = float(np.median(base))
     spread = MAD_TO_SIGMA * float(np.median(np.abs(base - middle)))
-    least = 0.1 if sign.is_log else max(sign.floor, MIN_SPREAD * abs(middle))
-    away: Floats = (smooth - middle) / max(spread, least) * (1.0 if sign.direction == "up" else -1.0)
-    return away
+    min_spread = 0.1 if sign.is_log else max(sign.floor, MIN_SPREAD * abs(middle))
+    distance: Floats = (smooth - middle) / max(spread, min_spread) * (1.0 if sign.direction == "up" else -1.0)
+    return distance
 
 
 def _first_excursion(away: Floats, is_reached: NDArray[np.bool_], start: int) -> tuple[int, int] | None:
-    """Return (first place, place of the alarm) of the first lasting excursion after a calm point."""
+    """Return the indices of the start and the alarm of the first lasting excursion after a calm point."""
     calm = np.flatnonzero(away[start:] <= CALM)
     if not len(calm):
         return None
@@ -144,13 +158,13 @@ def _first_excursion(away: Floats, is_reached: NDArray[np.bool_], start: int) ->
     edges = np.flatnonzero(np.diff(np.concatenate([[False], is_out, [False]]).astype(int)))
     for first, end in zip(edges[::2], edges[1::2], strict=True):
         alarms = np.flatnonzero((away[first:end] > ALARM) & is_reached[first:end])
-        least = MIN_LENGTH_AT_END if end == len(away) else MIN_LENGTH
-        if len(alarms) and end - first >= least:
+        min_length = MIN_LENGTH_AT_END if end == len(away) else MIN_LENGTH
+        if len(alarms) and end - first >= min_length:
             return int(first), int(first + alarms[0])
     return None
 
 
 def _jumps(values: Floats, good: int, alarm: int) -> bool:
-    """Return whether a setting changes at once between two places; a warm-up does not."""
-    before, after = np.abs(values[good:alarm]), np.abs(values[good + 1 : alarm + 1])
-    return bool((after > JUMP * before).any())
+    """Return whether a setting jumps between two indices, unlike in a warm-up."""
+    magnitudes, next_magnitudes = np.abs(values[good:alarm]), np.abs(values[good + 1 : alarm + 1])
+    return bool((next_magnitudes > JUMP * magnitudes).any())

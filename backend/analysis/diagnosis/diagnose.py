@@ -1,4 +1,4 @@
-"""The diagnosis of a log: outcome, causes in order, first signal, and what could not be judged."""
+"""Diagnose a log: determine the outcome, rank the causes and list what could not be judged."""
 
 import math
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ AFTERMATH = frozenset(
         "language_mix",
     }
 )
-"""What any policy shows that has been broken."""
+"""Findings that any broken policy shows."""
 
 CONSEQUENCES: dict[str, frozenset[str]] = {
     "non_finite": frozenset(DETECTORS) - {"non_finite"},
@@ -52,30 +52,30 @@ CONSEQUENCES: dict[str, frozenset[str]] = {
     "overfitting": frozenset({"vanishing_signal", "kl_runaway", "entropy_collapse", "reward_hacking"}),
     "dead_run": frozenset({"vanishing_signal"}),
 }
-"""Which findings a cause explains away, unless they began before it."""
+"""Findings that a cause explains, unless they began before it."""
 
 ORDER = {cause: position for position, cause in enumerate(CONSEQUENCES)} | {
     "critic": 99,
     "kl_runaway": 99,
     "vanishing_signal": 99,
 }
-"""Order of causes with an onset at the same step; earlier ones take precedence."""
+"""Precedence of causes with an onset at the same step. Lower numbers come first."""
 
 AT_FAULT = frozenset({"length_blowup", "vanishing_signal"})
-"""Causes that keep a policy from learning if they stand from the first step on."""
+"""Causes that prevent learning if they exist from the first step."""
 
 STILL_LEARNING = 10
-"""Steps after which a best value shows that the weights are finite, whatever the trainer logs."""
+"""Number of steps after non-finite values at which a new best goal proves that the weights are finite."""
 
 SUSPECT_WEIGHT = 2.0
-"""Weight of a deviation of the config by an order of magnitude, beside that of the metrics."""
+"""Weight of a deviation of the config by one order of magnitude, relative to that of the metrics."""
 
 CONSISTENT_WEIGHT = 0.5
-"""Weight of evidence for more than one cause, relative to evidence for a specific cause."""
+"""Weight of evidence that is consistent with several causes, relative to specific evidence."""
 
 
 def diagnose(log: Log) -> Diagnosis:
-    """Verdict on a run, with onset, causes and remedies."""
+    """Return the verdict on a run, with onset, causes and remedies."""
     outcome = judge(log)
     answers = [detector(log, outcome) for detector in DETECTORS.values()]
     findings = [answer for answer in answers if isinstance(answer, Finding)]
@@ -84,32 +84,34 @@ def diagnose(log: Log) -> Diagnosis:
     outcome = _with_standing_fault(outcome, findings)
     if outcome.verdict not in ILL:
         return Diagnosis(outcome, None, (), (), tuple(findings), unjudged)
-    before = [finding for finding in findings if _may_cause(finding, outcome)]
+    candidates = [finding for finding in findings if _may_cause(finding, outcome)]
     suspects = suspects_of(log.config, log.parent_config) if log.config else {}
-    before = with_suspects(before, suspects, outcome, log)
-    causes = ranked(before, suspects, log, _width(outcome))
+    candidates = with_suspects(candidates, suspects, outcome, log)
+    causes = ranked(candidates, suspects, log, _width(outcome))
     root_causes = [ranked_cause.finding for ranked_cause in causes if not ranked_cause.explained_by]
-    first = min(root_causes, key=lambda finding: finding.onset.middle, default=None)
-    onset = first.onset if first else outcome.onset
+    first_cause = min(root_causes, key=lambda finding: finding.onset.middle, default=None)
+    onset = first_cause.onset if first_cause else outcome.onset
     signals = tuple(
         dict.fromkeys(
-            finding.metrics[0] for finding in root_causes if first and _overlap(finding.onset, first.onset)
+            finding.metrics[0]
+            for finding in root_causes
+            if first_cause and _overlap(finding.onset, first_cause.onset)
         )
     )
-    named = {finding.cause for finding in before}
-    later = tuple(finding for finding in findings if finding.cause not in named)
+    candidate_causes = {finding.cause for finding in candidates}
+    later = tuple(finding for finding in findings if finding.cause not in candidate_causes)
     return Diagnosis(outcome, onset, signals, causes, later, unjudged)
 
 
 STANDING = frozenset({"update_size", "kl_pull", "dead_run"})
-"""Causes in the config for which a run never learns."""
+"""Causes in the config that prevent learning without a fall of the goal."""
 
 
 def with_suspects(
     findings: list[Finding], suspects: Mapping[str, Suspect], outcome: Outcome, log: Log
 ) -> list[Finding]:
-    """Return the findings with the config's evidence, and those that the config alone speaks for."""
-    told = [
+    """Add the evidence of the config to the findings, and add findings that only the config supports."""
+    results = [
         finding._replace(
             tier="specific",
             strength=max(finding.strength, min(1.0, suspects[finding.cause].size)),
@@ -120,22 +122,26 @@ def with_suspects(
         else finding
         for finding in findings
     ]
-    named = {finding.cause for finding in findings}
+    causes = {finding.cause for finding in findings}
     for cause, suspect in suspects.items():
-        if cause in named or not (outcome.onset or cause in STANDING):
+        if cause in causes or not (outcome.onset or cause in STANDING):
             continue
         consequences = [finding for finding in findings if finding.cause in CONSEQUENCES[cause]]
-        first = min(consequences, key=lambda finding: finding.onset.middle, default=None)
+        first_consequence = min(consequences, key=lambda finding: finding.onset.middle, default=None)
         fall = outcome.onset or _first_step(log, outcome)
-        shows_first = first is not None and first.onset.middle <= fall.middle
-        onset, metric = (first.onset, first.metrics[0]) if first and shows_first else (fall, outcome.goal)
-        told.append(
+        shows_first = first_consequence is not None and first_consequence.onset.middle <= fall.middle
+        onset, metric = (
+            (first_consequence.onset, first_consequence.metrics[0])
+            if first_consequence and shows_first
+            else (fall, outcome.goal)
+        )
+        results.append(
             Finding(
                 cause, TITLES[cause], onset, "specific" if suspect.size >= LARGE else "consistent",
                 min(1.0, suspect.size), 1.0, (suspect.words,), (metric,), is_in_config=True,
             )
         )  # fmt: skip
-    return told
+    return results
 
 
 def _first_step(log: Log, outcome: Outcome) -> Interval:
@@ -144,7 +150,9 @@ def _first_step(log: Log, outcome: Outcome) -> Interval:
 
 
 def _with_non_finite(outcome: Outcome, findings: list[Finding]) -> Outcome:
-    """A run whose numbers stay not finite has collapsed, unless its goal rose to its best afterwards."""
+    """Change the verdict to collapsed if numbers stay non-finite, unless
+    the goal reached its best afterwards.
+    """
     broken = next(
         (finding for finding in findings if finding.cause == "non_finite" and finding.lasting > 0.5), None
     )
@@ -156,7 +164,7 @@ def _with_non_finite(outcome: Outcome, findings: list[Finding]) -> Outcome:
 
 
 def _with_dead_run(outcome: Outcome, findings: list[Finding]) -> Outcome:
-    """Weights that do not move cannot have learned, whatever the noise of the goal leaves open."""
+    """Change an inconclusive verdict to never learned if the weights do not change."""
     is_dead = any(finding.cause == "dead_run" for finding in findings)
     if not is_dead or outcome.verdict not in {"inconclusive", "never_learned"} or not outcome.goal:
         return outcome
@@ -164,7 +172,7 @@ def _with_dead_run(outcome: Outcome, findings: list[Finding]) -> Outcome:
 
 
 def _with_standing_fault(outcome: Outcome, findings: list[Finding]) -> Outcome:
-    """Completions that never end and groups that never differ teach nothing: no rise hides in the noise."""
+    """Change an inconclusive verdict to never learned if a fault from the first step prevents learning."""
     is_at_fault = any(finding.cause in AT_FAULT and finding.onset.is_standing for finding in findings)
     if not is_at_fault or outcome.verdict != "inconclusive" or not outcome.goal:
         return outcome
@@ -172,12 +180,12 @@ def _with_standing_fault(outcome: Outcome, findings: list[Finding]) -> Outcome:
 
 
 def _may_cause(finding: Finding, outcome: Outcome) -> bool:
-    """What began after the goal had surely fallen did not make it fall."""
+    """Return whether a finding began before the goal had certainly fallen, so that it may be a cause."""
     return outcome.onset is None or finding.onset.healthy <= outcome.onset.sick
 
 
 def _width(outcome: Outcome) -> float:
-    """Steps by which an onset may be off."""
+    """Return the uncertainty of an onset, in steps."""
     if outcome.onset is None:
         return 10.0
     return max(5.0, float(outcome.onset.sick - outcome.onset.healthy))
@@ -186,16 +194,16 @@ def _width(outcome: Outcome) -> float:
 def ranked(
     findings: list[Finding], suspects: Mapping[str, Suspect], log: Log, width: float
 ) -> tuple[Ranked, ...]:
-    """Causes by strength, earliness and duration; one that another explains stands behind all others.
+    """Rank causes by strength, earliness and duration. Causes that others explain come last.
 
-    The config's deviation multiplies the weight of a cause.
+    A deviation of the config increases the weight of a cause.
     """
-    first = min((finding.onset.middle for finding in findings), default=0.0)
+    first_onset = min((finding.onset.middle for finding in findings), default=0.0)
     sizes = {cause: suspect.size for cause, suspect in suspects.items()}
     explained = _explanations(findings, sizes, width)
     scores = {}
     for finding in findings:
-        earliness = math.exp(-(finding.onset.middle - first) / width)
+        earliness = math.exp(-(finding.onset.middle - first_onset) / width)
         weight = 1.0 if finding.tier == "specific" else CONSISTENT_WEIGHT
         weight *= 1 + SUSPECT_WEIGHT * sizes.get(finding.cause, 0.0)
         scores[finding.cause] = (finding.strength * earliness * finding.lasting * weight, earliness)
@@ -223,7 +231,7 @@ def ranked(
 
 
 def _explanations(findings: list[Finding], sizes: Mapping[str, float], width: float) -> dict[str, str]:
-    """Cause that explains each finding; "" for one that stands for itself, at which every chain ends."""
+    """Return the cause that explains each finding, or "" for root causes, at which all chains end."""
     explainers = {
         finding.cause: [
             explainer.cause for explainer in findings if _explains(explainer, finding, sizes, width)
@@ -232,44 +240,45 @@ def _explanations(findings: list[Finding], sizes: Mapping[str, float], width: fl
     }
     ranks = {finding.cause: (finding.onset.middle, ORDER[finding.cause]) for finding in findings}
     explanations = {cause: "" for cause, explainers_of_cause in explainers.items() if not explainers_of_cause}
-    waiting = list(explanations)
+    queue = list(explanations)
     while len(explanations) < len(explainers):
-        if not waiting:
-            # The rest explain each other in a circle: the first of those that nothing outside it explains.
+        if not queue:
+            # The remaining causes form cycles. The earliest cause of a cycle that nothing else explains is a
+            # root.
             unexplained = (cause for cause in explainers if cause not in explanations)
-            waiting = [min(unexplained, key=lambda cause: (len(_behind(cause, explainers)), ranks[cause]))]
-            explanations[waiting[0]] = ""
-        cause = waiting.pop(0)  # the nearest first: chains stay short
-        named = [
+            queue = [min(unexplained, key=lambda cause: (len(_behind(cause, explainers)), ranks[cause]))]
+            explanations[queue[0]] = ""
+        cause = queue.pop(0)  # breadth-first, so that chains are short
+        effects = [
             effect
             for effect, explainers_of_effect in explainers.items()
             if cause in explainers_of_effect and effect not in explanations
         ]
-        explanations |= dict.fromkeys(named, cause)
-        waiting += named
+        explanations |= dict.fromkeys(effects, cause)
+        queue += effects
     return explanations
 
 
 def _behind(cause: str, explainers: dict[str, list[str]]) -> set[str]:
-    """Causes that explain one, directly or through others."""
-    behind: set[str] = set()
-    waiting = [cause]
-    while waiting:
-        new = set(explainers[waiting.pop()]) - behind
-        behind |= new
-        waiting += new
-    return behind
+    """Return the causes that explain a cause, directly or through others."""
+    ancestors: set[str] = set()
+    queue = [cause]
+    while queue:
+        new = set(explainers[queue.pop()]) - ancestors
+        ancestors |= new
+        queue += new
+    return ancestors
 
 
 def _explains(explainer: Finding, finding: Finding, sizes: Mapping[str, float], width: float) -> bool:
-    size, other_size = sizes.get(explainer.cause, 0.0), sizes.get(finding.cause, 0.0)
-    if other_size >= LARGE and size < other_size:
-        return False  # the config explains it
+    explainer_size, finding_size = sizes.get(explainer.cause, 0.0), sizes.get(finding.cause, 0.0)
+    if finding_size >= LARGE and explainer_size < finding_size:
+        return False  # the config explains the finding
     if (
         finding.cause in CONSEQUENCES.get(explainer.cause, frozenset()) | {"reward_hacking"}
-        and size >= LARGE + other_size
+        and explainer_size >= LARGE + finding_size
     ):
-        return explainer.onset.middle <= finding.onset.middle + width / 2  # a policy that the config broke
+        return explainer.onset.middle <= finding.onset.middle + width / 2  # the config broke the policy
     is_earlier = explainer.onset.middle < finding.onset.middle
     is_weak = explainer.tier == "consistent" and finding.tier == "specific" and not is_earlier
     is_late = explainer.onset.middle > finding.onset.middle + width / 2
@@ -278,7 +287,7 @@ def _explains(explainer: Finding, finding: Finding, sizes: Mapping[str, float], 
 
 
 def _precedes(finding: Finding, second: Finding) -> bool:
-    """Whether two causes explain each other and the first is the earlier, or stands earlier in ORDER."""
+    """Return whether two causes explain each other and the first has the earlier onset or a lower ORDER."""
     if second.cause not in CONSEQUENCES.get(finding.cause, ()):
         return False
     return (finding.onset.middle, ORDER[finding.cause]) < (second.onset.middle, ORDER[second.cause])

@@ -1,4 +1,4 @@
-"""Results of a diagnosis, as its callers show and store them."""
+"""Classes for the results of a diagnosis."""
 
 from typing import Literal, NamedTuple
 
@@ -8,16 +8,16 @@ Tier = Literal["specific", "consistent"]
 
 
 class Remedy(NamedTuple):
-    """The first thing to try against a cause."""
+    """The first remedy to try for a cause."""
 
     words: str
     changes: dict[str, object]
-    """Fields of a run's config by their dotted paths; empty if the remedy is no knob."""
+    """New values of config fields by dotted path. Empty if the remedy is not a config change."""
     source: str
 
 
 class Finding(NamedTuple):
-    """A cause that the log speaks for."""
+    """A cause for which the log has evidence."""
 
     cause: str
     title: str
@@ -25,48 +25,48 @@ class Finding(NamedTuple):
     tier: Tier
     """Whether the evidence is specific to the cause, or only consistent with it."""
     strength: float
-    """0 to 1: how far its metric is from healthy."""
+    """Distance of the metric from its healthy values, from 0 to 1."""
     lasting: float
-    """0 to 1: share of the steps afterwards at which it still was."""
+    """Fraction of the later steps at which the metric was still changed, from 0 to 1."""
     evidence: tuple[str, ...]
-    """Sentences with the numbers."""
+    """Sentences that describe the evidence with numbers."""
     metrics: tuple[str, ...]
-    """The metrics of those numbers, first of all the one whose onset is given."""
+    """Metrics that are evidence. The onset is that of the first one."""
     is_in_config: bool = False
-    """Whether a setting of the run speaks for it, which the first sentence of the evidence names then."""
+    """Whether a config setting is evidence. If so, the first sentence of the evidence names it."""
 
 
 class Unjudged(NamedTuple):
-    """A cause that the log cannot speak for or against."""
+    """A cause that cannot be judged because the log lacks data."""
 
     cause: str
     title: str
     needs: str
-    """What is missing, as a sentence's end."""
+    """Missing data, as the end of a sentence."""
 
 
 class Ranked(NamedTuple):
-    """A finding with its place among the causes."""
+    """A finding with its rank among the causes."""
 
     finding: Finding
     share: float
-    """Cause's share among all causes that no other cause explains."""
+    """Share of the total score of all root causes, or 0 if another cause explains it."""
     earliness: float
-    """1 for the first signal, less for a later one."""
+    """Earliness of the onset: 1 for the first signal, and less for later ones."""
     explained_by: str
-    """The cause that has it as a consequence; empty if it stands for itself."""
+    """Cause that explains this one, or "" for a root cause."""
     remedy: Remedy
 
 
 class Diagnosis(NamedTuple):
-    """Verdict on a run, with onset, causes and remedies."""
+    """The verdict on a run, with onset, causes and remedies."""
 
     outcome: Outcome
     onset: Interval | None
-    """Onset of the first signal, or of the goal's fall if there is no signal."""
+    """Onset of the first root cause, or of the goal's fall if no cause was found."""
     first_signals: tuple[str, ...]
-    """Metrics that changed first; several where their intervals overlap."""
+    """Metrics that changed first. There are several if their intervals overlap."""
     causes: tuple[Ranked, ...]
     warnings: tuple[Finding, ...]
-    """Signs without a fall of the goal."""
+    """Findings that did not cause a fall of the goal."""
     unjudged: tuple[Unjudged, ...]

@@ -1,4 +1,4 @@
-"""Outcome by a few evaluations, each the share of right answers to held-out problems."""
+"""Judge the outcome of a run by a few held-out evaluations."""
 
 import math
 
@@ -10,36 +10,36 @@ from backend.analysis.diagnosis.significance import end_p_value
 from backend.analysis.diagnosis.smoothing import luck_of_best, noise
 
 EVALUATED = 128
-"""Assumed number of problems of an evaluation if the config does not say it."""
+"""Assumed number of problems in an evaluation if the config does not contain it."""
 
 ALPHA = 0.02
-"""Share of evaluations without any trend that may be called fallen, where there are at least MIN_ORDERED."""
+"""Significance level of the test for a fall of at least MIN_ORDERED evaluations."""
 
 MIN_ORDERED = 6
-"""Evaluations whose order can be tested: fewer have too few orders."""
+"""Minimum number of evaluations for a permutation test, because fewer have too few permutations."""
 
 ROSE = "rose"
 
 
 def evaluation_error(accuracy: float, log: Log) -> float:
-    """Return the standard error of an evaluation with this accuracy, as a fraction."""
+    """Return the standard error of an evaluation with this accuracy. Both are fractions."""
     return math.sqrt(accuracy * (1 - accuracy) / (log.setting("evaluation.prompts") or EVALUATED))
 
 
 def unit_of(values: Floats) -> float:
-    """Return 1 for an accuracy as a fraction, 100 for one in percent."""
+    """Return 1 if accuracies are fractions, or 100 if they are percentages."""
     return 100.0 if float(values.max(initial=0.0)) > 1.5 else 1.0
 
 
 def judge_evaluations(
     name: str, evaluations: Series, goal: Series | None, log: Log, trained: Outcome, *, alpha: float = ALPHA
 ) -> Outcome:
-    """Return the outcome by the evaluations of one set; `trained` is that by the training goal."""
+    """Return the outcome according to the evaluations of one set. `trained` is that of the training goal."""
     values = evaluations.values
     unit = unit_of(values)
-    sampled = unit * evaluation_error(float(np.clip(np.median(values) / unit, 0.02, 0.98)), log)
-    outcome = _fall(evaluations, sampled, trained._replace(goal=name))
-    if outcome.onset is None or _is_no_chance(evaluations, outcome, sampled, goal, alpha):
+    sampling_error = unit * evaluation_error(float(np.clip(np.median(values) / unit, 0.02, 0.98)), log)
+    outcome = _fall(evaluations, sampling_error, trained._replace(goal=name))
+    if outcome.onset is None or _is_no_chance(evaluations, outcome, sampling_error, goal, alpha):
         return outcome
     return outcome._replace(verdict="healthy", onset=None)
 
@@ -47,35 +47,37 @@ def judge_evaluations(
 def _is_no_chance(
     evaluations: Series, outcome: Outcome, sampled: float, goal: Series | None, alpha: float
 ) -> bool:
-    """Return whether the order of the evaluations, or of a few the training goal, confirms a fall."""
+    """Return whether a fall is significant by a permutation test, or for
+    few evaluations by the training goal.
+    """
     if len(evaluations) >= MIN_ORDERED:
         return end_p_value(evaluations.values) <= alpha
     if outcome.onset is None or _fell_too(goal, outcome.onset):
         return True
-    scattered = _fall(evaluations, max(sampled, noise(evaluations.values)), outcome)
-    return scattered.onset is not None
+    with_noise = _fall(evaluations, max(sampled, noise(evaluations.values)), outcome)
+    return with_noise.onset is not None
 
 
 def _fall(evaluations: Series, error: float, trained: Outcome) -> Outcome:
-    """Return the outcome where each evaluation has this standard error."""
+    """Return the outcome if each evaluation has this standard error."""
     values = evaluations.values
     best_index = int(np.argmax(values))
     best = float(values[best_index]) - error * luck_of_best(len(values))
-    rose = best - float(values[0]) > 2 * error * math.sqrt(2)
+    has_risen = best - float(values[0]) > 2 * error * math.sqrt(2)
     outcome = trained._replace(
         verdict="healthy", start=float(values[0]), best=best,
         best_step=int(evaluations.steps[best_index]), end=float(values[-1]), onset=None,
-        note=ROSE if rose else "",
+        note=ROSE if has_risen else "",
     )  # fmt: skip
-    after = values[best_index + 1 :]
-    if len(after) < 2:
+    later_values = values[best_index + 1 :]
+    if len(later_values) < 2:
         return outcome
-    end = float(after[-2:].mean())
+    end = float(later_values[-2:].mean())
     if best - end < SURE * error * math.sqrt(1.5) or end >= DECLINED * best:
         return outcome
-    bad = best_index + 1 + int(np.flatnonzero(best - after > 2 * error * math.sqrt(2))[0])
-    onset = Interval(int(evaluations.steps[bad - 1]), int(evaluations.steps[bad]))
-    is_collapse = bool((after[-2:] < FALLEN * best).all())
+    fallen_index = best_index + 1 + int(np.flatnonzero(best - later_values > 2 * error * math.sqrt(2))[0])
+    onset = Interval(int(evaluations.steps[fallen_index - 1]), int(evaluations.steps[fallen_index]))
+    is_collapse = bool((later_values[-2:] < FALLEN * best).all())
     fallen = outcome._replace(
         verdict="collapsed" if is_collapse else "declining", onset=onset, note="by the held-out accuracy",
         healthy=trained.healthy or Interval(0, onset.healthy),
@@ -84,12 +86,19 @@ def _fall(evaluations: Series, error: float, trained: Outcome) -> Outcome:
 
 
 def _fell_too(goal: Series | None, onset: Interval) -> bool:
-    """Return whether the training goal is lower after an onset than before it, as far as it can be seen."""
+    """Return whether the training goal is lower after an onset than
+    before it. True if there are few points.
+    """
     if goal is None:
         return False
-    before, after = goal.between(-math.inf, onset.healthy).values, goal.between(onset.sick, math.inf).values
-    if len(before) < 3 or len(after) < 3:
+    values_before, values_after = (
+        goal.between(-math.inf, onset.healthy).values,
+        goal.between(onset.sick, math.inf).values,
+    )
+    if len(values_before) < 3 or len(values_after) < 3:
         return True
-    late = before[-2 * len(after) :]
-    error = noise(goal.values) * math.hypot(1 / math.sqrt(len(late)), 1 / math.sqrt(len(after)))
-    return bool(late.mean() - after.mean() > error)
+    before_onset = values_before[-2 * len(values_after) :]
+    error = noise(goal.values) * math.hypot(
+        1 / math.sqrt(len(before_onset)), 1 / math.sqrt(len(values_after))
+    )
+    return bool(before_onset.mean() - values_after.mean() > error)

@@ -1,4 +1,4 @@
-"""Verdict on a run by its goal: the training goal, and beside it the held-out accuracy."""
+"""Judge a run by its training goal and its held-out accuracy."""
 
 import numpy as np
 
@@ -9,10 +9,10 @@ from backend.analysis.diagnosis.training_outcome import judge_goal
 from backend.config.causes import Verdict
 
 GOALS = ("reward/accuracy", "eval/accuracy", "reward/correctness/mean", "reward/mean")
-"""Training accuracy has a point at every step; the held-out accuracy decides beside it."""
+"""Goals in the order of preference. Training accuracy comes first because it has a point at every step."""
 
 MIN_POINTS = 12
-"""Smallest number of the goal's points for which a verdict is given."""
+"""Minimum number of points of the goal for a verdict."""
 
 SEVERITY: dict[Verdict, int] = {
     "healthy": 0, "never_learned": 0, "inconclusive": 0, "recovered": 1, "declining": 2, "collapsed": 3
@@ -20,7 +20,9 @@ SEVERITY: dict[Verdict, int] = {
 
 
 def judge(log: Log) -> Outcome:
-    """Return the outcome by the training goal and, where there are evaluations, by the held-out one."""
+    """Return the outcome according to the training goal and, if there
+    are evaluations, the held-out accuracy.
+    """
     goal_series = log.find(*GOALS, least=MIN_POINTS)
     held_out = log.held_out()
     trained = (
@@ -47,9 +49,10 @@ def _too_few(log: Log) -> str:
 def _with_held_out(
     trained: Outcome, goal: Series | None, log: Log, name: str, evaluations: Series, *, count: int
 ) -> Outcome:
-    """Evaluations overrule the training goal if they are surely better or worse than it says.
+    """Return the outcome of the training goal, unless evaluations clearly contradict it.
 
-    `count` sets of problems are evaluated, each of which may seem to fall by chance.
+    The significance level is divided by the number `count` of evaluated sets, each of which may fall by
+    chance.
     """
     held_out = judge_evaluations(name, evaluations, goal, log, trained, alpha=ALPHA / count)
     if SEVERITY[held_out.verdict] > SEVERITY[trained.verdict]:
@@ -63,9 +66,10 @@ def _with_held_out(
         )
     if trained.verdict == "collapsed" and end > DECLINED * best:
         return trained._replace(note="the held-out accuracy has not fallen")
-    told = trained if trained.goal else held_out  # too few points of a goal have no best and no end
+    # without a training goal there are no best and end values
+    base_outcome = trained if trained.goal else held_out
     if trained.verdict == "inconclusive" and float(np.ptp(evaluations.values)) == 0.0:
-        return told._replace(verdict="never_learned", note="all evaluations are equal")
+        return base_outcome._replace(verdict="never_learned", note="all evaluations are equal")
     if trained.verdict in {"inconclusive", "never_learned"} and held_out.note == ROSE:
-        return told._replace(verdict="healthy", note="by the held-out accuracy")
+        return base_outcome._replace(verdict="healthy", note="by the held-out accuracy")
     return trained

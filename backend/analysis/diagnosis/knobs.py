@@ -1,6 +1,6 @@
-"""Remedies as changes of a run's config: for each cause what may be tried, the first choice first.
+"""Config changes that may remedy each cause, in the order of preference.
 
-A change is offered only if the config that it makes is valid and is another one than the run's.
+A change is only offered if the resulting config is valid and differs from that of the run.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -14,14 +14,16 @@ from backend.config.rewards import LengthReward
 from backend.config.run import RunConfig
 
 Changes = dict[str, Any]
-"""Fields by dotted path."""
+"""New values of config fields by dotted path."""
 Remedies = Iterator[Changes]
 
 MAX_KL = 0.04
-"""Coefficient of k3 in DeepSeekMath (arXiv:2402.03300), section 4.1; that of a sum is no measure for it."""
+"""Maximum coefficient of k3, from DeepSeekMath (arXiv:2402.03300), section
+4.1. It is not comparable for KL sums.
+"""
 
 CLIP_HIGHER = 1.4
-"""DAPO's upper clip over PPO's: 0.28 / 0.2."""
+"""Ratio of DAPO's upper clip 0.28 to PPO's 0.2."""
 
 PRETRAIN_STEPS = 50
 """Number of steps for which VAPO (arXiv:2504.05118) pretrains the critic."""
@@ -29,15 +31,15 @@ PRETRAIN_STEPS = 50
 FORMATS = frozenset({"think_format", "boxed_format"})
 
 NO_RATE = 1e-8
-"""Learning rates below it are no choice of anybody."""
+"""Learning rate below which the value is assumed to be a mistake."""
 
 
 def first_change(cause: str, fields: Mapping[str, Any]) -> Changes:
-    """Return the first change of a config, as RunConfig writes it; empty if nothing fits."""
+    """Return the first applicable change of a config for a cause, or {} if there is none."""
     try:
         config = RunConfig.model_validate(fields)
     except ValidationError:
-        return {}  # of another version: it cannot be forked either
+        return {}  # a config of another version, which cannot be forked either
     for changes in CHANGES[cause](config) if cause in CHANGES else ():
         if is_another(fields, changes):
             return changes
@@ -45,7 +47,7 @@ def first_change(cause: str, fields: Mapping[str, Any]) -> Changes:
 
 
 def is_another(fields: Mapping[str, Any], changes: Changes) -> bool:
-    """Return whether a run can be started with these changes, and does something else then."""
+    """Return whether the changes result in a valid and different config."""
     try:
         config = RunConfig.model_validate(fields)
         return RunConfig.model_validate(merge(config.model_dump(mode="json"), nest_paths(changes))) != config
@@ -54,11 +56,11 @@ def is_another(fields: Mapping[str, Any], changes: Changes) -> bool:
 
 
 def _smaller_updates(config: RunConfig) -> Remedies:
-    if config.updates.rule == "natural_gradient":  # the learning rate is the critic's alone
+    if config.updates.rule == "natural_gradient":  # the learning rate is only used for the critic
         yield {"updates.trust.delta": _rounded(config.updates.trust.delta / 3)}
         return
-    norm = {"optimizer.max_grad_norm": 1.0} if config.optimizer.max_grad_norm > 1 else {}
-    yield {"optimizer.lr": _rounded(config.optimizer.lr / 3)} | norm
+    norm_change = {"optimizer.max_grad_norm": 1.0} if config.optimizer.max_grad_norm > 1 else {}
+    yield {"optimizer.lr": _rounded(config.optimizer.lr / 3)} | norm_change
 
 
 def _less_entropy(config: RunConfig) -> Remedies:
@@ -79,10 +81,10 @@ def _more_entropy(config: RunConfig) -> Remedies:
 
 
 def _fresh_samples(config: RunConfig) -> Remedies:
-    further: Changes = {"updates.resample_each_epoch": False} if config.updates.resample_each_epoch else {}
+    changes: Changes = {"updates.resample_each_epoch": False} if config.updates.resample_each_epoch else {}
     if config.sampling.ahead:
-        further["sampling.ahead"] = 0
-    yield {"updates.epochs": 1, "updates.minibatches": 1, "sampling.staleness": 0} | further
+        changes["sampling.ahead"] = 0
+    yield {"updates.epochs": 1, "updates.minibatches": 1, "sampling.staleness": 0} | changes
 
 
 def _same_probabilities(config: RunConfig) -> Remedies:
@@ -137,7 +139,7 @@ def _no_loops(config: RunConfig) -> Remedies:
 
 
 def _required_format(config: RunConfig) -> Remedies:
-    """The format becomes a condition: that of every format term, else the box that nothing asks for."""
+    """Require the formats of all format terms, or a box if lenient extraction does not require one."""
     if any(term.name in FORMATS for term in config.rewards):
         yield _rewards(config, _as_condition)
     elif any(getattr(term, "extraction", "") == "lenient" for term in config.rewards):
@@ -145,7 +147,10 @@ def _required_format(config: RunConfig) -> Remedies:
 
 
 def _as_condition(term: Changes) -> Changes:
-    """What lacks the format earns 0, so no wrong answer may earn less."""
+    """Return the changes that make a format term a condition.
+
+    Completions without the format get 0, so wrong answers must not get less.
+    """
     if term["name"] in FORMATS:
         return {"weight": 0.0, "required": True}
     return {"map": "0/1"} if term["name"] == "correctness" else {}
@@ -168,7 +173,7 @@ def _longer(config: RunConfig) -> Remedies:
 
 
 def _earned_rewards(config: RunConfig) -> Remedies:
-    """Only right answers pay. A term that cannot depend on them, or does and pays all the same, pays less."""
+    """Reward only right answers, and reduce the weight of terms that cannot depend on correctness."""
     if all(term.name != "correctness" for term in config.rewards):
         yield _rewards(config, _quarter)
         return
@@ -186,8 +191,8 @@ def _only_when_correct(term: Changes) -> Changes:
 
 
 def _quarter(term: Changes) -> Changes:
-    is_other = term["name"] != "correctness" and term["weight"] > 0
-    return {"weight": term["weight"] / 4} if is_other else {}
+    is_reduced = term["name"] != "correctness" and term["weight"] > 0
+    return {"weight": term["weight"] / 4} if is_reduced else {}
 
 
 def _rewards(
@@ -195,7 +200,7 @@ def _rewards(
     change: Callable[[Changes], Changes] = lambda _: {},
     further_terms: list[Changes] | None = None,
 ) -> Changes:
-    """Return the whole list of reward terms, each with its changes, and further ones."""
+    """Return the complete list of reward terms with changes and additional terms."""
     terms = [term.model_dump(mode="json") for term in config.rewards]
     return {"rewards": [*(term | change(term) for term in terms), *(further_terms or [])]}
 
@@ -214,20 +219,20 @@ def _other_groups(config: RunConfig) -> Remedies:
 
 
 def _better_critic(config: RunConfig) -> Remedies:
-    """VAPO's head start and pace; a critic that has them passes over each step's rollouts more often."""
+    """Use VAPO's pretraining and learning rate, or else more passes of the critic."""
     if config.objective.critic is None:
         return
     value = config.objective.value
-    vapo = {"objective.value.lr_factor": 2.0}
+    vapo_changes = {"objective.value.lr_factor": 2.0}
     if value.pretrain_steps < PRETRAIN_STEPS < config.steps:
-        vapo["objective.value.pretrain_steps"] = PRETRAIN_STEPS
-    yield vapo
+        vapo_changes["objective.value.pretrain_steps"] = PRETRAIN_STEPS
+    yield vapo_changes
     passes = config.updates.epochs if value.epochs == "updates.epochs" else value.epochs
     yield {"objective.value.epochs": 2 * passes}
 
 
 def _some_rate(config: RunConfig) -> Remedies:
-    """The learning rate of the preset and the policy if the run has none; a warm-up that ends in time."""
+    """Use a normal learning rate, a shorter warm-up or a normal gradient norm if they prevent learning."""
     if config.optimizer.lr < NO_RATE:
         yield {"optimizer.lr": usual_config(config).optimizer.lr}
     if 2 * config.optimizer.warmup_steps > config.steps:
@@ -237,7 +242,7 @@ def _some_rate(config: RunConfig) -> Remedies:
 
 
 def _changed_coef(coef: Any, change: Callable[[float], float]) -> Any:
-    """Return the change of a coefficient, or of that of each domain."""
+    """Apply a change to a coefficient, or to the coefficient of each domain."""
     if isinstance(coef, Mapping):
         return {domain: change(value) for domain, value in coef.items()}
     return change(coef)
@@ -269,4 +274,4 @@ CHANGES: dict[str, Callable[[RunConfig], Remedies]] = {
     "critic": _better_critic,
     "dead_run": _some_rate,
 }
-"""What may be tried by cause; a verifier that is wrong is no field."""
+"""Functions that yield the changes for each cause. A wrong verifier cannot be fixed by the config."""

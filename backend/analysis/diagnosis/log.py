@@ -1,4 +1,4 @@
-"""Logs of runs as diagnosis reads them: series of metrics by their names in the catalog, and the config."""
+"""The data that a diagnosis uses: series of metrics by their catalog names, and the config."""
 
 import math
 import re
@@ -57,67 +57,69 @@ METRICS = (
     "critic/loss",
     "critic/explained_variance",
 )
-"""Metrics that a detector reads, beside those of is_read."""
+"""Metrics that detectors read, in addition to the patterns in is_read."""
 
 SETS = "eval/accuracy/"
-"""Prefix of the held-out accuracies of several sets of problems."""
+"""Prefix of the held-out accuracies of separate sets of problems."""
 
 TERM = re.compile(r"reward/[^/]+/mean")
-"""Mean of one term of the reward."""
+"""Pattern of the metric for the mean of a reward term."""
 
 
 def is_read(metric: str) -> bool:
-    """Return whether a detector reads this metric."""
+    """Return whether any detector reads this metric."""
     return metric in _METRICS or metric.startswith(SETS) or TERM.fullmatch(metric) is not None
 
 
 _METRICS = frozenset(METRICS)
 
 MAX_POINTS = 5_000
-"""Maximum number of points of a series; a longer series is judged by the medians of equal parts."""
+"""Maximum number of points of a series. A longer series is reduced to the medians of equal parts."""
 
 
 LARGEST = 1e100
-"""Beyond it a value counts as not finite: sums of its square would overflow."""
+"""Magnitude from which a value is treated as infinite, because sums of its square could overflow."""
 
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """Values of one metric in order of their steps."""
+    """The values of a metric in the order of steps."""
 
     steps: Ints
-    """(N,) increasing."""
+    """Increasing steps, of shape (N,)."""
     values: Floats
-    """(N,) may hold NaN and infinities."""
+    """Values, of shape (N,), which may be NaN or infinite."""
 
     def __len__(self) -> int:
         return len(self.steps)
 
     def finite(self) -> "Series":
-        """Return the points that are numbers, and whose squares are."""
-        is_finite = np.abs(self.values) < LARGEST  # not of NaN
+        """Return the points that are finite and whose squares do not overflow."""
+        is_finite = np.abs(self.values) < LARGEST  # False for NaN
         return Series(self.steps[is_finite], self.values[is_finite])
 
     def between(self, first: float, last: float) -> "Series":
-        """Return the points of first <= step <= last."""
+        """Return the points with first <= step <= last."""
         is_inside = (self.steps >= first) & (self.steps <= last)
         return Series(self.steps[is_inside], self.values[is_inside])
 
     def thinned(self) -> "Series":
-        """The same with at most MAX_POINTS points, each the median of a part; one not finite value shows."""
+        """Reduce the series to at most MAX_POINTS points, each the median of a
+        part, or NaN if a value is not finite.
+        """
         if len(self) <= MAX_POINTS:
             return self
-        size, longer = divmod(len(self), MAX_POINTS)
-        cut = longer * (size + 1)
-        parts = (self.values[:cut].reshape(longer, size + 1), self.values[cut:].reshape(-1, size))
-        lengths = np.repeat([size + 1, size], [longer, MAX_POINTS - longer])
+        size, longer_count = divmod(len(self), MAX_POINTS)
+        cut = longer_count * (size + 1)
+        matrices = (self.values[:cut].reshape(longer_count, size + 1), self.values[cut:].reshape(-1, size))
+        lengths = np.repeat([size + 1, size], [longer_count, MAX_POINTS - longer_count])
         return Series(
-            self.steps[np.cumsum(lengths) - 1], np.concatenate([_middles(piece) for piece in parts])
+            self.steps[np.cumsum(lengths) - 1], np.concatenate([_middles(piece) for piece in matrices])
         )
 
 
 def _middles(parts: Floats) -> Floats:
-    """(N,) medians of the rows; NaN if a value is not finite, so that it shows."""
+    """Return the medians of the rows, of shape (N,), or NaN for rows with a non-finite value."""
     is_finite = np.asarray(np.isfinite(parts).all(axis=1))
     middles: Floats = np.median(np.where(is_finite[:, None], parts, 0.0), axis=1)
     return np.where(is_finite, middles, math.nan)
@@ -125,35 +127,39 @@ def _middles(parts: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class Log:
-    """Everything known of a run. Only series are required; a missing one leaves a question open."""
+    """The data of a run. Only series are required. Causes whose series are missing are not judged."""
 
     series: Mapping[str, Series]
     config: Mapping[str, Any] = field(default_factory=dict)
-    """Config of a run of this service, as RunConfig writes it; empty for another trainer's log."""
+    """Config of a run of this service as JSON, or empty for a log of another trainer."""
     status: str = ""
     reason: str = ""
-    """Why it ended, as the list of runs shows it."""
+    """Reason why the run ended, as in the list of runs."""
     trainer: str = ""
-    """Origin of a run of another trainer, as in `run.origin`."""
+    """Name of another trainer that made the log, as in `run.origin`, or ""."""
     parent_config: Mapping[str, Any] = field(default_factory=dict)
-    """Config of the run that a fork continued; empty for a run that is no fork."""
+    """Config of the parent of a fork, or empty for other runs."""
 
     def find(self, *names: str, least: int = 3) -> tuple[str, Series] | None:
-        """Return the first of these metrics with at least `least` finite points, and those points."""
+        """Return the name and the finite points of the first metric with
+        at least `least` of them, or None.
+        """
         for name in names:
             if (series := self.series.get(name)) is not None and len(finite := series.finite()) >= least:
                 return name, finite
         return None
 
     def held_out(self, least: int = 3) -> dict[str, Series]:
-        """Return the held-out accuracy with at least `least` points, or that of each set of problems."""
+        """Return the held-out accuracy, or else that of each set of
+        problems, with at least `least` points.
+        """
         if (total := self.find("eval/accuracy", least=least)) is not None:
             return dict([total])
         sets = (self.find(name, least=least) for name in self.series if name.startswith(SETS))
         return dict(named_series for named_series in sets if named_series is not None)
 
     def setting(self, path: str) -> Any:
-        """A field of the config by its dotted path; None if it is not known."""
+        """Return a config field by its dotted path, or None if it is unknown."""
         value: Any = self.config
         for key in path.split("."):
             value = value.get(key) if isinstance(value, Mapping) else None

@@ -1,4 +1,4 @@
-"""News of a diagnosis: what changed since the one before, as lines of a run's history."""
+"""Compare successive diagnoses of a run, and describe the changes as events."""
 
 from typing import Any, Literal, NamedTuple
 
@@ -9,7 +9,7 @@ from backend.analysis.diagnosis.signs import TITLES
 from backend.config.causes import Verdict
 
 LEVELS: dict[Verdict, str] = {"collapsed": "error", "declining": "warning"}
-"""Level of the event by verdict; `info` for all other verdicts."""
+"""Level of the event for each verdict. All other verdicts have the level `info`."""
 
 
 class News(NamedTuple):
@@ -20,45 +20,45 @@ class News(NamedTuple):
     message: str
     data: dict[str, Any]
     onset: Interval | None
-    """Onset of the reported problem; a checkpoint from before it is worth keeping."""
+    """Onset of the reported problem, before which a checkpoint should be kept."""
 
 
 def news(before: Diagnosis | None, now: Diagnosis) -> list[News]:
-    """Changes between two diagnoses of one run; that there is too little to judge at first is none."""
-    was = before.outcome.verdict if before else "inconclusive"
-    verdict = verdict_news(was, now)
-    told = [verdict] if verdict else []
+    """Return the changes between two diagnoses of a run. An initial inconclusive verdict is not a change."""
+    old_verdict = before.outcome.verdict if before else "inconclusive"
+    verdict_change = verdict_news(old_verdict, now)
+    changes = [verdict_change] if verdict_change else []
     if now.outcome.verdict in ILL:
-        return told  # signs behind a fall are its consequences
+        return changes  # other findings after a fall are its consequences
     causes_before = {finding.cause for finding in findings_of(before)} if before else set()
-    return told + [_warning(warning) for warning in now.warnings if warning.cause not in causes_before]
+    return changes + [_warning(warning) for warning in now.warnings if warning.cause not in causes_before]
 
 
 def findings_of(diagnosis: Diagnosis) -> list[Finding]:
-    """Every sign of a diagnosis, whether it is called a cause or a warning."""
+    """Return all causes and warnings of a diagnosis."""
     return [ranked.finding for ranked in diagnosis.causes] + list(diagnosis.warnings)
 
 
 def first_cause(diagnosis: Diagnosis) -> str:
-    """Return the first of the causes that stand for themselves; empty if there is none."""
+    """Return the first root cause, or "" if there is none."""
     return next((ranked.finding.cause for ranked in diagnosis.causes if not ranked.explained_by), "")
 
 
 def summary_of(diagnosis: Diagnosis) -> str:
-    """Verdict, cause and onset: "collapsed: Updates are too large, between steps 60 and 70"."""
+    """Return a summary such as "collapsed: Updates are too large, between steps 60 and 70"."""
     cause = first_cause(diagnosis)
     parts = [TITLES[cause] if cause else "", between(diagnosis.onset)]
-    about = ", ".join(text for text in parts if text)
+    details = ", ".join(text for text in parts if text)
     verdict = diagnosis.outcome.verdict.replace("_", " ")
-    return f"{verdict}: {about}" if about else verdict
+    return f"{verdict}: {details}" if details else verdict
 
 
 def verdict_news(was: str, now: Diagnosis) -> News | None:
-    """Return the change of the verdict, if it is one."""
+    """Return the change of the verdict, or None if it is the same."""
     outcome = now.outcome
     if outcome.verdict == was:
         return None
-    data = {
+    event_data = {
         "verdict": outcome.verdict,
         "before": was,
         "goal": outcome.goal,
@@ -67,10 +67,10 @@ def verdict_news(was: str, now: Diagnosis) -> News | None:
     }
     message = f"verdict {summary_of(now)}; it was {was.replace('_', ' ')}"
     onset = now.onset if outcome.verdict in ILL else None
-    return News("verdict", LEVELS.get(outcome.verdict, "info"), message, data, onset)
+    return News("verdict", LEVELS.get(outcome.verdict, "info"), message, event_data, onset)
 
 
 def _warning(finding: Finding) -> News:
     message = f"warning: {finding.title}, {between(finding.onset)}; {finding.evidence[0]}"
-    data = {"warning": finding.cause, "onset": finding.onset._asdict()}
-    return News("warning", "warning", message, data, finding.onset)
+    event_data = {"warning": finding.cause, "onset": finding.onset._asdict()}
+    return News("warning", "warning", message, event_data, finding.onset)

@@ -1,7 +1,6 @@
-"""Diagnosis of a run while it trains: its log grows by a step at a time and is judged every few steps.
+"""Diagnose a run every few steps while it trains.
 
-Whether a step is judged depends on its number alone, so a run that was interrupted is judged like any
-other.
+Whether a step is due depends only on its number, so that interrupted runs are diagnosed at the same steps.
 """
 
 from array import array
@@ -15,24 +14,24 @@ from backend.analysis.diagnosis.findings import Diagnosis
 from backend.analysis.diagnosis.log import Log, Series, is_read
 
 EVERY = 10
-"""Steps between two judgements of a short run."""
+"""Number of steps between diagnoses of a short run."""
 
 RARER = 400
-"""After so many steps the distance grows by EVERY, and again after each as many."""
+"""Number of steps after each of which the interval between diagnoses grows by EVERY."""
 
 
 def is_due(step: int) -> bool:
-    """Whether a run is judged after this step: every 10 steps, from step 800 on every 20, and so on."""
+    """Return whether a run is diagnosed after a step: every 10 steps, from step 800 every 20, and so on."""
     return step > 0 and step % (EVERY * max(1, step // RARER)) == 0
 
 
 def last_due(step: int) -> int:
-    """Return the last step up to this one after which a run was judged; 0 if there is none."""
+    """Return the last step up to `step` after which a run is diagnosed, or 0 if there is none."""
     return next((due_step for due_step in range(step - step % EVERY, 0, -EVERY) if is_due(due_step)), 0)
 
 
 class GrowingLog:
-    """The metrics of a training run that detectors read, in memory."""
+    """The metrics of a running run that detectors read, in memory."""
 
     def __init__(
         self,
@@ -40,7 +39,7 @@ class GrowingLog:
         series: Mapping[str, Series] | None = None,
         parent_config: Mapping[str, Any] | None = None,
     ) -> None:
-        """`config` as RunConfig writes it; `series` holds what was recorded before."""
+        """Create a log from a config as JSON and the series that were recorded before."""
         self._config = config
         self._parent_config = parent_config or {}
         self._steps: dict[str, array[int]] = {}
@@ -50,20 +49,20 @@ class GrowingLog:
             self._values[metric] = array("d", points.values.tolist())
 
     def take(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Enter the metrics of the next step."""
+        """Add the metrics of the next step."""
         for metric, value in metrics.items():
             if is_read(metric):
                 self._steps.setdefault(metric, array("i")).append(step)
                 self._values.setdefault(metric, array("d")).append(value)
 
     def diagnosis(self, *, up_to: int) -> Diagnosis:
-        """Return the diagnosis as it is, or was, after a step."""
+        """Return the diagnosis after the step `up_to`, without later points."""
         series = {}
         for metric, steps in self._steps.items():
-            steps_of_metric = np.array(steps, np.int64)
-            count = int(np.searchsorted(steps_of_metric, up_to, side="right"))
+            metric_steps = np.array(steps, np.int64)
+            count = int(np.searchsorted(metric_steps, up_to, side="right"))
             if count:
                 series[metric] = Series(
-                    steps_of_metric[:count], np.array(self._values[metric])[:count]
+                    metric_steps[:count], np.array(self._values[metric])[:count]
                 ).thinned()
         return diagnose(Log(series, self._config, parent_config=self._parent_config))

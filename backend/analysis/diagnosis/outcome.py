@@ -1,4 +1,4 @@
-"""Outcome of a run: what became of its goal, and the numbers that the verdict rests on."""
+"""The outcome of a run: the verdict on its goal, and the numbers on which it is based."""
 
 import math
 from typing import NamedTuple
@@ -6,33 +6,35 @@ from typing import NamedTuple
 from backend.config.causes import Verdict
 
 FALLEN, STILL_FALLEN, DECLINED = 0.5, 0.6, 0.75
-"""Shares of the best: below the first the goal has fallen, below the others it ends fallen or declined."""
+"""Fractions of the best value below which the goal has fallen, and
+below which its end is fallen or declined.
+"""
 
 SURE = 3.0
-"""Standard errors of a difference that is no chance."""
+"""Number of standard errors above which a difference is considered significant."""
 
 
 class Interval(NamedTuple):
-    """Steps between which something happened."""
+    """A pair of steps between which a change began."""
 
     healthy: int
-    """Last step at which it had surely not."""
+    """Last step at which it had certainly not begun."""
     sick: int
-    """First step at which it surely had."""
+    """First step at which it had certainly begun."""
 
     @property
     def is_standing(self) -> bool:
-        """Whether it was so from the first step on."""
+        """Whether the condition exists from the first step."""
         return self.healthy == self.sick
 
     @property
     def middle(self) -> float:
-        """The step by which onsets are ordered."""
+        """Middle of the interval, by which onsets are ordered."""
         return (self.healthy + self.sick) / 2
 
 
 def between(onset: Interval | None) -> str:
-    """Return the interval in words; empty if there is none."""
+    """Return a description of the interval, or "" if there is none."""
     if onset is None:
         return ""
     healthy, sick = onset
@@ -40,25 +42,25 @@ def between(onset: Interval | None) -> str:
 
 
 class Outcome(NamedTuple):
-    """Verdict on the goal, and the numbers it rests on."""
+    """The verdict on the goal, and the numbers on which it is based."""
 
     verdict: Verdict
     goal: str
-    """The metric that was judged; empty if there is none."""
+    """Metric that was judged, or "" if there is none."""
     start: float = math.nan
     best: float = math.nan
-    """Best value of the smoothed goal, corrected for the luck of the best of many windows."""
+    """Maximum of the smoothed goal, corrected for the selection of the best of many windows."""
     best_step: int = 0
     end: float = math.nan
     onset: Interval | None = None
     healthy: Interval | None = None
-    """First and last step of the window that other metrics are compared with."""
+    """First and last step of the healthy window, with which other metrics are compared."""
     note: str = ""
 
     def with_window_before_the_onset(self) -> "Outcome":
         """Return the outcome with a healthy window that ends before the onset."""
         if self.onset is None or self.healthy is None:
             return self
-        first, last = self.healthy
-        last = min(last, self.onset.healthy)
-        return self._replace(healthy=Interval(min(first, last), last))
+        first_step, last_step = self.healthy
+        last_step = min(last_step, self.onset.healthy)
+        return self._replace(healthy=Interval(min(first_step, last_step), last_step))

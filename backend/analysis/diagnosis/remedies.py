@@ -1,4 +1,4 @@
-"""Remedies: what to try first against a cause, as a change of a run's config. Each is a hypothesis."""
+"""Suggest the first remedy for a cause, as a hypothesis and if possible as a config change."""
 
 from backend.analysis.diagnosis.findings import Remedy
 from backend.analysis.diagnosis.knobs import first_change, is_another
@@ -8,9 +8,11 @@ from backend.analysis.diagnosis.trainer_words import TRAINER_WORDS
 
 
 def remedy_for(cause: str, log: Log, suspect: Suspect | None = None) -> Remedy:
-    """Return the first remedy of a cause: what the preset and the policy start with, if the run left that.
+    """Return the first remedy for a cause, which restores the values of preset and policy if the run
+    deviates.
 
-    Its changes follow the run's config; a log of another trainer has only words.
+    Config changes depend on the config of the run. For a log of another trainer, only a description is
+    returned.
     """
     words, source = REMEDIES[cause]
     if not log.config:
@@ -90,4 +92,4 @@ REMEDIES: dict[str, tuple[str, str]] = {
     ),
     "dead_run": ("Check the learning rate, the schedule and which weights train.", "TRL issue 2703"),
 }
-"""Words and source by cause."""
+"""Description and source of the remedy for each cause."""

@@ -1,4 +1,4 @@
-"""Shapes of the diagnosis in the HTTP interface."""
+"""Schemas of a diagnosis in the API."""
 
 from typing import Any
 
@@ -9,16 +9,16 @@ from backend.runs.schemas import Steps
 
 
 class RemedyItem(Documented):
-    """The first thing to try against a cause."""
+    """The first remedy to try for a cause."""
 
     words: str
     changes: dict[str, Any]
-    """Fields of the run's config by dotted path; empty if the remedy is not a knob."""
+    """New values of config fields by dotted path. Empty if the remedy is not a config change."""
     source: str
 
 
 class FindingItem(Documented):
-    """A sign that the log shows."""
+    """A cause for which the log has evidence."""
 
     cause: str
     title: str
@@ -29,23 +29,23 @@ class FindingItem(Documented):
     evidence: list[str]
     metrics: list[str]
     is_in_config: bool
-    """Whether a setting of the run speaks for it, which the first sentence of the evidence names then."""
+    """Whether a config setting is evidence. If so, the first sentence of the evidence names it."""
 
 
 class CauseItem(FindingItem):
-    """A finding with its place among the causes."""
+    """A finding with its rank among the causes."""
 
     share: float
-    """Cause's share among the causes that no other cause explains; 0 to 1."""
+    """Share of the total score of all root causes, from 0 to 1, or 0 if another cause explains it."""
     earliness: float
-    """1 for the first signal, less for later ones."""
+    """Earliness of the onset: 1 for the first signal, and less for later ones."""
     explained_by: str
-    """The cause that it follows from; empty if it stands for itself."""
+    """Cause that explains this one, or "" for a root cause."""
     remedy: RemedyItem
 
 
 class UnjudgedItem(Documented):
-    """A cause that the log cannot speak for or against."""
+    """A cause that cannot be judged because the log lacks data."""
 
     cause: str
     title: str
@@ -53,23 +53,23 @@ class UnjudgedItem(Documented):
 
 
 class DiagnosisItem(Documented):
-    """Verdict on a run, with onset, causes and remedies."""
+    """The verdict on a run, with onset, causes and remedies."""
 
     verdict: Verdict
     goal: str
-    """The metric that was judged; empty if the log has none."""
+    """Metric that was judged, or "" if the log has none."""
     start: float | None
     best: float | None
-    """Best value of the smoothed goal, corrected for the luck of the best of many windows."""
+    """Maximum of the smoothed goal, corrected for the selection of the best of many windows."""
     best_step: int
     end: float | None
     note: str
     onset: Steps | None
-    """Steps of the onset of the first signal, or of the goal's fall if there is no signal."""
+    """Onset of the first root cause, or of the goal's fall if no cause was found."""
     fall: Steps | None
-    """Steps of the goal's fall."""
+    """Onset of the goal's fall."""
     first_signals: list[str]
     causes: list[CauseItem]
     warnings: list[FindingItem]
-    """Signs that did not make the goal fall."""
+    """Findings that did not cause a fall of the goal."""
     unjudged: list[UnjudgedItem]

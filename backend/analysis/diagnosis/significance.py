@@ -1,8 +1,8 @@
-"""Permutation tests: whether a series falls or rises by more than its own noise in another order does.
+"""Permutation tests for the significance of a fall or a rise of a series.
 
-The blocks of a series are put into random orders; its statistic is compared with those of the shuffled
-series. Statistics are divided by the noise from step to step of the same series, so a series that moves
-smoothly stands out from its shuffled versions, and sparse or heavy-tailed noise needs no model.
+The statistic of a series is compared with those of the same series with its blocks in random orders.
+Statistics are divided by the step-to-step noise of the series, so that a smooth series differs from its
+shuffled versions. The tests need no model of sparse or heavy-tailed noise.
 """
 
 from collections.abc import Callable
@@ -13,45 +13,45 @@ from numpy.typing import NDArray
 from backend.analysis.diagnosis.log import Floats
 
 Matrix = NDArray[np.float64]
-"""(series, points)"""
+"""An array of shape (series, points)."""
 
 ALPHA = 0.004
-"""Share of series without any trend that a test may call fallen; there are two tests."""
+"""Significance level of each of the two tests for a fall."""
 
 ORDERS = 499
-"""Random orders of a test: p is a multiple of 1/500."""
+"""Number of random orders in a test, with which p is a multiple of 1/500."""
 
 MAX_TESTED = 240
-"""Maximum number of points of a tested series; a longer series is tested by the means of equal parts."""
+"""Maximum number of points of a tested series. A longer series is reduced to the means of equal parts."""
 
 SEED = 20261128
 
 
 def fall_p_value(values: Floats) -> float:
-    """Return the chance of so large a fall between two windows, the second later, in a random order."""
+    """Return the p-value of the largest fall between two successive windows."""
     return _p_value(values, _largest_falls)
 
 
 def end_p_value(values: Floats) -> float:
-    """Return the chance of so low an end below an earlier window in a random order."""
+    """Return the p-value of the fall from the best earlier window to the end."""
     return _p_value(values, _falls_to_the_end)
 
 
 def rise_p_value(values: Floats) -> float:
-    """Return the chance of so large a difference between a later and an earlier part in a random order."""
+    """Return the p-value of the largest rise from an earlier to a later part."""
     return _p_value(values, _largest_rises)
 
 
 def _p_value(values: Floats, statistic: Callable[[Matrix], Floats]) -> float:
     binned = _binned(values)
     size = max(1, round(len(binned) ** (1 / 3)) - 1)
-    tested = binned[len(binned) % size :]  # whole blocks, so that every order holds the same values
+    tested = binned[len(binned) % size :]  # whole blocks, so that all orders have the same values
     if len(tested) < 4 or float(np.ptp(tested)) == 0.0:
         return 1.0
-    scaled = tested / float(np.abs(tested).max())  # squares of absurd numbers would overflow
+    scaled = tested / float(np.abs(tested).max())  # squares of huge numbers would overflow
     observed = float(statistic(scaled[None, :])[0])
-    by_chance = statistic(_shuffled(scaled, size))
-    return float((1 + np.sum(by_chance >= observed - 1e-12)) / (1 + ORDERS))
+    shuffled_statistics = statistic(_shuffled(scaled, size))
+    return float((1 + np.sum(shuffled_statistics >= observed - 1e-12)) / (1 + ORDERS))
 
 
 def _binned(values: Floats) -> Floats:
@@ -64,7 +64,7 @@ def _binned(values: Floats) -> Floats:
 
 
 def _shuffled(values: Floats, size: int) -> Matrix:
-    """(ORDERS, points) the series with its blocks of this size in random orders."""
+    """Return the series with its blocks in random orders, of shape (ORDERS, points)."""
     count = len(values) // size
     blocks = values.reshape(count, size)
     ranks = np.random.default_rng(SEED).random((ORDERS, count))
@@ -73,13 +73,13 @@ def _shuffled(values: Floats, size: int) -> Matrix:
 
 
 def _noise(matrix: Matrix) -> Floats:
-    """(series,) root mean square of the differences between neighbours, as a standard deviation."""
+    """Return the standard deviation of each series from the differences of neighbours, of shape (series,)."""
     noise: Floats = np.sqrt(np.mean(np.diff(matrix, axis=1) ** 2, axis=1) / 2)
     return np.maximum(noise, 1e-12)
 
 
 def _windows(count: int) -> list[int]:
-    """Lengths of the windows that are compared: up to a quarter of the points; 2 among a few evaluations."""
+    """Return the window lengths to compare, up to a quarter of the points, or 2 if there are few points."""
     if count < 12:
         return [2]
     return [length for length in (3, 5, 8, 13, 21, 34, 55, 89) if length <= max(3, count // 4)]
@@ -113,8 +113,8 @@ def _falls_to_the_end(matrix: Matrix) -> Floats:
 
 def _largest_rises(matrix: Matrix) -> Floats:
     count = matrix.shape[1]
-    least = max(2, count // 20)
-    sizes = np.arange(least, count - least + 1)
+    min_size = max(2, count // 20)
+    sizes = np.arange(min_size, count - min_size + 1)
     sums = np.cumsum(matrix, axis=1)
     before = sums[:, sizes - 1] / sizes
     after = (sums[:, -1:] - sums[:, sizes - 1]) / (count - sizes)

@@ -1,4 +1,4 @@
-"""Signs, the changes of metrics that point to a cause, and the findings made from them."""
+"""Helpers of the detectors, which look for signs in a log and create findings."""
 
 import math
 from collections.abc import Callable
@@ -40,7 +40,9 @@ TITLES = {
 
 
 ALL_TRUNCATED = 0.8
-"""Share of truncated completions, in the median step, with which no policy learns to end its answers."""
+"""Fraction of truncated completions in the median step above which a
+policy cannot learn to end its answers.
+"""
 
 
 def finding_of(
@@ -67,9 +69,9 @@ def unjudged(cause: str, needs: str) -> Unjudged:
 
 
 def lacking(log: Log, cause: str, needs: str, *metrics: str, least: int = 3) -> Unjudged | None:
-    """Return the reason why a cause cannot be judged; None if a metric has at least `least` finite values.
+    """Return the reason why a cause cannot be judged, or None if a metric has at least `least` finite values.
 
-    The reason names `needs` if the log has none of the metrics, else the metric with the most values.
+    The reason is `needs` if the log has none of the metrics, or else names the metric with the most values.
     """
     if log.find(*metrics, least=least) is not None:
         return None
@@ -81,7 +83,7 @@ def lacking(log: Log, cause: str, needs: str, *metrics: str, least: int = 3) -> 
 
 
 def change_of(log: Log, outcome: Outcome, sign: Sign) -> Change | None:
-    """Return the change that a sign describes; None if the metric is missing or changed too little."""
+    """Return the change that a sign describes, or None if the metric is missing or changed too little."""
     series, healthy = log.series.get(sign.metric), outcome.healthy
     if series is None or healthy is None:
         return None
@@ -91,16 +93,19 @@ def change_of(log: Log, outcome: Outcome, sign: Sign) -> Change | None:
 
 
 def _padded_with_zeros(series: Series, log: Log) -> Series:
-    """Return a series with 0 at the log's earlier steps, for a loss term that was added during the run."""
+    """Prepend zeros for earlier steps of the log to a series, for a loss
+    term that was added during the run.
+    """
     longest = max(log.series.values(), key=len)
-    before = longest.steps[longest.steps < series.steps[0]]
+    earlier_steps = longest.steps[longest.steps < series.steps[0]]
     return Series(
-        np.concatenate([before, series.steps]), np.concatenate([np.zeros(len(before)), series.values])
+        np.concatenate([earlier_steps, series.steps]),
+        np.concatenate([np.zeros(len(earlier_steps)), series.values]),
     )
 
 
 def first_of(log: Log, outcome: Outcome, *signs: Sign) -> Change | None:
-    """Return the earliest change that any of the signs describes; None if no sign is met."""
+    """Return the earliest change that any of the signs describes, or None if there is none."""
     changes = [change_ for sign in signs if (change_ := change_of(log, outcome, sign)) is not None]
     return min(changes, key=lambda change_: (change_.onset.middle, -change_.spreads), default=None)
 
@@ -110,12 +115,12 @@ def has(log: Log, *metrics: str) -> bool:
 
 
 def standing(log: Log, cause: str, metric: str, limit: float) -> Finding | None:
-    """Return a finding for a metric that did not change but whose median over all steps exceeds its limit."""
+    """Return a finding for a metric whose median over all steps exceeds a limit, or None."""
     named_series = log.find(metric, least=5)
-    if named_series is None or (middle := float(np.median(named_series[1].values))) <= limit:
+    if named_series is None or (median := float(np.median(named_series[1].values))) <= limit:
         return None
-    first = int(named_series[1].steps[0])
-    words = f"{metric} is {middle:.3g} in the median of all steps, above the limit of {limit:g}"
-    strength = min(1.0, 0.3 + 0.1 * math.log2(middle / limit))
-    onset = Interval(first, first)
-    return Finding(cause, TITLES[cause], onset, "consistent", strength, 1.0, (words,), (metric,))
+    first_step = int(named_series[1].steps[0])
+    sentence = f"{metric} is {median:.3g} in the median of all steps, above the limit of {limit:g}"
+    strength = min(1.0, 0.3 + 0.1 * math.log2(median / limit))
+    onset = Interval(first_step, first_step)
+    return Finding(cause, TITLES[cause], onset, "consistent", strength, 1.0, (sentence,), (metric,))

@@ -1,4 +1,4 @@
-"""Noise of a series, and the trailing mean that its noise asks for."""
+"""Estimate the noise of a series, and smooth it accordingly."""
 
 import math
 
@@ -7,16 +7,17 @@ import numpy as np
 from backend.analysis.diagnosis.log import Floats
 
 MAD_TO_SIGMA = 1.4826
-"""Median absolute deviation of a normal distribution to its standard deviation."""
+"""Ratio of the standard deviation of a normal distribution to its median absolute deviation."""
 
 MAX_JUMPS = 2
-"""Differences that are no noise: the goal may rise once and fall once."""
+"""Number of largest differences that do not count as noise, because the goal may rise once and fall once."""
 
 
 def noise(values: Floats) -> float:
-    """Return the standard deviation from step to step; a trend and the two largest jumps hardly count.
+    """Return the step-to-step standard deviation, on which trends and the two largest jumps have little
+    effect.
 
-    The mean of squares, not the median: the median of a sparse reward's differences is 0.
+    It uses the mean of squares, because the median of the differences of a sparse reward is 0.
     """
     if len(values) < 3:
         return 0.0
@@ -25,14 +26,18 @@ def noise(values: Floats) -> float:
 
 
 def window_for(sigma: float, *, scale: float, count: int) -> int:
-    """Points of a mean whose standard error is a twentieth of `scale`: 3 to an eighth of all."""
+    """Return the window with which the standard error of a mean is scale /
+    20, from 3 points to an eighth of all.
+    """
     ratio = 20 * sigma / scale if scale > 0 else 0.0
     points = math.ceil(ratio**2) if ratio < 1e6 else count  # NaN if differences overflow
     return int(np.clip(points, 3, max(3, count // 8)))
 
 
 def trailing_mean(values: Floats, window: int) -> Floats:
-    """(N,) mean of the last `window` values at each place, of fewer at the beginning."""
+    """Return the mean of the last `window` values at each point, or of
+    fewer at the beginning, of shape (N,).
+    """
     sums = np.concatenate([[0.0], np.cumsum(values)])
     ends = np.arange(1, len(values) + 1)
     starts = np.maximum(0, ends - window)
@@ -41,14 +46,16 @@ def trailing_mean(values: Floats, window: int) -> Floats:
 
 
 def running_median(values: Floats, window: int) -> Floats:
-    """(N,) median of the last `window` values at each place, of fewer at the beginning."""
-    starting = [np.median(values[:end]) for end in range(1, min(window, len(values) + 1))]
+    """Return the median of the last `window` values at each point, or of
+    fewer at the beginning, of shape (N,).
+    """
+    first_medians = [np.median(values[:end]) for end in range(1, min(window, len(values) + 1))]
     if len(values) < window:
-        return np.array(starting)
+        return np.array(first_medians)
     medians = np.median(np.lib.stride_tricks.sliding_window_view(values, window), axis=1)
-    return np.concatenate([starting, medians])
+    return np.concatenate([first_medians, medians])
 
 
 def luck_of_best(windows: float) -> float:
-    """Standard errors by which the best of so many windows of equal worth exceeds their mean, about."""
+    """Return how far the best of several equal windows exceeds their mean by chance, in standard errors."""
     return math.sqrt(2 * math.log(max(windows, 1.0)))

@@ -1,4 +1,4 @@
-"""Logs of runs out of SQL, and verdicts into their rows."""
+"""Read the logs of runs from the database, and store their verdicts."""
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,31 +28,31 @@ HAS_NO_TRAINER = or_(
     Run.status.in_(("paused", "finished", "stopped", "failed")),
     and_(Run.status == "running", Run.writer.is_not(None)),
 )
-"""Condition in SQL: the run is at rest or pushed. The verdict of all others is stored by their trainer."""
+"""SQL condition for runs that are not running or are pushed. All other verdicts are stored by the trainer."""
 
 AT_ONCE = 100
-"""Runs that are looked up at a time."""
+"""Maximum number of runs in one query."""
 
 
 def log_of(session: Session, run_id: str) -> Log:
-    """Return the log of a run; a fork's begins with the steps it inherited."""
+    """Return the log of a run, including the inherited steps of a fork. Raises RunNotFound."""
     run = session.get(Run, run_id)
     if run is None or run.deleting_at is not None:
         raise RunNotFound(run_id)
     series = {metric: points.thinned() for metric, points in series_of(session, run_id).items()}
-    config = run.config if has_run_config(run) else {}  # another trainer's fields mean other things
+    config = run.config if has_run_config(run) else {}  # the fields of other trainers have other meanings
     return Log(series, config, run.status, run.reason, run.origin, parent_config_of(session, run_id))
 
 
 def parent_config_of(session: Session, run_id: str) -> Mapping[str, Any]:
-    """Return the config of the run that a fork continued; empty if there is none any more."""
+    """Return the config of the parent of a fork, or {} if there is none."""
     run = session.get(Run, run_id)
     parent = session.get(Run, run.parent_run) if run is not None and run.parent_run else None
     return parent.config if parent is not None and has_run_config(parent) else {}
 
 
 def series_of(session: Session, run_id: str) -> dict[str, Series]:
-    """Return the recorded points of every metric that a detector reads."""
+    """Return the recorded points of all metrics that detectors read."""
     runs = [stretch.run for stretch in load_lineages(session, [run_id])[run_id]]
     metrics = [metric for metric in load_metric_names(session, runs) if is_read(metric)]
     curves = read_curves(session, [run_id], metrics, "step")
@@ -60,7 +60,7 @@ def series_of(session: Session, run_id: str) -> dict[str, Series]:
 
 
 def columns_of(diagnosis: Diagnosis | None, step: int | None) -> dict[str, Any]:
-    """Return the columns of a run's row that hold its diagnosis after a step; None: there is none."""
+    """Return the column values of a run's row for a diagnosis after a step, or for no diagnosis."""
     onset = diagnosis.onset if diagnosis else None
     return {
         "verdict": diagnosis.outcome.verdict if diagnosis else None,
@@ -73,28 +73,28 @@ def columns_of(diagnosis: Diagnosis | None, step: int | None) -> dict[str, Any]:
 
 
 def diagnosis_of(log: Log, name: str) -> Diagnosis | None:
-    """Return the diagnosis; None, and a line in the service's log, if a detector fails."""
+    """Return the diagnosis of a log. If a detector fails, log the error and return None."""
     try:
         return diagnose(log)
-    except Exception:  # the run is stored, and all others are judged, all the same
+    except Exception:  # the run must still be stored, and other runs judged
         logger.exception("run %s cannot be diagnosed", name)
         return None
 
 
 class Judged(NamedTuple):
-    """The diagnosis of a run that no trainer of ours judges, as its row holds it."""
+    """The diagnosis of a run that is not judged by its trainer, ready to be stored."""
 
     run_id: str
     last_step: int
     changed_at: float
-    """`changed_at` of the run's row when it was read."""
+    """Value of `changed_at` in the run's row when it was read."""
     columns: dict[str, Any]
     news: News | None
-    """New verdict of a pushed run, which is judged while it trains."""
+    """Change of the verdict of a pushed run, or None."""
 
 
 def judge_run(session: Session, run_id: str) -> Judged:
-    """Diagnose a run by what is recorded; raises RunNotFound."""
+    """Diagnose a run from its recorded metrics. Raises RunNotFound."""
     columns = (Run.last_step, Run.changed_at, Run.steps, Run.writer, Run.verdict)
     row = session.execute(select(*columns).where(Run.id == run_id)).one_or_none()
     if row is None:
@@ -102,37 +102,37 @@ def judge_run(session: Session, run_id: str) -> Judged:
     diagnosis = None
     if row.last_step and row.steps:
         diagnosis = diagnosis_of(log_of(session, run_id), run_id)
-    was = row.verdict or "inconclusive"
-    told = verdict_news(was, diagnosis) if row.writer is not None and diagnosis else None
-    return Judged(run_id, row.last_step, row.changed_at, columns_of(diagnosis, row.last_step), told)
+    old_verdict = row.verdict or "inconclusive"
+    verdict_change = verdict_news(old_verdict, diagnosis) if row.writer is not None and diagnosis else None
+    return Judged(run_id, row.last_step, row.changed_at, columns_of(diagnosis, row.last_step), verdict_change)
 
 
 def store_verdict(session: Session, judged: Judged) -> None:
-    """Write it into the run's row, unless the run trains again or has changed."""
+    """Store a diagnosis in the run's row, unless the run is training again or has changed."""
     columns = dict(judged.columns)
     if columns["verdict"] is None:
-        columns["changed_at"] = Run.changed_at  # no page shows a difference
-    is_same = and_(Run.last_step == judged.last_step, Run.changed_at == judged.changed_at)
-    still = and_(Run.id == judged.run_id, HAS_NO_TRAINER, is_same)
-    stored = session.scalar(update(Run).where(still).values(**columns).returning(Run.id))
-    if stored is not None and (told := judged.news) is not None:
+        columns["changed_at"] = Run.changed_at  # pages need no update
+    is_unchanged = and_(Run.last_step == judged.last_step, Run.changed_at == judged.changed_at)
+    can_store = and_(Run.id == judged.run_id, HAS_NO_TRAINER, is_unchanged)
+    stored = session.scalar(update(Run).where(can_store).values(**columns).returning(Run.id))
+    if stored is not None and (verdict_change := judged.news) is not None:
         add_event(
-            session, "diagnosis", told.message, run_id=judged.run_id, level=told.level,
-            step=judged.last_step, data=told.data,
+            session, "diagnosis", verdict_change.message, run_id=judged.run_id, level=verdict_change.level,
+            step=judged.last_step, data=verdict_change.data,
         )  # fmt: skip
 
 
 def unjudged(session: Session) -> list[str]:
-    """Some of the runs without a trainer of ours whose verdict is missing, or of other steps or detectors."""
+    """Return ids of runs that need a diagnosis, because it is missing or of other steps or detectors."""
     is_due = or_(Run.judged_step.is_distinct_from(Run.last_step), Run.judged_by != VERSION)
     query = select(Run.id).where(HAS_NO_TRAINER, is_due, Run.deleting_at.is_(None))
     return list(session.scalars(query.limit(AT_ONCE)))
 
 
 def judge_runs(sessions: Sessions, run_ids: Sequence[str]) -> Iterator[None]:
-    """Judge these runs one after the other, each in a transaction of its own."""
+    """Judge runs one by one, each in a separate transaction, and yield after each."""
     for run_id in run_ids:
-        with suppress(RunNotFound):  # deleted meanwhile
+        with suppress(RunNotFound):  # deleted in the meantime
             with reading(sessions) as session:
                 judged = judge_run(session, run_id)
             with sessions.begin() as session:

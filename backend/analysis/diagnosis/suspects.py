@@ -1,7 +1,7 @@
-"""The config as a witness: settings of a run far from what its preset and policy start with.
+"""Find suspect settings of a run that are far from the values of its preset and policy.
 
-A suspect is named as a cause only where the run went wrong; the larger the deviation, the earlier it ranks.
-Its remedy is the value that the preset and the policy start with.
+A suspect is only reported as a cause if the run failed. The larger its deviation, the higher it ranks. Its
+remedy is to restore the value of the preset and the policy.
 """
 
 import math
@@ -18,7 +18,7 @@ from backend.config.rewards import LengthReward
 from backend.config.run import RunConfig
 
 LARGE = 0.5
-"""Orders of magnitude from which on a deviation explains more than subtle changes of the metrics do."""
+"""Deviation in orders of magnitude from which a setting explains more than subtle changes of metrics."""
 
 
 class Suspect(NamedTuple):
@@ -26,17 +26,17 @@ class Suspect(NamedTuple):
 
     cause: Cause
     words: str
-    """What deviates, and from what."""
+    """Description of the deviation."""
     changes: dict[str, Any]
-    """Usual values by dotted path, which undo the deviation."""
+    """Usual values of config fields by dotted path, which undo the deviation."""
     size: float
     """Deviation in orders of magnitude."""
 
 
 def suspects_of(fields: Mapping[str, Any], parent: Mapping[str, Any] | None = None) -> dict[str, Suspect]:
-    """Return the largest suspect of each cause, of a config as RunConfig writes it.
+    """Return the suspect with the largest deviation for each cause, from a config as JSON.
 
-    A fork is compared with the config of its parent as well.
+    A fork is also compared with the config of its parent.
     """
     try:
         config = RunConfig.model_validate(fields)
@@ -58,9 +58,9 @@ def suspects_of(fields: Mapping[str, Any], parent: Mapping[str, Any] | None = No
 
 
 def unusual_values(config: RunConfig) -> list[str]:
-    """Return warnings about values far from what has trained, before a launch.
+    """Return warnings before a launch about values that are far from those of working runs.
 
-    That is what the preset and the policy start with, and the recipes of the policy.
+    Working values are those of the preset and the policy, and those of the recipes for the policy.
     """
     recipes = [
         recipe.config
@@ -76,16 +76,16 @@ def unusual_values(config: RunConfig) -> list[str]:
 
 
 class Standard(NamedTuple):
-    """A config that a run is compared with."""
+    """A config with which a run is compared."""
 
     config: RunConfig
     words: str
-    """Whose it is, as the end of a sentence."""
+    """Description of the config, as the end of a sentence."""
     is_parent: bool = False
 
 
 def is_same(usual: RunConfig, paths: Iterable[str], config: RunConfig) -> bool:
-    """Return whether the run has the usual values at these paths, as after going back to them."""
+    """Return whether the run has the usual values at these paths."""
     return all(_at(usual, path) == _at(config, path) for path in paths)
 
 
@@ -112,12 +112,12 @@ def _entropy(config: RunConfig, standard: Standard) -> Suspects:
         return
     size = math.log10(abs(coef) / max(abs(usual_coef), MIN_ENTROPY_COEF))
     cause: Cause = "entropy_explosion" if coef > 0 else "entropy_collapse"
-    words = f"objective.entropy has coef {coef:g}, not the {usual_coef:g} that {standard.words}"
-    yield Suspect(cause, words, {"objective.entropy": _dumped(usual)["objective"]["entropy"]}, size)
+    description = f"objective.entropy has coef {coef:g}, not the {usual_coef:g} that {standard.words}"
+    yield Suspect(cause, description, {"objective.entropy": _dumped(usual)["objective"]["entropy"]}, size)
 
 
 MIN_ENTROPY_COEF = 0.01
-"""Coefficient of the entropy up to which a bonus is usual."""
+"""Entropy coefficient up to which a bonus is usual."""
 
 
 def _entropy_coef(config: RunConfig) -> float:
@@ -127,16 +127,20 @@ def _entropy_coef(config: RunConfig) -> float:
 
 def _kl(config: RunConfig, standard: Standard) -> Suspects:
     usual = standard.config
-    pull, usual_pull = _pull(config), _pull(usual)
+    kl_weight, usual_weight = _pull(config), _pull(usual)
     changes = {"objective.kl": _dumped(usual)["objective"]["kl"]}
-    if pull > max(usual_pull, USUAL_PULL) * 2:
-        size = math.log10(pull / max(usual_pull, USUAL_PULL))
-        usual_maximum = max(usual_pull, USUAL_PULL)
-        words = f"objective.kl pulls with {pull:.3g} a completion; usual is at most {usual_maximum:.3g}"
-        yield Suspect("kl_pull", words, changes, size)
-    elif usual_pull > 0 and pull < usual_pull / 4:
-        words = f"objective.kl pulls with {pull:.3g}, not the {usual_pull:.3g} that {standard.words}"
-        yield Suspect("kl_runaway", words, changes, LARGE)
+    if kl_weight > max(usual_weight, USUAL_PULL) * 2:
+        size = math.log10(kl_weight / max(usual_weight, USUAL_PULL))
+        usual_maximum = max(usual_weight, USUAL_PULL)
+        description = (
+            f"objective.kl pulls with {kl_weight:.3g} a completion; usual is at most {usual_maximum:.3g}"
+        )
+        yield Suspect("kl_pull", description, changes, size)
+    elif usual_weight > 0 and kl_weight < usual_weight / 4:
+        description = (
+            f"objective.kl pulls with {kl_weight:.3g}, not the {usual_weight:.3g} that {standard.words}"
+        )
+        yield Suspect("kl_runaway", description, changes, LARGE)
 
 
 USUAL_PULL = 0.04
@@ -144,7 +148,7 @@ USUAL_PULL = 0.04
 
 
 def _pull(config: RunConfig) -> float:
-    """Return the weight of the KL of a completion's mean token."""
+    """Return the effective weight of the mean KL per token."""
     kl = config.objective.kl
     if isinstance(kl, knobs.NoKl):
         return 0.0
@@ -158,14 +162,14 @@ def _age_of_samples(config: RunConfig, standard: Standard) -> Suspects:
     age, usual_age = _age(config), _age(usual)
     if age < 2 * usual_age:
         return
-    words = (
+    description = (
         f"a batch serves {config.updates.epochs} x {config.updates.minibatches} updates and is "
         f"{config.sampling.staleness} steps old; usual are "
         f"{usual.updates.epochs} x {usual.updates.minibatches} and {usual.sampling.staleness}"
     )
     paths = ("updates.epochs", "updates.minibatches", "sampling.staleness", "sampling.ahead")
     changes = {path: _at(usual, path) for path in paths if _at(config, path) != _at(usual, path)}
-    yield Suspect("staleness", words, changes, math.log10(age / usual_age))
+    yield Suspect("staleness", description, changes, math.log10(age / usual_age))
 
 
 def _age(config: RunConfig) -> float:
@@ -178,24 +182,32 @@ def _rewards(config: RunConfig, standard: Standard) -> Suspects:
     if config.rewards == usual.rewards:
         return
     changes = {"rewards": _dumped(usual)["rewards"]}
-    right = sum(term.weight for term in config.rewards if term.name == "correctness")
+    correct_weight = sum(term.weight for term in config.rewards if term.name == "correctness")
     has_usual = any(term.name == "correctness" for term in usual.rewards)
-    others = sum(term.weight for term in config.rewards if term.name != "correctness" and term.weight > 0)
-    if has_usual and right < 0:
-        yield Suspect("reward_hacking", f"right answers cost {-right:g}", changes, 1.5)
-    elif has_usual and others > right / 2:
-        words = f"terms beside correctness pay {others:g}, a right answer {right:g}"
-        yield Suspect("reward_hacking", words, changes, min(1.5, math.log10(1 + others / max(right, 0.05))))
-    brevity = sum(term.weight for term in config.rewards if isinstance(term, LengthReward))
-    if brevity > 0:
-        words = f"the length term pays brevity with a weight of {brevity:g}"
-        yield Suspect("length_collapse", words, changes, math.log10(1 + 3 * brevity))
+    other_weight = sum(
+        term.weight for term in config.rewards if term.name != "correctness" and term.weight > 0
+    )
+    if has_usual and correct_weight < 0:
+        yield Suspect("reward_hacking", f"right answers cost {-correct_weight:g}", changes, 1.5)
+    elif has_usual and other_weight > correct_weight / 2:
+        description = f"terms beside correctness pay {other_weight:g}, a right answer {correct_weight:g}"
+        yield Suspect(
+            "reward_hacking",
+            description,
+            changes,
+            min(1.5, math.log10(1 + other_weight / max(correct_weight, 0.05))),
+        )
+    brevity_weight = sum(term.weight for term in config.rewards if isinstance(term, LengthReward))
+    if brevity_weight > 0:
+        description = f"the length term pays brevity with a weight of {brevity_weight:g}"
+        yield Suspect("length_collapse", description, changes, math.log10(1 + 3 * brevity_weight))
 
 
 def _verifier(config: RunConfig, standard: Standard) -> Suspects:
     usual = standard.config
     checks, usual_checks = (
-        [term.model_dump() for term in of.rewards if term.name == "correctness"] for of in (config, usual)
+        [term.model_dump() for term in compared_config.rewards if term.name == "correctness"]
+        for compared_config in (config, usual)
     )
     names = [
         name
@@ -204,11 +216,11 @@ def _verifier(config: RunConfig, standard: Standard) -> Suspects:
         if check[name] != usual_check[name]
     ]
     if names:
-        words = f"correctness has another {', '.join(names)} than that {standard.words}"
-        yield Suspect("verifier", words, {"rewards": _dumped(usual)["rewards"]}, LARGE)
+        description = f"correctness has another {', '.join(names)} than that {standard.words}"
+        yield Suspect("verifier", description, {"rewards": _dumped(usual)["rewards"]}, LARGE)
     if config.problems != usual.problems and standard.is_parent:
-        words = "the fork trains other problems than the run before it"
-        yield Suspect("verifier", words, {"problems": _dumped(usual)["problems"]}, LARGE)
+        description = "the fork trains other problems than the run before it"
+        yield Suspect("verifier", description, {"problems": _dumped(usual)["problems"]}, LARGE)
 
 
 def _cap(config: RunConfig, standard: Standard) -> Suspects:
@@ -217,8 +229,8 @@ def _cap(config: RunConfig, standard: Standard) -> Suspects:
     if cap * 1.5 > usual_cap:
         return
     changes = {"sampling.max_new_tokens": usual_cap}
-    words = _times("sampling.max_new_tokens", cap, usual_cap, standard)
-    yield Suspect("length_blowup", words, changes, 2 * math.log10(usual_cap / cap))
+    description = _times("sampling.max_new_tokens", cap, usual_cap, standard)
+    yield Suspect("length_blowup", description, changes, 2 * math.log10(usual_cap / cap))
 
 
 RULES: tuple[Callable[[RunConfig, Standard], Suspects], ...] = (

@@ -1,4 +1,4 @@
-"""Remedies in the words of other trainers: the settings that TRL (1.16) and verl (0.9) name them by."""
+"""Descriptions of remedies with the settings of other trainers: TRL (1.16) and verl (0.9)."""
 
 TRAINER_WORDS: dict[str, dict[str, str]] = {
     "trl": {
@@ -35,4 +35,4 @@ TRAINER_WORDS: dict[str, dict[str, str]] = {
         "dead_run": "Check `actor.optim.lr` and its warm-up.",
     },
 }
-"""Words by origin of the run and cause. verl's `actor` and `rollout` are in `actor_rollout_ref`."""
+"""Remedies by origin of the run and by cause. verl's `actor` and `rollout` are in `actor_rollout_ref`."""

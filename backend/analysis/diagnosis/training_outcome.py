@@ -1,4 +1,4 @@
-"""Outcome by a goal with a point at nearly every step: it rose and stayed, fell, or never rose."""
+"""Judge the outcome of a run by a goal with a point at nearly every step."""
 
 import math
 from typing import Any, NamedTuple
@@ -13,23 +13,23 @@ from backend.analysis.diagnosis.significance import ALPHA, end_p_value, fall_p_v
 from backend.analysis.diagnosis.smoothing import luck_of_best, noise, trailing_mean, window_for
 
 HOLD = 5
-"""Points for which a fall lasts before it counts."""
+"""Minimum number of points for which a fall must last."""
 
 GOOD_ENOUGH = 0.9
-"""An accuracy from which on there is little left to learn."""
+"""Accuracy from which there is little left to learn."""
 
 LITTLE_ACCURACY, LITTLE_REWARD = 0.05, 0.1
-"""A goal that surely rose by less never learned; the second is a share of the reward's size."""
+"""Rises below which a goal never learned, as an accuracy and as a fraction of the reward's size."""
 
 RISE_ALPHA = 0.01
-"""Share of series without any trend that may be called risen."""
+"""Significance level of the test for a rise."""
 
 ONE_SIDED = 1.645
-"""Standard errors of an upper bound at 95 %."""
+"""Number of standard errors of a one-sided upper bound at 95 %."""
 
 
 def judge_goal(name: str, series: Series, log: Log) -> Outcome:
-    """Return the outcome by one series of many points."""
+    """Return the outcome according to one series with many points."""
     values = series.values
     is_accuracy = "accuracy" in name
     least_noise = _least_noise(name, values, log)
@@ -39,26 +39,28 @@ def judge_goal(name: str, series: Series, log: Log) -> Outcome:
     error = sigma / math.sqrt(window)
     smooth = trailing_mean(values, window)
     settled = smooth.copy()
-    settled[: window - 1] = smooth[window - 1]  # shorter means are noisier
+    settled[: window - 1] = smooth[window - 1]  # means of fewer points are noisier
     start, end = float(smooth[window - 1]), float(smooth[-1])
     goal = _Goal(
         series, settled, window, luck=error * luck_of_best(len(values) / window), zero=_zero(values, start)
     )
     outcome = Outcome("healthy", name, start, goal.best(), goal.step_of_best(), end)
     outcome = outcome._replace(healthy=_window(series, settled, goal))
-    sure = SURE * error * math.sqrt(2)
-    fall = _fall(goal, sure)
+    min_loss = SURE * error * math.sqrt(2)
+    fall = _fall(goal, min_loss)
     if fall is not None and fall_p_value(values) <= ALPHA:
-        before = goal.up_to(fall)
-        best = before.best()
-        still = best - end > (1 - STILL_FALLEN) * goal.size(best)
-        outcome = outcome._replace(best=best, best_step=before.step_of_best(), onset=_onset(goal, fall))
-        outcome = outcome._replace(verdict="collapsed" if still else "recovered")
+        goal_before_fall = goal.up_to(fall)
+        best = goal_before_fall.best()
+        is_fallen = best - end > (1 - STILL_FALLEN) * goal.size(best)
+        outcome = outcome._replace(
+            best=best, best_step=goal_before_fall.step_of_best(), onset=_onset(goal, fall)
+        )
+        outcome = outcome._replace(verdict="collapsed" if is_fallen else "recovered")
         return outcome.with_window_before_the_onset()
     if early := _early_death(values, _least_noise(name, values[:1], log), log):
         return _dead_early(name, series, early)
     loss = outcome.best - end
-    if loss > sure and loss > (1 - DECLINED) * goal.size(outcome.best) and end_p_value(values) <= ALPHA:
+    if loss > min_loss and loss > (1 - DECLINED) * goal.size(outcome.best) and end_p_value(values) <= ALPHA:
         is_high = settled >= outcome.best - (1 - DECLINED) * goal.size(outcome.best)
         onset = _onset(goal, min(int(np.flatnonzero(is_high)[-1]) + 1, len(values) - 1))
         return outcome._replace(verdict="declining", onset=onset).with_window_before_the_onset()
@@ -66,24 +68,24 @@ def judge_goal(name: str, series: Series, log: Log) -> Outcome:
 
 
 class _Goal(NamedTuple):
-    """A goal's series as it is judged."""
+    """A smoothed goal."""
 
     series: Series
     settled: Floats
-    """(N,) means of the last `window` values."""
+    """Means of the last `window` values, of shape (N,)."""
     window: int
     luck: float
-    """By how much the best of many windows exceeds their mean by chance."""
+    """Amount by which the best of many windows exceeds their mean by chance."""
     zero: float
-    """Value of a policy that has learned nothing."""
+    """Value for a policy that has learned nothing."""
 
     def up_to(self, place: int) -> "_Goal":
-        """Return the points before a place."""
+        """Return the points before an index."""
         series = Series(self.series.steps[:place], self.series.values[:place])
         return self._replace(series=series, settled=self.settled[:place])
 
     def best(self) -> float:
-        """Return the best value, corrected for luck; it is at least the mean."""
+        """Return the best value, corrected for luck, but at least the mean."""
         return max(float(self.series.values.mean()), float(self.settled.max()) - self.luck)
 
     def step_of_best(self) -> int:
@@ -91,46 +93,51 @@ class _Goal(NamedTuple):
         return int(self.series.steps[int(np.argmax(self.settled))])
 
     def size(self, best: Any) -> Any:
-        """Return how much a goal of this value has to lose; for rewards that may be negative as well."""
+        """Return how much a goal with this value can lose, also for rewards that may be negative."""
         return np.maximum(best - self.zero, np.abs(best))
 
 
 def _usual_size(values: Floats) -> float:
-    """Return a reward's size: its level, or the range of nine tenths of its values."""
+    """Return the size of a reward: its median, or the range of 90 % of its values if that is larger."""
     low, middle, high = np.quantile(values, (0.05, 0.5, 0.95))
     return float(max(abs(middle), high - low)) or 1.0
 
 
 def _zero(values: Floats, start: float) -> float:
-    """Return what counts as nothing learned: 0, or the start of a reward that may be negative."""
+    """Return the value for nothing learned: 0, or the start of a reward that may be negative."""
     return min(0.0, start) if float(values.min()) < 0 else 0.0
 
 
 def _dead_early(name: str, series: Series, place: int) -> Outcome:
     onset = Interval(int(series.steps[0]), int(series.steps[place]))
-    first, end = float(series.values[0]), float(series.values[-5:].mean())
-    step = int(series.steps[0])
-    return Outcome("collapsed", name, first, first, step, end, onset, note="within its first steps")
+    first_value, end = float(series.values[0]), float(series.values[-5:].mean())
+    first_step = int(series.steps[0])
+    return Outcome(
+        "collapsed", name, first_value, first_value, first_step, end, onset, note="within its first steps"
+    )
 
 
 def _early_death(values: Floats, error: float, log: Log) -> int | None:
-    """Return the place from which on a goal that had a value at first has surely lost half of it for ever.
+    """Return the index from which the goal has lost half of its first value permanently, or None.
 
-    A first value can only be trusted if the config says of how many completions it is the mean, or if the
-    policy's behaviour changed at once as well.
+    The first value is only trusted if the config contains the number of completions of which it is the mean,
+    or if the behaviour of the policy also changed immediately.
     """
-    later = trailing_mean(values, 3)[4:]
-    if not error or not len(later) or values[0] - float(later.max()) < 4 * error:
+    later_means = trailing_mean(values, 3)[4:]
+    if not error or not len(later_means) or values[0] - float(later_means.max()) < 4 * error:
         return None
     if not log.config and changed_at_once(log) is None:
         return None
-    if float(later.max()) >= FALLEN * float(values[0]):
+    if float(later_means.max()) >= FALLEN * float(values[0]):
         return None
     return int(np.flatnonzero(values < FALLEN * values[0])[0])
 
 
 def _learned(outcome: Outcome, values: Floats, sigma: float, scale: float, *, is_accuracy: bool) -> Outcome:
-    """Healthy if the goal rose or began near the top; inconclusive if its noise may hide a rise."""
+    """Return a healthy outcome if the goal rose or began near the top.
+
+    Otherwise the verdict is never learned, or inconclusive if noise may hide a rise.
+    """
     if is_accuracy and outcome.best >= GOOD_ENOUGH * scale:
         return outcome
     if rise_p_value(values) <= RISE_ALPHA:
@@ -143,20 +150,20 @@ def _learned(outcome: Outcome, values: Floats, sigma: float, scale: float, *, is
 
 
 def _largest_rise(values: Floats, sigma: float) -> float:
-    """Return the upper bound, at 95 %, of the rise from the steps before any point to those after it."""
+    """Return the 95 % upper bound of the rise from the steps before any point to those after it."""
     count = len(values)
-    least = max(3, count // 8)
-    sizes = np.arange(least, count - least + 1)
+    min_size = max(3, count // 8)
+    sizes = np.arange(min_size, count - min_size + 1)
     sums = np.cumsum(values)
     before, after = sums[sizes - 1] / sizes, (sums[-1] - sums[sizes - 1]) / (count - sizes)
-    doubt = ONE_SIDED * sigma * np.sqrt(1 / sizes + 1 / (count - sizes))
-    return max(0.0, float(np.max(after - before + doubt)))
+    margin = ONE_SIDED * sigma * np.sqrt(1 / sizes + 1 / (count - sizes))
+    return max(0.0, float(np.max(after - before + margin)))
 
 
 def _least_noise(name: str, values: Floats, log: Log) -> float:
-    """Return a step's sampling error where its size is known.
+    """Return the sampling error of a step, or 0 if the number of completions is unknown.
 
-    Completions of a group are alike: a correlation of 1/2 is assumed.
+    Completions of a group are assumed to have a correlation of 1/2.
     """
     if "accuracy" not in name:
         return 0.0
@@ -171,33 +178,35 @@ def _least_noise(name: str, values: Floats, log: Log) -> float:
 
 
 def _fall(goal: _Goal, sure: float) -> int | None:
-    """Return the place from which on half of the best so far is lost, for longer than by chance."""
+    """Return the index from which half of the best value so far is lost for at least HOLD points, or None."""
     best = np.maximum.accumulate(goal.settled) - goal.luck
-    lost = best - goal.settled
-    is_low = (lost > (1 - FALLEN) * goal.size(best)) & (lost > sure)
-    for first in np.flatnonzero(is_low):
-        ahead = is_low[first : first + HOLD]
+    loss = best - goal.settled
+    is_low = (loss > (1 - FALLEN) * goal.size(best)) & (loss > sure)
+    for index in np.flatnonzero(is_low):
+        ahead = is_low[index : index + HOLD]
         if ahead.all() and len(ahead) >= min(HOLD, 3):
-            return int(first)
+            return int(index)
     return None
 
 
 def _onset(goal: _Goal, fall: int) -> Interval:
-    """Return the steps, after the best, at which one change of the mean explains the fall.
+    """Return the interval of steps after the best at which a single change of the mean explains the fall.
 
-    The interval holds all steps within 2 units of log-likelihood.
+    The interval contains all steps within 2 units of the maximum log-likelihood.
     """
     series = goal.series
     best = int(np.argmax(goal.settled[: max(1, fall)]))
-    first = max(best - 1, fall - 4 * goal.window - 20, 0)
-    values = series.values[first : fall + HOLD]
-    places = np.arange(2, len(values) - 1)
-    if not len(places):
-        return Interval(int(series.steps[first]), int(series.steps[fall]))
-    squares = np.array([_squares(values[:at]) + _squares(values[at:]) for at in places])
+    first_index = max(best - 1, fall - 4 * goal.window - 20, 0)
+    values = series.values[first_index : fall + HOLD]
+    split_points = np.arange(2, len(values) - 1)
+    if not len(split_points):
+        return Interval(int(series.steps[first_index]), int(series.steps[fall]))
+    squares = np.array(
+        [_squares(values[:split_point]) + _squares(values[split_point:]) for split_point in split_points]
+    )
     likelihood = -len(values) / 2 * np.log(np.maximum(squares, 1e-9))
-    near = first + places[likelihood >= likelihood.max() - 2.0]
-    return Interval(int(series.steps[near[0] - 1]), int(series.steps[near[-1]]))
+    likely_indices = first_index + split_points[likelihood >= likelihood.max() - 2.0]
+    return Interval(int(series.steps[likely_indices[0] - 1]), int(series.steps[likely_indices[-1]]))
 
 
 def _squares(values: Floats) -> float:
@@ -205,8 +214,8 @@ def _squares(values: Floats) -> float:
 
 
 def _window(series: Series, smooth: Floats, goal: _Goal) -> Interval:
-    """Return the steps that end where the goal first comes near its best."""
+    """Return the healthy window, which ends when the goal first comes close to its best."""
     count = max(15, len(series) // 10)
-    near = np.flatnonzero(smooth >= goal.best() - 0.1 * goal.size(goal.best()))
-    last = max(int(near[0]) if len(near) else 0, min(count, len(series)) - 1)
-    return Interval(int(series.steps[max(0, last - count + 1)]), int(series.steps[last]))
+    near_best = np.flatnonzero(smooth >= goal.best() - 0.1 * goal.size(goal.best()))
+    last_index = max(int(near_best[0]) if len(near_best) else 0, min(count, len(series)) - 1)
+    return Interval(int(series.steps[max(0, last_index - count + 1)]), int(series.steps[last_index]))

@@ -1,1 +1,1 @@
-"""Results of evaluations: held-out sets and suites of runs, by checkpoint."""
+"""Results of held-out evaluations and suites."""

@@ -1,4 +1,4 @@
-"""Routes of evaluations: benchmarks on offer, and the results of runs."""
+"""Routes for benchmark suites and for the results of evaluations."""
 
 from typing import Annotated
 
@@ -21,7 +21,7 @@ MAX_RUNS = 50
 
 @router.get("/suite-recipes", response_model=Page)
 def suite_recipes() -> Json:
-    """Benchmarks as suites, with license and commit; `config` holds the suite that is added to a run's."""
+    """List benchmarks with license and commit. `config` contains the suite to add to a run's config."""
     items = [
         {
             "name": name,
@@ -40,7 +40,7 @@ def evaluations(
     session: ReadSession,
     runs: Annotated[str, Query(min_length=1, max_length=8_000, description="Ids, separated by commas.")],
 ) -> Json:
-    """Results of the held-out sets and suites of runs, with those of evaluations of their checkpoints."""
+    """List the results of held-out sets and suites of runs, including evaluations of their checkpoints."""
     run_ids = list(dict.fromkeys(split_list(runs)))
     if not 0 < len(run_ids) <= MAX_RUNS:
         reason = f"holds {len(run_ids)} runs; expected 1 to {MAX_RUNS}"

@@ -1,4 +1,4 @@
-"""Results of evaluations: those that a run made itself, and later ones of its checkpoints."""
+"""Load the results of evaluations during runs and of later evaluations of their checkpoints."""
 
 import math
 from collections import defaultdict
@@ -18,17 +18,17 @@ from backend.storage.numbers import spell
 
 PREFIX = "eval/"
 MAX_STEPS = 100
-"""Maximum number of steps of one suite of one run, besides the first and the best step."""
+"""Maximum number of steps of a suite per run, in addition to the first and the best step."""
 
 MAX_CHILDREN = 1_000
-"""Maximum number of evaluations of checkpoints that are read."""
+"""Maximum number of checkpoint evaluations that are read."""
 
 HELD_OUT = ("accuracy", "length_mean", "truncated_frac")
-"""Metrics of the held-out set, beside those of pass@k."""
+"""Metrics of the held-out set, in addition to pass@k."""
 
 
 class EvaluatedStep(NamedTuple):
-    """A step of a run at which something was evaluated, and where that is stored."""
+    """An evaluated step of a run, and the run and step under which the result is stored."""
 
     run: str
     step: int
@@ -37,39 +37,38 @@ class EvaluatedStep(NamedTuple):
 
 
 def load_evaluations(session: Session, run_ids: Sequence[str]) -> EvaluationPage:
-    """Return the results of all evaluations of runs, in the order of the ids; only the latest result of
-    each step.
-    """
+    """Return the latest result of each evaluated step of runs, in the order of the ids."""
     children = _load_children(session, run_ids)
-    later = {child: (parent, step) for child, parent, step in children}
-    sources = [*run_ids, *later]
+    checkpoint_by_source = {child: (parent, step) for child, parent, step in children}
+    sources = [*run_ids, *checkpoint_by_source]
     names = _load_names(session, sources)
     points = read_points(
         session, sources, sorted({name for names_of_run in names.values() for name in names_of_run})
     )
     by_suite: dict[tuple[str, str], dict[int, tuple[EvaluatedStep, dict[str, float]]]] = defaultdict(dict)
-    for source in sources:  # evaluations of checkpoints come last, the newest of them at the end
+    for source in sources:
+        # evaluations of checkpoints come last, oldest first, so that newer results replace older ones
         for (suite, step), values in _values_by_suite(points, source, names[source]).items():
-            run, of_step = later.get(source, (source, step))
-            by_suite[run, suite][of_step] = EvaluatedStep(run, of_step, source, step), values
-    saved = _checkpoint_steps(session, run_ids)
+            run, evaluated_step = checkpoint_by_source.get(source, (source, step))
+            by_suite[run, suite][evaluated_step] = EvaluatedStep(run, evaluated_step, source, step), values
+    checkpoint_steps = _checkpoint_steps(session, run_ids)
     items, left_out = [], 0
     for run, suite in sorted(
         by_suite, key=lambda run_and_suite: (run_ids.index(run_and_suite[0]), run_and_suite[1])
     ):
         results = by_suite[run, suite]
         best = max(results, key=lambda step: (_accuracy(results[step][1]), step))
-        shown = set(sorted(results)[-MAX_STEPS:]) | {min(results), best}
-        left_out += len(results) - len(shown)
+        shown_steps = set(sorted(results)[-MAX_STEPS:]) | {min(results), best}
+        left_out += len(results) - len(shown_steps)
         items += [
-            _item(suite, *results[step], has_checkpoint=step in saved[run], is_best=step == best)
-            for step in sorted(shown)
+            _item(suite, *results[step], has_checkpoint=step in checkpoint_steps[run], is_best=step == best)
+            for step in sorted(shown_steps)
         ]
     return EvaluationPage(items=items, left_out=left_out)
 
 
 def _load_children(session: Session, run_ids: Sequence[str]) -> list[tuple[str, str, int]]:
-    """Return the newest evaluations of the runs' checkpoints, oldest first."""
+    """Return (id, run, step) of the newest evaluations of the runs' checkpoints, oldest first."""
     query = select(Run.id, Run.parent_run, Run.fork_step).where(
         Run.parent_run.in_(run_ids),
         Run.fork_step.is_not(None),
@@ -83,11 +82,13 @@ def _load_children(session: Session, run_ids: Sequence[str]) -> list[tuple[str, 
 
 
 def _load_names(session: Session, run_ids: Iterable[str]) -> dict[str, list[str]]:
-    """Return the metrics of evaluations that each run has recorded."""
+    """Return the names of the evaluation metrics that each run has recorded."""
     query = select(Run.id, Run.summary).where(Run.id.in_(list(run_ids)))
-    last = {row.id: (row.summary or {}).get("last", {}) for row in session.execute(query)}
-    shown = {run: [name for name in last.get(run, {}) if _parse_metric(name)] for run in run_ids}
-    return {run: [*names, *_ends(names)] for run, names in shown.items()}
+    last_values = {row.id: (row.summary or {}).get("last", {}) for row in session.execute(query)}
+    evaluation_names = {
+        run: [name for name in last_values.get(run, {}) if _parse_metric(name)] for run in run_ids
+    }
+    return {run: [*names, *_ends(names)] for run, names in evaluation_names.items()}
 
 
 def _ends(names: Sequence[str]) -> list[str]:
@@ -95,18 +96,18 @@ def _ends(names: Sequence[str]) -> list[str]:
 
 
 def _parse_metric(name: str) -> tuple[str, str] | None:
-    """Return the suite and the short name of a metric; None for a metric that the table does not show."""
-    parts = name.removeprefix(PREFIX).split("/") if name.startswith(PREFIX) else []
-    if len(parts) == 2 and parts[0] not in RESERVED:
-        return parts[0], parts[1]
-    is_shown = len(parts) == 1 and (parts[0] in HELD_OUT or parts[0].startswith("pass_at_"))
-    return ("", parts[0]) if is_shown else None
+    """Return the suite and the short name of a metric, or None if the table does not show it."""
+    segments = name.removeprefix(PREFIX).split("/") if name.startswith(PREFIX) else []
+    if len(segments) == 2 and segments[0] not in RESERVED:
+        return segments[0], segments[1]
+    is_shown = len(segments) == 1 and (segments[0] in HELD_OUT or segments[0].startswith("pass_at_"))
+    return ("", segments[0]) if is_shown else None
 
 
 def _values_by_suite(
     points: Mapping[tuple[str, str], Points], source: str, names: Sequence[str]
 ) -> dict[tuple[str, int], dict[str, float]]:
-    """Return the values of each suite at each step."""
+    """Return the values by metric for each (suite, step)."""
     values_by_suite: dict[tuple[str, int], dict[str, float]] = defaultdict(dict)
     for name in names:
         suite, metric = _parse_metric(name) or ("", "")
@@ -132,13 +133,13 @@ def _accuracy(values: Mapping[str, float]) -> float:
 def _item(
     suite: str, evaluated: EvaluatedStep, values: Mapping[str, float], *, has_checkpoint: bool, is_best: bool
 ) -> EvaluationItem:
-    ends = {name: interval_names(name) for name in values}
+    interval_ends = {name: interval_names(name) for name in values}
     intervals = {
         name: [spell(values[low]), spell(values[high])]
-        for name, (low, high) in ends.items()
+        for name, (low, high) in interval_ends.items()
         if low in values and high in values
     }
-    hidden = {end for name in intervals for end in ends[name]}
+    hidden = {end for name in intervals for end in interval_ends[name]}
     return EvaluationItem(
         **evaluated._asdict(),
         suite=suite,

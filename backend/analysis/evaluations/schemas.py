@@ -1,36 +1,38 @@
-"""Results of evaluations as the HTTP interface shows them."""
+"""Schemas of evaluation results in the API."""
 
 from backend.base.documented import Documented
 from backend.runs.schemas import SpelledNumber
 
 
 class EvaluationItem(Documented):
-    """One suite, or the held-out set, after one step of a run."""
+    """The result of a suite or of the held-out set after a step of a run."""
 
     run: str
     step: int
-    """Training steps of the policy that was evaluated."""
+    """Number of training steps of the evaluated policy."""
     suite: str
-    """Name of the suite; empty: the held-out set."""
+    """Name of the suite, or "" for the held-out set."""
     values: dict[str, SpelledNumber]
-    """accuracy, pass_at_<k>, maj_at_<k>, length_mean, truncated_frac, prompts, n."""
+    """Values by metric: accuracy, pass_at_<k>, maj_at_<k>, length_mean, truncated_frac, prompts, n."""
     intervals: dict[str, list[SpelledNumber]]
-    """Lower and upper end of the 95 % intervals, by the same names."""
+    """Lower and upper ends of the 95 % intervals, by metric."""
     source: str
-    """The run that holds the completions: the run itself, or an evaluation of its checkpoint."""
+    """Id of the run with the completions: the run itself, or an evaluation of its checkpoint."""
     source_step: int
-    """The step at which the completions are stored there."""
+    """Step under which the completions are stored in that run."""
     source_kind: str
-    """Their kind, as `GET /rollouts` takes it."""
+    """Kind of the completions, for `GET /rollouts`."""
     has_checkpoint: bool
-    """Whether the run still has a checkpoint of that step."""
+    """Whether the run still has a checkpoint of this step."""
     is_best: bool
-    """Whether no other step of the run was more accurate on this suite; of equal ones the last."""
+    """Whether this is the step with the highest accuracy of the run on this
+    suite. Of equal steps, it is the last.
+    """
 
 
 class EvaluationPage(Documented):
-    """Results of several runs: by run, then suite, then step."""
+    """Results of runs, ordered by run, suite and step."""
 
     items: list[EvaluationItem]
     left_out: int
-    """Older results that are not shown: of each run and suite the newest ones, the first and the best are."""
+    """Number of older results that are left out. The newest ones, the first and the best are included."""

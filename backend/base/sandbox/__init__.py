@@ -1,1 +1,1 @@
-"""The sandbox: processes that handle untrusted text, confined as far as the machine allows."""
+"""The sandbox, which confines the processes that handle untrusted text as far as the machine allows."""

@@ -1,5 +1,5 @@
-"""Bubblewrap's command line: separate namespaces, no network, and a read-only view of chosen paths.
-`isolated_command` separates processes and network only; the program sees every file and device.
+"""Command lines for Bubblewrap: separate namespaces, no network and a read-only view of selected paths.
+`isolated_command` isolates only processes and the network. The program sees every file and device.
 """
 
 import shutil
@@ -56,26 +56,26 @@ def sandbox_command(
     visible: Sequence[Path],
     network: bool,
 ) -> list[str]:
-    """Return the command that runs `argv` so that it sees `visible`, read-only, and nothing else.
+    """Return the command that runs `argv` with read-only access to the paths in `visible` and no others.
 
     The command can write only to SCRATCH, a private, empty directory in memory.
     """
     program = find_bubblewrap()
-    words = [program, *ISOLATION, *([] if network else ["--unshare-net"]), "--clearenv"]
+    command = [program, *ISOLATION, *([] if network else ["--unshare-net"]), "--clearenv"]
     for name, value in environment.items():
-        words += ["--setenv", name, value]
+        command += ["--setenv", name, value]
     for path in visible:
-        words += ["--ro-bind", str(path), str(path)]
+        command += ["--ro-bind", str(path), str(path)]
     for device in DEVICES:
-        words += ["--dev-bind-try", device, device]
-    words += ["--size", str(SCRATCH_BYTES), "--tmpfs", SCRATCH]
-    return [*words, "--remount-ro", "/", "--chdir", "/", "--", *argv]
+        command += ["--dev-bind-try", device, device]
+    command += ["--size", str(SCRATCH_BYTES), "--tmpfs", SCRATCH]
+    return [*command, "--remount-ro", "/", "--chdir", "/", "--", *argv]
 
 
 @cache
 def find_bubblewrap() -> str:
-    """Return the path of the system's bubblewrap, else that of the Python package; "" without either.
-    Distributions grant more permissions to their own.
+    """Return the path of Bubblewrap, from the system or from the Python package, or "" without either.
+    The system's Bubblewrap is preferred, because distributions grant it more permissions.
     """
     if sys.platform != "linux":
         return ""
@@ -90,22 +90,22 @@ def find_bubblewrap() -> str:
 
 
 def isolated_command(argv: Sequence[str]) -> list[str]:
-    """Return the command that runs `argv` with a loopback interface of its own as its only network.
+    """Return the command that runs `argv` with a private loopback interface as its only network.
 
-    All its processes end with the first, and that one with the thread that started it.
+    The first process ends when the thread that started it ends, and then all its children are killed.
     """
     return [find_bubblewrap(), *APART, "--", *argv]
 
 
 @cache
 def unavailable_reason() -> str:
-    """Return the reason why namespaces are not available here; "" if they are."""
+    """Return the reason why namespaces are not available on this machine, or "" if they are."""
     return _failure_reason([*ISOLATION, "--unshare-net", "--ro-bind", "/", "/"])
 
 
 @cache
 def isolation_unavailable_reason() -> str:
-    """Return the reason why programs cannot be isolated on this machine; "" if they can."""
+    """Return the reason why programs cannot be isolated on this machine, or "" if they can."""
     return _failure_reason(APART)
 
 
@@ -114,11 +114,11 @@ def _failure_reason(options: Sequence[str]) -> str:
         return "bubblewrap is not installed"
     argv = [program, *options, "--", sys.executable, "-c", ""]
     try:
-        tried = subprocess.run(argv, capture_output=True, text=True, timeout=PROBE_SECONDS, check=False)
+        result = subprocess.run(argv, capture_output=True, text=True, timeout=PROBE_SECONDS, check=False)
     except (OSError, subprocess.SubprocessError) as error:
         return f"bubblewrap cannot run: {error}"
-    if tried.returncode == 0:
+    if result.returncode == 0:
         return ""
-    error_lines = tried.stderr.strip().splitlines()
-    reason = error_lines[-1] if error_lines else f"exit code {tried.returncode}"
+    error_lines = result.stderr.strip().splitlines()
+    reason = error_lines[-1] if error_lines else f"exit code {result.returncode}"
     return f"the system does not allow user namespaces ({reason})"

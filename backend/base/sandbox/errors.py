@@ -1,11 +1,11 @@
-"""Errors of a sandboxed process, as its owner receives them."""
+"""Exceptions that the client of a sandboxed process raises."""
 
 from typing import Any
 
 from backend.base.text import clean_text
 
 MAX_WORDS = 2000
-"""Characters of an error that a sandboxed process reports."""
+"""Maximum length of an error message from a sandboxed process, in characters."""
 
 
 class SandboxError(Exception):
@@ -17,7 +17,7 @@ class TimedOut(SandboxError):
 
 
 class Died(SandboxError):
-    """The process ended while it worked, for instance at its memory limit."""
+    """The process ended before it answered, for instance because it reached its memory limit."""
 
 
 class Refused(SandboxError):
@@ -25,9 +25,9 @@ class Refused(SandboxError):
 
 
 class Unusable(Exception):
-    """The sandbox cannot start or import what it needs: an error of the installation, not of an answer."""
+    """The sandbox cannot start or import its code, which is an error of the installation."""
 
 
 def excerpt(words: Any) -> str:
-    """Return a message that a log and a database can hold; a compromised process may send anything."""
+    """Return a message that is safe to log and store, because a compromised process may send any text."""
     return clean_text(str(words)[:MAX_WORDS])

@@ -1,6 +1,4 @@
-"""Forks of the warm parent. Each computes one answer under stricter limits, and is killed when it exceeds
-them.
-"""
+"""Forks of the warm parent, each of which computes one answer under stricter limits."""
 
 import contextlib
 import ctypes
@@ -23,17 +21,15 @@ from backend.base.sandbox.operation import Operation, Request
 GRACE_SECONDS = 2.0
 MAX_REPLY_BYTES = 4_000_000
 MAX_OUTPUT_BYTES = 256 * 1024
-"""Maximum size of a program's standard output, in bytes; a program that prints more is killed."""
+"""Maximum size of a program's standard output, in bytes. A program that prints more is killed."""
 
 FILES = 256
 WRITTEN_BYTES = 64 * 2**20
 PR_SET_PDEATHSIG = 1
-"""Option of prctl(2), from <linux/prctl.h>."""
+"""Option of prctl(2) from <linux/prctl.h> that sets the signal sent when the parent dies."""
 
 OWNER = 0
-"""File descriptor of the client. While requests are answered, it only becomes readable when the client has
-exited.
-"""
+"""File descriptor of the client's pipe. During a request it becomes readable only if the client exits."""
 
 Reply = Mapping[str, Any]
 
@@ -42,12 +38,12 @@ class Rules(NamedTuple):
     """The rules for every fork of one warm parent."""
 
     strict: Any
-    """Filter of system calls; None if this machine does not support one."""
+    """Filter of system calls, or None if this machine does not support one."""
     writes: bool
     """Whether each fork may write to its own directory below `scratch`."""
     scratch: Path
     ends_all: bool
-    """Whether a fork may start processes, which are killed with it; then only one fork runs at a time."""
+    """Whether a fork may start processes, which are killed with it. Then only one fork runs at a time."""
 
 
 class Fork:
@@ -59,19 +55,21 @@ class Fork:
         self._output = b""
         self._directory = Path(tempfile.mkdtemp(dir=rules.scratch)) if rules.writes else None
         self._input = str(request["stdin"]).encode(errors="replace") if self.is_program else b""
-        self.pipe, write = os.pipe()
-        theirs, self.stdin = os.pipe() if self.is_program else (-1, -1)
+        self.pipe, write_end = os.pipe()
+        program_stdin, self.stdin = os.pipe() if self.is_program else (-1, -1)
         self.deadline = time.monotonic() + request["seconds"]
         self._pid = os.fork()
         if self._pid == 0:
-            _run_fork(operation, request, rules, pipe=write, stdin=theirs, directory=self._directory)
-        os.close(write)
+            _run_fork(
+                operation, request, rules, pipe=write_end, stdin=program_stdin, directory=self._directory
+            )
+        os.close(write_end)
         if self.is_program:
-            os.close(theirs)
+            os.close(program_stdin)
             os.set_blocking(self.stdin, False)
 
     def feed(self) -> None:
-        """Write what the program's standard input accepts, and close it after the last byte."""
+        """Write as much as the program's standard input accepts, and close it after the last byte."""
         try:
             self._input = self._input[os.write(self.stdin, self._input) :] if self._input else b""
         except BlockingIOError:
@@ -82,7 +80,7 @@ class Fork:
             self._close_input()
 
     def read(self) -> Reply | None:
-        """Read the fork's output; return its reply once it is complete."""
+        """Read output of the fork. Return the reply, or None if it is not complete yet."""
         block = os.read(self.pipe, 65536)
         self._output += block
         maximum = MAX_OUTPUT_BYTES if self.is_program else MAX_REPLY_BYTES
@@ -95,15 +93,17 @@ class Fork:
         return self.end(_validate_reply(self._output) if block else None)
 
     def end(self, reply: Reply | None) -> Reply:
-        """Kill the fork and its children, and remove its files. Without a reply, return one that says how it
-        ended.
+        """Kill the fork and its children, remove its files, and return the reply.
+
+        If `reply` is None, return a reply with the exit code.
         """
         code = os.waitstatus_to_exitcode(self._kill())
         return reply or {"died": f"the process that worked on it ended with code {code}"}
 
     def _end_program(self) -> Reply:
-        """Return the output and exit code of a program that closed its output; wait for it until its
-        deadline.
+        """Wait until a program that has closed its output exits, and return its output and exit code.
+
+        Return a timeout if it does not exit before its deadline.
         """
         while True:
             pid, status = os.waitpid(self._pid, os.WNOHANG)
@@ -136,7 +136,7 @@ class Fork:
 
 
 class Forks:
-    """Answers requests by forks of this process, several at a time."""
+    """Answers requests in forks of this process, several at a time."""
 
     def __init__(self, rules: Rules) -> None:
         self._rules = rules
@@ -144,25 +144,25 @@ class Forks:
     def replies(
         self, operation: Operation, requests: Sequence[Request], *, at_a_time: int
     ) -> Iterator[tuple[int, Reply]]:
-        """Yield the index and the reply of each request, as soon as the reply is there."""
-        waiting = list(enumerate(requests))[::-1]
-        working: list[Fork] = []
+        """Yield the index and the reply of each request as soon as the reply is complete."""
+        pending = list(enumerate(requests))[::-1]
+        running: list[Fork] = []
         maximum = 1 if self._rules.ends_all or operation.is_program else at_a_time
         gc.freeze()
-        while waiting or working:
-            while waiting and len(working) < maximum:
-                at, request = waiting.pop()
-                working.append(Fork(at, operation, request, self._rules))
-            ended = self._collect_replies(working)
-            working = [fork for fork in working if fork not in ended]
-            if not working:
+        while pending or running:
+            while pending and len(running) < maximum:
+                index, request = pending.pop()
+                running.append(Fork(index, operation, request, self._rules))
+            ended = self._collect_replies(running)
+            running = [fork for fork in running if fork not in ended]
+            if not running:
                 self._clear()
             yield from ((fork.at, reply) for fork, reply in ended.items())
 
     def _collect_replies(self, working: Sequence[Fork]) -> dict[Fork, Reply]:
         """Wait until forks have answered or run out of time, and return them with their replies.
 
-        Exits this process, and with it all forks, when the client has exited.
+        Raises SystemExit if the client has exited, which ends this process and all forks.
         """
         with selectors.DefaultSelector() as selector:
             selector.register(OWNER, selectors.EVENT_READ)
@@ -170,8 +170,8 @@ class Forks:
                 selector.register(fork.pipe, selectors.EVENT_READ)
                 if fork.stdin >= 0:
                     selector.register(fork.stdin, selectors.EVENT_WRITE)
-            first = min(fork.deadline for fork in working)
-            ready = {key.fd for key, _ in selector.select(max(0.0, first - time.monotonic()))}
+            first_deadline = min(fork.deadline for fork in working)
+            ready = {key.fd for key, _ in selector.select(max(0.0, first_deadline - time.monotonic()))}
         ended: dict[Fork, Reply] = {}
         for fork in working:
             if fork.stdin in ready:
@@ -189,7 +189,7 @@ class Forks:
     def _clear(self) -> None:
         """Kill processes that a fork left running, and remove its files."""
         if self._rules.ends_all:
-            with contextlib.suppress(ProcessLookupError):  # all but the first process and this
+            with contextlib.suppress(ProcessLookupError):  # all processes except the first and this one
                 os.kill(-1, signal.SIGKILL)
         if self._rules.writes:
             _empty_directory(self._rules.scratch)
@@ -198,7 +198,7 @@ class Forks:
 def _run_fork(
     operation: Operation, request: Request, rules: Rules, *, pipe: int, stdin: int, directory: Path | None
 ) -> None:
-    """Answer one request and exit; never returns."""
+    """Answer one request and exit. Never returns."""
     code = 1
     try:
         die_with_parent()
@@ -233,28 +233,26 @@ def _run_fork(
 
 
 def die_with_parent() -> None:
-    """Have the kernel kill this process when the one that forked it ends."""
+    """Make the kernel kill this process when its parent ends."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL))
 
 
 def lower_limit(kind: int, value: int) -> None:
     """Lower a limit of this process permanently."""
-    _, hard = resource.getrlimit(kind)
-    maximum = value if hard == resource.RLIM_INFINITY else min(value, hard)
+    _, hard_limit = resource.getrlimit(kind)
+    maximum = value if hard_limit == resource.RLIM_INFINITY else min(value, hard_limit)
     with contextlib.suppress(
         *(() if sys.platform == "linux" else (OSError, ValueError))
-    ):  # macOS has not all
+    ):  # macOS lacks some limits
         resource.setrlimit(kind, (maximum, maximum))
 
 
 def answer(operation: Operation, request: Request) -> bytes:
-    """Return the encoded value of a request, or its error: hostile text or a user's code may raise any
-    exception.
-    """
+    """Return the encoded value or error of a request. Hostile text or user code may raise any exception."""
     try:
         return encode_reply({"value": operation.answer(request)})
-    except Exception as error:  # noqa: BLE001 - see above; the trainer decides what an error means
+    except Exception as error:  # noqa: BLE001 - see above; the trainer handles the error
         return encode_reply({"error": error_text(error)})
 
 
@@ -264,18 +262,16 @@ def encode_reply(reply: Reply) -> bytes:
 
 
 def error_text(error: Exception) -> str:
-    """Return an error's class and message."""
+    """Return the class name and the message of an error."""
     try:
         text = str(error)
-    except Exception:  # noqa: BLE001 - an exception class of a user's own
+    except Exception:  # noqa: BLE001 - the exception class may be a user's own
         text = "(no message)"
     return f"{type(error).__name__}: {text}"[:2000]
 
 
 def _validate_reply(reply_bytes: bytes) -> Reply:
-    """Return only the value or error of a fork's reply, because hostile text may have compromised the
-    fork.
-    """
+    """Return the value or error of a fork's reply, and drop all else, because the fork may be compromised."""
     try:
         reply = json.loads(reply_bytes)
     except (ValueError, RecursionError):
@@ -286,7 +282,7 @@ def _validate_reply(reply_bytes: bytes) -> Reply:
 
 
 def _empty_directory(directory: Path) -> None:
-    """Remove all files of a call. Exits this process if that fails; the client then starts a new one."""
+    """Remove the content of a directory. An error ends this process, and the client starts a new one."""
     for entry in os.scandir(directory):
         if entry.is_dir(follow_symlinks=False):
             shutil.rmtree(entry.path)

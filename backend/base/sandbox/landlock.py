@@ -1,4 +1,4 @@
-"""Landlock rules of a sandboxed process: which files it may read, and no TCP connection."""
+"""Landlock rules that limit the files a sandboxed process may read and deny it TCP connections."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -12,16 +12,16 @@ def restrict(
     network: bool,
     scratch: Path,
 ) -> None:
-    """Confine this process and all that it will start, by the newest rules that the kernel supports."""
+    """Confine this process and its future children, with the newest rules that the kernel supports."""
     from py_landlock import AccessFs, Landlock, Scope
 
     rules = Landlock(strict=False)
     for path in readable:
-        reading = AccessFs.READ_FILE | AccessFs.READ_DIR if path.is_dir() else AccessFs.READ_FILE
-        rules.add_path_rule(path, access=reading)
+        access = AccessFs.READ_FILE | AccessFs.READ_DIR if path.is_dir() else AccessFs.READ_FILE
+        rules.add_path_rule(path, access=access)
     for path in executable:
-        reading = AccessFs.READ_FILE | AccessFs.EXECUTE
-        rules.add_path_rule(path, access=reading | AccessFs.READ_DIR if path.is_dir() else reading)
+        access = AccessFs.READ_FILE | AccessFs.EXECUTE
+        rules.add_path_rule(path, access=access | AccessFs.READ_DIR if path.is_dir() else access)
     for device in devices:
         rules.add_path_rule(device, access=AccessFs.READ_FILE | AccessFs.WRITE_FILE)
     rules.allow_read_write(scratch)

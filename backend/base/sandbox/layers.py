@@ -1,4 +1,4 @@
-"""Layers of the sandbox: what each one prevents, and whether this machine supports it."""
+"""The layers of the sandbox, with what each prevents and whether this machine supports it."""
 
 import sys
 from functools import cache
@@ -17,11 +17,11 @@ class Layer(NamedTuple):
     name: str
     keeps_out: str
     missing: str
-    """The reason why this machine lacks the layer, with a remedy; "" if it does not."""
+    """The reason why this machine lacks the layer, with a remedy, or "" if the layer is available."""
 
 
 class SandboxIncomplete(GrpoLabError):
-    """This machine lacks a layer that the settings require, or that programs require."""
+    """This machine lacks a layer that the settings or programs require."""
 
     status = 503
     title = "Sandbox incomplete"
@@ -55,16 +55,16 @@ def layer_names() -> dict[str, list[str]]:
 
 
 def check_sandbox(settings: Settings) -> None:
-    """Raise SandboxIncomplete when the settings require a layer that this machine lacks."""
+    """Raise SandboxIncomplete if the settings require a layer that this machine lacks."""
     if settings.sandbox == "required" and (absent := missing_layers()):
         reasons = "; ".join(f"{layer.name}: {layer.missing}" for layer in absent)
         raise SandboxIncomplete(f"SANDBOX=required, but this machine lacks {reasons}")
 
 
 def program_refusal(settings: Settings) -> str:
-    """Return why programs and plugins may not run on this machine; "" if they may.
+    """Return the reason why programs and plugins may not run on this machine, or "" if they may.
 
-    Without both layers that hide files, a program reads tokens, the database and other processes' variables.
+    Without a layer that hides files, a program could read tokens, the database and variables of processes.
     """
     absent = {layer.name for layer in missing_layers()}
     if settings.sandbox == "unconfined" or not absent >= HIDING_FILES:
@@ -76,7 +76,7 @@ def program_refusal(settings: Settings) -> str:
 
 
 def check_programs(settings: Settings) -> None:
-    """Raise SandboxIncomplete where no program and no plugin may run."""
+    """Raise SandboxIncomplete if programs and plugins may not run on this machine."""
     if reason := program_refusal(settings):
         raise SandboxIncomplete(f"the reward code, plugins and the tool python are refused: {reason}")
 
@@ -104,7 +104,7 @@ def _no_seccomp() -> str:
     if sys.platform != "linux":
         return "only available on Linux"
     try:
-        import pyseccomp  # noqa: F401 - importing it looks for the library
+        import pyseccomp  # noqa: F401 - the import fails if the library is missing
     except (ImportError, RuntimeError):
         return "libseccomp is not installed (Debian: apt-get install libseccomp2)"
     return ""

@@ -1,4 +1,4 @@
-"""Operations: the kinds of request that a sandboxed process answers."""
+"""The kinds of request that a sandboxed process answers, called operations."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -11,21 +11,25 @@ def _do_nothing(_request: Request) -> None:
 
 
 class Operation(NamedTuple):
-    """One kind of request. A module that the sandbox serves defines `OPERATIONS`, a mapping of names to
-    operations.
+    """One kind of request.
+
+    Each module that the sandbox serves defines `OPERATIONS`, a mapping of names to operations.
     """
 
     answer: Callable[[Request], Any]
-    """Computes the answer, which must be JSON."""
+    """Function that computes the answer, which must be serializable as JSON."""
 
     prepare: Callable[[Request], None] = _do_nothing
-    """Called in the warm parent before each answer, for imports and caches. It must not read hostile text."""
+    """Function called in the warm parent before each request, for imports and caches.
+
+    It must not read hostile text.
+    """
 
     is_forked: bool = True
-    """Whether `answer` reads hostile text and therefore runs in a fork; else it runs in the warm parent."""
+    """Whether `answer` reads hostile text and must run in a fork instead of the warm parent."""
 
     is_program: bool = False
     """Whether `answer` runs a program, which reads the request's `stdin`, prints, and returns an exit code.
 
-    The value is {"output": "...", "code": 0}; printing is the only way in which the program can answer.
+    The value is {"output": "...", "code": 0}. Printing is the only way in which the program can answer.
     """

@@ -1,4 +1,4 @@
-"""Paths that a sandboxed process can see: the interpreter, its packages and the project's own code."""
+"""Paths that a sandboxed process can see: the interpreter, its packages and the code of the project."""
 
 import importlib.util
 import sys
@@ -39,14 +39,14 @@ PROGRAMS = ("/bin", "/usr/bin", "/usr/local/bin")
 
 
 def code_paths(settings: Settings, *, module: str = "") -> list[Path]:
-    """Return the existing files and directories with code, and those of the plugin `module`.
+    """Return the existing files and directories that contain code, including that of the plugin `module`.
 
-    Directories that contain the home directory, the state or the datasets are left out, even if they are on
-    the import path.
+    Directories that contain the home directory, the state, the models or the datasets are left out, even if
+    they are on the import path.
     """
     private = [Path.home(), settings.state, settings.datasets_dir.absolute(), settings.models_dir.absolute()]
     interpreter = map(Path, (*SYSTEM, sys.prefix, sys.base_prefix))
-    checkout = CODE_ROOT if FILES_ROOT == CODE_ROOT else None  # which holds more than code, whatever its name
+    checkout = CODE_ROOT if FILES_ROOT == CODE_ROOT else None  # a checkout holds more than code
     imported = (path for path in map(Path, sys.path) if path.resolve() != checkout)
     candidates = [*interpreter, *(CODE_ROOT / name for name in OWN_CODE), *imported, *_module_paths(module)]
     return _outermost_paths(
@@ -55,14 +55,14 @@ def code_paths(settings: Settings, *, module: str = "") -> list[Path]:
 
 
 def existing_paths(names: Iterable[str]) -> list[Path]:
-    """Return the paths that this machine has."""
+    """Return the paths that exist on this machine."""
     return _outermost_paths(map(Path, names))
 
 
 def _outermost_paths(paths: Iterable[Path]) -> list[Path]:
-    """Return the existing absolute paths without duplicates and without paths inside another one."""
-    present = sorted({path for path in paths if path.is_absolute() and path.exists()})
-    return [path for path in present if not any(parent in present for parent in path.parents)]
+    """Return the existing absolute paths without duplicates and without paths inside another path."""
+    existing = sorted({path for path in paths if path.is_absolute() and path.exists()})
+    return [path for path in existing if not any(parent in existing for parent in path.parents)]
 
 
 def _contains(directory: Path, secret: Path) -> bool:

@@ -1,8 +1,9 @@
-"""The client of a sandboxed process: starts it when needed, sends requests, and kills it at its limits.
+"""The client of a sandboxed process, which starts it when needed, sends requests and enforces time limits.
 
-Model text is hostile: a completion such as 9^(9^(9^9)) hangs a computer algebra system inside one C call,
-which no thread or signal handler can interrupt, and one that reaches an evaluator can do what the process may
-do. Such work is therefore done in a process that can be killed and has almost no permissions: see layers.py.
+Model text is hostile. A completion such as 9^(9^(9^9)) hangs a computer algebra system inside one C call that
+no thread or signal handler can interrupt, and a completion that is evaluated as code has all permissions of
+the process. Such work therefore runs in a process that can be killed and has almost no permissions: see
+layers.py.
 """
 
 import contextlib
@@ -35,7 +36,7 @@ MAX_LINE_BYTES = 2_000_000
 REMOVING_SECONDS = 60.0
 
 ENVIRONMENT = ("LANG", "LC_ALL", "LD_LIBRARY_PATH", "VIRTUAL_ENV")
-"""Environment variables that every sandboxed process inherits; none of them holds a secret."""
+"""Environment variables that every sandboxed process inherits. None of them holds a secret."""
 
 NOTHING = Permissions(memory_gb=4)
 
@@ -43,13 +44,13 @@ logger = logging.getLogger(__name__)
 
 
 class Sandbox:
-    """One sandboxed process, started when it is first needed and again after it was killed.
+    """A sandboxed process that is started when it is first needed, and again after it was killed.
 
-    `operations` names the module whose `OPERATIONS` it serves. With `plugin`, the module of a user's own
-    code, that code is visible too, what it prints is shown, and it can write to a directory of its own, which
-    is emptied after each call. `further` paths are visible as well. One that `forgets` keeps nothing of a
-    request in the memory that later forks inherit; what it prepares is lost, too. One with a plugin, or that
-    `runs_programs`, raises SandboxIncomplete when it is first asked on a machine that could not confine them.
+    `operations` names the module whose `OPERATIONS` it serves. `plugin` names a module of user code, which
+    becomes visible. Its output is shown, and it can write to a private directory, which is emptied after each
+    call. The paths in `further` are also visible. With `forgets`, nothing of a request stays in the memory
+    that later forks inherit, and the results of `prepare` are lost too. With `plugin` or `runs_programs`, the
+    first request raises SandboxIncomplete if the machine cannot confine programs.
     """
 
     def __init__(
@@ -76,14 +77,14 @@ class Sandbox:
 
     @property
     def pid(self) -> int | None:
-        """Id of the outermost process; None while no process runs."""
+        """Id of the outermost process, or None if no process is running."""
         return self._process.pid if self._process else None
 
     def ask(self, op: str, *, seconds: float, **request: Any) -> Any:
         """Return the value of an operation.
 
-        Raises TimedOut after `seconds`, Died, Refused with the operation's own words, or Unusable when the
-        process could not be started or could not prepare itself.
+        Raises TimedOut after `seconds`, Died if the process ended, Refused with the message of an error that
+        the operation raised, or Unusable if the process could not start or prepare the request.
         """
         [answer] = self.ask_each(op, [request], seconds=seconds, at_a_time=1)
         if isinstance(answer, SandboxError):
@@ -93,10 +94,10 @@ class Sandbox:
     def ask_each(
         self, op: str, requests: Sequence[Mapping[str, Any]], *, seconds: float, at_a_time: int, **common: Any
     ) -> Iterator[Any]:
-        """Yield the value of each request, or the SandboxError that it met, in the order of the requests.
+        """Yield the value of each request, or its SandboxError, in the order of the requests.
 
-        `at_a_time` of them are worked on at once, each for at most `seconds`. Raises Unusable as `ask` does.
-        Whoever does not take all answers ends the process.
+        `at_a_time` requests run concurrently, each for at most `seconds`. Raises Unusable like `ask`. If the
+        caller does not consume all answers, the process is killed.
         """
         if not requests:
             return
@@ -105,27 +106,25 @@ class Sandbox:
         missing = set(range(len(requests)))
         is_complete = False
         try:
-            for at in range(len(requests)):
-                while at not in answers:
+            for index in range(len(requests)):
+                while index not in answers:
                     answers |= self._next_answer(missing, seconds)
                     missing -= answers.keys()
-                yield answers.pop(at)
+                yield answers.pop(index)
             is_complete = True
         finally:
             if not is_complete:
                 self.close()
 
     def _next_answer(self, missing: set[int], seconds: float) -> dict[int, Any]:
-        """Return the next answer by its place; the error for all that are missing when the process itself
-        fails.
-        """
+        """Return the next answer by its index, or the error for all missing answers if the process failed."""
         try:
             reply = self._read(seconds + GRACE_SECONDS)
-            at = reply.pop("at", None)
-            if type(at) is not int or at not in missing:
+            index = reply.pop("at", None)
+            if type(index) is not int or index not in missing:
                 self.close()
                 raise Died("the sandboxed process sent an invalid message")
-            return {at: self._value_or_error(reply, seconds)}
+            return {index: self._value_or_error(reply, seconds)}
         except SandboxError as error:
             return dict.fromkeys(missing, error)
 
@@ -133,17 +132,17 @@ class Sandbox:
         match reply:
             case {"value": value}:
                 return value
-            case {"error": words}:
-                return Refused(excerpt(words))
+            case {"error": message}:
+                return Refused(excerpt(message))
             case {"timeout": True}:
                 return TimedOut(f"no answer within {seconds:g} seconds")
-            case {"died": words}:
-                return Died(excerpt(words))
+            case {"died": message}:
+                return Died(excerpt(message))
         self.close()
         raise Died("the sandboxed process sent an invalid message")
 
     def close(self) -> None:
-        """End the process; a later `ask` starts a new one."""
+        """Kill the process. The next request starts a new one."""
         process, self._process, self._unread = self._process, None, b""
         scratch, self._scratch = self._scratch, None
         if process is None:
@@ -166,9 +165,7 @@ class Sandbox:
         self.close()
 
     def _prepare(self, request: dict[str, Any]) -> None:
-        """Start the process, send the request, and wait until its imports are done, within a separate time
-        limit.
-        """
+        """Start the process if needed, send the request, and wait until the process has prepared it."""
         try:
             if self._process is None:
                 self._start()
@@ -215,64 +212,64 @@ class Sandbox:
             stdout=subprocess.PIPE,
             env=environment,
             cwd="/",
-            start_new_session=True,  # Ctrl-C is for the trainer, which ends this process itself
+            start_new_session=True,  # Ctrl-C must reach only the trainer, which ends this process itself
             bufsize=0,
         )
 
     def _orders(self, visible: list[Path], scratch: str) -> Orders:
-        may = self._permissions
+        permissions = self._permissions
         return Orders(
             operations=self._operations,
             layers=layer_names()["on"],
             readable=list(map(str, visible)),
-            executable=list(map(str, [*existing_paths(PROGRAMS), *visible])) if may.processes else [],
+            executable=list(map(str, [*existing_paths(PROGRAMS), *visible])) if permissions.processes else [],
             devices=list(map(str, existing_paths(bubblewrap.DEVICES))),
-            memory_bytes=int(may.memory_gb * 2**30),
-            network=may.network,
-            processes=may.processes,
+            memory_bytes=int(permissions.memory_gb * 2**30),
+            network=permissions.network,
+            processes=permissions.processes,
             scratch=scratch,
             is_plugin=bool(self._plugin),
             forgets=self._forgets,
         )
 
     def _environment(self, scratch: str) -> dict[str, str]:
-        """Return the process's environment variables, with the project on the import path."""
-        names = [*ENVIRONMENT, *self._permissions.variables]
-        granted = {name: os.environ[name] for name in names if name in os.environ}
-        path = os.pathsep.join(filter(None, [str(CODE_ROOT), os.environ.get("PYTHONPATH", "")]))
-        # a fixed hash seed makes tasks that iterate over sets give the same question in every process
+        """Return the environment variables of the process, with the project on the import path."""
+        inherited_names = [*ENVIRONMENT, *self._permissions.variables]
+        inherited = {name: os.environ[name] for name in inherited_names if name in os.environ}
+        import_path = os.pathsep.join(filter(None, [str(CODE_ROOT), os.environ.get("PYTHONPATH", "")]))
+        # with a fixed hash seed, tasks that iterate over sets ask the same question in every process
         fixed = {
             "PATH": os.pathsep.join(PROGRAMS),
             "HOME": scratch,
             "TMPDIR": scratch,
-            "PYTHONPATH": path,
+            "PYTHONPATH": import_path,
             "PYTHONHASHSEED": "0",
             "PYTHONDONTWRITEBYTECODE": "1",
             "OMP_NUM_THREADS": "1",
             "OPENBLAS_NUM_THREADS": "1",
             "MPLBACKEND": "Agg",
         }
-        return {**granted, **fixed}
+        return {**inherited, **fixed}
 
     def _write(self, line: bytes) -> None:
         process = self._process
-        assert process is not None and process.stdin is not None  # noqa: PT018, S101 - told to the type checker
+        assert process is not None and process.stdin is not None  # noqa: PT018, S101 - for the type checker
         try:
             unwritten = memoryview(line)
-            while unwritten:  # a signal may interrupt a long one
+            while unwritten:  # a signal may interrupt a long write
                 unwritten = unwritten[process.stdin.write(unwritten) :]
         except OSError as error:
             self.close()
             raise Died(f"the sandboxed process failed: {error}") from error
 
     def _read(self, seconds: float) -> dict[str, Any]:
-        """Return the next reply; without one the process is killed."""
+        """Return the next reply. Kill the process and raise an error if there is none."""
         try:
             reply = read_json(self._read_line(seconds))
         except (OSError, ValueError) as error:
             self.close()
             raise Died(f"the sandboxed process failed: {error}") from error
-        # after any exception, because the next request would read the reply to this one
+        # also after any other exception, because the next request would read the reply to this one
         except BaseException:
             self.close()
             raise
@@ -283,7 +280,7 @@ class Sandbox:
 
     def _read_line(self, seconds: float) -> bytes:
         process = self._process
-        assert process is not None and process.stdout is not None  # noqa: PT018, S101 - told to the type checker
+        assert process is not None and process.stdout is not None  # noqa: PT018, S101 - for the type checker
         deadline = time.monotonic() + seconds
         with selectors.DefaultSelector() as selector:
             selector.register(process.stdout, selectors.EVENT_READ)
@@ -303,7 +300,7 @@ class Sandbox:
 
 
 def _remove(scratch: "tempfile.TemporaryDirectory[str]") -> None:
-    """Remove a plugin's files, including directories that are nested too deep for `shutil.rmtree`."""
+    """Remove the files of a plugin, including directories that are nested too deep for `shutil.rmtree`."""
     try:
         scratch.cleanup()
     except (OSError, RecursionError):

@@ -1,4 +1,4 @@
-"""System calls that sandboxed processes may make, as allow-lists for libseccomp."""
+"""Allowlists of the system calls that sandboxed processes may make, for libseccomp."""
 
 import errno
 import os
@@ -22,12 +22,10 @@ COMPUTING = [
     "set_tid_address", "setitimer", "sigaltstack", "stat", "statfs", "statx", "sysinfo", "time",
     "timerfd_create", "timerfd_settime", "times", "uname", "write", "writev",
 ]
-"""Calls for reading, memory, time and information about the process itself; `_allow_only` adds calls with
-conditions.
-"""
+"""Calls for reading, memory, time and process information. `_allow_only` adds calls with conditions."""
 
 LIMITING = ["prctl", "seccomp", "setrlimit"]
-"""Calls with which a process restricts itself further."""
+"""Calls with which a process adds restrictions to itself."""
 
 PROCESSES = [
     "clone", "execve", "execveat", "fork", "kill", "setpgid", "setsid", "tgkill", "tkill", "vfork", "wait4",
@@ -40,11 +38,10 @@ WRITING = [
 ]
 
 CHANGING_MODES = ["chmod", "fchmod", "fchmodat", "utimensat"]
-"""Calls that Landlock does not restrict; allowed only where the process sees no files of others.
-"""
+"""Calls that Landlock does not restrict, allowed only if the process sees no files of other users."""
 
 AWAITING = ["recvfrom", "sendto"]
-"""Calls of an event loop on its own pair of stream sockets, which reach nothing else."""
+"""Calls that an event loop needs for its pair of connected stream sockets, which reach nothing else."""
 
 NETWORK = [
     "accept", "accept4", "bind", "connect", "getpeername", "getsockname", "getsockopt", "listen",
@@ -55,14 +52,12 @@ NETWORK = [
 # fmt: on
 CLONE_THREAD = 0x10000
 SOCKET_TYPE = 0xF
-"""Bits of a socket's type; a datagram socket could send to any name."""
+"""Mask for the type of a socket. Only stream sockets are allowed: a datagram socket can send to any name."""
 ANY_WRITE = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 
 
 def parent_filter(*, network: bool) -> Any:
-    """Return the filter of the warm parent, which allows what its forks may do, and starting and killing
-    them.
-    """
+    """Return the filter of the warm parent, which also allows it to start and kill its forks."""
     return _allow_only(
         [*COMPUTING, *LIMITING, *PROCESSES, *WRITING, *CHANGING_MODES, *AWAITING, *(NETWORK * network)],
         opens_for_writing=True,
@@ -72,20 +67,20 @@ def parent_filter(*, network: bool) -> Any:
 
 def fork_filter(*, processes: bool, writes: bool, network: bool, sees_own_files_only: bool) -> Any:
     """Return the filter of a fork, which computes one answer."""
-    further = [*(LIMITING + PROCESSES) * processes, *(WRITING * writes), *(NETWORK * network)]
-    further += CHANGING_MODES * (writes and sees_own_files_only)
-    further += AWAITING * writes
-    return _allow_only([*COMPUTING, *further], opens_for_writing=writes, has_event_loop=writes)
+    optional_calls = [*(LIMITING + PROCESSES) * processes, *(WRITING * writes), *(NETWORK * network)]
+    optional_calls += CHANGING_MODES * (writes and sees_own_files_only)
+    optional_calls += AWAITING * writes
+    return _allow_only([*COMPUTING, *optional_calls], opens_for_writing=writes, has_event_loop=writes)
 
 
 def _allow_only(names: Iterable[str], *, opens_for_writing: bool, has_event_loop: bool) -> Any:
-    """Return a filter that permits these calls; every other one fails with EPERM."""
+    """Return a filter that permits these calls. All other calls fail with EPERM."""
     import pyseccomp as libseccomp
 
     rules = libseccomp.SyscallFilter(libseccomp.ERRNO(errno.EPERM))
     for name in names:
         _add(rules, libseccomp.ALLOW, name)
-    # The C library asks for clone3 first and falls back to clone, whose flags a filter can see.
+    # The C library tries clone3 first and falls back to clone, whose flags a filter can inspect.
     _add(rules, libseccomp.ERRNO(errno.ENOSYS), "clone3")
     thread = libseccomp.Arg(0, libseccomp.MASKED_EQ, CLONE_THREAD, CLONE_THREAD)
     if "clone" not in names:

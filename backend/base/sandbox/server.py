@@ -1,9 +1,10 @@
-"""The sandboxed process, `python -m backend.base.sandbox.server ORDERS`: confines itself, then answers.
+"""The sandboxed process, `python -m backend.base.sandbox.server ORDERS`, which answers requests.
 
-It is a warm parent: it imports what operations need, and never reads hostile text. A fork with stricter
-limits answers each request that holds such text, and is killed afterwards, so that it cannot affect the next
-request. Both pipes carry JSON, one object per line. A request asks for one or several answers; `at_a_time` of
-them are computed concurrently, and each is sent as soon as it is available, with its index in the request:
+It confines itself first. It is a warm parent, which imports what operations need and never reads hostile
+text. A fork with stricter limits answers each request that contains such text, and is killed afterwards, so
+that it cannot affect the next request. Both pipes carry JSON, one object per line. A request asks for one or
+more answers, of which `at_a_time` are computed concurrently. Each is sent as soon as it is available, with
+its index in the request:
 
     stdin   {"op": "equal", "seconds": 2.0, "at_a_time": 1, "each": [{"expected": "1/2", "found": "0.5"}]}
     stdout  {"prepared": true}, then {"at": 0, "value": true}
@@ -41,12 +42,12 @@ MAX_PROCESSES = 256
 
 
 class Orders(NamedTuple):
-    """The orders that a sandboxed process gets when it is started."""
+    """The configuration that a sandboxed process receives when it is started."""
 
     operations: str
-    """Name of the module with `OPERATIONS`."""
+    """Name of the module that defines `OPERATIONS`."""
     layers: list[str]
-    """Layers that this machine supports; the process fails if it cannot apply one of them."""
+    """Names of the layers that this machine supports. The process fails if it cannot apply one of them."""
     readable: list[str]
     executable: list[str]
     devices: list[str]
@@ -56,9 +57,9 @@ class Orders(NamedTuple):
     scratch: str
     """The only directory that libraries may write to while they are imported."""
     is_plugin: bool
-    """Whether it is a user's own code, which may print and write to `scratch`, emptied after each call."""
+    """Whether it runs user code, which may print and may write to `scratch`, emptied after each call."""
     forgets: bool
-    """Whether a fork reads and serves each request, so that nothing of it stays in this process's memory."""
+    """Whether a fork serves each request, so that nothing of it stays in the memory of this process."""
 
 
 def main() -> None:
@@ -68,7 +69,7 @@ def main() -> None:
     os.dup2(2, 1)  # keeps the output of libraries out of the answers
     try:
         server = _confined_server(orders, replies)
-    except Exception as error:  # noqa: BLE001 - whatever it is, whoever asks must hear of it
+    except Exception as error:  # noqa: BLE001 - the client must receive every error
         os.write(replies, encode_reply({"unusable": error_text(error)}))
         return
     server.say({"ready": True})
@@ -78,11 +79,11 @@ def main() -> None:
     else:
         for line in sys.stdin:
             server.serve(json.loads(line))
-    os._exit(0)  # does not wait for threads that a plugin started during its import
+    os._exit(0)  # do not wait for threads that a plugin started during its import
 
 
 def _serve_in_fork(server: "Server") -> bool:
-    """Serve one request in a separate fork; return whether to expect another request."""
+    """Serve one request in a separate fork, and return whether to expect another request."""
     select.select([OWNER], [], [])
     pid = os.fork()
     if pid == 0:
@@ -101,12 +102,12 @@ def _serve_in_fork(server: "Server") -> bool:
 def _confined_server(orders: Orders, replies: int) -> "Server":
     if not orders.is_plugin:
         logging.disable(logging.CRITICAL)
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, 1)
-        os.dup2(nowhere, 2)
-        os.close(nowhere)
-    strict = confine(orders)
-    return Server(importlib.import_module(orders.operations).OPERATIONS, orders, replies, strict)
+        null_device = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null_device, 1)
+        os.dup2(null_device, 2)
+        os.close(null_device)
+    fork_filter = confine(orders)
+    return Server(importlib.import_module(orders.operations).OPERATIONS, orders, replies, fork_filter)
 
 
 def confine(orders: Orders) -> Any:
@@ -142,7 +143,7 @@ def confine(orders: Orders) -> Any:
 
 
 class Server:
-    """Answers one request after the other."""
+    """Answers requests, one at a time."""
 
     def __init__(
         self, operations: Mapping[str, Operation], orders: Orders, replies: int, strict: Any
@@ -165,23 +166,23 @@ class Server:
             line = line[os.write(self._replies, line) :]
 
     def serve(self, request: Request) -> None:
-        """Prepare a request, report that, and send its answers."""
+        """Prepare a request, report that it is prepared, and send its answers."""
         # if the trainer is killed while this process hangs in C code, the default action of SIGALRM ends it
         signal.setitimer(signal.ITIMER_REAL, PREPARE_SECONDS)
         operation = self._operations[request["op"]]
-        parts = [{**request, **own_fields} for own_fields in request["each"]]
+        subrequests = [{**request, **fields} for fields in request["each"]]
         try:
-            operation.prepare(parts[0])
-        except Exception as error:  # noqa: BLE001 - code of a user's own; the trainer decides what it means
+            operation.prepare(subrequests[0])
+        except Exception as error:  # noqa: BLE001 - user code; the trainer handles the error
             self.say({"unusable": error_text(error)})
             return
         self.say({"prepared": True})
         self._arm_timer(request)
         if not operation.is_forked:
-            self.say({"at": 0, **json.loads(answer(operation, parts[0]))})
+            self.say({"at": 0, **json.loads(answer(operation, subrequests[0]))})
         else:
-            for at, reply in self._forks.replies(operation, parts, at_a_time=request["at_a_time"]):
-                self.say({"at": at, **reply})
+            for index, reply in self._forks.replies(operation, subrequests, at_a_time=request["at_a_time"]):
+                self.say({"at": index, **reply})
                 self._arm_timer(request)
         signal.setitimer(signal.ITIMER_REAL, 0)
 

@@ -1,1 +1,1 @@
-"""Datasets that users upload, and the files of DATASETS_DIR next to them."""
+"""Datasets that users upload, and the operator's files in DATASETS_DIR."""

@@ -1,4 +1,4 @@
-"""Routes of datasets: what there is, upload, deletion."""
+"""Routes to list, preview, upload, compare and delete datasets."""
 
 import re
 from collections.abc import AsyncGenerator
@@ -37,7 +37,7 @@ TYPES = (
 SHA256 = re.compile(r"[0-9a-f]{64}")
 MAX_LISTED = 1000
 CHECK_SECONDS = 900.0
-"""Longest wait of a client while every line of a large file is checked, in seconds."""
+"""Time limit of a request that checks every line of a large file, in seconds."""
 
 Name = Annotated[
     str, Query(min_length=1, max_length=200, description="A label; its extension says the format.")
@@ -51,47 +51,47 @@ def _named_fields(
     answer_after: Annotated[str | None, Query(max_length=32)] = None,
     answer_form: AnswerForm | None = None,
 ) -> dict[str, str]:
-    """Return the fields that the request names; the other ones are guessed."""
-    named = {
+    """Return the columns that the request names. The others are guessed."""
+    columns = {
         "prompt_field": prompt_field,
         "answer_field": answer_field,
         "answer_after": answer_after,
         "answer_form": answer_form,
     }
-    return {name: value for name, value in named.items() if value is not None}
+    return {name: value for name, value in columns.items() if value is not None}
 
 
 Named = Annotated[dict[str, str], Depends(_named_fields)]
 
 
 class DatasetItem(Documented):
-    """A dataset that a run's `file` problem may name."""
+    """A dataset that a problem of the kind `file` can use."""
 
     path: str
-    """Value for the problem's `path`."""
+    """Value for the `path` of the problem."""
     name: str
-    """The label it was uploaded with; of the operator's own files the path."""
+    """Name with which the file was uploaded, or the path of an operator's file."""
     bytes: int
     changed_at: str
     sha256: str | None
-    """SHA-256 of the content; null for the operator's own files, which may change."""
+    """SHA-256 of the content, or null for an operator's file, which may change."""
     rows: int | None
     mapping: Mapped | None
-    """Columns of the upload, for the problem that names it; null for the operator's own files."""
+    """Columns of the upload, for the config of the problem, or null for an operator's file."""
 
 
 class DatasetPage(Documented):
-    """Every dataset of this installation."""
+    """All datasets of this installation."""
 
     items: list[DatasetItem]
     next: str | None
     max_bytes: int
-    """Size of the largest file that may be uploaded, packed and unpacked."""
+    """Maximum size of an uploaded file in bytes, both compressed and decompressed."""
 
 
 @router.get("", response_model=DatasetPage)
 def list_all(settings: SettingsOf) -> Json:
-    """List uploads, newest first, then the files of DATASETS_DIR by name."""
+    """List the uploads, newest first, and then the operator's files in DATASETS_DIR by name."""
     uploads = [upload_json(upload) for upload in Uploads(settings.datasets_dir).all()[:MAX_LISTED]]
     files = own_files(settings.datasets_dir, limit=MAX_LISTED)
     items = [*uploads, *map(_file_json, files)]
@@ -111,14 +111,14 @@ async def upload(
     name: Name,
     named: Named,
 ) -> Json:
-    """Keep a file that is the body as it is, each row checked: JSONL (plain, .gz, .zst), Parquet or CSV.
+    """Upload the body as a dataset: JSONL (plain, .gz or .zst), Parquet or CSV. Every row is checked.
 
-    Parquet and CSV are stored as JSONL. Columns that are not named are recognised.
+    Parquet and CSV are stored as JSONL. Columns that are not named are guessed.
     """
     kind = file_kind(name)
-    async with _receive_draft(request, settings) as (uploads, packed):
+    async with _receive_draft(request, settings) as (uploads, received):
         store = partial(place_upload, name=name, kind=kind, named=named, max_bytes=settings.upload_bytes)
-        stored, is_new = await run_in_threadpool(store, uploads, packed)
+        stored, is_new = await run_in_threadpool(store, uploads, received)
     return Json(upload_json(stored) | _mapping_json(stored.mapping), 201 if is_new else 200)
 
 
@@ -135,25 +135,28 @@ async def preview(
     named: Named,
     cut: Annotated[bool, Query(description="The body is the beginning of a file, cut anywhere.")] = False,
 ) -> Json:
-    """Three rows of a file as a problem would use them, by the columns recognised; keeps nothing."""
+    """Return three rows of a file as a problem would use them. Nothing is stored.
+
+    Columns that are not named are guessed.
+    """
     kind = file_kind(name)
-    async with _receive_draft(request, settings) as (_, packed):
+    async with _receive_draft(request, settings) as (_, received):
         look = partial(preview_upload, name=name, kind=kind, named=named, is_cut=cut)
-        rows_shown = await run_in_threadpool(look, packed)
+        rows_shown = await run_in_threadpool(look, received)
     return Json(rows_shown.model_dump(mode="json"))
 
 
 @asynccontextmanager
 async def _receive_draft(request: Request, settings: Settings) -> AsyncGenerator[tuple[Uploads, Draft]]:
-    """Keep the body in a draft while it is checked."""
+    """Receive the body of a request into a draft, which exists inside the `with` block."""
     check_type(request, TYPES, expected="application/x-ndjson or application/octet-stream")
     uploads = Uploads(settings.datasets_dir)
     try:
         await run_in_threadpool(uploads.sweep)
-        async with contextmanager_in_threadpool(uploads.draft()) as packed:
-            await receive(request, packed.file, settings.upload_bytes)
+        async with contextmanager_in_threadpool(uploads.draft()) as draft:
+            await receive(request, draft.file, settings.upload_bytes)
             take_time(CHECK_SECONDS)
-            yield uploads, packed
+            yield uploads, draft
     except ClientDisconnect:
         raise CutOff("the connection closed before the upload was complete; nothing was stored") from None
     except OSError as error:
@@ -162,7 +165,7 @@ async def _receive_draft(request: Request, settings: Settings) -> AsyncGenerator
 
 @router.post("/{sha256}/repeats", response_model=Repeats)
 def repeats(sha256: str, settings: SettingsOf) -> Json:
-    """Count rows of an upload that repeat one another, or what the file holds out; takes up to minutes."""
+    """Count the rows of an upload that repeat other rows or held-out rows, which may take minutes."""
     uploads = Uploads(settings.datasets_dir)
     dataset = _find_upload(uploads, sha256)
     take_time(CHECK_SECONDS)
@@ -173,7 +176,7 @@ def repeats(sha256: str, settings: SettingsOf) -> Json:
 
 @router.delete("/{sha256}", response_model=DatasetItem)
 def delete(sha256: str, session: WriteSession, settings: SettingsOf) -> Json:
-    """Remove an upload, unless a run that is not finished trains on it."""
+    """Delete an upload, unless an unfinished run uses it."""
     uploads = Uploads(settings.datasets_dir)
     dataset = _find_upload(uploads, sha256)
     if users := runs_using(session, dataset.sha256):
@@ -190,7 +193,7 @@ def _find_upload(uploads: Uploads, sha256: str) -> Upload:
 
 
 def upload_json(upload: Upload) -> dict[str, Any]:
-    """Return an upload as the HTTP interface shows it: DatasetItem."""
+    """Return an upload as the JSON of a DatasetItem."""
     return {
         "path": upload.path,
         "name": upload.name,
@@ -207,10 +210,10 @@ def _mapping_json(mapping: Mapped | None) -> dict[str, Any]:
 
 
 def _file_json(file: OwnFile) -> dict[str, Any]:
-    shown = {
+    item = {
         "path": file.path,
         "name": file.path,
         "bytes": file.bytes,
         "changed_at": iso_time(file.changed_at),
     }
-    return shown | {"sha256": None, "rows": None, "mapping": None}
+    return item | {"sha256": None, "rows": None, "mapping": None}

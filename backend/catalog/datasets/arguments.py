@@ -1,4 +1,4 @@
-"""Arguments of the command `upload`."""
+"""Command-line arguments of the command `upload`."""
 
 import argparse
 
@@ -11,7 +11,7 @@ COLUMNS = {
 
 
 def add_arguments(upload: argparse.ArgumentParser) -> None:
-    """Add the arguments of `upload` to its parser."""
+    """Add the arguments of the command `upload` to its parser."""
     upload.add_argument("file", help="a .jsonl, .jsonl.gz, .jsonl.zst, .parquet or .csv file")
     upload.add_argument("--dry-run", action="store_true", help="show the first rows, store nothing")
     for name, meaning in COLUMNS.items():

@@ -1,4 +1,4 @@
-"""Checks of an upload before it becomes a dataset."""
+"""Check and preview an upload before it becomes a dataset."""
 
 import threading
 import time
@@ -15,25 +15,25 @@ from backend.catalog.datasets.unpacking import BadFile, decompress
 from backend.config.rows import LineError, LineSplitter, RowCheck
 
 MAX_PREVIEWED = 1 << 40
-"""Size limit of a previewed file, in bytes; only its beginning is read."""
+"""Maximum size of a previewed file, in bytes. It is high because only the beginning is read."""
 
 _one_at_a_time = threading.Lock()
-"""Lock for a check, which takes a whole processor; a second upload waits."""
+"""Lock that makes uploads wait for one another, because a check fully uses a processor core."""
 
 
 def place_upload(
     uploads: Uploads, packed: Draft, *, name: str, kind: str, named: Mapping[str, str], max_bytes: int
 ) -> tuple[Upload, bool]:
-    """Unpack, check, hash and store an upload; return the dataset and whether it is new.
+    """Decompress, check, hash and store an upload, and return the dataset and whether it is new.
 
-    Columns that are not named are guessed. Raises InvalidRequest with the lines that are not valid.
+    Columns that are not named are guessed. Raises InvalidRequest with the invalid lines.
     """
     with _one_at_a_time, uploads.draft() as content:
         mapping = Mapped()
         check, lines, digest, size = RowCheck(mapping.columns), LineSplitter(), sha256(), 0
         try:
-            first, pieces = read_first_lines(_read_as_jsonl(packed, kind, max_bytes))
-            mapping = guess_mapping(parse_rows(first), named) or mapping
+            first_lines, pieces = read_first_lines(_read_as_jsonl(packed, kind, max_bytes))
+            mapping = guess_mapping(parse_rows(first_lines), named) or mapping
             check = RowCheck(mapping.columns)
             for piece in pieces:
                 digest.update(piece)
@@ -64,7 +64,7 @@ def place_upload(
 def preview_upload(
     packed: Draft, *, name: str, kind: str, named: Mapping[str, str], is_cut: bool
 ) -> DatasetPreview:
-    """Return the first rows of a file, which may be cut after them. Raises InvalidRequest if it has none."""
+    """Preview the first rows of a file, which may be truncated. Raises InvalidRequest if it has no rows."""
     try:
         lines, _ = read_first_lines(_read_as_jsonl(packed, kind, MAX_PREVIEWED), is_cut=is_cut)
         return make_preview(lines, named)
@@ -73,7 +73,7 @@ def preview_upload(
 
 
 def _read_as_jsonl(packed: Draft, kind: str, max_bytes: int) -> Iterator[bytes]:
-    """Return the content as JSONL."""
+    """Return an iterator over the content of an upload as JSONL."""
     packed.file.seek(0)
     if kind not in TABLES:
         return decompress(packed.file, kind, max_bytes=max_bytes)

@@ -1,4 +1,4 @@
-"""The command `upload`: stores a local file as a dataset in DATASETS_DIR."""
+"""The command `upload`, which stores a local file as a dataset in DATASETS_DIR."""
 
 import json
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ from backend.catalog.datasets.preview import DatasetPreview
 
 
 def upload_file(settings: Settings, path: Path, *, dry_run: bool, columns: dict[str, str]) -> Iterator[str]:
-    """Check and store a file; yield its first rows and the config of a problem that uses it.
+    """Check and store a file, and yield its first rows and the config of a problem that uses it.
 
     Raises InvalidRequest if the file cannot be read or stored.
     """
@@ -28,15 +28,15 @@ def upload_file(settings: Settings, path: Path, *, dry_run: bool, columns: dict[
     try:
         uploads.sweep()
         with path.open("rb") as file:
-            packed = Draft(path, file)
+            draft = Draft(path, file)
             yield from _preview_lines(
-                preview_upload(packed, name=name, kind=kind, named=columns, is_cut=False)
+                preview_upload(draft, name=name, kind=kind, named=columns, is_cut=False)
             )
             if dry_run:
                 return
             limit = settings.upload_bytes
             dataset, is_new = place_upload(
-                uploads, packed, name=name, kind=kind, named=columns, max_bytes=limit
+                uploads, draft, name=name, kind=kind, named=columns, max_bytes=limit
             )
     except OSError as error:
         raise InvalidRequest([FieldError("file", f"{error.filename or path}: {error.strerror}")]) from None
@@ -48,8 +48,8 @@ def _check_columns(columns: dict[str, str]) -> None:
     try:
         Mapped.model_validate(columns)
     except ValidationError as error:
-        first = error.errors()[0]
-        raise InvalidRequest([FieldError(str(first["loc"][0]), first["msg"])]) from None
+        first_error = error.errors()[0]
+        raise InvalidRequest([FieldError(str(first_error["loc"][0]), first_error["msg"])]) from None
 
 
 def _preview_lines(preview: DatasetPreview) -> Iterator[str]:
@@ -65,6 +65,6 @@ def _preview_lines(preview: DatasetPreview) -> Iterator[str]:
 
 
 def _problem(upload: Upload) -> dict[str, str]:
-    """Return the config of the file problem, without fields that have their default value."""
+    """Return the config of a problem that uses the upload, without default values."""
     mapping = upload.mapping or Mapped()
     return {"name": "file", "path": upload.path, **mapping.model_dump(exclude_defaults=True)}

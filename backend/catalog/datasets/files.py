@@ -1,8 +1,8 @@
-"""Uploaded datasets on the disk: `uploads/<sha256 of the content>.jsonl` below DATASETS_DIR.
+"""Storage of uploaded datasets as `uploads/<sha256 of the content>.jsonl` in DATASETS_DIR.
 
-The name a user gave is a label in `<sha256>.json` next to it and never part of a path. A file appears under
-its hash when it is complete and checked; until then it is a draft, which is locked by the process that
-writes it. A draft whose process has died is removed by the next one.
+The name that a user gives is stored in `<sha256>.json` next to the file and never becomes part of a path. A
+file gets its final name when it is complete and checked. Until then it is a draft, which is locked by the
+process that writes it. The next upload removes the drafts of processes that have died.
 """
 
 import fcntl
@@ -27,26 +27,26 @@ LOCK = ".lock"
 
 
 class Upload(BaseModel):
-    """An uploaded dataset, as described by its files."""
+    """The description of an uploaded dataset."""
 
     sha256: str
     name: str
-    """Label that the user gave the upload."""
+    """Name that the user gave to the upload."""
     rows: int
     bytes: int
     uploaded_at: float
-    """Seconds since 1970."""
+    """Time of the upload, in seconds since 1970."""
     mapping: Mapped | None = None
-    """The columns that were checked; null: uploaded before they were kept."""
+    """Columns that were checked, or null for an upload of an old version that did not store them."""
 
     @property
     def path(self) -> str:
-        """The file, relative to DATASETS_DIR."""
+        """Path of the file, relative to DATASETS_DIR."""
         return f"{DIRECTORY}/{self.sha256}.jsonl"
 
 
 class OwnFile(NamedTuple):
-    """A file that the operator has put into DATASETS_DIR."""
+    """A file that the operator has placed in DATASETS_DIR."""
 
     path: str
     bytes: int
@@ -54,7 +54,7 @@ class OwnFile(NamedTuple):
 
 
 class Draft(NamedTuple):
-    """An incomplete file that is still being written."""
+    """A file that is being written or checked."""
 
     path: Path
     file: IO[bytes]
@@ -68,8 +68,9 @@ class Uploads:
 
     @contextmanager
     def draft(self) -> Iterator[Draft]:
-        """Yield a file to write to, which is removed afterwards unless it was kept, even if this process is
-        killed.
+        """Yield a new file, which is removed after the `with` block unless `keep` has stored it.
+
+        If the process is killed, the next upload removes it.
         """
         make_directory(self._directory, mode=0o750)
         with self._hold_lock():
@@ -81,10 +82,10 @@ class Uploads:
             draft.path.unlink(missing_ok=True)
 
     def keep(self, draft: Draft, upload: Upload) -> tuple[Upload, bool]:
-        """Store a checked draft; return the upload and whether it is new.
+        """Store a checked draft, and return the upload and whether it is new.
 
-        If the same content exists already, its label stays, and the upload is returned with the draft's
-        columns.
+        If the same content is already stored, its name does not change, and the stored upload is returned
+        with the columns of the draft.
         """
         draft.file.flush()
         os.fsync(draft.file.fileno())
@@ -107,13 +108,13 @@ class Uploads:
         return upload, True
 
     def _new_draft(self) -> Draft:
-        """Open a locked file; the caller holds the directory's lock."""
+        """Create and lock a file. The caller must hold the lock of the directory."""
         descriptor, name = tempfile.mkstemp(dir=self._directory, prefix=DRAFT)
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         return Draft(Path(name), os.fdopen(descriptor, "w+b"))
 
     def find(self, sha256: str) -> Upload | None:
-        """Return the upload with this content."""
+        """Return the upload with this content, or None if it does not exist."""
         try:
             label = json.loads(self._label(sha256).read_bytes())
         except (OSError, ValueError):
@@ -121,20 +122,20 @@ class Uploads:
         return Upload.model_validate(label) if self._file(sha256).is_file() else None
 
     def all(self) -> list[Upload]:
-        """Return every upload, newest first."""
+        """Return all uploads, newest first."""
         names = (path.stem for path in self._directory.glob("*.json"))
         uploads = [upload for name in names if (upload := self.find(name)) is not None]
         return sorted(uploads, key=lambda upload: upload.uploaded_at, reverse=True)
 
     def remove(self, sha256: str) -> None:
-        """Remove an upload; a missing upload is not an error."""
+        """Remove an upload. Do nothing if it does not exist."""
         with self._hold_lock():
             self._label(sha256).unlink(missing_ok=True)
             self._file(sha256).unlink(missing_ok=True)
             sync(self._directory)
 
     def sweep(self) -> None:
-        """Remove the remains of dead processes: drafts, files without a label, labels without a file."""
+        """Remove files of dead processes: drafts, files without a label, and labels without a file."""
         if not self._directory.is_dir():
             return
         with self._hold_lock():
@@ -152,7 +153,7 @@ class Uploads:
 
     @contextmanager
     def _hold_lock(self) -> Iterator[None]:
-        """Hold the lock of one process at a time, also on another machine that shares the directory."""
+        """Hold the exclusive lock of the directory, which also excludes other machines that share it."""
         with (self._directory / LOCK).open("ab") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
@@ -165,7 +166,7 @@ def _remove_if_free(path: Path) -> None:
 
 
 def own_files(datasets_dir: Path, *, limit: int) -> list[OwnFile]:
-    """Return the operator's JSONL files, uploads left out."""
+    """Return the first `limit` JSONL files of the operator, without uploads."""
     root = datasets_dir.expanduser().resolve()
     return sorted(islice(_own_files(root), limit))
 
@@ -174,7 +175,11 @@ def _own_files(root: Path) -> Iterator[OwnFile]:
     for directory, folders, names in os.walk(root):
         folders[:] = [name for name in folders if Path(directory, name) != root / DIRECTORY]
         for path in (Path(directory, name) for name in names if name.endswith(".jsonl")):
-            inside = path.relative_to(root).as_posix()
-            if inside == clean_text(inside) and path.is_file() and path.resolve().is_relative_to(root):
+            relative_path = path.relative_to(root).as_posix()
+            if (
+                relative_path == clean_text(relative_path)
+                and path.is_file()
+                and path.resolve().is_relative_to(root)
+            ):
                 status = path.stat()
-                yield OwnFile(inside, status.st_size, status.st_mtime)
+                yield OwnFile(relative_path, status.st_size, status.st_mtime)

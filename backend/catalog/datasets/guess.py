@@ -1,4 +1,4 @@
-"""Guesses which columns of a dataset hold the question and the answer, by their names and values."""
+"""Guess which columns of a dataset contain the question and the answer, from their names and values."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any
@@ -11,13 +11,13 @@ from backend.config.columns import AnswerForm, Columns, read_answer, read_prompt
 from backend.config.rows import check_row
 
 MAX_COLUMNS = 200
-"""Maximum number of columns that are offered."""
+"""Maximum number of columns that a preview lists."""
 
 MAX_NAME = 128
-"""Longest column name that a problem accepts, in characters."""
+"""Maximum length of a column name, in characters."""
 
 MAX_IN_OBJECT = 20
-"""Maximum number of an object's fields that are offered as `a.b`."""
+"""Maximum number of fields of an object that a preview lists as `a.b`."""
 
 PROMPTS = (
     "prompt", "problem", "question", "instruction", "query", "messages", "conversations", "conversation",
@@ -27,39 +27,38 @@ ANSWERS = (
     "answer", "ground_truth", "expected_answer", "final_answer", "reward_model.ground_truth", "target",
     "solution", "output", "response", "completion", "label", "gold", "assistant", "chosen",
 )  # fmt: skip
-"""Names of answer columns, the most likely first; a short answer comes before a solution that ends with it.
-"""
+"""Names of answer columns, the most likely first. Short answers come before solutions that contain them."""
 
 MARKS = ("####",)
 """Marks before the final answer of a solution, as in GSM8K."""
 
 BESIDE = ("input", "context", "passage")
-"""Columns that often belong to the question."""
+"""Columns that often contain a part of the question."""
 
 
 class Mapped(Frozen):
-    """The fields of a file problem that say how a row becomes a prompt with its answer."""
+    """The fields of a file problem that define how a row becomes a prompt and its answer."""
 
     prompt_field: Annotated[str, Field(min_length=1, max_length=MAX_NAME)] = "prompt"
     """Column of the question."""
 
     answer_field: Annotated[str, Field(min_length=1, max_length=MAX_NAME)] = "answer"
-    """Column of the answer; that of the question for conversations that end with it."""
+    """Column of the answer. It is the column of the question if conversations end with the answer."""
 
     answer_after: Annotated[str, Field(max_length=32)] = ""
-    """The answer is the text after this mark."""
+    """Text after which the answer follows, or "" if the answer is the whole column."""
 
     answer_form: AnswerForm = "text"
-    """`boxed`: the answer is the content of the last box."""
+    """`text`, or `boxed` if the answer is the content of the last box."""
 
     @property
     def columns(self) -> Columns:
-        """The mapping's column names."""
+        """The names of both columns."""
         return Columns(self.prompt_field, self.answer_field)
 
 
 def column_names(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the names of columns in the order of their first appearance; fields of objects as `a.b`."""
+    """Return the column names in the order of their first appearance, with fields of objects as `a.b`."""
     names: dict[str, None] = {}
     for row in rows:
         for name in _names(row):
@@ -78,8 +77,10 @@ def _names(row: Mapping[str, Any]) -> Iterator[str]:
 
 
 def guess_mapping(rows: Sequence[Mapping[str, Any]], named: Mapping[str, str]) -> Mapped | None:
-    """Return the named fields and guesses for the others. None if no column is named and no two columns give
-    most rows a question and an answer.
+    """Return the named fields, and guesses for the others.
+
+    Return None if no column is named and no two columns give at least half of the rows a question and an
+    answer.
     """
     columns = _guess_columns(rows, named)
     if columns is None:
@@ -103,9 +104,9 @@ def _guess_columns(rows: Sequence[Mapping[str, Any]], named: Mapping[str, str]) 
     pairs = [Columns(prompt, answer) for prompt in prompts for answer in answers]
     if "answer_field" not in named:
         pairs = [Columns(prompt, prompt) for prompt in prompts] + pairs
-    fits = [(_share(rows, pair), pair) for pair in pairs]
-    best = max((share for share, _ in fits), default=0.0)
-    return next(pair for share, pair in fits if share == best) if best >= 1 / 2 else None
+    shares = [(_share(rows, pair), pair) for pair in pairs]
+    best = max((share for share, _ in shares), default=0.0)
+    return next(pair for share, pair in shares if share == best) if best >= 1 / 2 else None
 
 
 def _matching_names(usual: Sequence[str], names: Mapping[str, str]) -> list[str]:
@@ -113,15 +114,15 @@ def _matching_names(usual: Sequence[str], names: Mapping[str, str]) -> list[str]
 
 
 def _share(rows: Sequence[Mapping[str, Any]], columns: Columns) -> float:
-    """Return the share of rows that have a question and an answer in these columns."""
-    good = 0
+    """Return the fraction of rows that have a question and an answer in these columns."""
+    valid_rows = 0
     for row in rows:
         try:
             check_row(row, columns)
         except ValueError:
             continue
-        good += 1
-    return good / max(1, len(rows))
+        valid_rows += 1
+    return valid_rows / max(1, len(rows))
 
 
 def _answer(row: Mapping[str, Any], columns: Columns) -> Any:
@@ -132,11 +133,11 @@ def _answer(row: Mapping[str, Any], columns: Columns) -> Any:
 
 
 def unused_column_notes(rows: Sequence[Mapping[str, Any]], columns: Columns) -> list[str]:
-    """Return sentences about unused columns that a user may expect to be used."""
+    """Return messages about columns that are unused, or used differently than a user may expect."""
     sentences = []
     for name in BESIDE:
-        filled = sum(isinstance(text := row.get(name), str) and bool(text.strip()) for row in rows)
-        if filled and name not in columns:
+        filled_rows = sum(isinstance(text := row.get(name), str) and bool(text.strip()) for row in rows)
+        if filled_rows and name not in columns:
             sentences.append(f"The column {name!r} is not part of the prompt; rewards can read it.")
     if columns.prompt == columns.answer:
         lengths = [len(talk) for row in rows if isinstance(talk := _prompt(row, columns), list)]

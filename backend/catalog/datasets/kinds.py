@@ -1,4 +1,4 @@
-"""The formats of files that may be uploaded, known by the end of the name."""
+"""The formats of files that may be uploaded, which are recognised by the end of the file name."""
 
 from backend.base.errors import FieldError, InvalidRequest
 from backend.base.redaction import refuse_secrets
@@ -10,7 +10,7 @@ KINDS = (*LINES, *TABLES)
 
 
 def file_kind(name: str) -> str:
-    """Return the extension that says how a file is read; InvalidRequest for other names."""
+    """Return the extension that defines the format of a file. Raises InvalidRequest for other names."""
     refuse_secrets(name, "name")
     if name != clean_text(name):
         raise InvalidRequest([FieldError("name", "contains NUL or an unpaired surrogate")])

@@ -1,4 +1,4 @@
-"""Preview of a file before its upload: its first rows, and the problems that they would become."""
+"""Preview of a file before its upload, with its first rows as prompts and answers."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, islice
@@ -12,10 +12,10 @@ from backend.config.messages import question_text
 from backend.config.rows import Line, LineSplitter, check_row, parse_line
 
 MAX_ROWS = 20
-"""Number of rows that the preview reads."""
+"""Maximum number of rows that the preview reads."""
 
 MAX_BYTES = 1_000_000
-"""Maximum number of bytes that the preview reads."""
+"""Number of bytes after which the preview stops reading."""
 
 SHOWN_ROWS = 3
 SHOWN_CHARACTERS = 1_000
@@ -29,43 +29,43 @@ class RowPreview(Documented):
     answer: str
     """Reference answer for grading."""
     is_held_out: bool
-    """Whether the row's field `split` marks it as held out."""
+    """Whether the field `split` of the row marks it as held out."""
     error: str
-    """Reason why the row cannot be used; empty if it can."""
+    """Reason why the row cannot be used, or "" if it can be used."""
 
 
 class DatasetPreview(Documented):
-    """Preview of a file: its columns, their mapping, and three rows as prompts."""
+    """Preview of a file, with its columns, their mapping and three rows as prompts."""
 
     columns: list[str]
-    """Up to 200 names; fields of objects as `a.b`."""
+    """Names of up to 200 columns. Fields of objects are named `a.b`."""
     mapping: Mapped | None
-    """Named columns, with guesses for the others; null if no columns could be guessed."""
+    """Named columns, with guesses for the others, or null if no columns could be guessed."""
     rows: list[RowPreview]
     notes: list[str]
     sample: str
-    """The read rows as JSONL, so that they can be previewed again with other columns."""
+    """The rows that were read, as JSONL, so that a client can preview them again with other columns."""
 
 
 def read_first_lines(pieces: Iterator[bytes], *, is_cut: bool = False) -> tuple[list[bytes], Iterator[bytes]]:
-    """Return the first lines of a file that are not blank, and all pieces; raises BadFile.
+    """Return the first non-blank lines of a file, and an iterator over the whole content. Raises BadFile.
 
-    If the file is cut, errors after its first line and an incomplete last line are ignored.
+    If the file is truncated (`is_cut`), errors after its first line and an incomplete last line are ignored.
     """
-    lines, splitter, read, size = list[bytes](), LineSplitter(), list[bytes](), 0
+    lines, splitter, read_pieces, size = list[bytes](), LineSplitter(), list[bytes](), 0
     try:
         for piece in pieces:
-            read.append(piece)
+            read_pieces.append(piece)
             size += len(piece)
             lines += _texts(splitter.feed(piece))
             if len(lines) >= MAX_ROWS or size >= MAX_BYTES:
-                return lines[:MAX_ROWS], chain(read, pieces)
+                return lines[:MAX_ROWS], chain(read_pieces, pieces)
     except BadFile:
         if not (is_cut and lines):
             raise
     if not (is_cut and lines):
         lines += _texts(splitter.finish())
-    return lines[:MAX_ROWS], iter(read)
+    return lines[:MAX_ROWS], iter(read_pieces)
 
 
 def _texts(lines: Iterator[Line]) -> list[bytes]:
@@ -73,7 +73,7 @@ def _texts(lines: Iterator[Line]) -> list[bytes]:
 
 
 def parse_rows(lines: Sequence[bytes]) -> list[dict[str, Any]]:
-    """Return the rows of all lines that are JSON objects."""
+    """Return the rows of all lines that are valid."""
     rows = []
     for line in lines:
         try:
@@ -86,7 +86,7 @@ def parse_rows(lines: Sequence[bytes]) -> list[dict[str, Any]]:
 def make_preview(lines: Sequence[bytes], named: Mapping[str, str]) -> DatasetPreview:
     """Return the preview of a file's first lines. Columns that are not named are guessed.
 
-    Raises BadFile if no line holds a row.
+    Raises BadFile if no line is a valid row.
     """
     rows = parse_rows(lines)
     if not rows:
@@ -112,17 +112,17 @@ def _missing_row_error(lines: Sequence[bytes]) -> str:
 
 
 def row_preview(row: dict[str, Any], mapping: Mapped) -> RowPreview:
-    """Return one row as a problem would use it with these columns."""
-    held_out = row.get("split") not in (None, "train")
+    """Return a row as a problem would use it with these columns."""
+    is_held_out = row.get("split") not in (None, "train")
     try:
         check_row(row, mapping.columns)
         prompt, answer = read_prompt(row, mapping.columns), str(read_answer(row, mapping.columns))
     except ValueError as error:
-        return RowPreview(prompt="", answer="", is_held_out=held_out, error=str(error))
+        return RowPreview(prompt="", answer="", is_held_out=is_held_out, error=str(error))
     answer = stated_answer(answer, after=mapping.answer_after, form=mapping.answer_form)
     return RowPreview(
         prompt=question_text(prompt)[:SHOWN_CHARACTERS],
         answer=answer[:SHOWN_CHARACTERS],
-        is_held_out=held_out,
+        is_held_out=is_held_out,
         error="",
     )

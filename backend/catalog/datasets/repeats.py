@@ -1,4 +1,4 @@
-"""Rows of an upload that repeat other rows, or the file's own held-out rows."""
+"""Find rows of an upload that repeat other rows or held-out rows of the same file."""
 
 import threading
 from pathlib import Path
@@ -16,37 +16,38 @@ OPERATIONS = "backend.catalog.datasets.repeats_operations"
 SECONDS = 300.0
 
 _one_at_a_time = threading.Lock()
-"""Lock for a comparison, which takes a whole processor core."""
+"""Lock that allows one comparison at a time, because each fully uses a processor core."""
 
 
 class Twin(Documented):
-    """Two rows that are much alike."""
+    """A pair of similar rows."""
 
     line: int
-    """Line of the file, starting at 1."""
+    """Line number of the row, starting at 1."""
     other: int
-    """Line of the earlier or held-out row that it resembles."""
+    """Line number of the earlier or held-out row that it resembles."""
     similarity: float
 
 
 class Repeats(Documented):
-    """Training rows of an upload that `data` may leave out."""
+    """Numbers of training rows of an upload that the filters in `data` could exclude."""
 
     rows: int
-    """Rows that are not marked as held out."""
+    """Number of rows that are not marked as held out."""
     duplicates: int
     """Number of rows whose question occurs in an earlier row."""
     near: int
-    """Number of rows that are similar to an earlier or held-out row, exact repetitions included."""
+    """Number of rows that are similar to an earlier or held-out row, including exact repetitions."""
     contaminated: int
-    """Rows that share 13 words in a row with a held-out one."""
+    """Number of rows that share 13 consecutive words with a held-out row."""
     twins: list[Twin]
-    """The first ten of `near`."""
+    """The first ten rows that `near` counts."""
 
 
 def find_repeats(upload: Upload, path: Path) -> Repeats:
-    """Compare the rows of an upload in a sandboxed process. Raises Conflict if the rows cannot be compared,
-    and Unavailable if no sandbox can be started.
+    """Compare the rows of an upload in a sandboxed process.
+
+    Raises Conflict if the rows cannot be compared, and Unavailable if no sandbox can be started.
     """
     columns = (upload.mapping or Mapped()).columns
     try:
@@ -59,8 +60,8 @@ def find_repeats(upload: Upload, path: Path) -> Repeats:
                 answer_field=columns.answer,
             )
         twins = [
-            Twin(line=line, other=other_line, similarity=alike)
-            for line, other_line, alike in answer.pop("twins")
+            Twin(line=line, other=other_line, similarity=similarity)
+            for line, other_line, similarity in answer.pop("twins")
         ]
         return Repeats.model_validate({**answer, "twins": twins})
     except Unusable as error:

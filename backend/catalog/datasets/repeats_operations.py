@@ -1,4 +1,4 @@
-"""Operation of the sandbox that compares the rows of an upload with one another and with held-out ones."""
+"""Sandbox operation that compares the rows of an upload with one another and with held-out rows."""
 
 from pathlib import Path
 from typing import Any
@@ -16,11 +16,11 @@ MAX_NAMED = 10
 
 def _import_comparison(_request: Request) -> None:
     import backend.catalog.datasets.overlap
-    import backend.catalog.datasets.similarity  # noqa: F401 - so that forks have it
+    import backend.catalog.datasets.similarity  # noqa: F401 - imported before forking
 
 
 def repeats(request: Request) -> dict[str, Any]:
-    """Return counts and the first examples; line numbers start at 1."""
+    """Return the counts of repeated rows and the first examples. Line numbers start at 1."""
     from backend.catalog.datasets.overlap import find_overlapping, first_occurrences
     from backend.catalog.datasets.similarity import near_duplicates
 

@@ -1,9 +1,10 @@
-"""Near duplicates: questions that say the same in almost the same words.
+"""Find near duplicates, which are questions with almost the same words.
 
-Similarity is the share of runs of three words that two questions have in common (Jaccard's index, as in
-text-dedup and datatrove). Two questions of similarity s share one of the rarest runs of each: all but s of
-them, and one more. An index of these finds every pair where MinHash would find most. Source: Bayardo et al.,
-"Scaling up all pairs similarity search", WWW 2007.
+The similarity of two questions is the Jaccard index of their runs of three consecutive words, as in
+text-dedup and datatrove. If n runs of a question are sorted by rarity, two questions of similarity s always
+share one of the rarest n - ceil(s n) + 1 runs of each. An index of these runs therefore finds every pair,
+while MinHash would only find most of them. Source: Bayardo et al., "Scaling up all pairs similarity search",
+WWW 2007.
 """
 
 import re
@@ -23,18 +24,17 @@ RUN = 3
 """Number of words and signs in a run."""
 
 MAX_RUNS = 2_000
-"""Maximum number of runs of a question; the rest of a longer question is ignored."""
+"""Maximum number of runs of a question. The rest of a longer question is ignored."""
 
 MAX_QUESTIONS = 200_000
 MAX_WORDS = 40_000_000
-"""Maximum total number of words of the compared questions; each word takes 20 bytes of memory."""
+"""Maximum total number of words of the compared questions. Each word takes 20 bytes of memory."""
 
 MAX_SHARED = 500
-"""Maximum number of questions that are compared because of one run; a more frequent run is a common phrase.
-"""
+"""Maximum number of questions that are indexed by one run, because a more frequent run is a common phrase."""
 
 MAX_CANDIDATES = 200
-"""Maximum number of comparisons per question; those that share most of its rarest runs come first."""
+"""Maximum number of comparisons per question. Questions that share most of its rarest runs come first."""
 
 MAX_KNOWN_WORDS = 1_000_000
 ROUNDING = 1e-9
@@ -42,48 +42,48 @@ NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 
 
 class Twin(NamedTuple):
-    """A question that is much like an earlier one."""
+    """A question that is similar to an earlier or held-out question."""
 
     number: int
-    """Number of the question."""
+    """Index of the question."""
     other: int
-    """Number of an earlier question; -1 and below for a held-out question."""
+    """Index of the earlier question, or a negative index into the held-out questions."""
     similarity: float
 
 
 def near_duplicates(questions: Iterable[str], held_out: Sequence[str], limit: float) -> list[Twin]:
-    """Return the questions at least so similar to a held-out one, or to an earlier one that is not a near
-    duplicate.
+    """Return the questions whose similarity to a held-out or earlier question is at least `limit`.
 
-    Two with other numbers in them are different problems, however alike their words are.
+    Earlier questions that are near duplicates themselves are not compared. Questions that contain different
+    numbers are never similar, because they are different problems.
     """
     runs = _shared_runs(*_hashed_runs([*held_out, *islice(questions, MAX_QUESTIONS)]))
-    index, first, twins = _Index(runs, limit), len(held_out), []
+    index, first_question, twins = _Index(runs, limit), len(held_out), []
     for number in range(len(runs.sizes)):
         best = index.most_similar(number)
-        if best is not None and number >= first:
+        if best is not None and number >= first_question:
             earlier, similarity = best
-            twins.append(Twin(number - first, earlier - first, similarity))
+            twins.append(Twin(number - first_question, earlier - first_question, similarity))
         else:
             index.add(number)
     return twins
 
 
 class _Runs(NamedTuple):
-    """Runs of words that occur in several questions."""
+    """The runs of words that occur in several questions, by their rank of rarity."""
 
     ranks: NDArray[np.int32]
-    """Ranks of all questions in order, the rarest first within each question; 0 is the rarest of all."""
+    """Ranks of the runs of all questions, the rarest first within each question. Rank 0 is the rarest run."""
     starts: NDArray[np.int64]
-    """[questions + 1] offsets at which the runs of each question begin."""
+    """Offsets at which the runs of each question begin, of shape [questions + 1]."""
     sizes: NDArray[np.int64]
-    """[questions] number of distinct runs, including those that occur only in this question."""
+    """Number of distinct runs of each question, including unique ones, of shape [questions]."""
     distinct: int
-    """Number of different ranks."""
+    """Number of distinct ranks."""
 
 
 class _Index:
-    """Questions by the rarest of their runs."""
+    """An index of questions by their rarest runs."""
 
     def __init__(self, runs: _Runs, limit: float) -> None:
         self._runs, self._limit = runs, limit
@@ -91,7 +91,7 @@ class _Index:
         self._is_own = np.zeros(runs.distinct, dtype=bool)
         rarest = runs.sizes - np.ceil(limit * runs.sizes - ROUNDING).astype(np.int64) + 1
         self._indexed = np.maximum(rarest - (runs.sizes - np.diff(runs.starts)), 0)
-        """[questions] how many of their shared runs are among the rarest."""
+        """Number of indexed runs of each question, which are the rarest ones, of shape [questions]."""
 
     def add(self, number: int) -> None:
         """Add a question that later questions are compared with."""
@@ -100,7 +100,10 @@ class _Index:
                 self._by_run[run].append(number)
 
     def most_similar(self, number: int) -> tuple[int, float] | None:
-        """Return the most similar question, the first of equals, and its similarity; None below the limit."""
+        """Return the most similar indexed question and its similarity, or None below the limit.
+
+        Of equally similar questions, the first one is returned.
+        """
         lists = [self._by_run[run] for run in self._rarest(number) if run in self._by_run]
         if not lists:
             return None
@@ -119,20 +122,20 @@ class _Index:
         return rarest
 
     def _count_shared_runs(self, number: int, candidates: NDArray[np.int32]) -> NDArray[np.int64]:
-        """[candidates] how many runs each of them shares with a question."""
+        """Return the number of runs that each candidate shares with a question, of shape [candidates]."""
         ranks, starts = self._runs.ranks, self._runs.starts
-        own_ranks = ranks[starts[number] : starts[number + 1]]
-        self._is_own[own_ranks] = True
+        question_ranks = ranks[starts[number] : starts[number + 1]]
+        self._is_own[question_ranks] = True
         counts = starts[candidates + 1] - starts[candidates]
         begins = np.cumsum(counts) - counts
-        places = np.arange(counts.sum()) + np.repeat(starts[candidates] - begins, counts)
-        shared = np.add.reduceat(self._is_own[ranks[places]], begins, dtype=np.int64)
-        self._is_own[own_ranks] = False
+        positions = np.arange(counts.sum()) + np.repeat(starts[candidates] - begins, counts)
+        shared = np.add.reduceat(self._is_own[ranks[positions]], begins, dtype=np.int64)
+        self._is_own[question_ranks] = False
         return shared
 
 
 class _WordHashes(dict[str, int]):
-    """Hashes of 64 bits by word, the same in every process: a resumed run drops the same rows."""
+    """64-bit hashes by word, equal in every process so that a resumed run drops the same rows."""
 
     def __missing__(self, word: str) -> int:
         if len(self) >= MAX_KNOWN_WORDS:
@@ -143,7 +146,7 @@ class _WordHashes(dict[str, int]):
 
 
 def _hashed_runs(texts: Iterable[str]) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
-    """Return the different runs of one text after the other as hashes, and how many each text has."""
+    """Return the hashes of the distinct runs of all texts, concatenated, and their number in each text."""
     runs, sizes, words_read, hashes = [], [], 0, _WordHashes()
     for text in texts:
         words = WORD.findall(normalise(text))[: MAX_RUNS + RUN - 1]
@@ -151,18 +154,18 @@ def _hashed_runs(texts: Iterable[str]) -> tuple[NDArray[np.uint64], NDArray[np.i
         if words_read > MAX_WORDS:
             break
         words += [""] * (RUN - len(words))
-        own_hashes = np.fromiter(map(hashes.__getitem__, words), dtype=np.uint64, count=len(words))
+        text_hashes = np.fromiter(map(hashes.__getitem__, words), dtype=np.uint64, count=len(words))
         numbers = np.uint64(hashes[" ".join(NUMBER.findall(text))])
-        own_hashes = np.unique(
-            _scramble(_scramble(_scramble(own_hashes[:-2]) + own_hashes[1:-1]) + own_hashes[2:]) ^ numbers
+        text_hashes = np.unique(
+            _scramble(_scramble(_scramble(text_hashes[:-2]) + text_hashes[1:-1]) + text_hashes[2:]) ^ numbers
         )
-        runs.append(own_hashes)
-        sizes.append(len(own_hashes))
+        runs.append(text_hashes)
+        sizes.append(len(text_hashes))
     return np.concatenate(runs) if runs else np.zeros(0, np.uint64), np.array(sizes, dtype=np.int64)
 
 
 def _scramble(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Return each value scrambled. Source: splitmix64, Steele et al., OOPSLA 2014."""
+    """Return pseudorandom values for the input values. Source: splitmix64, Steele et al., OOPSLA 2014."""
     values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return values ^ (values >> np.uint64(31))
@@ -171,15 +174,17 @@ def _scramble(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
 def _shared_runs(runs: NDArray[np.uint64], sizes: NDArray[np.int64]) -> _Runs:
     distinct, counts = np.unique(runs, return_counts=True)
     distinct, counts = distinct[counts > 1], counts[counts > 1]
-    rank_of = np.empty(len(distinct), dtype=np.int32)
-    rank_of[np.argsort(counts, kind="stable")] = np.arange(len(distinct), dtype=np.int32)
+    rank_by_run = np.empty(len(distinct), dtype=np.int32)
+    rank_by_run[np.argsort(counts, kind="stable")] = np.arange(len(distinct), dtype=np.int32)
     ends, ranks = np.cumsum(sizes), [np.zeros(0, np.int32)]
     for start, end in zip(ends - sizes, ends, strict=True):
-        runs_of_text = runs[start:end]
-        places = np.searchsorted(distinct, runs_of_text)
-        places = (
-            places[np.take(distinct, places, mode="clip") == runs_of_text] if len(distinct) else places[:0]
+        text_runs = runs[start:end]
+        positions = np.searchsorted(distinct, text_runs)
+        positions = (
+            positions[np.take(distinct, positions, mode="clip") == text_runs]
+            if len(distinct)
+            else positions[:0]
         )
-        ranks.append(np.sort(rank_of[places]))
-    starts = np.cumsum([len(ranks_of_text) for ranks_of_text in ranks], dtype=np.int64)
+        ranks.append(np.sort(rank_by_run[positions]))
+    starts = np.cumsum([len(text_ranks) for text_ranks in ranks], dtype=np.int64)
     return _Runs(np.concatenate(ranks), starts, sizes, len(distinct))

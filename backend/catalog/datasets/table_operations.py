@@ -1,4 +1,4 @@
-"""Operations of the sandbox that convert the rows of a Parquet or CSV file to lines of JSON."""
+"""Sandbox operations that convert the rows of a Parquet or CSV file to JSON lines."""
 
 import csv
 import json
@@ -13,22 +13,22 @@ from typing import Any
 from backend.base.sandbox.operation import Operation, Request
 
 ANSWER_BYTES = 600_000
-"""Maximum size of the lines of one answer, in bytes; at least one row is always sent."""
+"""Maximum size of the lines in one answer, in bytes. At least one row is always sent."""
 
 MAX_ROW_BYTES = 400_000
-"""Maximum size of a row, in bytes; a longer row is cut, and later refused with its first characters."""
+"""Maximum size of a row, in bytes. A longer row is truncated, and later refused as invalid JSON."""
 
 MAX_COLUMNS = 2_000
 MAX_NAMES = 20_000
-"""Maximum number of characters of all column names together."""
+"""Maximum total length of all column names, in characters."""
 
 BATCH_ROWS = 256
 ABSENT_IF_EMPTY = ("id", "split", "domain", "tools")
-"""Optional fields, which are dropped if empty, because a table has every column in every row."""
+"""Optional fields that are dropped if they are empty, because a table has every column in every row."""
 
 
 def _import_readers(_request: Request) -> None:
-    # the other allocators reserve more memory than the limit allows
+    # the other allocators reserve more memory than the sandbox allows
     os.environ["ARROW_DEFAULT_MEMORY_POOL"] = "system"
     import pyarrow.parquet
 
@@ -36,7 +36,7 @@ def _import_readers(_request: Request) -> None:
 
 
 def parquet_rows(request: Request) -> dict[str, Any]:
-    """Return rows of a Parquet file, starting at one row; `next` is None after the last one."""
+    """Return rows of a Parquet file, starting at the row `at`. `next` is None after the last row."""
     import pyarrow.parquet
 
     row = int(request["at"])
@@ -61,8 +61,8 @@ def _check_schema(fields: list[Any]) -> None:
 
 
 def _check_names(names: list[str]) -> None:
-    if twice := [name for name in names if names.count(name) > 1]:
-        raise ValueError(f"has two columns of the name {twice[0][:60]!r}")
+    if duplicates := [name for name in names if names.count(name) > 1]:
+        raise ValueError(f"has two columns of the name {duplicates[0][:60]!r}")
 
 
 def _holds_bytes(kind: Any) -> bool:
@@ -71,25 +71,28 @@ def _holds_bytes(kind: Any) -> bool:
     is_bytes = types.is_binary(kind) or types.is_large_binary(kind) or types.is_binary_view(kind)
     if is_bytes or types.is_fixed_size_binary(kind):
         return True
-    return any(_holds_bytes(kind.field(at).type) for at in range(kind.num_fields))
+    return any(_holds_bytes(kind.field(index).type) for index in range(kind.num_fields))
 
 
 def _read_batches(file: Any, row: int) -> Iterator[Any]:
-    """Yield batches of rows, starting at one row; earlier row groups are not read."""
-    first = 0
+    """Yield batches of rows, starting at `row`. Earlier row groups are not read."""
+    group_start = 0
     for group in range(file.num_row_groups):
         rows = file.metadata.row_group(group).num_rows
-        if row < first + rows:
-            skip = max(0, row - first)
+        if row < group_start + rows:
+            skip = max(0, row - group_start)
             for batch in file.iter_batches(BATCH_ROWS, [group], use_threads=False):
                 if skip < batch.num_rows:
                     yield batch.slice(skip)
                 skip = max(0, skip - batch.num_rows)
-        first += rows
+        group_start += rows
 
 
 def csv_rows(request: Request) -> dict[str, Any]:
-    """Return rows of a CSV file, starting at a byte offset, with all values as text, and the column names."""
+    """Return rows of a CSV file, starting at the byte offset `at`, and the column names.
+
+    All values are text.
+    """
     csv.field_size_limit(MAX_ROW_BYTES)
     number, names = int(request["row"]), list(request["names"])
     with Path(request["path"]).open("rb") as file:
@@ -101,14 +104,14 @@ def csv_rows(request: Request) -> dict[str, Any]:
                 names = next(records, [])
                 names[:1] = [name.removeprefix("\ufeff") for name in names[:1]]
                 _check_header(names)
-            lines, end = Lines(), texts.read
+            lines, offset = Lines(), texts.read
             for record in records:
                 if record:
                     number += 1
                     row = _csv_row(names, record, number)
                     if not lines.add(row):
-                        return lines.answer(end) | {"names": names}
-                end = texts.read
+                        return lines.answer(offset) | {"names": names}
+                offset = texts.read
         except csv.Error as error:
             raise ValueError(f"row {number + 1} is not CSV ({error})") from None
         except UnicodeDecodeError as error:
@@ -119,7 +122,7 @@ def csv_rows(request: Request) -> dict[str, Any]:
 
 
 class Texts:
-    """The lines of a file as text, and the offset after the last line read."""
+    """An iterator over the lines of a file as text, with the offset after the last line that was read."""
 
     def __init__(self, file: Any) -> None:
         self._file = file
@@ -157,18 +160,18 @@ def _csv_row(names: list[str], record: list[str], number: int) -> dict[str, str]
 
 
 class Lines:
-    """Rows as lines of JSON, up to the size of an answer: less than 1 MB in base64, whatever they hold."""
+    """Rows as JSON lines, up to the maximum size of an answer, which is less than 1 MB in base64."""
 
     def __init__(self) -> None:
         self._lines: list[bytes] = []
         self._bytes = 0
 
     def add(self, row: dict[str, Any]) -> bool:
-        """Return whether the row still has room."""
-        told = {
+        """Add a row, and return whether it fitted. A row that does not fit is not added."""
+        fields = {
             key: value for key, value in row.items() if value not in (None, "") or key not in ABSENT_IF_EMPTY
         }
-        line = json.dumps(_replace_nan(told), ensure_ascii=False, default=_to_json).encode(
+        line = json.dumps(_replace_nan(fields), ensure_ascii=False, default=_to_json).encode(
             "utf-8", "surrogatepass"
         )
         line = line[:MAX_ROW_BYTES]
@@ -179,13 +182,13 @@ class Lines:
         return True
 
     def answer(self, next_: int | None) -> dict[str, Any]:
-        """Return the compressed lines and the position to continue from."""
+        """Return the lines in base64 and the position of the next row."""
         text = b"".join(line + b"\n" for line in self._lines)
         return {"next": next_, "lines": b64encode(text).decode()}
 
 
 def _replace_nan(value: Any) -> Any:
-    """Replace NaN, which pandas writes for missing numbers, by None."""
+    """Replace NaN, which pandas writes for missing numbers, with None."""
     if isinstance(value, dict):
         return {key: _replace_nan(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
@@ -194,7 +197,7 @@ def _replace_nan(value: Any) -> Any:
 
 
 def _to_json(value: Any) -> Any:
-    """Convert types that JSON lacks, such as dates and bytes."""
+    """Convert values of types that JSON lacks, such as dates."""
     if isinstance(value, Decimal):
         return int(value) if value == value.to_integral_value() else float(value)
     return value.isoformat() if isinstance(value, date | datetime | time) else str(value)

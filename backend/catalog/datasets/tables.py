@@ -1,4 +1,4 @@
-"""Parquet and CSV files as lines of JSON, read in a sandboxed process: their readers are written in C."""
+"""Convert Parquet and CSV files to JSON lines in a sandboxed process, because their parsers are in C."""
 
 import time
 from base64 import b64decode
@@ -15,13 +15,13 @@ KINDS = (".csv", ".parquet")
 OPERATIONS = "backend.catalog.datasets.table_operations"
 ANSWER_SECONDS = 60.0
 ALL_SECONDS = 600.0
-"""Time limit of all answers about a file together, in seconds."""
+"""Maximum total time to read a file, in seconds."""
 
 
 def table_lines(path: Path, kind: str, *, max_bytes: int) -> Iterator[bytes]:
-    """Yield the rows in pieces of whole lines; raises BadFile if the file is damaged or expands too much.
+    """Yield the rows in pieces of complete JSON lines.
 
-    Raises Unavailable where no sandbox can be started.
+    Raises BadFile if the file is damaged or expands too much, and Unavailable if no sandbox can be started.
     """
     deadline, size = time.monotonic() + ALL_SECONDS, 0
     packed = path.stat().st_size
@@ -31,25 +31,27 @@ def table_lines(path: Path, kind: str, *, max_bytes: int) -> Iterator[bytes]:
             seconds = min(ANSWER_SECONDS, deadline - time.monotonic())
             if seconds <= 0:
                 raise BadFile(f"takes more than {ALL_SECONDS:.0f} seconds to read")
-            piece, told = _ask(sandbox, kind, request, seconds)
+            piece, next_fields = _ask(sandbox, kind, request, seconds)
             size += len(piece)
             if size > max_bytes:
                 raise BadFile(f"is larger than {max_bytes:,} bytes when unpacked")
             if size > RATIO_FREE_BYTES and size > MAX_RATIO * packed:
                 raise BadFile(f"unpacks to more than {MAX_RATIO} times its size")
             yield piece
-            request |= {"row": request["row"] + piece.count(b"\n"), **told}
+            request |= {"row": request["row"] + piece.count(b"\n"), **next_fields}
 
 
 def _ask(
     sandbox: Sandbox, kind: str, request: dict[str, Any], seconds: float
 ) -> tuple[bytes, dict[str, Any]]:
-    """Return lines of JSON, and the changes of the request that continue after them."""
+    """Return JSON lines, and the fields to change in the request for the next lines."""
     try:
         answer = sandbox.ask(kind.removeprefix("."), seconds=seconds, **request)
     except Refused as error:
-        kind_of_error, _, words = str(error).partition(": ")
-        reason = words if kind_of_error == "ValueError" else f"is not what {kind} stands for ({words[:200]})"
+        error_class, _, message = str(error).partition(": ")
+        reason = (
+            message if error_class == "ValueError" else f"is not what {kind} stands for ({message[:200]})"
+        )
         raise BadFile(reason) from None
     except (TimedOut, Died) as error:
         raise BadFile(f"cannot be read: {error}") from None
@@ -61,18 +63,18 @@ def _ask(
 
 
 def _validate_answer(answer: Any, request: dict[str, Any]) -> tuple[bytes, dict[str, Any]]:
-    """Validate an answer, which a compromised process may have sent; return its lines and the next
-    position.
-    """
+    """Validate an answer of a possibly compromised process, and return its lines and the next position."""
     try:
         lines = b64decode(answer["lines"], validate=True)
-        at, names = answer["next"], answer.get("names", [])
+        next_position, names = answer["next"], answer.get("names", [])
     except (AttributeError, KeyError, TypeError, ValueError):
         raise _invalid_answer() from None
-    is_forward = at is None or (isinstance(at, int) and at > request["at"] and lines)
+    is_forward = next_position is None or (
+        isinstance(next_position, int) and next_position > request["at"] and lines
+    )
     if not is_forward or not isinstance(names, list):
         raise _invalid_answer()
-    return lines, {"at": at, "names": names}
+    return lines, {"at": next_position, "names": names}
 
 
 def _invalid_answer() -> BadFile:

@@ -1,6 +1,6 @@
-"""Decompression of uploaded files, in pieces and within a limit, whatever is packed into them.
+"""Decompress uploaded files in pieces and within a size limit.
 
-Three kinds are read, known by the end of the name: `.jsonl`, `.jsonl.gz`, `.jsonl.zst`. Archives are not.
+The file name must end with `.jsonl`, `.jsonl.gz` or `.jsonl.zst`. Archives are not supported.
 """
 
 import gzip
@@ -13,24 +13,24 @@ import zstandard
 KINDS = (".jsonl", ".jsonl.gz", ".jsonl.zst")
 PIECE_BYTES = 1 << 20
 ZSTD_PIECE_BYTES = 512
-"""Bytes that are decompressed at a time. Four bytes can become a block of 128 kB, so the result fits in 16
-MB.
+"""Number of bytes that are decompressed at a time. They expand to at most 16 MB,
+because four bytes can become a block of 128 kB.
 """
 
 WINDOW_BYTES = 1 << 25
-"""Largest window of a zstd frame, in bytes; levels up to 19 need a quarter of it."""
+"""Maximum window of a zstd frame, in bytes. Levels up to 19 need a quarter of it."""
 
 MAX_RATIO = 250
 RATIO_FREE_BYTES = 1_000_000
-"""Bytes of output before the compression ratio is checked; higher ratios are decompression bombs."""
+"""Size of the output up to which the compression ratio is not checked, in bytes."""
 
 
 class BadFile(ValueError):
-    """A file that is damaged, or expands more than allowed."""
+    """The file is damaged or expands more than allowed."""
 
 
 def decompress(file: IO[bytes], kind: str, *, max_bytes: int) -> Iterator[bytes]:
-    """Yield the content in pieces. Raises BadFile if it is damaged or expands beyond MAX_RATIO."""
+    """Yield the content in pieces. Raises BadFile if it is damaged or exceeds `max_bytes` or MAX_RATIO."""
     size = 0
     try:
         for piece in _READERS[kind](file):
@@ -53,7 +53,7 @@ def _read_plain(file: IO[bytes]) -> Iterator[bytes]:
 
 def _read_gzip(file: IO[bytes]) -> Iterator[bytes]:
     with gzip.GzipFile(fileobj=file) as content:
-        while piece := content.read1(PIECE_BYTES):  # of a file that is cut, what comes before
+        while piece := content.read1(PIECE_BYTES):  # returns the data before the end of a truncated file
             yield piece
 
 

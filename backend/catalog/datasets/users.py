@@ -1,4 +1,4 @@
-"""The runs that need an uploaded dataset."""
+"""Find the runs that use an uploaded dataset."""
 
 from sqlalchemy import Text, cast, select
 from sqlalchemy.orm import Session
@@ -9,7 +9,7 @@ MAX_NAMED = 5
 
 
 def runs_using(session: Session, sha256: str) -> list[str]:
-    """Return the names of some unfinished runs that use the dataset, including runs in the trash."""
-    mentions = cast(Run.config, Text).contains(sha256)
-    query = select(Run.name).where(Run.status != "finished", Run.origin == "", mentions)
+    """Return the names of at most MAX_NAMED unfinished runs that use the dataset, even if in the trash."""
+    has_hash = cast(Run.config, Text).contains(sha256)
+    query = select(Run.name).where(Run.status != "finished", Run.origin == "", has_hash)
     return list(session.scalars(query.order_by(Run.created_at).limit(MAX_NAMED)))

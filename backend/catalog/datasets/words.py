@@ -1,4 +1,4 @@
-"""Normalisation of questions before they are compared."""
+"""Normalisation of questions for comparisons."""
 
 import re
 import unicodedata
@@ -7,5 +7,5 @@ WORD = re.compile(r"\w+|[^\w\s]")
 
 
 def normalise(question: str) -> str:
-    """Return a question in lower case, with Unicode and white space normalised."""
+    """Return a question in lower case with normalised Unicode and white space."""
     return " ".join(unicodedata.normalize("NFKC", question).casefold().split())

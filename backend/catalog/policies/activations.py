@@ -1,7 +1,7 @@
-"""Bytes that a forward pass keeps for its backward pass: what autograd saves, layer by layer.
+"""Estimate the memory that autograd saves in a forward pass for the backward pass, layer by layer.
 
-The rules follow what transformers' layers compute, operation by operation; tests compare their sum with
-the tensors that are really alive. N tokens are rows x columns, padding included.
+The rules follow the operations of the layers in transformers. Tests compare their sum with the tensors that
+are actually alive. The number of tokens is rows x columns, including padding.
 """
 
 from typing import NamedTuple
@@ -13,7 +13,7 @@ from backend.catalog.policies.tree_activations import tree_layer
 from backend.catalog.policies.weight_files import Weight
 
 WIDE_NORMS = ("gemma", "gpt_oss", "olmo2", "olmo3", "qwen3_next", "qwen3_5")
-"""Beginnings of the model types whose norms multiply by their gain in float32."""
+"""Prefixes of the model types whose norms multiply by their gain in float32."""
 
 SAME_INPUT = {
     **dict.fromkeys(
@@ -27,48 +27,47 @@ SAME_INPUT = {
         ("gate_proj", "up_proj", "gate_up_proj", "w1", "w3", "input_linear", "shared_expert_gate"), "mlp"
     ),
 }
-"""Linear layers that read one input, by the last word of their names."""
+"""Input of each linear layer, by module name. Layers with the same value read the same tensor."""
 
 MLP_OUT = ("down_proj", "w2", "dense_4h_to_h", "output_linear")
 ATTENTION_OUT = ("o_proj", "dense")
 COPIES_MIXED = ("deepseek_v3", "gemma2", "glm4", "gpt_neox", "gpt_oss", "phi3", "qwen3_5_text", "qwen3_next")
-"""Model types whose attention gives the output layer a copy of the mixed values, or of them times a gate."""
+"""Model types whose attention output layer reads a copy of the mixed values, or their product with a gate."""
 
 
 class KeptBytes(NamedTuple):
-    """Bytes that a forward pass keeps, without the model's weights."""
+    """The memory that a forward pass keeps, in bytes, without the weights of the model."""
 
     layers: tuple[float, ...]
-    """Bytes by layer."""
+    """Bytes of each layer."""
     ends: float
-    """Bytes of embeddings and the final norm."""
+    """Bytes of the embeddings and the final norm."""
     inputs: float
-    """Bytes of the input of one layer, which is all that recomputation keeps of it."""
+    """Bytes of the input of one layer, the only tensor of it that is kept with activation checkpointing."""
     passing: float
-    """Gradients of activations that one layer's backward pass holds at a time."""
+    """Maximum bytes of activation gradients during the backward pass of one layer."""
 
     def limit(self, *, recomputed: bool) -> float:
-        """Return the bytes kept when the backward pass begins."""
+        """Return the bytes that are kept when the backward pass begins."""
         return self.ends + (len(self.layers) * self.inputs if recomputed else sum(self.layers))
 
     def recomputed_bytes(self, *, recomputed: bool) -> float:
-        """Return the bytes that the backward pass adds: passing gradients, and the largest layer computed
-        again.
-        """
+        """Return the bytes that the backward pass adds: gradients and, if recomputed, the largest layer."""
         return self.passing + (max(self.layers) if recomputed else 0.0)
 
 
 def kept_bytes(shape: ModelShape, run: Pass) -> KeptBytes:
-    """Return the bytes that the model's body keeps; those of the output layer are `logits_bytes`."""
+    """Return the memory that the model keeps without its output layer, which `logits_bytes` counts."""
     if uses_tree(shape, run):
         return KeptBytes(*tree_layer(shape, run))
     layers = [_layer_bytes(shape, run, number, weights) for number, weights in shape.layers.items()]
-    if not run.trains_base:  # what comes before the first adapted weight needs no gradient
+    if not run.trains_base:  # operations before the first adapted weight need no gradient
         layers[0] -= run.tokens * _first_norm_bytes(shape)
     final = run.tokens * (_norm_bytes(shape, run, shape.hidden) + shape.hidden * run.value_bytes)
     inputs = run.tokens * shape.hidden * run.value_bytes
     passing = 4.0 * run.tokens * (2 * shape.hidden + _mlp_width(shape))
-    if run.adapts_experts:  # the gradient of one layer's gate and up projections, two thirds of its experts
+    if run.adapts_experts:
+        # a layer's gate and up gradients, two thirds of its experts
         passing += max(map(_merged_expert_values, shape.weights)) * run.value_bytes * 2 / 3
     if run.is_packed and run.on_cpu and (shape.kind == "gemma2" or shape.is_compressed):
         passing += 6.0 * run.tokens * shape.heads * run.visible_tokens  # gradients of all scores
@@ -76,7 +75,7 @@ def kept_bytes(shape: ModelShape, run: Pass) -> KeptBytes:
 
 
 def uses_tree(shape: ModelShape, run: Pass) -> bool:
-    """Return whether the learner walks the tree of prefixes: on a CPU in float32, while scores are few."""
+    """Return whether the learner uses the tree of prefixes: on a CPU in float32, if there are few scores."""
     scores = run.rows * (run.columns + 1) ** 2 * shape.heads
     is_lean = shape.kind in ("llama", "qwen2", "qwen3") and all(
         any(weight.module_name == "down_proj" and is_linear(weight) for weight in weights)
@@ -93,7 +92,9 @@ def uses_tree(shape: ModelShape, run: Pass) -> bool:
 
 
 def _mlp_width(shape: ModelShape) -> int:
-    """Return the inner values of an MLP for one token; each chosen expert reads a copy of its input."""
+    """Return the number of inner values of an MLP for one token. Each
+    chosen expert reads a copy of its input.
+    """
     chosen = shape.size("num_experts_per_tok", "top_k")
     inner = shape.size("moe_intermediate_size", "intermediate_size") * (3 if shape.kind == "gpt_oss" else 1)
     routed = chosen * (inner + shape.hidden)
@@ -135,36 +136,36 @@ def _layer_bytes(shape: ModelShape, run: Pass, number: int, weights: tuple[Weigh
 
 
 def _merged_expert_values(weight: Weight) -> int:
-    """Return the number of values of expert weights with an adapter added, which autograd keeps."""
+    """Return the number of values of an expert weight merged with its adapter, or 0 for other weights."""
     return weight.values if is_expert(weight) else 0
 
 
 def expert_sizes(shape: ModelShape) -> list[int]:
-    """Return the sizes of both expert weights of a layer: gate with up, and down."""
+    """Return the dimensions of both expert weights of a layer: gate with up, and down."""
     count = shape.size("num_experts", "num_local_experts", "n_routed_experts")
     inner = shape.size("moe_intermediate_size", "intermediate_size")
     return [count * size for size in (shape.hidden, 2 * inner, inner, shape.hidden)]
 
 
 def _layer_norm_bytes(shape: ModelShape, run: Pass, weight: Weight) -> float:
-    """Return the bytes of a norm of a layer, given its gain; 0 for other weights."""
+    """Return the bytes per token of a norm, given its gain, or 0 for other weights."""
     if len(weight.shape) != 1 or "norm" not in weight.name or not weight.name.endswith(".weight"):
         return 0.0
     if ".mamba." in weight.name or ".linear_attn." in weight.name:
-        return 0.0  # counted with what they belong to
+        return 0.0  # counted with the layers that contain them
     if shape.kind == "gpt_neox" and "post_attention" in weight.name:
-        return 2.0 * run.value_bytes  # both norms read one input
+        return 2.0 * run.value_bytes  # both norms read the same input
     width = weight.shape[0]
-    times = 1
+    heads = 1
     if weight.module_name.startswith(("q_norm", "q_layernorm")) and width == shape.head_width:
-        times = shape.heads
+        heads = shape.heads
     elif weight.module_name.startswith(("k_norm", "k_layernorm")) and width == shape.head_width:
-        times = shape.kv_heads
-    return times * _norm_bytes(shape, run, width)
+        heads = shape.kv_heads
+    return heads * _norm_bytes(shape, run, width)
 
 
 def _norm_bytes(shape: ModelShape, run: Pass, width: int) -> float:
-    """Return the bytes of a norm of one token: its wide input, the inverse length, the input of the gain."""
+    """Return the bytes of a norm per token: its float32 input, the inverse norm and the input of the gain."""
     if shape.kind == "gpt_neox":
         return run.value_bytes * (width + 2)
     if shape.kind == "cohere2":
@@ -174,9 +175,7 @@ def _norm_bytes(shape: ModelShape, run: Pass, width: int) -> float:
 
 
 def _linear_bytes(shape: ModelShape, run: Pass, weights: tuple[Weight, ...]) -> float:
-    """Return the bytes of the linear layers of one token: inputs of trained weights, or of A and B of an
-    adapter.
-    """
+    """Return the bytes of linear layers per token: inputs of trained weights, or of an adapter's A and B."""
     seen = set() if shape.kind in COPIES_MIXED else {"mixed"}
     per_token = 0.0
     for weight in filter(is_linear, weights):
@@ -186,7 +185,8 @@ def _linear_bytes(shape: ModelShape, run: Pass, weights: tuple[Weight, ...]) -> 
             else SAME_INPUT.get(weight.module_name, weight.name)
         )
         source = f"{source} of shared experts" if "shared" in weight.name and source != "mlp" else source
-        source = "attention" if shape.kind == "cohere2" and source == "mlp" else source  # both read one norm
+        # both read the same norm
+        source = "attention" if shape.kind == "cohere2" and source == "mlp" else source
         inputs = weight.shape[1]
         if run.trains_base:
             per_token += 0 if source in seen else inputs * run.value_bytes
@@ -201,19 +201,17 @@ def _linear_bytes(shape: ModelShape, run: Pass, weights: tuple[Weight, ...]) -> 
 
 
 def _mlp_bytes(shape: ModelShape, run: Pass, weight: Weight) -> float:
-    """Return the bytes of the nonlinear part of an MLP: gate, activation and factor, or the input of a
-    plain one.
-    """
+    """Return the bytes per token of an MLP's nonlinear part: gate, activation and factor, or its input."""
     return (1 if shape.kind == "gpt_neox" else 3) * run.value_bytes * weight.shape[1]
 
 
 def _expert_bytes(shape: ModelShape, run: Pass) -> float:
-    """Return the bytes of the routed experts of one token, which are copied for one grouped product."""
+    """Return the bytes per token of the routed experts, whose inputs are copied for a grouped product."""
     count = shape.size("num_experts", "num_local_experts", "n_routed_experts")
     chosen = shape.size("num_experts_per_tok", "top_k") or 1
     inner = shape.size("moe_intermediate_size", "intermediate_size")
     width, base = run.value_bytes, run.trains_base or run.adapts_experts
     values = 3 + base if shape.kind != "gpt_oss" else 6 + base
-    read = width * (values * inner + (2 if base else 1) * shape.hidden + 1) + 24
+    expert_bytes = width * (values * inner + (2 if base else 1) * shape.hidden + 1) + 24
     router = 4 * count + 20 * chosen + (width * shape.hidden if base else 0)
-    return chosen * read + router
+    return chosen * expert_bytes + router

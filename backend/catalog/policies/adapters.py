@@ -1,4 +1,4 @@
-"""Checks of adapter directories, as peft writes them: only LoRA, for the named policy."""
+"""Check adapter directories that peft has written. Only LoRA adapters for the named policy are accepted."""
 
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path, PurePosixPath
@@ -31,11 +31,11 @@ PLAIN: Mapping[str, tuple[Any, ...]] = {
     "use_dora": (None, False),
     "use_qalora": (None, False),
 }
-"""Fields of adapter_config.json that change what the weights mean, with the values that leave it plain."""
+"""Values of fields in adapter_config.json with which the adapter is a plain LoRA adapter."""
 
 
 def adapter_error(directory: Path, policy: str, *, inside: Path) -> str:
-    """Return an error in a directory that should hold a LoRA adapter of `policy`; empty if there is none."""
+    """Return the reason why a directory has no usable LoRA adapter for `policy`, or "" if it has one."""
     if not directory.is_dir():
         return f"is not a directory of MODELS_DIR ({inside})"
     if has_outside_links(directory, inside.expanduser().resolve()):
@@ -61,22 +61,25 @@ def adapter_error(directory: Path, policy: str, *, inside: Path) -> str:
 
 
 def parse_adapter(config: Mapping[str, Any]) -> LoraAdapter:
-    """Return the adapter that an adapter_config.json describes; raises ValidationError."""
+    """Return the adapter that an adapter_config.json describes. Raises ValidationError."""
     targets = config.get("target_modules")
-    named = [targets] if isinstance(targets, str) else targets if isinstance(targets, list) else []
+    modules = [targets] if isinstance(targets, str) else targets if isinstance(targets, list) else []
     experts = ["experts"] if config.get("target_parameters") else []
     return LoraAdapter.model_validate(
         {
             "rank": config.get("r"),
             "alpha": config.get("lora_alpha"),
             "rslora": bool(config.get("use_rslora")),
-            "targets": ",".join(map(str, [*named, *experts])).replace("all-linear", "all_linear"),
+            "targets": ",".join(map(str, [*modules, *experts])).replace("all-linear", "all_linear"),
         }
     )
 
 
 def is_fused(module: str) -> bool:
-    """Return whether this is the output projection of a Mamba layer, whose kernel reads only the weight."""
+    """Return whether a module is the output projection of a Mamba layer, which cannot have an adapter.
+
+    The fused kernel reads only the weight of the projection.
+    """
     return module.endswith(".mamba.out_proj")
 
 
@@ -84,17 +87,17 @@ EXPERT_LAYERS = frozenset({"gate_proj", "up_proj", "down_proj"})
 
 
 def reserved_layers(weights: Iterable[str]) -> frozenset[str]:
-    """Names of linear layers that peft takes for those of routed experts, in a model that has such experts.
+    """Return the names of linear layers that peft treats as parts of the routed experts of a model.
 
-    peft turns them into targets inside the fused experts, and leaves out the dense and shared layers.
+    peft replaces them with targets inside the fused experts, and leaves out the dense and shared layers.
     """
     return EXPERT_LAYERS if any(".experts." in name for name in weights) else frozenset()
 
 
 def adapter_filter(adapter: LoraAdapter | None, weights: Iterable[Weight]) -> Callable[[Weight], bool]:
-    """Return a test for the weights that an adapter is added to, as worker/policy/adapter.py chooses them.
+    """Return a predicate for the weights that an adapter changes, as in worker/policy/adapter.py.
 
-    `weights` are all of the model's.
+    `weights` are all weights of the model.
     """
     targets = adapter.targets.replace(" ", "").split(",") if adapter else []
     reserved = reserved_layers(weight.name for weight in weights)
@@ -125,7 +128,10 @@ def adapts_experts(adapter: LoraAdapter | None) -> bool:
 
 
 def _base_error(config: Mapping[str, Any], policy: str) -> str:
-    """Names are compared without owner and folder: a hub name and its local directory are one model."""
+    """Return the reason why an adapter does not belong to a policy, or "" if it does.
+
+    Names are compared without the owner or folder, so that a hub name and a local directory match.
+    """
     base = str(config.get("base_model_name_or_path") or "")
     if PurePosixPath(base).name == PurePosixPath(policy).name:
         return ""

@@ -1,4 +1,4 @@
-"""Architectures of language models: those that are tested, and those that cannot be trained here."""
+"""The model architectures that are tested, and those that cannot be trained."""
 
 from typing import Any
 
@@ -12,7 +12,8 @@ TESTED = frozenset(
         "qwen3_5", "qwen3_5_text", "qwen3_moe", "qwen3_next", "smollm3",
     }
 )  # fmt: skip
-"""Model types of `make test-models`: sampling, learning and export are compared with a plain forward."""
+"""Model types in `make test-models`, which compares sampling, learning and export with a plain forward pass.
+"""
 
 REFUSED = {
     "deepseek_v4": "its cache gives other logits for prompts of different lengths",
@@ -24,38 +25,41 @@ REFUSED = {
     "xlnet": "it does not predict one token after the other",
     "zamba2": "its cache cannot be divided among completions",
 }
-"""Model types that load and then cannot be sampled from or learned from, and why."""
+"""Model types that can be loaded but not sampled or trained, each with the reason."""
 
 LONGEST_NAME = 64
-"""Characters of a name that are shown."""
+"""Maximum number of characters of a name in a message."""
 
 
 def architecture_error(config: dict[str, Any]) -> str:
-    """Reason why a model with this config.json cannot be trained, "" if none is known."""
+    """Return the reason why a model with this config.json cannot be trained, or "" if none is known."""
     kind = _model_type(config)
     if config.get("is_encoder_decoder"):
         return f"{kind} is an encoder with a decoder; expected a causal language model"
     if kind in REFUSED:
         return f"{kind} is not supported: {REFUSED[kind]}"
     names = config.get("architectures")
-    named = [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
-    if named and not any("CausalLM" in name or "LMHead" in name or "Conditional" in name for name in named):
-        return f"it is a {named[0][:LONGEST_NAME]}; expected a causal language model"
+    class_names = [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
+    if class_names and not any(
+        "CausalLM" in name or "LMHead" in name or "Conditional" in name for name in class_names
+    ):
+        return f"it is a {class_names[0][:LONGEST_NAME]}; expected a causal language model"
     return ""
 
 
 ATTENDING = frozenset({"full_attention", "sliding_attention", "chunked_attention", "attention"})
-"""Kinds of layers, by the names of configs, whose tokens interact only in attention."""
+"""Layer types in configs whose tokens interact only through attention."""
 
 
 UNPACKED = {"gpt_oss": "transformers makes its masks without the positions of the tokens"}
-"""Model types without recurrent layers whose texts cannot share a row, and why."""
+"""Model types without recurrent layers whose texts cannot share a row, each with the reason."""
 
 
 def packing_error(config: dict[str, Any]) -> str:
-    """Reason why texts cannot share a row in a model with this config.json, "" if none is known.
+    """Return the reason why texts cannot share a row in a model with this config.json, or "" if none is
+    known.
 
-    Layers with a state (Mamba, gated delta nets, convolutions) would hand it from one text to the next.
+    Layers with a state (Mamba, gated delta nets, convolutions) would pass it from one text to the next.
     """
     text_fields = text_config(config)
     if reason := UNPACKED.get(_model_type(text_fields)):
@@ -71,7 +75,7 @@ def packing_error(config: dict[str, Any]) -> str:
 
 
 def architecture_note(config: dict[str, Any]) -> str:
-    """Return the architecture in words, for a list of policies."""
+    """Return a description of the architecture for a list of policies."""
     kinds = {str(fields.get("model_type")) for fields in (config, text_config(config))}
     kind = _model_type(config) or "model"
     return kind if kinds & TESTED else f"{kind} (an architecture that is not tested here)"

@@ -1,4 +1,4 @@
-"""Checks of model directories: loadable without trust, so no code, no pickle, no link that leads outside."""
+"""Check that model directories are safe to load: no code, no pickles and no links that lead outside."""
 
 import json
 import shlex
@@ -24,7 +24,7 @@ MAX_CONFIG_BYTES = 4_000_000
 
 
 def read_config(directory: Path, name: str = "config.json") -> dict[str, Any] | None:
-    """Return a JSON object of the directory; None if there is none that can be read."""
+    """Return a JSON object from a file of the directory, or None if it cannot be read."""
     try:
         if (directory / name).stat().st_size > MAX_CONFIG_BYTES:
             return None
@@ -34,7 +34,7 @@ def read_config(directory: Path, name: str = "config.json") -> dict[str, Any] | 
 
 
 def parse_config(content: bytes) -> dict[str, Any] | None:
-    """Return a config of at most MAX_CONFIG_BYTES and DEEPEST levels; None if it is no such JSON object."""
+    """Parse a JSON object. Return None if it is invalid, larger than MAX_CONFIG_BYTES or nested too deep."""
     if len(content) > MAX_CONFIG_BYTES:
         return None
     try:
@@ -45,7 +45,7 @@ def parse_config(content: bytes) -> dict[str, Any] | None:
 
 
 def config_error(name: str, config: dict[str, Any] | None) -> str:
-    """Return an error in a config that was read; empty if there is none."""
+    """Return the reason why a config is not usable, or "" if it is usable."""
     if config is None:
         return f"its {name} is not a JSON object of at most {MAX_CONFIG_BYTES:,} bytes and {DEEPEST} levels"
     if _requests_code(config):
@@ -54,10 +54,10 @@ def config_error(name: str, config: dict[str, Any] | None) -> str:
 
 
 def directory_error(directory: Path, *, inside: Path | None = None) -> str:
-    """Return an error in a directory that should hold a Hugging Face causal language model; empty if there is
-    none.
+    """Return the reason why a directory has no usable Hugging Face causal language model, or "" if it has
+    one.
 
-    Nothing in it may be a link that leads out of `inside`, where that is given.
+    With `inside`, links that lead out of that directory are an error.
     """
     if inside is not None and has_outside_links(directory, inside.expanduser().resolve()):
         return "the directory, or a file in it, is a symbolic link that leads out of MODELS_DIR"
@@ -88,12 +88,12 @@ def directory_error(directory: Path, *, inside: Path | None = None) -> str:
 
 
 def conversion_command(file: Path) -> str:
-    """Return the command that makes a policy of a GGUF file."""
+    """Return the command that converts a GGUF file to a policy."""
     return f"grpolab model {shlex.quote(str(file))}"
 
 
 def has_outside_links(directory: Path, root: Path) -> bool:
-    """Return whether the directory, or a file in it, lies outside of `root` once links are followed."""
+    """Return whether the directory or a file in it is outside of `root` after links are resolved."""
     return any(not path.resolve().is_relative_to(root) for path in (directory, *directory.rglob("*")))
 
 

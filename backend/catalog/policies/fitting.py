@@ -1,4 +1,4 @@
-"""Changes to a config that make a run fit a device, those that cost least first."""
+"""Find the cheapest config changes that make a run fit in device memory."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
@@ -10,14 +10,14 @@ from backend.config.merge import merge
 from backend.config.run import RunConfig
 
 USABLE = 0.95
-"""Share of a device's memory that a run may fill; the rest is lost between the allocator's blocks."""
+"""Fraction of the device memory that a run can use. The rest is lost to fragmentation."""
 
 Peak = Callable[[RunConfig], float]
-"""Bytes that a config takes on the device."""
+"""A function that returns the peak device memory of a config, in bytes."""
 
 
 class Change(NamedTuple):
-    """A field to change, and what that saves after the changes before it."""
+    """A new value for a config field, and the bytes that it saves in addition to the changes before it."""
 
     path: str
     value: Any
@@ -27,10 +27,10 @@ class Change(NamedTuple):
 def fitting_changes(
     config: RunConfig, peak: Peak, capacity: float, *, row_tokens: int
 ) -> list[Change] | None:
-    """Changes after which a run takes at most `capacity` bytes; none where it does already, None if no
-    changes do.
+    """Return changes after which a run takes at most `capacity` bytes, or None if there are none.
 
-    Measures are tried in the order of docs/one-gpu.md; one that is not needed in the end is left out.
+    Return an empty list if the run already fits. Changes are tried in the order of docs/one-gpu.md, and those
+    that turn out to be unnecessary are left out.
     """
     chosen: list[tuple[str, Any]] = []
     size = peak(config)
@@ -50,7 +50,9 @@ def fitting_changes(
             return None
     for change in list(chosen):
         remaining = [kept_change for kept_change in chosen if kept_change is not change]
-        if (fewer := _apply_changes(config, remaining)) is not None and peak(fewer) <= capacity:
+        if (smaller_config := _apply_changes(config, remaining)) is not None and peak(
+            smaller_config
+        ) <= capacity:
             chosen = remaining
     return list(_with_savings(config, _enlarge_microbatches(config, chosen, peak, capacity), peak))
 
@@ -58,7 +60,7 @@ def fitting_changes(
 def _enlarge_microbatches(
     config: RunConfig, chosen: list[tuple[str, Any]], peak: Peak, capacity: float
 ) -> list[tuple[str, Any]]:
-    """Return the changes with micro-batches as large as the others allow."""
+    """Return the changes with micro-batches that are as large as the other changes allow."""
     while True:
         larger = [
             (path, 2 * value if path == "resources.microbatch_tokens" else value) for path, value in chosen
@@ -70,12 +72,12 @@ def _enlarge_microbatches(
 
 
 def _with_savings(config: RunConfig, chosen: list[tuple[str, Any]], peak: Peak) -> Iterator[Change]:
-    before = peak(config)
+    previous_bytes = peak(config)
     for count, (path, value) in enumerate(chosen, 1):
         changed = _apply_changes(config, chosen[:count])
-        after = before if changed is None else peak(changed)
-        yield Change(path, value, before - after)
-        before = after
+        changed_bytes = previous_bytes if changed is None else peak(changed)
+        yield Change(path, value, previous_bytes - changed_bytes)
+        previous_bytes = changed_bytes
 
 
 def _candidate_changes(config: RunConfig, row_tokens: int) -> Iterator[tuple[str, Any]]:
@@ -98,7 +100,7 @@ def _candidate_changes(config: RunConfig, row_tokens: int) -> Iterator[tuple[str
 
 
 def _apply_changes(config: RunConfig, changes: list[tuple[str, Any]]) -> RunConfig | None:
-    """Return the config with some changes; None if they contradict it."""
+    """Return the changed config, or None if it is not valid."""
     fields: Mapping[str, Any] = config.model_dump(mode="json")
     for path, value in changes:
         nested: Any = value

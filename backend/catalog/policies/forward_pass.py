@@ -1,4 +1,4 @@
-"""A forward pass whose memory is estimated."""
+"""The parameters of a forward pass that determine its memory."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,40 +8,40 @@ from backend.catalog.policies.weight_files import Weight
 
 @dataclass(frozen=True)
 class Pass:
-    """A forward pass over rows of one length."""
+    """A forward pass over rows of equal length."""
 
     rows: int
     columns: int
-    """Tokens of each row, padding included."""
+    """Number of tokens in each row, including padding."""
     value_bytes: int
-    """Bytes of the policy's precision."""
+    """Bytes per value of the policy."""
     adapter_bytes: int = 0
-    """Bytes of the adapter's precision; 0: no adapter, every weight trains."""
+    """Bytes per value of the adapter, or 0 if there is no adapter and all weights are trained."""
     rank: int = 0
     is_adapted: Callable[[Weight], bool] = lambda _: False
     adapts_experts: bool = False
     on_cpu: bool = False
     rows_per_prompt: int = 1
-    """Rows that begin with the same prompt."""
+    """Number of rows that begin with the same prompt."""
     prompt_tokens: int = 0
     is_packed: bool = False
     """Whether all rows are concatenated into one."""
     keeps_expanded: bool = False
-    """Whether autograd keeps the base's linear weights in the policy's precision, as it does under int8."""
+    """Whether autograd keeps dequantised copies of the base's linear weights, as with int8."""
     by_rows: bool = False
-    """Whether the tree of prefixes is not walked."""
+    """Whether rows are never processed as a tree of prefixes."""
 
     @property
     def visible_tokens(self) -> int:
-        """Tokens that a mask or scores hold for each token."""
+        """Number of columns of the attention mask and scores, for each token."""
         return self.tokens if self.is_packed else self.columns
 
     @property
     def tokens(self) -> int:
-        """N."""
+        """Total number of tokens."""
         return self.rows * self.columns
 
     @property
     def trains_base(self) -> bool:
-        """Whether the policy's own weights get gradients."""
+        """Whether the weights of the policy itself get gradients."""
         return not self.adapter_bytes

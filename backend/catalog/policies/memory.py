@@ -1,10 +1,10 @@
-"""Memory of a run by part, counted from its config and its model's shape, without torch.
+"""Estimate the memory of a run by part, from its config and the shape of its model, without torch.
 
-A step lives through two phases. While it samples there are no gradients; while it learns there is no cache
-of keys and values. The peak is the larger of both. Completions count at their cap.
+A step has two phases. During sampling there are no gradients, and during learning there is no cache of keys
+and values. The peak is that of the larger phase. Completions are assumed to have their maximum length.
 
-Of a run on several devices it is the memory of each GPU, or of all processes that share a slot of a CPU. Each
-has the policy whole in addition to its part of FSDP's copy (worker/policy/shards.py).
+If a run has several devices, the estimate is for each GPU, or for all processes that share a slot of a CPU.
+Each has the complete policy in addition to its part of FSDP's copy (worker/policy/shards.py).
 """
 
 import math
@@ -20,37 +20,39 @@ from backend.config.adapters import LoraAdapter
 from backend.config.run import RunConfig
 
 PROMPT_TOKENS = 256
-"""Assumed number of tokens of a prompt, chat template included, if the context has room for them."""
+"""Assumed length of a prompt with its chat template, in tokens, if the context has room for it."""
 
 CONTEXT_BYTES = 600_000_000
-"""CUDA's own memory in a process that computes with torch: a round number, not measured."""
+"""Memory of the CUDA context in a torch process. This is a round number that was not measured."""
 
 PROCESS_BYTES = 550_000_000
-"""Bytes of a trainer on a CPU before it loads a policy: half of what one and its spare take (SLOT_BYTES)."""
+"""Memory of a trainer on a CPU before it loads a policy, half of SLOT_BYTES for a trainer and its spare."""
 
 CHUNK_ELEMENTS = 2**27
-"""Logits that the learner holds at once (worker/policy/logprobs.py; a test compares them)."""
+"""Maximum number of logits that the learner holds at a time. A test
+compares it with worker/policy/logprobs.py.
+"""
 
 LOGIT_BYTES = 16
 """Bytes per logit in float32: the logit, its log-probability, and two terms of the entropy or gradient."""
 
 SMALL_WEIGHT = 4096
-"""Values below which torchao keeps the moments of a weight in float32."""
+"""Size of a weight, in values, below which torchao keeps its moments in float32."""
 
 PAGED_VALUES = 100_000
-"""Values from which bitsandbytes pages the moments of a weight."""
+"""Size of a weight, in values, from which bitsandbytes pages its moments."""
 
 MOMENT_BYTES = {"float32": 8.0, "int8": 2 + 8 / 256, "int4": 1 + 8 / 128}
-"""Bytes of both moments of a value, with the scales of their blocks."""
+"""Bytes per value of both moments, including the scales of their blocks."""
 
 WEIGHT_BYTES = {"none": 0.0, "int8": 1.0, "nf4": 0.5 + 4 / 64, "nf4_double": 0.5 + (1 + 4 / 256) / 64}
-"""Bytes of a quantised value, with the scales of its block."""
+"""Bytes per quantised value, including the scales of its block."""
 
 WIDTH = {"float32": 4, "bfloat16": 2}
 
 Phase = Literal["sample", "learn"]
 Parts = dict[str, float]
-"""Bytes by part, at the moment of the peak."""
+"""Bytes of each part at the moment of the peak, by name."""
 
 
 class Memory(NamedTuple):
@@ -59,11 +61,11 @@ class Memory(NamedTuple):
     phase: Phase
     parts: Parts
     host_bytes: float
-    """Bytes: what is kept in the host's memory instead."""
+    """Bytes in the memory of the host."""
 
     @property
     def peak(self) -> float:
-        """Bytes on the device."""
+        """Total bytes on the device."""
         return sum(self.parts.values())
 
 
@@ -76,10 +78,10 @@ def estimate_memory(
     prompt_tokens: int = 0,
     engine_bytes: float = 0.0,
 ) -> Memory:
-    """Return the memory of a run; `adapter` is the config's, read from its directory if it is a continued
-    one.
+    """Return the memory of a run at its peak.
 
-    `engine_bytes` is what vLLM alongside the trainer takes while it samples.
+    `adapter` is the adapter of the config, which is read from its directory if it is a continued one.
+    `engine_bytes` is the memory of a colocated vLLM server while it samples.
     """
     phases = estimate_phases(
         config, shape, adapter, on_cpu=on_cpu, prompt_tokens=prompt_tokens, engine_bytes=engine_bytes
@@ -96,26 +98,29 @@ def estimate_phases(
     prompt_tokens: int = 0,
     engine_bytes: float = 0.0,
 ) -> list[Memory]:
-    """Return the memory of each phase of a step at its own peak: sampling, then learning.
+    """Return the memory of each phase of a step at the peak of that phase: sampling, then learning.
 
-    vLLM alongside the trainer sleeps during evaluations, which the trainer samples: the larger one counts.
+    A colocated vLLM server sleeps during evaluations, which the trainer samples, so the larger one counts.
     """
-    sizes = _RunMemory(config, shape, adapter, on_cpu=on_cpu, prompt_tokens=prompt_tokens)
+    parts_of_run = _RunMemory(config, shape, adapter, on_cpu=on_cpu, prompt_tokens=prompt_tokens)
     at_end = {
-        "gradients": sizes.gradients_at_end + sizes.embeddings_at_end,
-        "gathered": sizes.gathered * sizes.width,
+        "gradients": parts_of_run.gradients_at_end + parts_of_run.embeddings_at_end,
+        "gathered": parts_of_run.gathered * parts_of_run.width,
     }
-    moments = [sizes.backward_begin(), at_end, *sizes.critic_phase()]
+    moments = [parts_of_run.backward_begin(), at_end, *parts_of_run.critic_phase()]
     if config.resources.offload_reference and not on_cpu:
-        moments.append({"reference": sizes.reference, "logits": sizes.logits_bytes(sizes.run)})
+        moments.append(
+            {"reference": parts_of_run.reference, "logits": parts_of_run.logits_bytes(parts_of_run.run)}
+        )
     learning = max(moments, key=lambda parts: sum(parts.values()))
-    sampling = sizes.sampling()
+    sampling = parts_of_run.sampling()
     if engine_bytes > sum(sampling.values()):
         sampling = {"engine": engine_bytes}
-    both: tuple[tuple[Phase, Parts], ...] = (("sample", sampling), ("learn", learning))
-    times = sizes.devices if on_cpu else 1  # its processes share one slot
+    phases: tuple[tuple[Phase, Parts], ...] = (("sample", sampling), ("learn", learning))
+    processes = parts_of_run.devices if on_cpu else 1  # the processes share one slot
     return [
-        Memory(phase, _scale_parts({**sizes.static(), **parts}, times), sizes.host()) for phase, parts in both
+        Memory(phase, _scale_parts({**parts_of_run.static(), **parts}, processes), parts_of_run.host())
+        for phase, parts in phases
     ]
 
 
@@ -124,7 +129,7 @@ def _scale_parts(parts: Parts, times: int) -> Parts:
 
 
 class _RunMemory:
-    """The parts of one run."""
+    """Computes the parts of the memory of one run."""
 
     def __init__(
         self,
@@ -141,19 +146,19 @@ class _RunMemory:
         self.trained_width = WIDTH[adapter.dtype] if adapter else self.width
         self.trained = self._trained_values()
         self.values = sum(self.trained)
-        room = max(1, (shape.size("max_position_embeddings") or 10**9) - config.sampling.max_new_tokens)
-        self.prompt = prompt_tokens or min(PROMPT_TOKENS, room)
+        max_prompt = max(1, (shape.size("max_position_embeddings") or 10**9) - config.sampling.max_new_tokens)
+        self.prompt = prompt_tokens or min(PROMPT_TOKENS, max_prompt)
         self.columns = self.prompt + config.sampling.max_new_tokens
         self.devices, self.ranks = config.resources.devices, config.resources.ranks
         self.run = self._forward_pass(self.width)
 
     def _trained_values(self) -> list[int]:
-        """Values of each weight that trains."""
+        """Return the number of values of each trained weight."""
         if self.adapter is None:
             return [weight.values for weight in self.shape.weights]
         rank = self.adapter.rank
-        chosen = [weight for weight in self.shape.weights if self.is_adapted(weight)]
-        sizes = [rank * size for weight in chosen for size in weight.shape]
+        adapted = [weight for weight in self.shape.weights if self.is_adapted(weight)]
+        sizes = [rank * size for weight in adapted for size in weight.shape]
         if adapts_experts(self.adapter):
             layers = sum(any(map(is_expert, weights)) for weights in self.shape.layers.values())
             sizes += layers * [rank * size for size in expert_sizes(self.shape)]
@@ -197,14 +202,14 @@ class _RunMemory:
         return packing == "on" or not self.on_cpu
 
     def static(self) -> Parts:
-        """Return the parts of both phases."""
+        """Return the parts that exist in both phases."""
         sampling, offload = self.config.sampling, self.config.resources.offload_optimizer
         copies = (
             sampling.staleness
             + 2 * bool(sampling.ahead)
             + (self.config.updates.resample_each_epoch and self.config.updates.epochs > 1)
         )
-        parts = {
+        parts_by_name = {
             "context": float(PROCESS_BYTES if self.on_cpu else CONTEXT_BYTES),
             "weights": self.weights(),
             "adapter": float(self.values * self.trained_width if self.adapter else 0),
@@ -214,21 +219,21 @@ class _RunMemory:
             "critic": self.critic(),
         }
         if not self.config.resources.offload_reference or self.on_cpu:
-            parts["reference"] = self.reference
-        return parts
+            parts_by_name["reference"] = self.reference
+        return parts_by_name
 
     def weights(self) -> float:
-        """Bytes of the policy's own weights, in fewer bits if it is quantised."""
+        """Return the bytes of the policy's weights, which are smaller if it is quantised."""
         kind = self.config.policy.quantization
-        rounded = [weight for weight in self.shape.weights if kind != "none" and is_linear(weight)]
+        quantised = [weight for weight in self.shape.weights if kind != "none" and is_linear(weight)]
         bytes_per_value = WEIGHT_BYTES[kind]
-        values = sum(weight.values for weight in rounded)
-        scales = sum(weight.shape[0] for weight in rounded) * self.width if kind == "int8" else 0
-        plain = self.shape.parameters - values + self.shape.other_weights
-        return plain * self.width + values * bytes_per_value + scales
+        values = sum(weight.values for weight in quantised)
+        scales = sum(weight.shape[0] for weight in quantised) * self.width if kind == "int8" else 0
+        unquantised_values = self.shape.parameters - values + self.shape.other_weights
+        return unquantised_values * self.width + values * bytes_per_value + scales
 
     def shards(self) -> float:
-        """Bytes of this device's part of the copy of all weights that FSDP computes gradients with."""
+        """Return the bytes of this device's part of the weight copy with which FSDP computes gradients."""
         if self.ranks == 1:
             return 0.0
         adapter = self.values * self.trained_width if self.adapter else 0
@@ -236,46 +241,48 @@ class _RunMemory:
 
     @property
     def gathered(self) -> float:
-        """Number of values that FSDP holds unsharded at a time: those outside the layers, and two layers."""
+        """Maximum number of values that FSDP holds unsharded: those outside of the layers, and two layers."""
         if self.ranks == 1:
             return 0.0
         layers = [sum(weight.values for weight in weights) for weights in self.shape.layers.values()]
         return self.shape.parameters - sum(layers) + 2 * max(layers, default=0)
 
     def optimizer(self) -> float:
-        """Bytes of this device's master weights and moments; pages of moments are counted on the host."""
+        """Return the bytes of this device's master weights and moments, without paged moments."""
         has_masters = self.trained_width != 4 or self.config.resources.offload_optimizer
         return (4 * self.values / self.devices if has_masters else 0) + self._moments(paged=False)
 
     def _moments(self, *, paged: bool) -> float:
-        """Bytes of the moments that are paged, or of those that are not."""
+        """Return the bytes of this device's paged moments, or of those that are not paged."""
         if self.config.updates.rule != "adam":
             return 0.0
         bytes_per_value, is_paged = MOMENT_BYTES[self.config.optimizer.moments], self.config.optimizer.paged
-        chosen = (values for values in self.trained if (is_paged and values >= PAGED_VALUES) == paged)
+        selected = (values for values in self.trained if (is_paged and values >= PAGED_VALUES) == paged)
         return (
-            sum(values * (8 if values < SMALL_WEIGHT else bytes_per_value) for values in chosen)
+            sum(values * (8 if values < SMALL_WEIGHT else bytes_per_value) for values in selected)
             / self.devices
         )
 
     @property
     def reference(self) -> float:
-        """Bytes of the reference's weights; under a fresh adapter it is the base."""
+        """Bytes of the weights of the reference policy. With a new adapter, the base is the reference."""
         objective = self.config.objective
         is_base = isinstance(self.config.policy.adapter, LoraAdapter) and objective.reference.type == "fixed"
         return float(self.values * self.trained_width if objective.needs_reference and not is_base else 0)
 
     def critic(self) -> float:
-        """Bytes of the critic's weights and moments: a float32 copy, or a separate adapter."""
+        """Return the bytes of the critic's weights and moments: a float32 copy, or a separate adapter."""
         if self.config.objective.advantage.type != "critic":
             return 0.0
-        is_away = self.config.resources.offload_optimizer and not self.on_cpu
-        resident = 0 if is_away else self._moments(paged=False)
+        is_offloaded = self.config.resources.offload_optimizer and not self.on_cpu
+        resident = 0 if is_offloaded else self._moments(paged=False)
         weights = self.values * (4 if self.adapter is None else self.trained_width)
         return weights * (1 if self.ranks == 1 else 1 + 1 / self.devices) + resident
 
     def critic_phase(self) -> list[Parts]:
-        """Bytes of the critic's backward pass, if any: in float32 unless it shares an adapted base."""
+        """Return the parts of the critic's backward pass, if any, in
+        float32 unless it shares an adapted base.
+        """
         if self.config.objective.advantage.type != "critic":
             return []
         run = self._forward_pass(4 if self.adapter is None else self.width)
@@ -289,32 +296,33 @@ class _RunMemory:
 
     @property
     def recomputed(self) -> bool:
-        """Whether layers keep only their inputs."""
+        """Whether layers keep only their inputs and are recomputed in the backward pass."""
         return self.config.resources.activation_checkpointing
 
     def _kept_bytes(self, run: Pass) -> KeptBytes:
         return kept_bytes(self.shape, run)
 
     def backward_begin(self) -> Parts:
-        """Return the parts when the last backward pass begins: what it keeps, and gradients of the passes
-        before.
+        """Return the parts when the last backward pass begins: saved
+        tensors, and gradients of earlier passes.
         """
         kept_by_pass, logits = self._kept_bytes(self.run), self.logits_bytes(self.run)
-        again = max(0.0, kept_by_pass.recomputed_bytes(recomputed=self.recomputed) - logits)
+        recomputed_bytes = max(0.0, kept_by_pass.recomputed_bytes(recomputed=self.recomputed) - logits)
         is_first = self.run.rows >= self.minibatch
         offload = self.config.resources.offload_optimizer and not self.on_cpu
         return {
             "gradients": 0.0 if is_first or offload else 4.0 * self.values / self.devices,
             "gathered": self.gathered * self.width,
-            "activations": kept_by_pass.limit(recomputed=self.recomputed) + again,
+            "activations": kept_by_pass.limit(recomputed=self.recomputed) + recomputed_bytes,
             "logits": logits,
         }
 
     @property
     def embeddings_at_end(self) -> float:
-        """Bytes of gradients of embeddings that a backward pass ends with, before they are added up.
+        """Bytes of the gradients of embeddings at the end of a backward pass, before they are added up.
 
-        Those of the input layer, and of an output layer with the same weights, whose gradient waits for them.
+        They belong to the input layer, and to an output layer with the same weights, whose gradient is kept
+        until they are added.
         """
         if self.adapter is not None or self.devices > 1:
             return 0.0
@@ -324,7 +332,9 @@ class _RunMemory:
 
     @property
     def gradients_at_end(self) -> float:
-        """Bytes of all gradients when a backward pass ends: of this pass, and of the step in float32."""
+        """Bytes of all gradients at the end of a backward pass: those of the
+        pass, and float32 sums of the step.
+        """
         several = self.run.rows < self.minibatch
         if self.config.resources.offload_optimizer and not self.on_cpu:
             return float(self.trained_width * self.values)
@@ -333,7 +343,7 @@ class _RunMemory:
         return (4 + second_copy) * self.values / self.devices + whole_layer
 
     def logits_bytes(self, run: Pass) -> float:
-        """Bytes of the output layer: all logits, or a chunk of them and all hidden states."""
+        """Return the bytes of the output layer: all logits, or a chunk of logits and all hidden states."""
         tokens = run.rows * self.config.sampling.max_new_tokens
         cap = 4 if self.shape.config.get("final_logit_softcapping") else 0
         chunk = max(1, CHUNK_ELEMENTS // self.shape.vocabulary)
@@ -341,18 +351,16 @@ class _RunMemory:
         return min(tokens, chunk) * self.shape.vocabulary * float(LOGIT_BYTES + cap) + hidden
 
     def sampling(self) -> Parts:
-        """Memory that sampling holds: see backend.catalog.policies.sampling.
+        """Return the parts of the memory during sampling. See backend.catalog.policies.sampling.
 
-        A GPU takes as many rows at a time as fit; one group is the least.
+        A GPU samples as many rows at a time as fit, but at least one group, which is counted here.
         """
         sampling, evaluation = self.config.sampling, self.config.evaluation
         rows = sampling.group_size
         if self.on_cpu:
             evaluated = evaluation.prompts * evaluation.k if evaluation.every else 0
             trained_rows = math.ceil(sampling.prompts_per_step / self.ranks) * sampling.group_size
-            rows = max(
-                trained_rows, math.ceil(evaluated / self.ranks)
-            )  # one process evaluates, for all of them
+            rows = max(trained_rows, math.ceil(evaluated / self.ranks))  # one process evaluates for all
         run = Decoded(
             rows,
             math.ceil(rows / sampling.group_size),
@@ -364,7 +372,7 @@ class _RunMemory:
         return {**sampling_parts(self.shape, run), "sampler": self._sampler_copy(run)}
 
     def _sampler_copy(self, run: Decoded) -> float:
-        """Bytes of weights that only sampling has: rounded ones, and on a CPU those joined or packed."""
+        """Return the bytes of weight copies for sampling: rounded, and on a CPU also joined or packed."""
         rounded = self._rounded_copy()
         if not self.on_cpu or self.config.sampling.precision == "int8":
             return rounded
@@ -390,7 +398,7 @@ class _RunMemory:
         return float(merged + sum(linear) * (self.width if self.on_cpu else 1) + experts * self.width)
 
     def host(self) -> float:
-        """Bytes that a GPU's host keeps for it."""
+        """Return the bytes in the memory of the host of a GPU."""
         if self.on_cpu:
             return 0.0
         resources = self.config.resources

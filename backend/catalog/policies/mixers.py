@@ -1,4 +1,4 @@
-"""Bytes that the parts of a layer that mix tokens keep: attention of each kind, convolutions, recurrences."""
+"""Estimate the memory that attention, convolutions and recurrent layers keep for the backward pass."""
 
 import math
 
@@ -6,72 +6,76 @@ from backend.catalog.policies.forward_pass import Pass
 from backend.catalog.policies.model_shape import ModelShape
 
 FUSED = ("gpt_neox", "phi3")
-"""Model types with one product for queries, keys and values: what is kept of the values is all of it."""
+"""Model types with one projection for queries, keys and values, whose whole output is kept."""
 
 GATED = ("qwen3_5_text", "qwen3_next")
-"""Model types whose attention has a gate."""
+"""Model types with gated attention."""
 
 DELTA_CHUNK = 64
-"""Tokens that the gated delta rule takes at a time; rows are padded to a multiple."""
+"""Chunk size of the gated delta rule, in tokens. Rows are padded to a multiple of it."""
 
 
 def attention(shape: ModelShape, run: Pass, *, window: int) -> float:
     """Return the bytes of one layer's attention: queries, keys, values, output and sums, or all scores.
 
-    On a GPU packed rows go through flash or flex attention, which keep neither scores nor masks of all pairs.
+    On a GPU, packed rows use flash or flex attention, which keep no scores or masks of all pairs.
     """
     width, columns = run.value_bytes, run.visible_tokens
     heads, keys, values = shape.heads, shape.kv_heads, shape.kv_heads
-    wide, narrow = shape.head_width, shape.value_width
+    head_width, value_width = shape.head_width, shape.value_width
     if shape.kind == "gpt_oss":
-        return run.tokens * (3 * width * heads * wide + heads * (8 + width * (columns + 1)))
+        return run.tokens * (3 * width * heads * head_width + heads * (8 + width * (columns + 1)))
     has_kernel = run.is_packed and not run.on_cpu
     if shape.kind == "gemma2" and not has_kernel:
         scores = heads * columns * (width + 4 + (width if width != 4 else 0))
-        return run.tokens * (3 * width * heads * wide + scores)
+        return run.tokens * (3 * width * heads * head_width + scores)
     if shape.is_compressed and run.on_cpu:
-        return run.tokens * 4 * heads * (2 * wide + narrow + columns)
+        return run.tokens * 4 * heads * (2 * head_width + value_width + columns)
     mask = 0
     if (
         0 < window < columns or run.is_packed
-    ) and not has_kernel:  # a mask as numbers, and keys and values repeated for every head
+    ) and not has_kernel:  # a numeric mask, and keys and values repeated for every head
         keys = values = heads
         mask = width * columns
-    per_token = width * (heads * wide + keys * wide + values * narrow + heads * narrow) + 4 * heads + mask
+    per_token = (
+        width * (heads * head_width + keys * head_width + values * value_width + heads * value_width)
+        + 4 * heads
+        + mask
+    )
     if shape.kind in FUSED:
-        per_token += width * wide * (shape.heads + shape.kv_heads)
-        per_token += width * wide * shape.kv_heads * (keys != shape.kv_heads)
+        per_token += width * head_width * (shape.heads + shape.kv_heads)
+        per_token += width * head_width * shape.kv_heads * (keys != shape.kv_heads)
     if shape.kind in GATED:
-        per_token += 2 * width * heads * wide
+        per_token += 2 * width * heads * head_width
     return run.tokens * per_token
 
 
 def convolution(shape: ModelShape, run: Pass) -> float:
-    """Return the bytes of LFM2's short convolution: its three inputs, the convolved values and the output."""
+    """Return the bytes of LFM2's short convolution: three inputs, the convolved values and the output."""
     return run.tokens * run.value_bytes * shape.hidden * (5 if run.trains_base else 4)
 
 
 def delta_rule(shape: ModelShape, run: Pass) -> float:
-    """Return the bytes of a gated delta net, in float32 and chunks (Qwen3-Next, Qwen3.5)."""
+    """Return the bytes of a gated delta net, computed in float32 and in chunks (Qwen3-Next, Qwen3.5)."""
     heads, key_heads = shape.size("linear_num_value_heads"), shape.size("linear_num_key_heads")
     keys, values = shape.size("linear_key_head_dim"), shape.size("linear_value_head_dim")
     chunk, width, base = DELTA_CHUNK, run.value_bytes, run.trains_base
     padded = run.rows * math.ceil(run.columns / chunk) * chunk
-    of_head = 5 * chunk + 5 * keys + 5 * values + 6 + 2 * keys * values / chunk
+    head_values = 5 * chunk + 5 * keys + 5 * values + 6 + 2 * keys * values / chunk
     convolved = 2 * key_heads * keys + heads * values
     per_token = (1 + base) * width * convolved + heads * (8 * (keys + 1) + width + 8)
     per_token += heads * (values * (12 + (2 if base else 1) * width) + 4)  # the gated norm
-    return 4 * padded * heads * of_head + run.tokens * per_token
+    return 4 * padded * heads * head_values + run.tokens * per_token
 
 
 def state_space(shape: ModelShape, run: Pass) -> float:
-    """Return the bytes of Mamba 2, in float32 and chunks (Falcon-H1, Granite 4)."""
+    """Return the bytes of Mamba 2, computed in float32 and in chunks (Falcon-H1, Granite 4)."""
     heads, wide = shape.size("mamba_n_heads"), shape.size("mamba_d_head")
     state, groups = shape.size("mamba_d_state"), shape.size("mamba_n_groups") or 1
     chunk, width, base = shape.size("mamba_chunk_size") or 256, run.value_bytes, run.trains_base
     padded = run.rows * math.ceil(run.columns / chunk) * chunk
-    of_head = 3 * chunk + 5 * state + 6 * wide + 2 * wide * state / chunk + 4
+    head_values = 3 * chunk + 5 * state + 6 * wide + 2 * wide * state / chunk + 4
     inner = heads * wide
     per_token = (1 + base) * width * (inner + 2 * groups * state) + 2 * width * heads
     per_token += inner * (width + 4) if shape.kind == "falcon_h1" else 20 * inner + 4
-    return 4 * padded * heads * of_head + run.tokens * per_token
+    return 4 * padded * heads * head_values + run.tokens * per_token

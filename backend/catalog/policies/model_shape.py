@@ -1,4 +1,4 @@
-"""Sizes of a causal language model: what its config.json and the shapes of its weights say."""
+"""The sizes of a causal language model, from its config.json and the shapes of its weights."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,34 +9,36 @@ from backend.catalog.policies.text_model import is_loaded, is_outside_text_model
 from backend.catalog.policies.weight_files import Weight
 
 MAX_SIZE = 10**7
-"""Larger numbers of a config are not sizes."""
+"""Maximum value of a config field that is accepted as a size."""
 
 MAX_LAYERS = 1_000
 MAX_WEIGHTS = 20_000
-"""Larger than any model, the routed experts of a layer counted as one: the estimate would take minutes."""
+"""Maximum number of weights, with all routed experts of a layer counted as one. It exceeds
+that of any model and keeps the estimate fast.
+"""
 
 NO_LINEAR = ("embed", "wte", "wpe", "lm_head", "mlp.gate.weight", "router.weight")
-"""Parts of the names of weights with two dimensions that are no linear layer of the body."""
+"""Parts of the names of two-dimensional weights that do not belong to a linear layer of the body."""
 
 
 class UnknownShape(ValueError):
-    """A config.json that does not say how large the model is."""
+    """The config.json or the weights do not define the size of the model."""
 
 
 @dataclass(frozen=True)
 class ModelShape:
-    """A model by its numbers."""
+    """The config and the weight shapes of a text model."""
 
     config: Mapping[str, Any]
-    """The text model's part of config.json."""
+    """The fields of config.json that describe the text model."""
     weights: tuple[Weight, ...]
-    """Weights of the text model, without an output layer that shares the input embedding."""
+    """Weights of the text model, without an output layer that shares the weights of the input embedding."""
     other_weights: int = 0
-    """Values of frozen weights that are loaded in addition to the text model: of images and sounds."""
+    """Number of values of the frozen image and audio weights that are loaded with the text model."""
 
     @classmethod
     def of(cls, config: Mapping[str, Any], weights: Sequence[Weight]) -> "ModelShape":
-        """Return the shape of a model. Raises UnknownShape if its config lacks the sizes."""
+        """Return the shape of a model. Raises UnknownShape if its sizes are missing or too large."""
         text_fields = text_config(config)
         if text_fields.get("quantization_config") is not None:
             raise UnknownShape("its weights are stored quantised, and their shapes with them")
@@ -64,7 +66,7 @@ class ModelShape:
         return shape
 
     def size(self, *names: str) -> int:
-        """Return the first of the fields that holds a size; 0 if none does."""
+        """Return the value of the first field that contains a size, or 0 if none does."""
         for name in names:
             value = self.config.get(name)
             if isinstance(value, int) and not isinstance(value, bool) and 0 < value <= MAX_SIZE:
@@ -73,56 +75,58 @@ class ModelShape:
 
     @property
     def kind(self) -> str:
-        """The model type, such as qwen3."""
+        """Model type, such as qwen3."""
         return str(self.config.get("model_type", ""))
 
     @property
     def hidden(self) -> int:
-        """H, the width of the residual stream."""
+        """Width of the residual stream (H)."""
         return self.size("hidden_size")
 
     @property
     def vocabulary(self) -> int:
-        """V, the number of logits."""
+        """Number of logits (V)."""
         return self.size("vocab_size")
 
     @property
     def heads(self) -> int:
-        """Query heads of a layer."""
+        """Number of query heads in a layer."""
         return self.size("num_attention_heads")
 
     @property
     def kv_heads(self) -> int:
-        """Key heads of a layer; those of compressed attention are expanded to all, GPT-NeoX has no fewer."""
+        """Number of key heads in a layer. It equals that of query heads
+        for compressed attention and GPT-NeoX.
+        """
         if self.is_compressed or self.kind == "gpt_neox":
             return self.heads
         return self.size("num_key_value_heads") or self.heads
 
     @property
     def head_width(self) -> int:
-        """Width of a query and a key head."""
+        """Width of query and key heads."""
         if self.is_compressed:
             return self.size("qk_nope_head_dim") + self.size("qk_rope_head_dim")
         return self.size("head_dim") or self.hidden // self.heads
 
     @property
     def value_width(self) -> int:
-        """Width of a value head."""
+        """Width of value heads."""
         return self.size("v_head_dim") if self.is_compressed else self.head_width
 
     @property
     def is_compressed(self) -> bool:
-        """Whether keys and values pass through a narrow layer (MLA)."""
+        """Whether keys and values are compressed by a narrow layer (MLA)."""
         return bool(self.size("kv_lora_rank"))
 
     @cached_property
     def parameters(self) -> int:
-        """Values of all weights."""
+        """Number of values of all weights."""
         return sum(weight.values for weight in self.weights)
 
     @cached_property
     def layers(self) -> dict[int, tuple[Weight, ...]]:
-        """The weights of each layer, by its number."""
+        """The weights of each layer, by layer number."""
         by_layer: dict[int, list[Weight]] = {}
         for weight in self.weights:
             if weight.layer is not None:
@@ -130,7 +134,7 @@ class ModelShape:
         return {number: tuple(weights) for number, weights in sorted(by_layer.items())}
 
     def window(self, layer: int) -> int:
-        """Tokens that a layer's attention sees at most; 0: all."""
+        """Return the attention window of a layer in tokens, or 0 if it is not limited."""
         kinds = self.config.get("layer_types")
         window = self.size("sliding_window") if self.config.get("use_sliding_window", True) else 0
         if isinstance(kinds, list) and layer < len(kinds):
@@ -139,9 +143,7 @@ class ModelShape:
 
 
 def _merge_experts(weights: Sequence[Weight]) -> tuple[Weight, ...]:
-    """Return the weights with one in place of all routed experts of a layer, of which there may be
-    thousands.
-    """
+    """Return the weights with all routed experts of a layer, possibly thousands, merged into one weight."""
     without_experts: list[Weight] = []
     experts: dict[int | None, int] = {}
     for weight in weights:
@@ -164,7 +166,7 @@ def is_output(weight: Weight) -> bool:
 
 
 def is_linear(weight: Weight) -> bool:
-    """Return whether a weight is that of a linear layer of the body, outside of the routed experts."""
+    """Return whether a weight belongs to a linear layer of the body outside of the routed experts."""
     return (
         len(weight.shape) == 2
         and weight.name.endswith(".weight")

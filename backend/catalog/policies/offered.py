@@ -1,4 +1,4 @@
-"""The policies on offer here, and what can be said about one before a run is queued."""
+"""The policies that this installation offers, and checks of a policy before a run is queued."""
 
 import re
 from pathlib import Path
@@ -19,7 +19,7 @@ from backend.config.run import RunConfig
 from backend.config.sections import NAME, PolicyConfig
 
 TINY_CONTEXT = 1024
-"""Tokens of prompt and completion that a built-in policy can hold (a test compares it with the policy)."""
+"""Context length of the built-in policies, in tokens. A test compares it with the policy."""
 
 
 COMMIT = re.compile(r"[0-9a-f]{40}")
@@ -30,7 +30,7 @@ NOT_PINNED = (
 
 
 def policy_offers(settings: Settings) -> list[PolicyOffer]:
-    """Return the built-in policies, every usable directory of MODELS_DIR, and the GGUF files to convert."""
+    """Return the built-in policies, all usable directories of MODELS_DIR, and unconverted GGUF files."""
     return [
         *BUILT_IN,
         *(_local_offer(name, settings) for name in _local_names(settings.models_dir)),
@@ -39,9 +39,7 @@ def policy_offers(settings: Settings) -> list[PolicyOffer]:
 
 
 def policy_profile(settings: Settings, policy: str) -> dict[str, Any]:
-    """Return the RunConfig fields that a policy is started with: completions take at most half of its
-    context.
-    """
+    """Return the RunConfig fields that suit a policy, with completions of at most half of its context."""
     profile = make_profile(policy, is_small=is_small(policy, settings))
     context = None if is_built_in(policy) else context_length(policy, settings)
     if context is None or context >= 2 * profile["sampling"]["max_new_tokens"]:
@@ -50,7 +48,7 @@ def policy_profile(settings: Settings, policy: str) -> dict[str, Any]:
 
 
 def is_small(policy: str, settings: Settings) -> bool:
-    """Return whether a directory of MODELS_DIR holds a model that a CPU can train."""
+    """Return whether a directory of MODELS_DIR contains a model that is small enough to train on a CPU."""
     try:
         weights = read_weights(settings.models_dir / policy)
     except UnreadableWeights:
@@ -59,13 +57,14 @@ def is_small(policy: str, settings: Settings) -> bool:
 
 
 def is_built_in(name: str) -> bool:
-    """Return whether a policy comes with the project."""
+    """Return whether a policy is included in the project."""
     return any(offer.name == name for offer in BUILT_IN)
 
 
 def policy_errors(policy: PolicyConfig, settings: Settings) -> list[FieldError]:
-    """Return the reasons why this installation cannot load the policy; empty if it can, or if only the hub
-    knows.
+    """Return the reasons why this installation cannot load the policy.
+
+    The list is empty if it can load it, or if only the hub can tell.
     """
     adapter = policy.adapter
     if isinstance(adapter, ContinuedAdapter):
@@ -83,17 +82,17 @@ def policy_errors(policy: PolicyConfig, settings: Settings) -> list[FieldError]:
         return [FieldError("policy.name", f"{policy.name!r} is a GGUF file; convert it: {command}")]
     if settings.hf_online:
         return [] if COMMIT.fullmatch(policy.revision) else [FieldError("policy.revision", NOT_PINNED)]
-    offered = ", ".join(offer.name for offer in policy_offers(settings))
-    installed = "; `grpolab model` installs it" if policy.name == SMOLLM2.name else ""
+    offered_names = ", ".join(offer.name for offer in policy_offers(settings))
+    hint = "; `grpolab model` installs it" if policy.name == SMOLLM2.name else ""
     reason = (
         f"is {policy.name!r}, neither built in nor a directory of MODELS_DIR ({settings.models_dir}), "
-        f"and names of the hub need HF_ONLINE=1; on offer are {offered}{installed}"
+        f"and names of the hub need HF_ONLINE=1; on offer are {offered_names}{hint}"
     )
     return [FieldError("policy.name", reason)]
 
 
 def context_errors(config: RunConfig, settings: Settings) -> list[FieldError]:
-    """Check whether max_new_tokens leaves room for a prompt in the policy's context, if that is known."""
+    """Return an error for each max_new_tokens that leaves no room for a prompt in the policy's context."""
     context = context_length(config.policy.name, settings)
     caps = {"sampling.max_new_tokens": config.sampling.max_new_tokens}
     for number, suite in enumerate(config.evaluation.suites):
@@ -107,7 +106,7 @@ def context_errors(config: RunConfig, settings: Settings) -> list[FieldError]:
 
 
 def context_length(policy: str, settings: Settings) -> int | None:
-    """Most tokens of prompt and completion together; None if only the loaded policy knows."""
+    """Return the maximum length of prompt and completion in tokens, or None if it is not known."""
     if is_built_in(policy):
         return TINY_CONTEXT
     context = text_config(read_config(settings.models_dir / policy) or {}).get("max_position_embeddings")
@@ -115,7 +114,7 @@ def context_length(policy: str, settings: Settings) -> int | None:
 
 
 def _local_names(models_dir: Path) -> list[str]:
-    """`name` or `owner/name` of each directory that holds a model."""
+    """Return `name` or `owner/name` of each directory that contains a usable model."""
     if not models_dir.is_dir():
         return []
     config_files = [*models_dir.glob("*/config.json"), *models_dir.glob("*/*/config.json")]

@@ -1,8 +1,8 @@
-"""Prompts that the policy cannot be asked: too long for its context, or messages without a chat template.
+"""Find prompts that are too long for the policy's context, or conversations without a chat template.
 
-The service loads no tokenizer, so it counts what it can be sure of: the built-in policy's tokens exactly, of
-others as many as there are words, if no entry of the vocabulary spans two. What only the tokenizer can tell
-ends the run with the reason when it is sampled.
+The service loads no tokenizer. It counts the tokens of the built-in policies exactly. For other policies it
+counts words as a lower bound, if no entry of the vocabulary spans two words. If a prompt turns out to be too
+long only when it is tokenized, the run fails with the reason.
 """
 
 import json
@@ -23,38 +23,39 @@ from backend.config.run import RunConfig
 from backend.config.sources import checked_file
 
 ROWS_LOOKED_AT = 50
-"""The longest ones of a file."""
+"""Maximum number of rows of a file that are checked, starting with the longest."""
 
 TINY_WORDS = re.compile(r"</?think>|<pad>|<eos>|<unk>")
-"""Longer tokens of the built-in policy; each other character is one token (a test compares them)."""
+"""Pattern of the multi-character tokens of the built-in policies. All other characters are one token each."""
 
 WORD = re.compile(r"[^ \t\r\n]*[A-Za-z0-9][^ \t\r\n]*")
 SPANS_WORDS = re.compile(r"[A-Za-z0-9].*[\sĠĊĉč▁].*[A-Za-z0-9]", re.DOTALL)
-"""An entry of a vocabulary that is part of two words; Ġ Ċ ĉ č and ▁ stand for white space there."""
+"""Pattern of a vocabulary entry that spans two words. Ġ Ċ ĉ č and ▁ represent white space in vocabularies."""
 
 
 class PromptRuler(NamedTuple):
-    """The length of prompts, and their limit."""
+    """Measures the length of prompts and compares it with their limit."""
 
     count: Callable[[str], int]
     at_least: str
-    """`at least ` if the count is a lower bound."""
+    """`at least ` if the count is a lower bound, or ""."""
     room: int
-    """Tokens of the context that max_new_tokens leaves."""
+    """Maximum length of a prompt in tokens: the context less max_new_tokens."""
     limit: str
-    """Source of the number, as text."""
+    """Explanation of the maximum for the message."""
     is_sure: Callable[[], bool]
-    """Whether the count can be trusted; asked only of what seems too long, for it may take a second."""
+    """Function that returns whether the count is reliable. It may take a second and is called only if needed.
+    """
 
     def refusal(self, text: str) -> str:
-        """Return the reason why the prompt does not fit; empty if it does."""
+        """Return the reason why the prompt does not fit, or "" if it fits."""
         if (tokens := self.count(text)) <= self.room or not self.is_sure():
             return ""
         return f"has {self.at_least}{tokens} tokens; expected at most {self.room} ({self.limit})"
 
 
 def prompt_errors(config: RunConfig, settings: Settings) -> list[FieldError]:
-    """Return one error for each source that holds a prompt too long for the policy."""
+    """Return an error for each problem that has a prompt that is too long for the policy."""
     caps = [config.sampling.max_new_tokens for _ in config.problems]
     caps += [suite.max_new_tokens or config.sampling.max_new_tokens for suite in config.evaluation.suites]
     return [
@@ -66,7 +67,7 @@ def prompt_errors(config: RunConfig, settings: Settings) -> list[FieldError]:
 
 
 def conversation_errors(config: RunConfig, settings: Settings) -> list[FieldError]:
-    """Return an error if a file holds messages and the policy is prompted in plain text."""
+    """Return an error if a file contains messages and the policy has no chat template."""
     if config.policy.chat_template:
         return []
     files = [source for _, source in config.sources if isinstance(source, FileProblem)]
@@ -81,7 +82,7 @@ def conversation_errors(config: RunConfig, settings: Settings) -> list[FieldErro
 
 
 def _make_ruler(name: str, new_tokens: int, settings: Settings) -> PromptRuler | None:
-    """Return the ruler of a policy and a length cap; None if the context is not known."""
+    """Return a ruler for a policy and a maximum completion length, or None if the context is not known."""
     if (context := context_length(name, settings)) is None:
         return None
     room, limit = context - new_tokens, f"context {context} less max_new_tokens {new_tokens}"
@@ -97,12 +98,12 @@ def _make_ruler(name: str, new_tokens: int, settings: Settings) -> PromptRuler |
 
 
 def count_tiny_tokens(text: str) -> int:
-    """Tokens of the built-in policy."""
+    """Return the number of tokens of a text for the built-in policies."""
     return len(TINY_WORDS.sub("x", text))
 
 
 def count_words(text: str) -> int:
-    """Count the words with an ASCII letter or digit; two such words never share a token."""
+    """Return the number of words with an ASCII letter or digit. Two such words never share a token."""
     return len(WORD.findall(text))
 
 
@@ -119,12 +120,12 @@ def _errors(source: ProblemSource, ruler: PromptRuler, datasets_dir: Path) -> It
 
 
 def _row_refusal(source: FileProblem, ruler: PromptRuler, datasets_dir: Path) -> str:
-    """About the longest row that does not fit, of those with the most characters."""
+    """Return the error of the longest row that does not fit, or "" if there is none."""
     index = checked_file(source, datasets_dir, trains=False)
     ending = f"\n{source.instruction}" if source.instruction else ""
     columns = Columns(source.prompt_field, source.answer_field)
-    long = [row for row, length in enumerate(index.lengths) if length + len(ending) > ruler.room]
-    for row in sorted(long, key=index.lengths.__getitem__, reverse=True)[:ROWS_LOOKED_AT]:
+    long_rows = [row for row, length in enumerate(index.lengths) if length + len(ending) > ruler.room]
+    for row in sorted(long_rows, key=index.lengths.__getitem__, reverse=True)[:ROWS_LOOKED_AT]:
         question = question_text(read_prompt(read_row(index, row), columns))
         if reason := ruler.refusal((question.rstrip() if ending else question) + ending):
             return f"{source.path}: line {index.lines[row]}: the prompt {_excerpt(question)} {reason}"
@@ -136,9 +137,7 @@ def _excerpt(text: str) -> str:
 
 
 def _has_vocabulary_without_phrases(directory: Path) -> bool:
-    """Return whether the tokenizer's vocabulary is there to be read, and has no entry that is part of two
-    words.
-    """
+    """Return whether the tokenizer's vocabulary is readable and has no entry that spans two words."""
     path = directory / "tokenizer.json"
     try:
         status = path.stat()

@@ -1,4 +1,4 @@
-"""Memory estimate for sampling: the decoder's cache, the activations and the logits, in bytes.
+"""Estimate the memory of sampling in bytes: the decoder's cache, the activations and the logits.
 
 The rules follow the decoders and the sampler in worker/rollout. The peak is one of three moments: the prefill
 of the prompts, the forward pass of one token through the largest layer, and sampling a token from the logits.
@@ -13,25 +13,26 @@ from backend.catalog.policies.model_shape import ModelShape, is_linear
 from backend.catalog.policies.weight_files import Weight
 
 EAGER = {"gemma2": 2, "gpt_oss": 3}
-"""Number of float32 copies of the attention scores, by model type, if the attention computes all scores."""
+"""Number of float32 copies of the attention scores, for model types whose attention computes all scores."""
 
 DRAWN_BYTES = 24
-"""Bytes per sampled token: random number and id in 64 bits each, log-probability and entropy in 32 each."""
+"""Bytes per sampled token: 64 bits each for random number and id, 32 each for log-probability and entropy."""
 
 LEAN = ("llama", "qwen2", "qwen3")
 """Model types that worker.policy.lean decodes."""
 
 JOINED = (("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj"), ("o_proj",), ("down_proj",))
-"""Groups of linear layers; worker.policy.lean joins each group into one matrix product on a CPU."""
+"""Groups of linear layers that worker.policy.lean joins into one matrix product on a CPU."""
 
 MIN_PACKED = 2**19
-"""Smallest float32 matrix, in values, that worker.policy.lean also keeps in oneDNN's packed layout."""
+"""Minimum size of a float32 matrix, in values, that worker.policy.lean also keeps in oneDNN's packed layout.
+"""
 
 Parts = dict[str, float]
 
 
 class Decoded(NamedTuple):
-    """The rows that are decoded together."""
+    """A batch of rows that are decoded together."""
 
     rows: int
     prompts: int
@@ -44,17 +45,17 @@ class Decoded(NamedTuple):
 
     @property
     def columns(self) -> int:
-        """Tokens of a finished row: prompt and completion."""
+        """Number of tokens in a complete row, with prompt and completion."""
         return self.prompt_tokens + self.new_tokens
 
 
 def sampling_parts(shape: ModelShape, run: Decoded) -> Parts:
     """Return the bytes of each part at the peak of sampling, without the weights."""
     logits = float(run.rows * shape.vocabulary)
-    drawn = float(run.rows * run.new_tokens)
-    cache_and_drawn = {"cache": run.rows * row_cache(shape, run), "drawn": DRAWN_BYTES * drawn}
+    drawn_tokens = float(run.rows * run.new_tokens)
+    cache_and_drawn = {"cache": run.rows * row_cache(shape, run), "drawn": DRAWN_BYTES * drawn_tokens}
     moments: list[Parts] = [
-        {**prefill_parts(shape, run), "drawn": 8 * drawn},  # the random numbers
+        {**prefill_parts(shape, run), "drawn": 8 * drawn_tokens},  # the random numbers
         {**cache_and_drawn, "activations": token_activations(shape, run), "logits": 8 * logits},
         {**cache_and_drawn, "logits": (64 if run.is_cut else 32) * logits},
     ]
@@ -75,7 +76,7 @@ def row_cache(shape: ModelShape, run: Decoded) -> float:
 
 
 def _key_value_bytes(shape: ModelShape, run: Decoded, layer: int) -> float:
-    """Return the bytes of one row's keys and values in a layer; compressed ones are cached compressed."""
+    """Return the bytes of one row's keys and values in a layer, which may be cached in compressed form."""
     if not _has_attention(shape.layers[layer]):
         return 0.0
     values = shape.kv_heads * (shape.head_width + shape.value_width)
@@ -90,13 +91,13 @@ def _has_attention(weights: tuple[Weight, ...]) -> bool:
 
 
 def _buffer_tokens(shape: ModelShape, layer: int, run: Decoded) -> int:
-    """Return the capacity of a layer's buffers in tokens; a sliding window has a quarter to spare."""
+    """Return the capacity of a layer's buffers in tokens. A sliding window has a quarter to spare."""
     window = shape.window(layer)
     return min(run.columns, window + window // 4) if window else run.columns
 
 
 def _state_bytes(shape: ModelShape, weights: tuple[Weight, ...]) -> float:
-    """Return the bytes of one row's state in a recurrent layer, in float32."""
+    """Return the bytes of one row's float32 state in a recurrent layer."""
     names = " ".join(weight.name for weight in weights)
     values = 0
     if ".linear_attn." in names:
@@ -109,13 +110,13 @@ def _state_bytes(shape: ModelShape, weights: tuple[Weight, ...]) -> float:
 
 
 def _convolution_values(shape: ModelShape, weights: tuple[Weight, ...]) -> int:
-    """Return how many values a layer's convolution caches for one row: its newest inputs."""
+    """Return the number of inputs that a layer's convolution caches for one row, in values."""
     kernels = [weight for weight in weights if "conv" in weight.name and len(weight.shape) == 3]
     return sum(weight.shape[0] * weight.shape[2] for weight in kernels)
 
 
 def token_activations(shape: ModelShape, run: Decoded) -> float:
-    """Return the bytes of the largest layer's activations while it processes one token of each row."""
+    """Return the bytes of the activations of the largest layer while it processes one token of each row."""
     return run.rows * max(
         (_layer_activations(shape, run, number, weights) for number, weights in shape.layers.items()),
         default=0.0,
@@ -123,36 +124,38 @@ def token_activations(shape: ModelShape, run: Decoded) -> float:
 
 
 def _layer_activations(shape: ModelShape, run: Decoded, number: int, weights: tuple[Weight, ...]) -> float:
-    width, seen, heads = run.value_bytes, _buffer_tokens(shape, number, run), shape.heads
+    width, visible_tokens, heads = run.value_bytes, _buffer_tokens(shape, number, run), shape.heads
     layer_bytes = 5 * _state_bytes(shape, weights)
     if not _has_attention(weights):
         return layer_bytes
     repeated = width * heads * (shape.head_width + shape.value_width)
     if shape.is_compressed:  # keys and values of all heads, expanded from the compressed cache
-        layer_bytes += seen * (repeated + width * heads * shape.size("qk_nope_head_dim"))
+        layer_bytes += visible_tokens * (repeated + width * heads * shape.size("qk_nope_head_dim"))
     elif shape.kind in EAGER:
-        layer_bytes += seen * (repeated + 4 * EAGER[shape.kind] * heads)
+        layer_bytes += visible_tokens * (repeated + 4 * EAGER[shape.kind] * heads)
     elif is_lean(shape):  # attention scores and attention weights, in float32
-        layer_bytes += seen * 8 * heads
+        layer_bytes += visible_tokens * 8 * heads
     return layer_bytes
 
 
 def prefill_parts(shape: ModelShape, run: Decoded) -> Parts:
     """Return the bytes of each part when the prefill reaches the last layer with a gated delta rule.
 
-    A model without such layers counts at its last layer. The cache holds the layers up to that one.
-    Keys and values have room for all rows from the start. States belong to the prompts only.
+    For a model without such layers, this is the last layer. The cache contains the layers up to that one.
+    Keys and values have room for all rows from the start. States exist only for the prompts.
     """
     tokens = run.prompts * run.prompt_tokens
     inner = shape.size("intermediate_size", "moe_intermediate_size")
     activations = float(tokens * run.value_bytes * (4 * shape.hidden + 3 * inner))
     linear = [number for number, weights in shape.layers.items() if _is_linear(weights)]
-    last = max(linear or shape.layers, default=0)
+    last_layer = max(linear or shape.layers, default=0)
     if linear:
         padded = run.prompts * math.ceil(run.prompt_tokens / DELTA_CHUNK) * DELTA_CHUNK
-        wide = shape.size("linear_key_head_dim") + shape.size("linear_value_head_dim")
-        activations += 4.0 * padded * shape.size("linear_num_value_heads") * (3 * DELTA_CHUNK + 8 * wide)
-    cache = run.rows * sum(_key_value_bytes(shape, run, number) for number in shape.layers if number <= last)
+        widths = shape.size("linear_key_head_dim") + shape.size("linear_value_head_dim")
+        activations += 4.0 * padded * shape.size("linear_num_value_heads") * (3 * DELTA_CHUNK + 8 * widths)
+    cache = run.rows * sum(
+        _key_value_bytes(shape, run, number) for number in shape.layers if number <= last_layer
+    )
     return {"cache": cache, "activations": activations}
 
 
@@ -166,18 +169,20 @@ def is_lean(shape: ModelShape) -> bool:
 
 
 def copied_values(shape: ModelShape, is_adapted: Callable[[Weight], bool], *, is_packed: bool) -> int:
-    """Return how many values decoding on a CPU copies: joined layers and large matrices.
+    """Return the number of weight values that decoding on a CPU copies: joined layers and large matrices.
 
-    Layers with an adapter are not copied. `is_packed` says that the weights are in float32 and that large
+    Layers with an adapter are not copied. `is_packed` means that the weights are in float32 and large
     matrices are packed.
     """
     if not is_lean(shape):
         return 0
-    head = shape.vocabulary * shape.hidden
-    total = head if is_packed and head >= MIN_PACKED else 0
+    output_values = shape.vocabulary * shape.hidden
+    total = output_values if is_packed and output_values >= MIN_PACKED else 0
     for weights in shape.layers.values():
-        for parts in JOINED:
-            joined = [weight for weight in weights if is_linear(weight) and weight.module_name in parts]
+        for module_names in JOINED:
+            joined = [
+                weight for weight in weights if is_linear(weight) and weight.module_name in module_names
+            ]
             values = sum(weight.values for weight in joined)
             is_copied = len(joined) > 1 or (is_packed and values >= MIN_PACKED)
             if is_copied and not any(map(is_adapted, joined)):

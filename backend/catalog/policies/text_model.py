@@ -1,7 +1,7 @@
-"""The text model inside a model that also reads images or sounds: its config, and the names of its weights.
+"""The config and the weight names of the text model in a multimodal model.
 
-Such models ship as `...ForConditionalGeneration`. Only the text model trains here; what stands next to it is
-loaded where transformers opens the whole model, and stays frozen.
+Such models are published as `...ForConditionalGeneration`. Only the text model is trained. The other parts
+are loaded if transformers loads the whole model, and stay frozen.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = {
         "tie_word_embeddings": True,
     },
 }
-"""Fields that published configs of a model type leave out, with the values that transformers gives them."""
+"""Default values of transformers for the fields that published configs of a model type leave out."""
 
 BESIDE = frozenset(
     {
@@ -33,13 +33,13 @@ BESIDE = frozenset(
         "visual",
     }
 )
-"""Parts of the names of weights that belong to no text model."""
+"""Parts of the names of weights that do not belong to the text model."""
 
 NEVER_LOADED = frozenset({"mtp"})
-"""Name parts in BESIDE that no model of transformers has: layers that predict several tokens at once."""
+"""Name parts in BESIDE of layers that predict several tokens, which no model of transformers loads."""
 
 OPENED_WHOLE = frozenset({"gemma3", "gemma3n", "gemma4", "gemma4_unified"})
-"""Model types of which transformers' AutoModelForCausalLM opens all parts; of the others the text model."""
+"""Model types of which AutoModelForCausalLM loads all parts instead of only the text model."""
 
 
 def text_config(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -51,12 +51,12 @@ def text_config(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def is_outside_text_model(name: str) -> bool:
-    """Return whether a weight or module belongs to no text model, by its name."""
+    """Return whether a weight or module does not belong to the text model, according to its name."""
     return not BESIDE.isdisjoint(name.split("."))
 
 
 def is_loaded(name: str, config: Mapping[str, Any]) -> bool:
-    """Return whether a stored weight is loaded with a causal language model of this config.json."""
+    """Return whether transformers loads a stored weight for a causal language model with this config.json."""
     if not is_outside_text_model(name):
         return True
     return config.get("model_type") in OPENED_WHOLE and NEVER_LOADED.isdisjoint(name.split("."))

@@ -1,26 +1,28 @@
-"""Bytes that the tree of prefixes keeps, which the learner walks on a CPU in float32 (worker.policy.tree)."""
+"""Estimate the memory of the tree of prefixes that the learner uses on a CPU (worker.policy.tree)."""
 
 from backend.catalog.policies.forward_pass import Pass
 from backend.catalog.policies.model_shape import ModelShape, is_linear
 
 
 def tree_layer(shape: ModelShape, run: Pass) -> tuple[tuple[float, ...], float, float, float]:
-    """Bytes by layer, at the end, of one layer's input, and passing gradients, those of the scores.
+    """Return the bytes of each layer, of the end, of a layer's input, and of the gradients of the scores.
 
-    Rows are taken to share the nodes of their prompt and nothing else.
+    Rows are assumed to share only the nodes of their prompt.
     """
     prompts = run.rows / run.rows_per_prompt
     nodes = prompts * run.prompt_tokens + run.rows * (run.columns - run.prompt_tokens)
-    wide, gain = shape.head_width, 4 if run.trains_base else 0
-    queries, keys = shape.heads * wide, shape.kv_heads * wide
+    head_width, gain_bytes = shape.head_width, 4 if run.trains_base else 0
+    queries, keys = shape.heads * head_width, shape.kv_heads * head_width
     has_head_norm = any(".q_norm." in weight.name for weight in shape.layers[min(shape.layers)])
     layer_bytes = []
     for weights in shape.layers.values():
         linear = {weight.module_name: weight for weight in filter(is_linear, weights)}
         inner = linear["down_proj"].shape[1]
-        per_node = 2 * (4 * shape.hidden + 4 + gain * shape.hidden) + 4 * 4 * inner + 4 * (queries + keys)
+        per_node = (
+            2 * (4 * shape.hidden + 4 + gain_bytes * shape.hidden) + 4 * 4 * inner + 4 * (queries + keys)
+        )
         if has_head_norm:
-            per_node += (shape.heads + shape.kv_heads) * (4 * wide + 4 + gain * wide)
+            per_node += (shape.heads + shape.kv_heads) * (4 * head_width + 4 + gain_bytes * head_width)
         joined = 0
         if run.trains_base:
             per_node += 4 * (2 * shape.hidden + queries)
@@ -32,7 +34,10 @@ def tree_layer(shape: ModelShape, run: Pass) -> tuple[tuple[float, ...], float, 
         else:
             per_node += sum(4 * run.rank for weight in linear.values() if run.is_adapted(weight))
             per_node += 4 * (2 * shape.hidden + queries)
-        of_row = 4 * (queries + 2 * keys) + 4 * shape.heads * run.columns
-        layer_bytes.append(nodes * per_node + run.tokens * of_row + joined)
-    end, scores = nodes * (8 + gain) * shape.hidden, 4.0 * run.tokens * shape.heads * run.columns
-    return tuple(layer_bytes), end, nodes * 4 * shape.hidden, scores
+        row_bytes = 4 * (queries + 2 * keys) + 4 * shape.heads * run.columns
+        layer_bytes.append(nodes * per_node + run.tokens * row_bytes + joined)
+    end_bytes, score_bytes = (
+        nodes * (8 + gain_bytes) * shape.hidden,
+        4.0 * run.tokens * shape.heads * run.columns,
+    )
+    return tuple(layer_bytes), end_bytes, nodes * 4 * shape.hidden, score_bytes

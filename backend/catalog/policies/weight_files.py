@@ -1,6 +1,7 @@
-"""Names and shapes of a model's weights, from the headers of its safetensors files: no weight is read.
+"""Read the names and shapes of a model's weights from the headers of its safetensors files.
 
-A header is a length in 8 bytes and that much JSON. Files are hostile: lengths, names and shapes are bounded.
+A header consists of an 8-byte length and JSON of that length. Files are untrusted, so lengths, names and
+shapes are limited.
 """
 
 import json
@@ -23,34 +24,34 @@ FLOATING = frozenset({"F64", "F32", "F16", "BF16"})
 
 
 class UnreadableWeights(ValueError):
-    """A weight file that is not a safetensors file of floating-point weights."""
+    """A weight file is not a valid safetensors file of floating-point weights."""
 
 
 class Weight(NamedTuple):
-    """A weight of a model."""
+    """The name and shape of a weight."""
 
     name: str
     shape: tuple[int, ...]
 
     @property
     def values(self) -> int:
-        """The number of its values."""
+        """Number of values."""
         return math.prod(self.shape)
 
     @property
     def layer(self) -> int | None:
-        """The number of its layer; None for embeddings, the final norm and the output layer."""
+        """Number of the layer, or None for embeddings, the final norm and the output layer."""
         match = LAYER.search(self.name)
         return int(match[1]) if match else None
 
     @property
     def module_name(self) -> str:
-        """The last word of its module, such as q_proj."""
+        """Last part of the module's name, such as q_proj."""
         return self.name.removesuffix(".weight").rpartition(".")[2]
 
 
 def read_weights(directory: Path) -> tuple[Weight, ...]:
-    """Return the weights in a directory's *.safetensors files; raises UnreadableWeights."""
+    """Return the weights in the *.safetensors files of a directory. Raises UnreadableWeights."""
     try:
         files = sorted(directory.glob("*.safetensors"))
         key = tuple((path, (status := path.stat()).st_size, status.st_mtime_ns) for path in files)
@@ -67,7 +68,7 @@ def _read_files(files: tuple[tuple[Path, int, int], ...]) -> tuple[Weight, ...]:
 
 
 def join_headers(headers: Iterable[tuple[str, dict[str, Any]]]) -> tuple[Weight, ...]:
-    """Return the weights of all files of a model, by file name and header; raises UnreadableWeights."""
+    """Return the weights of a model from the file names and headers. Raises UnreadableWeights."""
     weights_by_name: dict[str, Weight] = {}
     for file, header in headers:
         for name, entry in header.items():
@@ -89,7 +90,7 @@ def _header(path: Path, size: int) -> dict[str, Any]:
 
 
 def parse_header(text: bytes, file: str) -> dict[str, Any]:
-    """Return the JSON object of a file's header; raises UnreadableWeights."""
+    """Return the JSON object in the header of a file. Raises UnreadableWeights."""
     try:
         header = json.loads(text)
     except (ValueError, RecursionError) as error:

@@ -1,1 +1,1 @@
-"""The loss of a config written out with the numbers in use, as text and as MathML."""
+"""Write the loss of a config as a formula with its numbers, as text and as MathML."""

@@ -1,4 +1,4 @@
-"""The part of a formula that a critic adds: token advantages and the critic's own loss."""
+"""Formulas for token advantages and the loss of a critic."""
 
 from backend.config import knobs
 from backend.config.formula.notation import number
@@ -8,7 +8,7 @@ from backend.config.objective import Objective
 
 
 def token_advantage(critic: knobs.Critic) -> str:
-    """Return a token's advantage in terms of the estimate, before any token weight."""
+    """Return the formula of a token's advantage, before any token weight."""
     if isinstance(critic.scale, knobs.NoScale):
         return "Âᵢₜ"
     name = "std" if critic.scale.ddof == 1 else "std_population"
@@ -16,7 +16,7 @@ def token_advantage(critic: knobs.Critic) -> str:
 
 
 def critic_definitions(objective: Objective, critic: knobs.Critic) -> list[str]:
-    """Return the definitions of the token advantage and of the loss that the critic minimises."""
+    """Return the definitions of the token advantage and of the critic's loss."""
     value = objective.value
     return [
         f"Âᵢₜ = {_discounted_sum(critic, critic.lambda_policy)}",
@@ -49,19 +49,19 @@ def _lambda_definition(critic: knobs.Critic) -> list[str]:
 
 
 def _token_reward(objective: Objective) -> str:
-    last = "Rᵢₜ = rewardᵢ at the last token, else 0"
+    terminal_reward = "Rᵢₜ = rewardᵢ at the last token, else 0"
     kl = objective.kl
     if not objective.kl_in_reward or isinstance(kl, knobs.NoKl):
-        return last
+        return terminal_reward
     log_ratio = limited_logarithm(log_probability_ratio("π_old", "π_ref"))
-    return f"{last}, − {kl_weight(kl)} {log_ratio} at each token"
+    return f"{terminal_reward}, − {kl_weight(kl)} {log_ratio} at each token"
 
 
 def _value_loss(value: knobs.Value) -> str:
     if not value.clip:
         return "1/2 (Vᵢₜ − Gᵢₜ)²"
-    near = f"clip(Vᵢₜ, V_old − {number(value.clip)}, V_old + {number(value.clip)})"
-    return f"1/2 max((Vᵢₜ − Gᵢₜ)², ({near} − Gᵢₜ)²)"
+    clipped_value = f"clip(Vᵢₜ, V_old − {number(value.clip)}, V_old + {number(value.clip)})"
+    return f"1/2 max((Vᵢₜ − Gᵢₜ)², ({clipped_value} − Gᵢₜ)²)"
 
 
 MEANINGS = {

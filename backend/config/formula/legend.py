@@ -1,4 +1,4 @@
-"""The legend of a formula: what each of its symbols means, in words and with units."""
+"""The legend of a formula, with the meaning and unit of each symbol."""
 
 from collections.abc import Callable, Mapping
 from typing import TypedDict
@@ -23,11 +23,11 @@ class Entry(TypedDict):
 
 
 def legend(config: RunConfig, symbols: Mapping[str, str]) -> list[Entry]:
-    """Return the entries of symbols with their MathML, in their order."""
+    """Return a legend entry for each symbol, in order, except for elementary functions."""
     terms = _terms(config.rewards)
     return [
-        {"symbol": text, "mathml": math_element(drawn), "meaning": _symbol_meaning(text, config, terms)}
-        for text, drawn in symbols.items()
+        {"symbol": text, "mathml": math_element(mathml), "meaning": _symbol_meaning(text, config, terms)}
+        for text, mathml in symbols.items()
         if text not in ELEMENTARY
     ]
 
@@ -41,7 +41,7 @@ def _symbol_meaning(symbol: str, config: RunConfig, terms: Mapping[str, str]) ->
 
 
 def _terms(rewards: tuple[RewardTerm, ...]) -> dict[str, str]:
-    """Return what each reward term measures, and whether it differs between domains."""
+    """Return the meaning of each reward term, with separate meanings for domains if they differ."""
     meanings_by_term: dict[str, dict[str, str]] = {}
     for term in rewards:
         meanings_by_term.setdefault(term_name(term), {})[term.domain] = term.meaning
@@ -65,14 +65,14 @@ def _prompts(config: RunConfig) -> str:
 
 
 def _share(config: RunConfig) -> str:
-    parts = config.updates.minibatches
-    return f" / {parts} minibatches" if parts > 1 else ""
+    minibatches = config.updates.minibatches
+    return f" / {minibatches} minibatches" if minibatches > 1 else ""
 
 
 def _old(config: RunConfig) -> str:
-    opened = "probability of a token under the old policy (the weights at the start of the step), a constant"
+    meaning = "probability of a token under the old policy (the weights at the start of the step), a constant"
     is_same = _is_one_update(config.objective, config)
-    return f"{opened}; with one update per step it equals π" if is_same else opened
+    return f"{meaning}; with one update per step it equals π" if is_same else meaning
 
 
 def _is_one_update(objective: Objective, config: RunConfig) -> bool:
@@ -83,7 +83,7 @@ def _is_one_update(objective: Objective, config: RunConfig) -> bool:
 
 def _sampler(config: RunConfig) -> str:
     sampling = config.sampling
-    how = [
+    conditions = [
         *([f"in {sampling.precision}"] if sampling.precision != "policy" else []),
         *(["by the server of the operator"] if sampling.engine.type == "server" else []),
         *(["by vLLM beside the trainer"] if sampling.engine.type == "colocated" else []),
@@ -91,8 +91,8 @@ def _sampler(config: RunConfig) -> str:
         *([f"with weights up to {sampling.ahead} steps old"] if sampling.ahead else []),
         *(["after top-p or top-k"] if sampling.top_p < 1 or sampling.top_k > 0 else []),
     ]
-    drawn = f", {' and '.join(how)}" if how else ""
-    return f"probability of a token as the sampler drew it{drawn}"
+    condition_text = f", {' and '.join(conditions)}" if conditions else ""
+    return f"probability of a token as the sampler drew it{condition_text}"
 
 
 def _kl(config: RunConfig) -> str:
@@ -102,14 +102,14 @@ def _kl(config: RunConfig) -> str:
 
 def _rate(config: RunConfig) -> str:
     optimizer = config.optimizer
-    parts = [
+    phases = [
         *([f"after {optimizer.warmup_steps} steps of warm-up"] if optimizer.warmup_steps else []),
         *([f"then falling to 0 ({optimizer.schedule})"] if optimizer.schedule != "constant" else []),
     ]
-    course = f", {', '.join(parts)}" if parts else ""
+    schedule = f", {', '.join(phases)}" if phases else ""
     factor = config.objective.value.lr_factor
     critics = f"; {factor:g} times that for θ_V" if config.objective.critic is not None else ""
-    return f"learning rate: {optimizer.lr:g}{course}{critics}"
+    return f"learning rate: {optimizer.lr:g}{schedule}{critics}"
 
 
 PARTICULAR: dict[str, Callable[[RunConfig], str]] = {
@@ -121,4 +121,4 @@ PARTICULAR: dict[str, Callable[[RunConfig], str]] = {
     "KL": _kl,
     "lr": _rate,
 }
-"""Meanings with numbers of the run in them."""
+"""Functions that return meanings that depend on the config, by symbol."""

@@ -1,4 +1,4 @@
-"""The loss of an objective written out with the numbers in use, as text and as MathML."""
+"""Compose the formula of the loss, with the numbers of the config, as text and as MathML."""
 
 from collections.abc import Mapping
 from typing import TypedDict, assert_never
@@ -29,20 +29,20 @@ from backend.config.run import RunConfig
 
 
 class Formula(TypedDict):
-    """A formula in both forms, with what has to be said about it."""
+    """A formula as text and as MathML, with notes and a legend."""
 
     text: str
-    """The whole formula as text, without the legend."""
+    """The formula and its notes as text, without the legend."""
     mathml: str
-    """Mathematical lines of the formula, as MathML."""
+    """The formula as MathML, without the notes."""
     notes: list[str]
-    """The sentences under them: what is left out, what divisors count, how often a step is gone through."""
+    """Sentences about groups that are left out, divisors, passes and sampling."""
     legend: list[Entry]
-    """Meaning of each symbol of the formula, in order of appearance."""
+    """Meanings of the symbols, in order of appearance."""
 
 
 def formula(config: RunConfig) -> Formula:
-    """Return the loss that a run minimises, followed by the definitions of its symbols.
+    """Return the formula of the loss of a run, followed by the definitions of its symbols.
 
     Example: the text of the defaults begins with "L = − 1/B ∑ᵢ 1/|oᵢ| ∑ₜ min(rᵢₜ Aᵢ, ".
     """
@@ -59,7 +59,9 @@ def formula(config: RunConfig) -> Formula:
 
 
 def _set_length_cap(config: RunConfig) -> Objective:
-    """Return the objective with the run's length cap, if its aggregation divides by it."""
+    """Return the objective with the maximum completion length as a
+    number, if its aggregation divides by it.
+    """
     objective = config.objective
     rule = objective.aggregation
     if not isinstance(rule, knobs.SeqMeanTokenSumNorm) or rule.l_max != "max_new_tokens":
@@ -91,20 +93,22 @@ def _loss(objective: Objective) -> str:
 
 
 def _policy_term(objective: Objective) -> str:
-    core = surrogate_term(objective)
+    term = surrogate_term(objective)
     if objective.correction.type != "none":
-        core = f"{'wᵢ' if objective.correction.is_shared else 'wᵢₜ'} {factor(core)}"
+        term = f"{'wᵢ' if objective.correction.is_shared else 'wᵢₜ'} {factor(term)}"
     if objective.off_policy_mask.type != "none":
-        core = f"M{_whose(objective)} {factor(core)}"
+        term = f"M{_whose(objective)} {factor(term)}"
     is_shared = objective.correction.type == "none" or objective.correction.is_shared
     is_per_completion = objective.ratio.is_shared and is_shared and not objective.surrogate.weighs_tokens
     return _aggregation(
-        trained_term(core, objective.token_weight), objective.aggregation, per_completion=is_per_completion
+        trained_term(term, objective.token_weight), objective.aggregation, per_completion=is_per_completion
     )
 
 
 def _aggregation(core: str, aggregation: knobs.Aggregation, *, per_completion: bool) -> str:
-    """Return the reduction around a term; a term that a completion's tokens share needs no sum over them."""
+    """Return the aggregation of a term. A term that all tokens of a
+    completion share needs no sum over tokens.
+    """
     tokens = f"{'|oᵢ|' if per_completion else '∑ₜ'} {factor(core)}"
     match aggregation:
         case knobs.SeqMeanTokenMean():

@@ -1,4 +1,4 @@
-"""Meanings of the symbols of formulas; the numbers of a run are in `legend`."""
+"""Meanings of symbols that do not depend on the config. `legend` adds those that do."""
 
 from backend.config.formula import critic, ratio, reward, shaped_reward, surrogate, tokens, updates, weights
 
@@ -28,7 +28,7 @@ COMMON = {
     "Hᵢₜ": "entropy of the policy's distribution at a token; nats",
     "H_sampler": "entropy of the distribution that a token was drawn from; nats",
 }
-"""The symbols that several parts of a formula write."""
+"""Meanings of the symbols that several modules use."""
 
 MEANINGS: dict[str, str] = (
     COMMON
@@ -41,4 +41,4 @@ MEANINGS: dict[str, str] = (
     | updates.MEANINGS
     | weights.MEANINGS
 )
-"""Meaning of each symbol, in plain words."""
+"""Meanings of all symbols, by symbol."""

@@ -1,6 +1,6 @@
-"""Formulas as lines of Unicode text, as a paper prints them, and the MathML that such a line stands for.
+"""Convert formulas from lines of Unicode text to MathML.
 
-What a user has named stands between marks, which `word` and `term` write: it is never taken for a symbol.
+Names that users have chosen are enclosed in marks by `word` and `term`, so that they are not read as symbols.
 """
 
 import re
@@ -23,57 +23,57 @@ def number(value: float) -> str:
 
 
 def word(text: str) -> str:
-    """Return a name that no legend explains."""
+    """Enclose a name that the legend does not explain in marks."""
     return f"{_WORD}{text.replace(_WORD, '')}{_WORD}"
 
 
 def term(text: str) -> str:
-    """Return a name that a legend explains."""
+    """Enclose a name that the legend explains in marks."""
     return f"{_TERM}{text}{_TERM}"
 
 
 def is_atom(text: str) -> bool:
-    """Return whether a formula needs no brackets as a factor."""
-    before = None
-    while text != before:
-        before, text = text, re.sub(r"\([^()]*\)|\[[^\[\]]*\]|\|[^|]*\|", "", text)
+    """Return whether a formula can be a factor without brackets."""
+    previous = None
+    while text != previous:
+        previous, text = text, re.sub(r"\([^()]*\)|\[[^\[\]]*\]|\|[^|]*\|", "", text)
     return not re.search(r"(^| )[+−=/·] ", text)
 
 
 def factor(text: str) -> str:
-    """Return a formula as a factor of a product: a sum gets brackets."""
+    """Return a formula as a factor of a product, in brackets if it is a sum."""
     return text if is_atom(text) else f"({text})"
 
 
 def fraction(above: str, below: str) -> str:
-    """Return above / below; short ones are written without spaces."""
+    """Return the fraction above / below. A short one is written without spaces."""
     is_short = is_atom(above) and is_atom(below) and len(above + below) < 14
     return f"{factor(above)}{'/' if is_short else ' / '}{factor(below)}"
 
 
 class Block(NamedTuple):
-    """Lines of formulas, one under the other."""
+    """Several lines of formulas."""
 
     text: str
     mathml: str
     symbols: dict[str, str]
-    """MathML of each symbol that a legend has to explain, in order of appearance."""
+    """MathML of each symbol in the formulas, by symbol, in order of appearance."""
 
 
 def make_block(lines: Iterable[str], names: Iterable[str]) -> Block:
-    """Return lines in both forms, given the names of all symbols. Raises LookupError if a name is unknown."""
+    """Convert lines of formulas, given the names of all symbols. Raises LookupError for an unknown name."""
     reader = _Reader(names)
     lines = list(lines)
     cells = "".join(
         f'<mtr><mtd style="text-align: left"><mrow>{reader.read(line)}</mrow></mtd></mtr>' for line in lines
     )
     text = "\n".join(lines).replace(_WORD, "").replace(_TERM, "")
-    drawn = f'<math xmlns="{_NAMESPACE}" display="block"><mtable>{cells}</mtable></math>'
-    return Block(text, drawn, reader.symbols)
+    mathml = f'<math xmlns="{_NAMESPACE}" display="block"><mtable>{cells}</mtable></math>'
+    return Block(text, mathml, reader.symbols)
 
 
 def math_element(mathml: str) -> str:
-    """Return a piece as a separate element."""
+    """Wrap MathML in a math element."""
     return f'<math xmlns="{_NAMESPACE}">{mathml}</math>'
 
 
@@ -81,24 +81,24 @@ class _Token(NamedTuple):
     kind: str
     text: str
     is_next: bool
-    """Whether no space precedes it."""
+    """Whether it follows the previous token without a space."""
 
 
 class _Operand(NamedTuple):
     mathml: str
     inner: str
-    """The same without its round brackets, which a fraction and a root do not need."""
+    """MathML without enclosing round brackets, which a fraction or root does not need."""
 
 
 class _Reader:
-    """Reads lines by descent: a row has fractions, a fraction operands, and an operand in brackets a row."""
+    """A recursive-descent parser: rows contain fractions, fractions operands, and bracketed operands rows."""
 
     def __init__(self, names: Iterable[str]) -> None:
         self.symbols: dict[str, str] = {}
         self.pattern = _pattern(frozenset(names))
 
     def read(self, line: str) -> str:
-        """Return the MathML of a line."""
+        """Convert a line to MathML."""
         self.tokens = list(self._tokens(line))
         return self._row("")
 
@@ -116,7 +116,9 @@ class _Reader:
             end = match.end()
 
     def _next(self, *kinds: str) -> str | None:
-        """Take the next token and return its text if it is of such a kind and follows without a space."""
+        """Consume the next token and return its text, if it has one of the
+        kinds and follows without a space.
+        """
         if self._is_joined() and self.tokens[0].kind in kinds:
             return self.tokens.pop(0).text
         return None
@@ -129,7 +131,7 @@ class _Reader:
         return bool(self.tokens) and self.tokens[0].is_next
 
     def _row(self, closing: str) -> str:
-        drawn, before = "", ""
+        mathml, previous_kind = "", ""
         while self.tokens and self.tokens[0].text != closing:
             token = self.tokens.pop(0)
             match token.kind:
@@ -138,17 +140,17 @@ class _Reader:
                     while self.tokens and self.tokens[0].kind == "words":
                         words.append(self.tokens.pop(0).text)
                     gap = "" if self._is_before(",") else "\N{NO-BREAK SPACE}"
-                    drawn += f"<mtext>\N{NO-BREAK SPACE}{' '.join(words)}{gap}</mtext>"
+                    mathml += f"<mtext>\N{NO-BREAK SPACE}{' '.join(words)}{gap}</mtext>"
                 case "sum":
-                    drawn += self._sum(token.text)
+                    mathml += self._sum(token.text)
                 case "sign":
                     form = ' form="prefix"' if token.text == "−" and self._is_joined() else ""
-                    drawn += f"<mo{form}>{escape(token.text)}</mo>"
+                    mathml += f"<mo{form}>{escape(token.text)}</mo>"
                 case _:
-                    drawn += _THIN_SPACE if before == "operand" else ""
-                    drawn += self._fraction(token)
-            before = token.kind if token.kind in ("words", "sum", "sign") else "operand"
-        return drawn
+                    mathml += _THIN_SPACE if previous_kind == "operand" else ""
+                    mathml += self._fraction(token)
+            previous_kind = token.kind if token.kind in ("words", "sum", "sign") else "operand"
+        return mathml
 
     def _fraction(self, token: _Token) -> str:
         above = self._operand(token)
@@ -161,8 +163,8 @@ class _Reader:
     def _operand(self, token: _Token) -> _Operand:
         operand = self._plain(token)
         if raised := self._next("raised"):
-            drawn = f"<msup>{operand.mathml}{_RAISED[raised]}</msup>"
-            return _Operand(drawn, drawn)
+            mathml = f"<msup>{operand.mathml}{_RAISED[raised]}</msup>"
+            return _Operand(mathml, mathml)
         return operand
 
     def _plain(self, token: _Token) -> _Operand:
@@ -170,31 +172,31 @@ class _Reader:
             case "open" | "bar":
                 return self._brackets(token.text)
             case "root":
-                drawn = f"<msqrt>{self._operand(self.tokens.pop(0)).inner}</msqrt>"
+                mathml = f"<msqrt>{self._operand(self.tokens.pop(0)).inner}</msqrt>"
             case "number":
-                drawn = f"<mn>{token.text}</mn>"
+                mathml = f"<mn>{token.text}</mn>"
             case "log":
-                drawn = "<mi>log</mi>"
+                mathml = "<mi>log</mi>"
             case "word" | "term":
-                drawn = f"<mtext>{escape(token.text)}</mtext>"
+                mathml = f"<mtext>{escape(token.text)}</mtext>"
             case _:
-                drawn = _drawn_symbol(token.text)
+                mathml = _drawn_symbol(token.text)
         if token.kind in ("symbol", "term"):
-            self.symbols.setdefault(token.text, drawn)
+            self.symbols.setdefault(token.text, mathml)
         if token.kind == "symbol" and (bracket := self._next("open")):
-            drawn = f"<mrow>{drawn}{self._brackets(bracket).mathml}</mrow>"
-        return _Operand(drawn, drawn)
+            mathml = f"<mrow>{mathml}{self._brackets(bracket).mathml}</mrow>"
+        return _Operand(mathml, mathml)
 
     def _brackets(self, opening: str) -> _Operand:
         inner = self._row(_CLOSING[opening])
         self.tokens.pop(0)
-        # an operator grows with what it holds, and some fonts let it grow around a plain letter too
+        # operators stretch with their content, in some fonts even around a single letter
         tag = "mo" if re.search("<mfrac|<munder|<msqrt", inner) else "mtext"
-        drawn = f"<mrow><{tag}>{opening}</{tag}>{inner}<{tag}>{_CLOSING[opening]}</{tag}></mrow>"
-        return _Operand(drawn, inner if opening == "(" else drawn)
+        mathml = f"<mrow><{tag}>{opening}</{tag}>{inner}<{tag}>{_CLOSING[opening]}</{tag}></mrow>"
+        return _Operand(mathml, inner if opening == "(" else mathml)
 
     def _sum(self, text: str) -> str:
-        """Draw a sign of a sum or product; the legend explains its index without a limit."""
+        """Convert a sum or product sign. The legend explains its index without a limit."""
         sign, index = text[0], text[1:].lstrip("_").translate(_SUBSCRIPTS)
         name = f"{sign}ₖ" if index.startswith("k<") else text
         self.symbols.setdefault(name, _drawn_sum(sign, index.partition("<")[0]))
@@ -203,11 +205,13 @@ class _Reader:
 
 @cache
 def _pattern(names: frozenset[str]) -> re.Pattern[str]:
-    known = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True) if name[0] not in "∑∏")
+    symbols = "|".join(
+        re.escape(name) for name in sorted(names, key=len, reverse=True) if name[0] not in "∑∏"
+    )
     return re.compile(
         rf"(?P<gap> *)(?:{_WORD}(?P<word>[^{_WORD}]*){_WORD}|{_TERM}(?P<term>[^{_TERM}]*){_TERM}"
         r"|(?P<sum>[∑∏](?:[ᵢₜⱼₖ]|_\w(?:[∈≤<]\w+| correct)?))"
-        rf"|(?P<symbol>(?:{known})(?![0-9A-Za-zᵢₜⱼₖ_′]))|(?P<log>log\b)"
+        rf"|(?P<symbol>(?:{symbols})(?![0-9A-Za-zᵢₜⱼₖ_′]))|(?P<log>log\b)"
         r"|(?P<number>−?\d+(?:\.\d+)?(?:e[−+]\d+)?)|(?P<raised>[²ᵏᵐ])"
         r"|(?P<words>a|[a-z][a-z'-]+;?)(?![\w(])"
         r"|(?P<open>[(\[])|(?P<bar>[|‖])|(?P<close>[)\]])|(?P<root>√)|(?P<over>/)|(?P<sign>[^\w\s]))"
@@ -225,5 +229,5 @@ def _drawn_symbol(name: str) -> str:
     if not below:
         head = name.rstrip("ᵢₜⱼₖ")
         below = name[len(head) :].translate(_SUBSCRIPTS)
-    drawn = f"<mi>{escape(head)}</mi>"
-    return f"<msub>{drawn}<mi>{escape(below)}</mi></msub>" if below else drawn
+    mathml = f"<mi>{escape(head)}</mi>"
+    return f"<msub>{mathml}<mi>{escape(below)}</mi></msub>" if below else mathml

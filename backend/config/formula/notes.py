@@ -1,4 +1,4 @@
-"""The notes under a formula: filters and divisors, truncation, passes, sampling."""
+"""Write the notes under a formula, about filters, divisors, truncation, passes and sampling."""
 
 from collections.abc import Iterator, Sequence
 from typing import assert_never
@@ -20,7 +20,7 @@ from backend.config.run import RunConfig
 
 
 def notes(config: RunConfig, symbols: Sequence[str]) -> list[str]:
-    """Return the sentences under a formula with these symbols."""
+    """Return the notes for a formula with these symbols."""
     divisors = [name for name in symbols if name in {"B", "P"}]
     aggregation = config.objective.aggregation
     if isinstance(aggregation, TokenMean) and aggregation.over == "sampled":
@@ -56,14 +56,14 @@ def _groups(config: RunConfig) -> Iterator[str]:
 
 
 def _pending_terms(config: RunConfig) -> str:
-    """Return what does not count yet when a group is judged by its rewards."""
-    parts = [
+    """Return the parts of the reward that are not included yet when groups are filtered."""
+    conditions = [
         *(["without the term length"] if any(isinstance(t, LengthReward) for t in config.rewards) else []),
         *(["before truncation"] if isinstance(config.length.truncated, ScaleTruncatedReward) else []),
         *(["before length_penalty"] if not isinstance(config.length.penalty, NoLengthPenalty) else []),
         *(["before the KL"] if config.objective.kl_in_reward else []),
     ]
-    return " and ".join(parts)
+    return " and ".join(conditions)
 
 
 def _refill(config: RunConfig) -> Iterator[str]:
@@ -86,12 +86,12 @@ def _until_full(groups: int, limit: int) -> str:
 
 
 def _divisors(config: RunConfig, names: Sequence[str]) -> Iterator[str]:
-    """Yield what B and P count if groups are left out."""
+    """Yield notes about the groups that the divisors count, if groups are left out."""
     rule = config.filters
     if isinstance(rule.groups, KeepAllGroups):
         return
     count, are = ("counts", "it is") if len(names) == 1 else ("count", "each is")
-    counted = f"{' and '.join(names)} {count}"
+    subject = f"{' and '.join(names)} {count}"
     if names == ["Σ |oᵢ|"] and isinstance(rule.refill, NoRefill):
         counts = "Σ |oᵢ| counts the tokens of groups left out too"
         yield f"{counts}. Leaving out advantages of 0 changes no gradient."
@@ -99,9 +99,9 @@ def _divisors(config: RunConfig, names: Sequence[str]) -> Iterator[str]:
             yield "The loss is multiplied by groups sampled / groups that train."
     elif isinstance(rule.refill, NoRefill) and not rule.upweight:
         factor = f"{are} what trains, times groups sampled / groups that train"
-        yield f"{counted} the groups left out too: {factor}. Leaving out advantages of 0 changes no gradient."
+        yield f"{subject} the groups left out too: {factor}. Leaving out advantages of 0 changes no gradient."
     else:
-        yield f"{counted} only what trains."
+        yield f"{subject} only what trains."
 
 
 def _truncation(config: RunConfig, *, counted: bool) -> Iterator[str]:
@@ -117,11 +117,11 @@ def _truncation(config: RunConfig, *, counted: bool) -> Iterator[str]:
 
 
 def _still(config: RunConfig, *, counted: bool) -> str:
-    """Return where a masked completion still counts."""
-    compared = [] if config.objective.critic is not None else ["Rᵢ still counts in means and deviations"]
-    divided = ["oᵢ still counts in B"] if counted else []
-    parts = [*compared, *divided]
-    return f"; {', and '.join(parts)}" if parts else ""
+    """Return the statistics in which a masked completion still counts."""
+    reward_part = [] if config.objective.critic is not None else ["Rᵢ still counts in means and deviations"]
+    divisor_part = ["oᵢ still counts in B"] if counted else []
+    statistics = [*reward_part, *divisor_part]
+    return f"; {', and '.join(statistics)}" if statistics else ""
 
 
 def _rejection(config: RunConfig, *, divisors: Sequence[str]) -> Iterator[str]:
@@ -158,19 +158,19 @@ def _critic(config: RunConfig) -> Iterator[str]:
     value, updates = config.objective.value, config.updates
     if config.objective.critic is None:
         return
-    shared = 1 if updates.resample_each_epoch else updates.epochs
-    passes = _times(shared if value.epochs == "updates.epochs" else value.epochs)
+    policy_epochs = 1 if updates.resample_each_epoch else updates.epochs
+    passes = _times(policy_epochs if value.epochs == "updates.epochs" else value.epochs)
     rate = f"at {value.lr_factor:g} times the learning rate"
     yield f"The critic has an optimizer of its own {rate}, and makes {passes} over each step's rollouts."
     if value.pretrain_steps:
-        learns = (
+        pretraining = (
             f"In the first {value.pretrain_steps} steps only the critic learns, from the rewards as they came"
         )
-        yield f"{learns}; the policy stays as it is."
+        yield f"{pretraining}; the policy stays as it is."
 
 
 def _sampling_notes(config: RunConfig) -> Iterator[str]:
-    """Yield which tokens the learner's probabilities are normalised over."""
+    """Yield notes about the temperature and the tokens of the learner's probabilities."""
     sampling = config.sampling
     is_plain = config.objective.ratio.logprob_temperature == "one"
     if is_plain or sampling.temperature != 1:

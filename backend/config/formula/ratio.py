@@ -1,4 +1,4 @@
-"""The ratio of new to old probabilities, and its correction for a sampler that differs."""
+"""Formulas of the probability ratio and of the correction for a different sampler."""
 
 from typing import assert_never
 
@@ -9,30 +9,30 @@ from backend.config.objective import Objective
 
 
 def ratio_definitions(objective: Objective) -> list[str]:
-    """Definitions of the ratio r; empty without a ratio."""
+    """Return the definitions of the ratio r, or none without a ratio."""
     ratio = objective.ratio
     if isinstance(ratio, knobs.NoRatio):
         return []
     token = _token_ratio(objective, ratio.old)
-    own_ratio = f"qᵢₜ = {token}"
+    token_definition = f"qᵢₜ = {token}"
     if isinstance(objective.surrogate, knobs.GeoToken):
-        return [*_geo_token(objective, objective.surrogate), own_ratio]
+        return [*_geo_token(objective, objective.surrogate), token_definition]
     mean = _geometric_mean("log qᵢₜ")
     match ratio:
         case knobs.TokenRatio():
             return [f"rᵢₜ = {token}"]
         case knobs.SequenceGeometricRatio():
-            return [f"rᵢ = {mean}", own_ratio]
+            return [f"rᵢ = {mean}", token_definition]
         case knobs.SequenceGeometricTokenRatio():
-            return [f"rᵢₜ = sg[{mean}] (qᵢₜ/sg[qᵢₜ])", own_ratio]
+            return [f"rᵢₜ = sg[{mean}] (qᵢₜ/sg[qᵢₜ])", token_definition]
         case knobs.SequenceProductRatio():
-            return [f"rᵢ = {limited_ratio('∏ₜ qᵢₜ')}", own_ratio]
+            return [f"rᵢ = {limited_ratio('∏ₜ qᵢₜ')}", token_definition]
         case _:
             assert_never(ratio)
 
 
 def _token_ratio(objective: Objective, old: str) -> str:
-    """Return a token's ratio within its limits, and what a router's move leaves of it."""
+    """Return the limited ratio of a token, multiplied by the router's gate if there is one."""
     is_routed = objective.router.type != "none"
     match old:
         case "current":
@@ -72,8 +72,8 @@ def correction_definitions(correction: knobs.Correction) -> list[str]:
         case knobs.SequenceMask():
             return [f"wᵢ = ρᵢ {_within('ρᵢ', correction)}", _sequence_rho(correction.level), definition]
         case knobs.SequenceK3():
-            kept = f"wᵢ = 1 where κᵢ ≤ {number(correction.threshold)}, else 0"
-            return [kept, "κᵢ = 1/|oᵢ| ∑ₜ (ρᵢₜ − 1 − log ρᵢₜ)", definition]
+            weight = f"wᵢ = 1 where κᵢ ≤ {number(correction.threshold)}, else 0"
+            return [weight, "κᵢ = 1/|oᵢ| ∑ₜ (ρᵢₜ − 1 − log ρᵢₜ)", definition]
         case knobs.GeoFilter():
             return [f"wᵢₜ = ρᵢₜ {_within('ρᵢ', correction)}", _sequence_rho("geo"), definition]
         case _:

@@ -9,7 +9,7 @@ _MEAN = "mean(R_group)"
 
 
 def reward_difference(advantage: knobs.RewardAdvantage) -> str:
-    """Return a completion's reward against what it is compared with."""
+    """Return the formula of a completion's advantage from its reward."""
     if _is_decoupled(advantage):
         value = fraction("sᵢ − mean(s_step)", _deviation("s_step", advantage.scale))
     else:
@@ -48,7 +48,7 @@ def _deviation(values: str, scale: knobs.Scale) -> str:
 
 
 def reward_definitions(advantage: knobs.Advantage) -> list[str]:
-    """Return the symbols of `reward_difference` that are no reward statistics themselves."""
+    """Return the definitions of the symbols in `reward_difference` other than reward statistics."""
     if isinstance(advantage, knobs.Critic):
         return []
     if isinstance(advantage, knobs.OptimalTokenBaseline):
@@ -57,7 +57,7 @@ def reward_definitions(advantage: knobs.Advantage) -> list[str]:
 
 
 def against_tokens() -> str:
-    """Return a completion's reward against the baseline of a token."""
+    """Return the reward of a completion minus the baseline of a token."""
     return "Rᵢ − bᵢₜ"
 
 
@@ -70,11 +70,11 @@ def _token_baseline() -> list[str]:
 
 
 def _silence(advantage: knobs.RewardAdvantage) -> list[str]:
-    """State that nothing is learned if all rewards are equal, unless the division implies it."""
+    """Return the rule that advantages are 0 if all rewards are equal, unless the formula implies it."""
     if isinstance(advantage.scale, knobs.MeanReward):
         return [f"Aᵢ = 0 where {_MEAN} ≤ 0"]
-    equal = _equal_values(advantage)
-    return [f"Aᵢ = 0 where all of {equal} are equal"] if equal else []
+    equal_values = _equal_values(advantage)
+    return [f"Aᵢ = 0 where all of {equal_values} are equal"] if equal_values else []
 
 
 def _equal_values(advantage: knobs.RewardAdvantage) -> str | None:
@@ -134,15 +134,15 @@ def _baseline_definition(advantage: knobs.RewardAdvantage) -> list[str]:
 
 
 def _gdpo_definition(scale: knobs.Scale) -> list[str]:
-    """GDPO: each reward term in units of its own deviation; one that is the same all over a group adds 0."""
+    """Return GDPO's sum of reward terms, each normalised by its deviation in the group."""
     normalised = fraction("Rᵢⱼ − mean(R_group,j)", _deviation("R_group,j", scale))
     return [f"sᵢ = ∑ⱼ wⱼ ({normalised})"]
 
 
 def _sas_definition(scale: knobs.Sas) -> list[str]:
-    """SAS: this group's standardisation and that by all n earlier visits with it, blended both ways.
+    """Return the definitions of SAS, which blends standardisation by the group and by all visits in two ways.
 
-    Mean and variance over the visits follow DCPO's recursion, in which each group has equal weight.
+    The mean and variance over the visits follow DCPO's recursion, in which each group has equal weight.
     """
     deviation = _deviation("R_group", scale)
     pooled = f"n v + {deviation}² + n / (n + 1) ({_MEAN} − μ)²"
@@ -165,8 +165,8 @@ def _is_decoupled(advantage: knobs.RewardAdvantage) -> bool:
 def _moving_average(advantage: knobs.RewardAdvantage) -> list[str]:
     if not isinstance(advantage, knobs.MovingAverage):
         return []
-    kept, added = number(advantage.decay), number(round(1 - advantage.decay, 12))
-    return [f"b ← {kept} b + {added} mean(R_step) after each step, from 0"]
+    decay, complement = number(advantage.decay), number(round(1 - advantage.decay, 12))
+    return [f"b ← {decay} b + {complement} mean(R_step) after each step, from 0"]
 
 
 MEANINGS = {

@@ -1,6 +1,4 @@
-"""The reward of a completion before anything is compared: its terms and what takes them away, in the order in
-which the worker does it.
-"""
+"""Formulas of the reward of a completion: its terms and all reductions, in the order of the worker."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, assert_never
@@ -27,15 +25,15 @@ OTHERS = " for all other domains"
 
 
 class Share(NamedTuple):
-    """The terms that the prompts of some domains are rewarded by."""
+    """The reward terms of some domains."""
 
     terms: Sequence[RewardTerm]
     whose: str
-    """End of a line: domains that the terms apply to; empty for all."""
+    """Text at the end of a line that names the domains, or "" for all domains."""
 
 
 def reward_rows(config: RunConfig) -> list[str]:
-    """Definition of the reward R."""
+    """Return the definitions of the reward R."""
     shares = domain_shares(config)
     if is_decoupled(config.objective):
         rows = [row for share in shares for row in _gdpo_rows(config, share)]
@@ -45,26 +43,26 @@ def reward_rows(config: RunConfig) -> list[str]:
 
 
 def domain_shares(config: RunConfig) -> list[Share]:
-    """Return the terms of each domain that has its own, then those of all others."""
+    """Return the terms of each domain with separate terms, and then those of all other domains."""
     general = {term.label: term for term in config.rewards if not term.domain}
-    named = sorted({term.domain for term in config.rewards} - {""})
-    if not named:
+    domains = sorted({term.domain for term in config.rewards} - {""})
+    if not domains:
         return [Share(list(general.values()), "")]
     shares = [
         Share(list((general | _domain_terms(config, domain)).values()), f" for {word(domain)}")
-        for domain in named
+        for domain in domains
     ]
-    other_shares = [Share(list(general.values()), OTHERS)] if general and _has_others(config, named) else []
+    other_shares = [Share(list(general.values()), OTHERS)] if general and _has_others(config, domains) else []
     return [*shares, *other_shares]
 
 
 def _has_others(config: RunConfig, named: Sequence[str]) -> bool:
-    """Return whether prompts may have another domain; rows of datasets may name their own."""
+    """Return whether prompts may have other domains, which rows of datasets can name."""
     return not _are_made_here(config) or any(source.domain not in named for source in config.problems)
 
 
 def _are_made_here(config: RunConfig) -> bool:
-    """Return whether every prompt comes with an answer and the domain of its source."""
+    """Return whether all prompts have an answer and the domain of their source."""
     return all(isinstance(source, SumsProblem | ReasoningGymProblem) for source in config.problems)
 
 
@@ -73,21 +71,23 @@ def _domain_terms(config: RunConfig, domain: str) -> dict[str, RewardTerm]:
 
 
 def is_decoupled(objective: Objective) -> bool:
-    """Return whether each term is normalised apart (GDPO)."""
+    """Return whether each reward term is normalised separately (GDPO)."""
     return getattr(objective.advantage, "multi_reward", "sum") == "gdpo"
 
 
 def term_name(reward_term: RewardTerm) -> str:
-    """Return a term by its name in metrics; a user's own term is distinguished from a symbol."""
+    """Return the name of a term in metrics, with a prefix for plugins to distinguish them from symbols."""
     label = reward_term.label
     return f"plugin {label}" if isinstance(reward_term, PluginReward) else label
 
 
 def _value(reward_term: RewardTerm) -> str:
-    """Return a term's value before its weight."""
+    """Return the formula of a term before its weight."""
     name = term(term_name(reward_term))
-    only = not isinstance(reward_term, CorrectnessReward | LengthReward) and reward_term.only_when_correct
-    return f"correctᵢ {name}" if only else name
+    is_conditional = (
+        not isinstance(reward_term, CorrectnessReward | LengthReward) and reward_term.only_when_correct
+    )
+    return f"correctᵢ {name}" if is_conditional else name
 
 
 def _required_terms(share: Share) -> list[RewardTerm]:
@@ -99,7 +99,7 @@ def _required_terms(share: Share) -> list[RewardTerm]:
 
 
 def _kl_row(objective: Objective) -> list[str]:
-    """Return the definition of R with the KL in it; with a critic each token's reward has its own."""
+    """Return the definition of R with the KL in the reward. With a critic, token rewards contain the KL."""
     if objective.critic is not None or not objective.kl_in_reward or isinstance(objective.kl, knobs.NoKl):
         return []
     log_ratio = limited_logarithm(log_probability_ratio("π_old", "π_ref"))
@@ -107,9 +107,7 @@ def _kl_row(objective: Objective) -> list[str]:
 
 
 def _total(config: RunConfig, shares: Sequence[Share]) -> list[str]:
-    """Return the weighted sum, what truncation leaves of it, the length penalty, and what a required term
-    takes.
-    """
+    """Return the weighted sum with the rules for truncation, length penalty and required terms."""
     total = "rewardᵢ" if is_reward_intermediate(config.objective) else "Rᵢ"
     penalty = _penalty_term(config)
     rule = config.length.truncated
@@ -133,24 +131,24 @@ def _penalty_term(config: RunConfig) -> list[str]:
 
 
 def _weighted_sum(share: Share, extra: Sequence[str]) -> str:
-    """Weight times term, added up; a weight of 1 is not written and one of 0 takes no part."""
-    parts: list[str] = []
+    """Return the weighted sum of the terms, without weights of 1 and terms of weight 0."""
+    pieces: list[str] = []
     counted = [(term.weight, _value(term)) for term in share.terms if term.weight]
     for weight, value in [*counted, *((1.0, value) for value in extra)]:
         sign = "−" if weight < 0 else "+"
         weighted = value if abs(weight) == 1 else f"{number(abs(weight))} {value}"
-        parts += [sign, weighted] if parts or weight < 0 else [weighted]
-    return " ".join(parts) or "0"
+        pieces += [sign, weighted] if pieces or weight < 0 else [weighted]
+    return " ".join(pieces) or "0"
 
 
 def _gate(total: str, share: Share) -> str:
-    """Return the rule that a completion without a required term has a total of 0."""
+    """Return the rule that the total is 0 without a required term."""
     missed = " or ".join(f"{_value(term)} ≤ 0" for term in _required_terms(share))
     return f"{total} = 0 where {missed}{share.whose}"
 
 
 def _gdpo_rows(config: RunConfig, share: Share) -> Iterator[str]:
-    """GDPO: the terms of j with their weights, each with what truncation and required terms leave of it."""
+    """Yield GDPO's weighted terms, with the rules for truncation and required terms."""
     terms = [(term.weight, _value(term)) for term in share.terms]
     weighted = [*terms, *((1.0, penalty) for penalty in _penalty_term(config))]
     yield f"wⱼ Rᵢⱼ = {', '.join(f'{number(weight)} {value}' for weight, value in weighted)}{share.whose}"
@@ -170,14 +168,14 @@ def _penalty(config: RunConfig) -> list[str]:
         case SoftOverlong() | MagistralPenalty():
             ramp = rule.ramp(limit)
             tenth = "0.1 " if isinstance(rule, MagistralPenalty) else ""
-            beyond = f"({number(ramp.start)} − tokensᵢ) / {number(ramp.width)}"
-            return [f"{PENALTY} = {tenth}clip({beyond}, −1, 0)"]
+            excess = f"({number(ramp.start)} − tokensᵢ) / {number(ramp.width)}"
+            return [f"{PENALTY} = {tenth}clip({excess}, −1, 0)"]
         case _:
             assert_never(rule)
 
 
 def _terms(config: RunConfig, shares: Sequence[Share]) -> list[str]:
-    """Terms that are made of something else; those of a domain say so."""
+    """Return the definitions of terms that are computed from other symbols."""
     used = [term for share in shares for term in share.terms]
     rows: list[str] = []
     for reward_term in config.rewards:
@@ -210,10 +208,10 @@ def _brevity(name: str) -> list[str]:
 
 
 def may_be_unscored(config: RunConfig) -> bool:
-    """Return whether a completion may lack a reward: a call failed or the right answer is unknown."""
-    asks = any(_asks_for_correctness(term) for term in config.rewards)
-    calls = any(isinstance(term, CALLED) for term in config.rewards)
-    return calls or (asks and not _are_made_here(config))
+    """Return whether a completion may have no reward, because a call fails or the answer is unknown."""
+    needs_answer = any(_asks_for_correctness(term) for term in config.rewards)
+    may_fail = any(isinstance(term, CALLED) for term in config.rewards)
+    return may_fail or (needs_answer and not _are_made_here(config))
 
 
 def _asks_for_correctness(term: RewardTerm) -> bool:

@@ -1,4 +1,4 @@
-"""Formulas of the averaged terms: the surrogate of ratio and advantage, and the KL estimate."""
+"""Formulas of the surrogate and of the KL estimate."""
 
 import math
 from typing import assert_never
@@ -19,7 +19,7 @@ _TINY = number(1e-8)
 
 
 def surrogate_term(objective: Objective) -> str:
-    """Return the term that is averaged over tokens or completions."""
+    """Return the surrogate term, which is averaged over tokens or completions."""
     advantage, ratio, rule = advantage_symbol(objective), ratio_symbol(objective), objective.surrogate
     plain = f"{ratio} {advantage}"
     match rule:
@@ -64,7 +64,7 @@ def _pessimistic(objective: Objective, clipped: str, dual_clip: float) -> str:
 
 
 def surrogate_definitions(objective: Objective) -> list[str]:
-    """Return the gates, bounds and masks that the surrogate has symbols for."""
+    """Return the definitions of the gates, bounds and masks of the surrogate."""
     ratio, advantage, rule = ratio_symbol(objective), advantage_symbol(objective), objective.surrogate
     match rule:
         case knobs.Sapo():
@@ -105,20 +105,20 @@ def surrogate_definitions(objective: Objective) -> list[str]:
 
 
 def _covariance(advantage: str) -> str:
-    """Return a token's part of the covariance of log-probability and advantage in the optimizer step."""
-    opened = "log π_old(oᵢₜ)"
-    return f"covᵢₜ = ({opened} − mean({opened})) ({advantage} − mean({advantage}))"
+    """Return the contribution of a token to the covariance of log-probability and advantage."""
+    old_logprob = "log π_old(oᵢₜ)"
+    return f"covᵢₜ = ({old_logprob} − mean({old_logprob})) ({advantage} − mean({advantage}))"
 
 
 def _influence(rule: knobs.Fipo, ratio: str, advantage: str) -> list[str]:
-    """Return the weight of a token by what has become of those after it."""
+    """Return the definitions of FIPO's token weight, which depends on the ratios of later tokens."""
     decay = number(round(2 ** (-1 / rule.half_life), 12))
     plain = f"clip(exp(Fᵢₜ), {number(rule.low)}, {number(rule.high)})"
-    whose = f" without those above {number(rule.dual_clip)}" if rule.dual_clip else ""
+    condition = f" without those above {number(rule.dual_clip)}" if rule.dual_clip else ""
     return [
         f"fᵢₜ = {plain}",
         f"fᵢₜ = clip({plain}, 0.8, 1) where {advantage} < 0 and {ratio} > {number(rule.safety)}",
-        f"Fᵢₜ = ∑ₖ {decay}ᵏ log r_i,t+k{whose}",
+        f"Fᵢₜ = ∑ₖ {decay}ᵏ log r_i,t+k{condition}",
     ]
 
 
@@ -127,7 +127,7 @@ def _gamma(k: float, rate: float) -> str:
 
 
 def _divergence(rule: knobs.DivergenceMask, objective: Objective, advantage: str) -> list[str]:
-    """Return which tokens have left the trust region, and how far they have moved."""
+    """Return the definitions of the divergence mask and of the divergence."""
     above = f"{advantage} > 0, pᵢₜ > q′ᵢₜ and Dᵢₜ > {number(rule.high)}"
     below = f"{advantage} < 0, pᵢₜ < q′ᵢₜ and Dᵢₜ > {number(rule.low)}"
     if rule.measure == "tv":
@@ -144,7 +144,7 @@ def _divergence(rule: knobs.DivergenceMask, objective: Objective, advantage: str
 
 
 def _denominator(objective: Objective) -> str:
-    """Return the probability that ratios divide by."""
+    """Return the denominator of the ratio."""
     match getattr(objective.ratio, "old", "recompute"):
         case "sampler":
             return "π_sampler(oᵢₜ)"
@@ -155,7 +155,7 @@ def _denominator(objective: Objective) -> str:
 
 
 def kl_definitions(objective: Objective) -> list[str]:
-    """Return the estimate of the KL with its limits; nothing if the KL is not in the loss."""
+    """Return the definitions of the KL estimate, or none if the KL is not in the loss."""
     kl = objective.kl
     if isinstance(kl, knobs.NoKl) or objective.kl_in_reward:
         return []
@@ -176,12 +176,12 @@ def kl_definitions(objective: Objective) -> list[str]:
 
 
 def _k3(name: str, largest: float) -> list[str]:
-    """Return k3 up to its limit, and its tangent beyond, where exp would overflow."""
+    """Return the definition of k3, and of its tangent beyond the limit, where exp would overflow."""
     rows = [f"{name} = {_at_most('exp(−xᵢₜ) + xᵢₜ − 1', largest)}"]
     if largest <= math.expm1(LIMIT) - LIMIT:
         return rows
-    far = f"exp({LIMIT}) − {LIMIT + 1} + (exp({LIMIT}) − 1) (−{LIMIT} − xᵢₜ)"
-    return [*rows, f"{name} = {_at_most(far, largest)} where xᵢₜ < −{LIMIT}"]
+    tangent = f"exp({LIMIT}) − {LIMIT + 1} + (exp({LIMIT}) − 1) (−{LIMIT} − xᵢₜ)"
+    return [*rows, f"{name} = {_at_most(tangent, largest)} where xᵢₜ < −{LIMIT}"]
 
 
 def _at_most(value: str, largest: float) -> str:

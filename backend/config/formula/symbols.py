@@ -1,10 +1,10 @@
-"""Symbols that several parts of the formula share."""
+"""Symbols that several parts of a formula share."""
 
 from backend.config.objective import Objective
 
 POLICY = "π(oᵢₜ)"
 LIMIT = 20
-"""Nats; log-ratios and distances end there, as in worker/objective."""
+"""Limit of log-ratios and distances in nats, as in worker/objective."""
 
 
 def is_per_token(objective: Objective) -> bool:
@@ -13,30 +13,30 @@ def is_per_token(objective: Objective) -> bool:
 
 
 def advantage_symbol(objective: Objective) -> str:
-    """Return the advantage, of a token or of a completion."""
+    """Return the symbol of the advantage of a token or of a completion."""
     return "Aᵢₜ" if is_per_token(objective) else "Aᵢ"
 
 
 def ratio_symbol(objective: Objective) -> str:
-    """Return the ratio, of a token or of a completion."""
+    """Return the symbol of the ratio of a token or of a completion."""
     return "rᵢ" if objective.ratio.is_shared else "rᵢₜ"
 
 
 def limited_logarithm(log_ratio: str) -> str:
-    """Return a logarithm of a ratio within its limits."""
+    """Return the formula of a clipped log-ratio."""
     return f"clip({log_ratio}, −{LIMIT}, {LIMIT})"
 
 
 def limited_ratio(ratio: str) -> str:
-    """Return a ratio whose logarithm is within its limits."""
+    """Return the formula of a ratio that is clipped in log space."""
     return f"clip({ratio}, exp(−{LIMIT}), exp({LIMIT}))"
 
 
 def log_probability_ratio(above: str, below: str) -> str:
-    """Return the logarithm of the ratio of a token's probabilities under two policies."""
+    """Return the formula of the log-ratio of a token's probabilities under two policies."""
     return f"log ({above}(oᵢₜ) / {below}(oᵢₜ))"
 
 
 def is_reward_intermediate(objective: Objective) -> bool:
-    """Return whether more happens to a completion's reward before it is compared: the KL, or a critic."""
+    """Return whether the reward is changed by the KL or a critic before it is compared."""
     return objective.critic is not None or objective.kl_in_reward

@@ -1,4 +1,4 @@
-"""The part of a formula that distinguishes the tokens of a completion."""
+"""Formulas of token weights, which distinguish the tokens of a completion."""
 
 from typing import assert_never
 
@@ -7,7 +7,7 @@ from backend.config.formula.notation import factor, number
 
 
 def token_weighted(value: str, knob: knobs.TokenWeight) -> str:
-    """Definition of a token's advantage, from the completion's."""
+    """Return the formula of a token's advantage from that of the completion."""
     match knob:
         case knobs.NoTokenWeight() | knobs.Lopti():
             return value
@@ -20,19 +20,19 @@ def token_weighted(value: str, knob: knobs.TokenWeight) -> str:
 
 
 def trained_term(term: str, knob: knobs.TokenWeight) -> str:
-    """Return a token's term, with U if an update trains only some tokens."""
+    """Return a token's term, multiplied by U if an update trains only some tokens."""
     return f"Uᵢₜ {factor(term)}" if isinstance(knob, knobs.Lopti) else term
 
 
 def trained_definition(knob: knobs.TokenWeight) -> list[str]:
-    """Definition of U: the tokens that each update trains."""
+    """Return the definitions of U, which selects the tokens that each update trains."""
     if not isinstance(knob, knobs.Lopti):
         return []
-    first, second = ("<", "≥") if knob.eta > 0 else ("≥", "<")
+    first_relation, second_relation = ("<", "≥") if knob.eta > 0 else ("≥", "<")
     bound = number(abs(knob.eta))
     return [
-        f"Uᵢₜ = 1 where π_old(oᵢₜ) {first} {bound} in a first update, else 0",
-        f"Uᵢₜ = 1 where π_old(oᵢₜ) {second} {bound} in a second one, else 0",
+        f"Uᵢₜ = 1 where π_old(oᵢₜ) {first_relation} {bound} in a first update, else 0",
+        f"Uᵢₜ = 1 where π_old(oᵢₜ) {second_relation} {bound} in a second one, else 0",
     ]
 
 

@@ -1,4 +1,6 @@
-"""Formulas of the update: the trust region of a natural-gradient step, limits and weight decay of AdamW."""
+"""Formulas of the update: the trust region of natural-gradient steps,
+and AdamW's clipping and weight decay.
+"""
 
 from backend.config.formula.notation import fraction, number
 from backend.config.run import RunConfig
@@ -6,7 +8,7 @@ from backend.config.sections import TrustRegion
 
 
 def update_rows(config: RunConfig) -> list[str]:
-    """Return the change that an optimizer step makes to the weights."""
+    """Return the formulas of the change of the weights by an optimizer step."""
     match config.updates.rule:
         case "natural_gradient":
             trained, rows = [], _trust_region(config.updates.trust)
@@ -25,14 +27,14 @@ def _decay(config: RunConfig, trained: list[str]) -> list[str]:
         return []
     match config.optimizer.decayed:
         case "matrices":
-            whose = "for weights of two or more dimensions"
+            condition = "for weights of two or more dimensions"
         case "all":
-            whose = "for all weights"
-    return [f"{weights} ← (1 − {number(decay)} lr) {weights} {whose}" for weights in trained]
+            condition = "for all weights"
+    return [f"{weights} ← (1 − {number(decay)} lr) {weights} {condition}" for weights in trained]
 
 
 def _trust_region(trust: TrustRegion) -> list[str]:
-    """Return the longest of some lengths of the natural gradient that keeps to the region and improves."""
+    """Return the formulas of the line search for the longest step that stays in the region and improves."""
     image = f"(F + {number(trust.damping)} I) x" if trust.damping else "F x"
     region = f"D ≤ {number(trust.delta)} and L falls; without one θ stays"
     return [

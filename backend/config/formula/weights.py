@@ -1,4 +1,4 @@
-"""Weights of a loss that differ between completions or follow what is measured, as parts of its formula."""
+"""Formulas of weights that differ between completions or adapt to measurements."""
 
 from collections.abc import Mapping
 from typing import assert_never
@@ -12,14 +12,14 @@ AnyKl = knobs.KlK1 | knobs.KlK2 | knobs.KlK3 | knobs.KlRatioK1 | knobs.KlRatioK3
 
 
 def kl_weight(kl: AnyKl) -> str:
-    """Return the weight of the KL: its number, or β if it is not a constant."""
+    """Return the weight of the KL as a number, or β if it is not a constant."""
     if isinstance(kl.coef, Mapping):
         return "βᵢ"
     return number(kl.coef) if kl.controller.type == "fixed" else "β"
 
 
 def kl_weight_definition(kl: knobs.Kl) -> list[str]:
-    """Definition of β, and how it changes."""
+    """Return the definitions of β and of its changes."""
     if isinstance(kl, knobs.NoKl):
         return []
     by_domain = isinstance(kl.coef, Mapping)
@@ -29,10 +29,10 @@ def kl_weight_definition(kl: knobs.Kl) -> list[str]:
 
 
 def _start(kl: AnyKl) -> list[str]:
-    when = "" if kl.controller.type == "fixed" else " at first"
+    suffix = "" if kl.controller.type == "fixed" else " at first"
     if not isinstance(kl.coef, Mapping):
-        return [f"β = {number(kl.coef)}{when}"]
-    return [f"βᵢ = {number(coef)} for {word(domain)}{when}" for domain, coef in kl.coef.items()]
+        return [f"β = {number(kl.coef)}{suffix}"]
+    return [f"βᵢ = {number(coef)} for {word(domain)}{suffix}" for domain, coef in kl.coef.items()]
 
 
 def _course(controller: knobs.Controller, weight: str) -> list[str]:
@@ -52,7 +52,7 @@ def _course(controller: knobs.Controller, weight: str) -> list[str]:
 
 
 def reference_definition(objective: Objective) -> list[str]:
-    """Return the rule by which π_ref follows π; empty without a reference."""
+    """Return the rule that updates π_ref, or none if it is fixed or not used."""
     if not objective.needs_reference:
         return []
     match objective.reference:
@@ -63,19 +63,19 @@ def reference_definition(objective: Objective) -> list[str]:
         case knobs.OnStagnation(patience=patience):
             return [f"π_ref ← π after {number(patience)} evaluations without a new best"]
         case knobs.EmaReference(alpha=alpha, n=n):
-            mixed = f"{number(alpha)} π + {number(round(1 - alpha, 12))} π_ref"
-            return [f"π_ref ← {mixed} every {number(n)} steps"]
+            mixture = f"{number(alpha)} π + {number(round(1 - alpha, 12))} π_ref"
+            return [f"π_ref ← {mixture} every {number(n)} steps"]
         case _:
             assert_never(objective.reference)
 
 
 def entropy_weight(entropy: knobs.EntropyBonus | knobs.AdaptiveEntropy) -> str:
-    """Return the weight of the entropy bonus: its number, or c if it is adaptive."""
+    """Return the weight of the entropy bonus as a number, or c if it is adaptive."""
     return number(entropy.coef) if isinstance(entropy, knobs.EntropyBonus) else "c"
 
 
 def entropy_weight_definition(entropy: knobs.Entropy) -> list[str]:
-    """Return the rule by which c follows the entropy."""
+    """Return the rule that adapts c to the entropy."""
     match entropy:
         case knobs.NoEntropyBonus() | knobs.EntropyBonus():
             return []
@@ -91,7 +91,7 @@ def entropy_weight_definition(entropy: knobs.Entropy) -> list[str]:
 
 
 def off_policy_definition(objective: Objective, *, subscript: str) -> list[str]:
-    """Definitions of the mask M and of the gate gᵢₜ on a ratio; `subscript` is that of the advantages."""
+    """Return the definitions of the mask M and of the gate gᵢₜ. `subscript` is that of the advantages."""
     return [*_mask(objective.off_policy_mask, subscript), *_gate(objective.router)]
 
 

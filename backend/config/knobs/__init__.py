@@ -1,7 +1,7 @@
-"""The knobs of the objective: one discriminated union on `type` for each place where methods differ.
+"""The knobs of the objective, each a union with the discriminator `type` of the options that methods use.
 
-A member exists only where `worker/objective` computes it. Every field says its range, unit and
-source; this text is also the API's schema and the help beside the browser form.
+All options are implemented in `worker/objective`. The docstrings of fields, with ranges, units and sources,
+are also shown in the API's schema and in the browser form.
 """
 
 from backend.config.knobs.advantage import *

@@ -1,4 +1,4 @@
-"""Knobs of the advantage: baselines, scales, and the critic."""
+"""Config of the advantage: baselines, scales and the critic."""
 
 from typing import Annotated, ClassVar, Literal
 
@@ -36,76 +36,85 @@ Ddof = Literal[0, 1]
 
 
 class NoScale(Frozen):
-    """Advantages stay in units of reward: no difficulty bias (Dr. GRPO, arXiv:2503.20783)."""
+    """Advantages stay in units of reward, which avoids a difficulty bias (Dr. GRPO, arXiv:2503.20783)."""
 
     type: Literal["none"] = "none"
 
 
 class GroupStd(Frozen):
-    """Divide by the standard deviation of the prompt's own group (GRPO, arXiv:2402.03300)."""
+    """Divide by the standard deviation of the prompt's group (GRPO, arXiv:2402.03300)."""
 
     type: Literal["group_std"] = "group_std"
     ddof: Ddof = 1
-    """1: sample standard deviation (divide by G-1; torch, TRL, verl); 0: population (hand calculations)."""
+    """Delta degrees of freedom. 1 is the sample standard deviation (divisor G-1; torch,
+    TRL, verl), 0 that of the population (divisor G).
+    """
     eps: float = Field(default=1e-4, ge=0, le=1)
-    """Added to the standard deviation; units of reward. TRL 1e-4, verl 1e-6, Oat 1e-8."""
+    """Value added to the standard deviation, in units of reward. TRL uses 1e-4, verl 1e-6, Oat 1e-8."""
 
 
 class BatchStd(Frozen):
-    """Divide by a standard deviation over the whole step (Lite PPO, arXiv:2508.08221; ScaleRL,
-    arXiv:2510.13786).
+    """Divide by the standard deviation over the whole step (Lite PPO,
+    arXiv:2508.08221; ScaleRL, arXiv:2510.13786).
     """
 
     type: Literal["batch_std"] = "batch_std"
     of: Literal["rewards", "centred_rewards"] = "rewards"
-    """rewards: of the rewards as they are (Lite PPO, TRL); centred_rewards: of what is left of them after the
-    baseline (ScaleRL), smaller the more the prompts differ."""
+    """Values whose deviation is taken: the rewards (Lite PPO, TRL), or the rewards minus their baseline
+    (ScaleRL), whose deviation does not include the differences between prompts.
+    """
     ddof: Ddof = 1
-    """1: sample standard deviation; 0: population."""
+    """Delta degrees of freedom. 1 is the sample standard deviation, 0 that of the population."""
     eps: float = Field(default=1e-4, ge=0, le=1)
-    """Added to the standard deviation; units of reward."""
+    """Value added to the standard deviation, in units of reward."""
 
 
 class MeanReward(Frozen):
-    """Divide by the mean reward of the prompt's own group, so that prompts with rarer right answers count
-    more (maximum likelihood reinforcement learning, MaxRL, arXiv:2602.02710). Meant for rewards of 0 and
-    1; where the mean is not positive the advantages are 0.
+    """Divide by the mean reward of the prompt's group, so that prompts with rarer right answers count more
+    (maximum likelihood reinforcement learning, MaxRL, arXiv:2602.02710). This is meant for rewards of 0 and
+    1. If the mean is not positive, the advantages are 0.
     """
 
     type: Literal["mean_reward"] = "mean_reward"
     eps: float = Field(default=1e-6, ge=0, le=1)
-    """Added to the mean; units of reward. MaxRL's code 1e-6."""
+    """Value added to the mean, in units of reward. MaxRL's code uses 1e-6."""
 
 
 class SeqWhiten(Frozen):
-    """Mean 0 and deviation 1 over the completions of each minibatch (Magistral, arXiv:2506.10910)."""
+    """Whiten to mean 0 and deviation 1 over the completions of each
+    minibatch (Magistral, arXiv:2506.10910).
+    """
 
     type: Literal["seq_whiten"] = "seq_whiten"
     ddof: Ddof = 1
-    """1: sample standard deviation; 0: population."""
+    """Delta degrees of freedom. 1 is the sample standard deviation, 0 that of the population."""
     eps: float = Field(default=1e-4, ge=0, le=1)
-    """Added to the standard deviation; units of reward."""
+    """Value added to the standard deviation, in units of reward."""
 
 
 class TokenWhiten(Frozen):
-    """Mean 0 and deviation 1 over all tokens of the step (PPO; REINFORCE++, arXiv:2501.03262)."""
+    """Whiten to mean 0 and deviation 1 over all tokens of the step (PPO; REINFORCE++, arXiv:2501.03262)."""
 
     type: Literal["token_whiten"] = "token_whiten"
     ddof: Ddof = 1
-    """1: sample standard deviation (TRL, verl); 0: population (NeMo-RL)."""
+    """Delta degrees of freedom. 1 is the sample standard deviation (TRL,
+    verl), 0 that of the population (NeMo-RL).
+    """
     eps: float = Field(default=1e-8, ge=0, le=1)
-    """Added to the standard deviation; units of reward."""
+    """Value added to the standard deviation, in units of reward."""
 
 
 class Sas(Frozen):
-    """Standardise by the group and by all earlier visits of the prompt, and take the smaller of two blends
-    (smooth advantage standardisation, DCPO, arXiv:2509.02333). A group of equal rewards keeps a signal once
-    earlier visits differed; on a prompt's first visit it is the group's deviation.
+    """Standardise by the group and by all visits of the prompt, and use the smaller of two blends (smooth
+    advantage standardisation, DCPO, arXiv:2509.02333). A group of equal rewards has a signal if the rewards
+    of earlier visits differed. On the first visit of a prompt, only the deviation of the group is used.
     """
 
     type: Literal["sas"] = "sas"
     ddof: Ddof = 1
-    """1: sample standard deviation of each group; 0: population."""
+    """Delta degrees of freedom. 1 is the sample standard deviation of
+    each group, 0 that of the population.
+    """
 
 
 Scale = Annotated[
@@ -115,7 +124,7 @@ Scale = Annotated[
 
 class _Baseline(Frozen):
     compares_group: ClassVar[bool] = False
-    """Whether it needs at least two completions of a prompt."""
+    """Whether the baseline requires at least two completions per prompt."""
     judges_tokens: ClassVar[bool] = False
     """Whether each token has a separate advantage."""
 
@@ -133,8 +142,9 @@ class _Advantage(_Baseline):
         return scale
 
     group_sum: Literal["mean", "sqrt"] = "mean"
-    """What the sum over a group is divided by: mean = G (every paper), sqrt = the square root of G, which
-    makes the gradient sqrt(G) times larger."""
+    """Divisor of the sum over a group: mean divides by G, as in all papers, and sqrt by the square root of G,
+    which makes the gradient sqrt(G) times larger.
+    """
 
 
 class GroupMean(_Advantage):
@@ -145,9 +155,10 @@ class GroupMean(_Advantage):
     scale: Scale = GroupStd()
     """Divisor of the centred reward."""
     multi_reward: Literal["sum", "gdpo"] = "sum"
-    """Several reward terms: sum = their weighted sum is the reward; gdpo = each is divided by its own group's
-    deviation, then weighted, added up and whitened over the step (GDPO, arXiv:2601.05242); a length penalty
-    is one of the terms."""
+    """Combination of reward terms. With sum, their weighted sum is the reward. With gdpo, each term is
+    divided by its deviation in the group before they are weighted, added up and whitened over the step (GDPO,
+    arXiv:2601.05242). A length penalty counts as a term.
+    """
 
     @field_validator("multi_reward")
     @classmethod
@@ -169,8 +180,8 @@ class LeaveOneOut(_Advantage):
 
 
 class OptimalBaseline(_Advantage):
-    """Reward minus the mean of its group in which long completions weigh more, each by its tokens: the
-    baseline of least variance where a gradient's square grows with length (OPO, arXiv:2505.23585).
+    """Reward minus the mean of its group weighted by the length of completions, which minimises the variance
+    if the squared gradient grows with the length (OPO, arXiv:2505.23585).
     """
 
     type: Literal["optimal"] = "optimal"
@@ -180,20 +191,20 @@ class OptimalBaseline(_Advantage):
 
 
 class BestOfGroup(_Advantage):
-    """The lead of the best completion of a group over the second best; 0 for all others (the pass@k objective
-    for k = G, arXiv:2503.19595). With rewards 0 and 1, an answer counts only if it is the only right one
-    of its group.
+    """The lead of the best completion of a group over the second best, and 0 for all others (the pass@k
+    objective for k = G, arXiv:2503.19595). With rewards 0 and 1, an answer counts only if it is the only
+    right answer of its group.
     """
 
     type: Literal["best_of_group"] = "best_of_group"
     compares_group = True
     scale: Scale = NoScale()
-    """Divisor of the lead. verl: group_std."""
+    """Divisor of the lead. verl uses group_std."""
 
 
 class GreedyBaseline(_Advantage):
-    """Reward minus that of the prompt's greedy completion, which each step samples besides its groups and
-    does not train (ReMax, arXiv:2310.10505). One completion per prompt is enough.
+    """Reward minus the reward of the prompt's greedy completion, which each step samples in addition to its
+    groups and does not train on (ReMax, arXiv:2310.10505). One completion per prompt is sufficient.
     """
 
     type: Literal["greedy"] = "greedy"
@@ -210,17 +221,21 @@ class BatchMean(_Advantage):
 
 
 class MovingAverage(_Advantage):
-    """Reward minus a moving average of the mean rewards of earlier steps, 0 at the start (Williams 1992)."""
+    """Reward minus a moving average of the mean rewards of earlier
+    steps, which starts at 0 (Williams 1992).
+    """
 
     type: Literal["ema"] = "ema"
     decay: float = Field(default=0.9, ge=0, lt=1)
-    """Share of the old average that is kept at each step; in [0, 1)."""
+    """Weight of the old average at each step, in [0, 1)."""
     scale: Scale = NoScale()
     """Divisor of the centred reward."""
 
 
 class NoBaseline(_Advantage):
-    """The reward itself: plain REINFORCE; with rewards 0 and 1 only correct completions move the policy."""
+    """The reward without a baseline (plain REINFORCE). With rewards 0 and 1,
+    only correct completions change the policy.
+    """
 
     type: Literal["none"] = "none"
     scale: Scale = NoScale()
@@ -232,43 +247,45 @@ class LengthAdaptive(Frozen):
 
     type: Literal["length_adaptive"] = "length_adaptive"
     alpha: float = Field(default=0.05, gt=0, le=1e3)
-    """Larger values bring lambda nearer to 1; 1 / tokens. VAPO 0.05: lambda 0.8 at 100 tokens, 0.98 at 1000.
-    Completions shorter than 1 / alpha tokens get lambda 0."""
+    """Factor in 1 / tokens. Larger values bring lambda closer to 1. VAPO uses 0.05, with lambda 0.8 at 100
+    tokens and 0.98 at 1000. Completions shorter than 1 / alpha tokens have lambda 0.
+    """
 
 
 class OptimalTokenBaseline(_Baseline):
-    """Reward minus a baseline for each token: the mean over the group's completions that have it, each
-    weighted by how far its gradient has wandered up to there (optimal token baseline, OTB,
-    arXiv:2602.07078). The tokens that one completion alone reaches have a baseline of 0.
+    """Reward minus a baseline for each token position: the mean reward of the group's completions that reach
+    it, weighted by their accumulated gradient up to there (optimal token baseline, OTB, arXiv:2602.07078).
+    Positions that only one completion reaches have a baseline of 0.
     """
 
     type: Literal["optimal_token"] = "optimal_token"
     compares_group = True
     judges_tokens = True
     scale: NoScale = NoScale()
-    """Nothing: the baseline is already that of least variance."""
+    """No divisor, because the baseline already minimises the variance."""
 
 
 class Critic(_Baseline):
-    """An advantage for each token, by a critic that is trained beside the policy: generalized advantage
-    estimation (arXiv:1506.02438; PPO, arXiv:1707.06347). The reward
-    stands on the last token; one completion per prompt is enough.
+    """An advantage for each token by a critic that is trained together with the policy: generalized advantage
+    estimation (arXiv:1506.02438; PPO, arXiv:1707.06347). The reward belongs to the last token. One completion
+    per prompt is sufficient.
     """
 
     type: Literal["critic"] = "critic"
     judges_tokens = True
     gamma: float = Field(default=1.0, ge=0, le=1)
-    """Discount per token. 1 for language models, 0.99 in games."""
+    """Discount factor per token. It is usually 1 for language models and 0.99 in games."""
     lambda_policy: Annotated[float, Field(ge=0, le=1)] | LengthAdaptive = 0.95
-    """Weight of later tokens in the policy's advantages: 0 trusts the critic alone, 1 the reward alone. Or
+    """Weight of later tokens in the advantages. 0 uses only the critic, 1 only the reward. Alternatively,
     {"type": "length_adaptive", "alpha": 0.05}, which grows with the length of the completion."""
     lambda_critic: float = Field(default=1.0, ge=0, le=1)
-    """Weight of later tokens in the critic's targets; 1 is the observed reward, without its bias (VAPO).
-    PPO's code uses one lambda for both."""
+    """Weight of later tokens in the targets of the critic. 1 uses the observed reward, which is unbiased
+    (VAPO). PPO's code uses the same lambda for both.
+    """
     n_step: int = Field(default=0, ge=0, le=10_000_000)
-    """Number of later tokens to include before the critic's value is used; 0: to the end."""
+    """Number of later tokens that are included before the critic's value is used. 0 means all."""
     scale: Annotated[TokenWhiten | NoScale, Field(discriminator="type")] = TokenWhiten()
-    """Divisor of the advantages. Groups are not compared, so there is no group_std."""
+    """Scale of the advantages. Groups are not compared, so there is no group_std."""
 
 
 RewardAdvantage = Annotated[
@@ -282,7 +299,7 @@ RewardAdvantage = Annotated[
     | NoBaseline,
     Field(discriminator="type"),
 ]
-"""The ones that compare whole completions by their rewards."""
+"""Advantages that compare whole completions by their rewards."""
 
 Advantage = Annotated[
     GroupMean
@@ -300,21 +317,26 @@ Advantage = Annotated[
 
 
 class Value(Frozen):
-    """Training of the critic; read only if the advantage is `critic`. The critic is a copy of the policy's
-    body with its own weights and its own optimizer.
+    """Training of the critic, used only if the advantage is `critic`. The critic is a copy of the policy's
+    body with separate weights and a separate optimizer.
     """
 
     coef: float = Field(default=0.5, ge=0, le=1e3)
-    """Weight of the critic's loss; 0.1 to 1. It has little effect: the critic has its own optimizer, and Adam
-    divides a constant factor out; use lr_factor to set the critic's pace. What remains is how soon
-    optimizer.max_grad_norm and the optimizer's eps take effect."""
+    """Weight of the critic's loss, usually 0.1 to 1. It has little effect, because Adam is invariant to a
+    constant factor and the critic has a separate optimizer. It only determines when optimizer.max_grad_norm
+    and the optimizer's eps take effect. Use lr_factor to change how fast the critic learns.
+    """
     clip: float = Field(default=0.2, ge=0, le=1e6)
-    """Distance that a value may move in one step before it gets no more gradient; units of reward, 0 = no
-    limit (PPO's code: 0.2)."""
+    """Maximum change of a value in a step, in units of reward, beyond which it gets no
+    gradient. 0 means no limit. PPO's code uses 0.2.
+    """
     lr_factor: float = Field(default=2.0, gt=0, le=1e3)
-    """The critic's learning rate in units of optimizer.lr. VAPO 2."""
+    """Learning rate of the critic in units of optimizer.lr. VAPO uses 2."""
     epochs: Annotated[int, Field(ge=1, le=1000)] | Literal["updates.epochs"] = "updates.epochs"
-    """Passes over a step's rollouts; updates.epochs: as many as the policy makes. TRPO's code 80."""
+    """Number of passes over the rollouts of a step, or updates.epochs for the same
+    number as the policy. TRPO's code uses 80.
+    """
     pretrain_steps: int = Field(default=0, ge=0, le=10_000_000)
-    """Steps at the start of the run in which only the critic learns and the policy stays as it is. VAPO
-    50."""
+    """Number of steps at the start of the run in which only the critic learns and
+    the policy does not change. VAPO uses 50.
+    """

@@ -1,4 +1,4 @@
-"""The pull to another policy: estimators, coefficients, and when the reference moves."""
+"""Config of the KL penalty and of the reference policy."""
 
 import math
 from collections.abc import Mapping
@@ -31,27 +31,28 @@ __all__ = [
 
 
 class NoKl(Frozen):
-    """No pull towards a reference; no reference model is loaded."""
+    """No KL penalty. No reference model is loaded."""
 
     type: Literal["none"] = "none"
 
 
 class FixedCoefficient(Frozen):
-    """The coefficient stays as it is."""
+    """The coefficient does not change."""
 
     type: Literal["fixed"] = "fixed"
 
 
 class DualController(Frozen):
-    """Double the coefficient if the KL is above 1.5 targets, halve it if it is below target / 1.5
-    (PPO's adaptive penalty, arXiv:1707.06347).
+    """Double the coefficient if the KL is above 1.5 target, and halve it if it is below target / 1.5 (PPO's
+    adaptive penalty, arXiv:1707.06347).
     """
 
     type: Literal["dual"] = "dual"
     target: float = Field(default=0.01, gt=0, le=1e6)
-    """Wanted KL. Nats per token if the KL is a mean; nats per completion if it is a sum (kl.place =
-    reward, kl.aggregation = seq_sum, aggregation seq_mean_token_sum). Measured by k3 in the last pass over
-    each step's rollouts."""
+    """Target KL, measured by k3 in the last pass over the rollouts of each step. It is in nats per token if
+    the KL is a mean, and in nats per completion if it is a sum (kl.place = reward, kl.aggregation = seq_sum,
+    aggregation seq_mean_token_sum).
+    """
 
 
 class HorizonController(Frozen):
@@ -61,11 +62,12 @@ class HorizonController(Frozen):
 
     type: Literal["horizon"] = "horizon"
     target: float = Field(default=0.01, gt=0, le=1e6)
-    """Wanted KL. Nats per token if the KL is a mean; nats per completion if it is a sum (kl.place =
-    reward, kl.aggregation = seq_sum, aggregation seq_mean_token_sum), as the paper's 6. Measured by k3 in
-    the last pass over each step's rollouts."""
+    """Target KL, measured by k3 in the last pass over the rollouts of each step. It is in nats per token if
+    the KL is a mean, and in nats per completion if it is a sum (kl.place = reward, kl.aggregation = seq_sum,
+    aggregation seq_mean_token_sum), like the value 6 in the paper.
+    """
     horizon: int = Field(default=10_000, ge=1, le=10**9)
-    """Completions over which the coefficient may change by a fifth."""
+    """Number of completions over which the coefficient may change by a fifth."""
 
 
 Controller = Annotated[FixedCoefficient | DualController | HorizonController, Field(discriminator="type")]
@@ -85,48 +87,54 @@ KlCoefficient = Annotated[
 
 class _KlInLoss(Frozen):
     coef: KlCoefficient = 0.04
-    """Weight of the KL estimate in the loss, 0 to 1000: a number, or one for each domain of the problems,
-    e.g. {"math": 0, "code": 0.01} (DeepSeek-V3.2, arXiv:2512.02556). GRPO 0.04, R1 0.001."""
+    """Weight of the KL estimate in the loss, 0 to 1000: a number, or a number for each domain of the
+    problems, e.g. {"math": 0, "code": 0.01} (DeepSeek-V3.2, arXiv:2512.02556). GRPO uses 0.04, R1 0.001.
+    """
     controller: Controller = FixedCoefficient()
-    """Controller that adapts the coefficient to the measured KL; the coefficient starts at coef."""
+    """Controller that adapts the coefficient, which starts at coef, to the measured KL."""
     to: Literal["reference", "old"] = "reference"
-    """The policy that it pulls towards: the frozen reference, or the policy at the start of the step (PPO's
-    penalty form)."""
+    """Policy from which the distance is measured: the reference policy, or the policy at
+    the start of the step (PPO's penalty form).
+    """
     aggregation: Literal["same_as_loss", "seq_sum"] = "same_as_loss"
-    """same_as_loss: reduced as the policy loss; seq_sum: mean over completions of token sums (the book)."""
+    """Aggregation over tokens: the same as that of the policy loss, or the mean
+    over completions of token sums (the book).
+    """
     k3_limit: Annotated[float, Field(gt=0, le=1e9)] | Literal["none"] = "none"
-    """Largest k3 that one token counts for, in the loss and in the metrics; nats. none: the paper's form,
-    which pulls hardest where the policy is furthest away (as in TRL). A token beyond the limit is not
-    pulled at all: with verl's 10, the pull ends where x < -2.6."""
+    """Maximum k3 of a token in the loss and in the metrics, in nats. With none, as in the paper and TRL, the
+    penalty is strongest if the policy is far away. A token beyond the limit has no gradient: with verl's 10,
+    the gradient vanishes for x < -2.6.
+    """
 
     @property
     def largest_k3(self) -> float:
-        """The limit as a number."""
+        """Maximum k3 of a token as a number."""
         return math.inf if self.k3_limit == "none" else self.k3_limit
 
 
 class KlK3(_KlInLoss):
-    """k3 = exp(-x) + x - 1, x = log p - log p_ref: never negative (GRPO, arXiv:2402.03300)."""
+    """k3 = exp(-x) + x - 1 with x = log p - log p_ref, which is never negative (GRPO, arXiv:2402.03300)."""
 
     type: Literal["k3"] = "k3"
 
 
 class KlK2(_KlInLoss):
-    """k2 = x^2 / 2: its gradient is the on-policy KL gradient."""
+    """k2 = x^2 / 2, whose gradient is the on-policy gradient of the KL."""
 
     type: Literal["k2"] = "k2"
 
 
 class KlK1(_KlInLoss):
-    """k1 = x. In the loss its expected on-policy gradient is 0 (noise); in the reward it is correct."""
+    """k1 = x. In the loss its expected on-policy gradient is 0 (only noise). In the reward it is correct."""
 
     type: Literal["k1"] = "k1"
     place: Literal["loss", "reward"] = "loss"
-    """loss: added to the loss; reward: coef times the token sum is taken off each completion's reward."""
+    """Whether the KL is added to the loss, or coef times its token sum is
+    subtracted from the reward of each completion."""
 
 
 class KlRatioK3(_KlInLoss):
-    """r k3, whose gradient r x is unbiased off-policy too (DeepSeek-V3.2, arXiv:2512.02556)."""
+    """r k3, whose gradient r x is also unbiased off-policy (DeepSeek-V3.2, arXiv:2512.02556)."""
 
     type: Literal["r_k3"] = "r_k3"
 
@@ -141,42 +149,43 @@ Kl = Annotated[NoKl | KlK3 | KlK2 | KlK1 | KlRatioK3 | KlRatioK1, Field(discrimi
 
 
 class FixedReference(Frozen):
-    """The reference stays the policy as it was loaded."""
+    """The reference is always the policy at the start of the run."""
 
     type: Literal["fixed"] = "fixed"
 
 
 class EveryN(Frozen):
-    """The reference becomes the present policy every n steps (DeepSeek-R1, arXiv:2501.12948)."""
+    """The reference becomes the current policy every n steps (DeepSeek-R1, arXiv:2501.12948)."""
 
     type: Literal["every_n"] = "every_n"
     n: int = Field(default=400, ge=1, le=10**7)
-    """Steps between replacements; R1 400, ProRL v2 200 to 500."""
+    """Number of steps between replacements. R1 uses 400, ProRL v2 200 to 500."""
     reset_optimizer: bool = False
     """Whether the optimizer's moments are reset at each replacement."""
 
 
 class OnStagnation(Frozen):
-    """The reference becomes the present policy when held-out accuracy no longer improves (ProRL,
-    arXiv:2505.24864).
+    """The reference becomes the current policy when the held-out accuracy
+    stops improving (ProRL, arXiv:2505.24864).
     """
 
     type: Literal["on_stagnation"] = "on_stagnation"
     patience: int = Field(default=5, ge=1, le=10_000)
-    """Evaluations in a row without a better accuracy than any since the last replacement; the paper gives no
-    number."""
+    """Number of consecutive evaluations without a new best accuracy since the
+    last replacement. The paper gives no number.
+    """
     reset_optimizer: bool = True
-    """Whether the optimizer's moments are reset at each replacement; ProRL does, v2 does not."""
+    """Whether the optimizer's moments are reset at each replacement, as in ProRL but not in v2."""
 
 
 class EmaReference(Frozen):
-    """Every n steps the reference moves a share of the way to the policy (TR-DPO, arXiv:2404.09656)."""
+    """Every n steps the reference moves a part of the way to the policy (TR-DPO, arXiv:2404.09656)."""
 
     type: Literal["ema"] = "ema"
     alpha: float = Field(default=0.6, gt=0, le=1)
-    """The share: reference <- alpha policy + (1 - alpha) reference; TR-DPO 0.6."""
+    """Weight of the policy: reference <- alpha policy + (1 - alpha) reference. TR-DPO uses 0.6."""
     n: int = Field(default=512, ge=1, le=10**7)
-    """Steps between moves; TRL 512."""
+    """Number of steps between updates of the reference. TRL uses 512."""
 
 
 Reference = Annotated[FixedReference | EveryN | OnStagnation | EmaReference, Field(discriminator="type")]

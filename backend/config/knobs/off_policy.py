@@ -1,4 +1,4 @@
-"""Knobs for off-policy completions: corrections, masks and router shift."""
+"""Config of the treatment of off-policy completions: corrections, masks and router shift."""
 
 from typing import Annotated, ClassVar, Literal
 
@@ -30,76 +30,80 @@ class _Correction(Frozen):
 
 
 class NoCorrection(_Correction):
-    """Trust that sampler and trainer agree."""
+    """No correction. The sampler and the trainer are assumed to agree."""
 
     type: Literal["none"] = "none"
 
 
 class TokenTis(_Correction):
-    """Weight each token's loss by min(rho, cap), rho = p_old / p_sampler (truncated importance sampling,
-    Yao et al. 2025; Olmo 3, arXiv:2512.13961).
+    """Weight the loss of each token by min(rho, cap) with rho = p_old / p_sampler (truncated importance
+    sampling, Yao et al. 2025; Olmo 3, arXiv:2512.13961).
     """
 
     type: Literal["token_tis"] = "token_tis"
     cap: float = Field(default=2.0, gt=0, le=1e6)
-    """Largest weight; 1.5 to 5."""
+    """Maximum weight, usually 1.5 to 5."""
 
 
 class TokenMask(_Correction):
-    """Weight each token by rho if low <= rho <= high, else drop it (IcePop, arXiv:2510.18855)."""
+    """Weight each token by rho if low <= rho <= high, and otherwise drop it (IcePop, arXiv:2510.18855)."""
 
     type: Literal["token_mask"] = "token_mask"
     low: float = Field(default=0.5, ge=0, le=1)
-    """Smallest rho that counts."""
+    """Minimum rho."""
     high: float = Field(default=5.0, ge=1, le=1e6)
-    """Largest rho that counts."""
+    """Maximum rho."""
 
 
 class SequenceTis(_Correction):
-    """Weight each completion's loss by its truncated rho (verl's rollout correction)."""
+    """Weight the loss of each completion by its truncated rho (verl's rollout correction)."""
 
     type: Literal["seq_tis"] = "seq_tis"
     is_shared = True
     level: Literal["product", "geo"] = "product"
-    """rho of a completion: the product of its token rhos (unbiased), or their geometric mean."""
+    """Definition of the rho of a completion: the product of its token rhos
+    (unbiased), or their geometric mean.
+    """
     cap: float = Field(default=2.0, gt=0, le=1e6)
-    """Largest weight; 2 to 10."""
+    """Maximum weight, usually 2 to 10."""
 
 
 class SequenceMask(_Correction):
-    """Weight each completion by its rho if low <= rho <= high, else drop it (TRL: 3)."""
+    """Weight each completion by its rho if low <= rho <= high, and otherwise drop it (TRL, with high = 3)."""
 
     type: Literal["seq_mask"] = "seq_mask"
     is_shared = True
     level: Literal["product", "geo"] = "product"
-    """rho of a completion: the product of its token rhos, or their geometric mean."""
+    """Definition of the rho of a completion: the product of its token rhos, or their geometric mean."""
     low: float = Field(default=0.0, ge=0, le=1)
-    """Smallest rho that counts."""
+    """Minimum rho."""
     high: float = Field(default=3.0, ge=1, le=1e6)
-    """Largest rho that counts."""
+    """Maximum rho."""
 
 
 class SequenceK3(_Correction):
-    """Leave out the completions on which sampler and trainer disagree: the mean over tokens of
-    k3 = rho - 1 - log rho is above a threshold; the others keep weight 1. The tokens of a completion that is
-    left out are in no divisor either, as if they were masked (verl's rollout correction); a mean over
-    completions or prompts still counts it.
+    """Leave out completions whose mean over tokens of k3 = rho - 1 - log rho is above a threshold, because
+    the sampler and the trainer disagree on them. All others have weight 1. As if they were masked, the tokens
+    of a completion that is left out are not counted in divisors (verl's rollout correction), but means over
+    completions or prompts still count the completion.
     """
 
     type: Literal["seq_k3"] = "seq_k3"
     is_shared = True
     threshold: float = Field(default=0.01, gt=0, le=1e6)
-    """Largest mean k3 that counts; nats per token. verl 0.01."""
+    """Maximum mean k3, in nats per token. verl uses 0.01."""
 
 
 class GeoFilter(_Correction):
-    """Keep completions whose geometric mean of rho is in the band; weight their tokens by rho (NeMo-RL)."""
+    """Keep completions whose geometric mean of rho is within the bounds, and
+    weight their tokens by rho (NeMo-RL).
+    """
 
     type: Literal["geo_filter"] = "geo_filter"
     low: float = Field(default=0.999, ge=0, le=1)
-    """Smallest geometric mean that counts."""
+    """Minimum geometric mean."""
     high: float = Field(default=1.002, ge=1, le=1e6)
-    """Largest geometric mean that counts."""
+    """Maximum geometric mean."""
 
 
 Correction = Annotated[
@@ -109,42 +113,42 @@ Correction = Annotated[
 
 
 class NoOffPolicyMask(Frozen):
-    """All completions count, however far the policy has moved since they were written."""
+    """All completions count, regardless of how far the policy has moved since they were sampled."""
 
     type: Literal["none"] = "none"
 
 
 class Opsm(Frozen):
-    """Leave out completions with a negative advantage that the policy has moved away from (off-policy
-    sequence masking, DeepSeek-V3.2, arXiv:2512.02556). The KL term keeps them.
+    """Leave out completions with a negative advantage that have become much less likely under the policy
+    (off-policy sequence masking, DeepSeek-V3.2, arXiv:2512.02556). The KL term still includes them.
     """
 
     type: Literal["opsm"] = "opsm"
     delta: float = Field(default=0.5, ge=0, le=100)
-    """Largest mean over tokens of log p_source - log p that still counts; nats per token. The paper does not
-    say; TRL suggests 0.5, the book's script uses 0.1 with source old."""
+    """Maximum mean over tokens of log p_source - log p, in nats per token. The paper gives no value. TRL
+    suggests 0.5, and the book's script uses 0.1 with source old.
+    """
     source: Literal["sampler", "old"] = "sampler"
-    """Probabilities that the completion was written with: the sampler's (the paper), or those of the
-    trainer's weights at the start of the step."""
+    """Policy p_source: the sampler (as in the paper), or the trainer's weights at the start of the step."""
 
 
 OffPolicyMask = Annotated[NoOffPolicyMask | Opsm, Field(discriminator="type")]
 
 
 class NoRouterShift(Frozen):
-    """Ratios ignore the experts."""
+    """Ratios do not depend on the router."""
 
     type: Literal["none"] = "none"
 
 
 class RouterShift(Frozen):
-    """Multiply each token's ratio by gamma, which falls as the router moves away from the experts that it
-    chose for the token (RSPO, arXiv:2510.23027). A dense policy has gamma 1.
+    """Multiply the ratio of each token by gamma, which decreases as the router moves away from the experts
+    that it chose for the token (RSPO, arXiv:2510.23027). A dense policy has gamma 1.
     """
 
     type: Literal["router_shift"] = "router_shift"
     gamma_min: float = Field(default=0.8, gt=0, le=1)
-    """Smallest gamma; 0.8 comes from third-party code; the paper gives no number."""
+    """Minimum gamma. The paper gives no number; 0.8 comes from third-party code."""
 
 
 Router = Annotated[NoRouterShift | RouterShift, Field(discriminator="type")]

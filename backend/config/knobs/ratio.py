@@ -1,4 +1,4 @@
-"""Knobs of the importance ratio: its level and the policy it compares with."""
+"""Config of the importance ratio: its level and its denominator."""
 
 from typing import Annotated, ClassVar, Literal
 
@@ -22,18 +22,20 @@ RatioType = Literal["token", "seq_geo", "seq_geo_token", "seq_product", "none"]
 
 class _LogProbs(Frozen):
     is_shared: ClassVar[bool] = False
-    """Whether the tokens of a completion share one ratio, and with it one gradient."""
+    """Whether the tokens of a completion share one ratio and therefore one gradient."""
 
     logprob_temperature: Literal["sampling", "one"] = "sampling"
-    """Logits are divided by this before the log-softmax: the sampling temperature (so that the ratio is 1 on
-    fresh rollouts), or one, as the book's scripts do."""
+    """Divisor of the logits before the log-softmax: the sampling temperature, so that the ratio is 1 on fresh
+    rollouts, or 1 as in the book's scripts.
+    """
 
 
 class _Ratio(_LogProbs):
     old: Literal["recompute", "sampler", "current"] = "recompute"
-    """Denominator of the ratio. recompute: the trainer's weights at the start of the step; sampler: what
-    the sampler reported, which folds the mismatch into the ratio; current: the present weights, so the ratio
-    is 1."""
+    """Denominator of the ratio. recompute uses the trainer's weights at the start of the step. sampler uses
+    the probabilities that the sampler reported, so that the ratio includes the mismatch. current uses the
+    current weights, so that the ratio is 1.
+    """
 
 
 class TokenRatio(_Ratio):
@@ -50,13 +52,15 @@ class SequenceGeometricRatio(_Ratio):
 
 
 class SequenceGeometricTokenRatio(_Ratio):
-    """The sequence's value on every token but each token's own gradient (GSPO-token, arXiv:2507.18071)."""
+    """The ratio of the completion for every token, but with a separate gradient for
+    each token (GSPO-token, arXiv:2507.18071).
+    """
 
     type: Literal["seq_geo_token"] = "seq_geo_token"
 
 
 class SequenceProductRatio(_Ratio):
-    """One ratio per completion, the product of its token ratios, which grows with length (the book)."""
+    """One ratio per completion, the product of its token ratios, which varies more with length (the book)."""
 
     type: Literal["seq_product"] = "seq_product"
     is_shared = True

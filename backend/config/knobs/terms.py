@@ -1,4 +1,4 @@
-"""Knobs of the loss: aggregation of token losses, entropy and imitation terms."""
+"""Config of the aggregation of token losses, and of the entropy and imitation terms."""
 
 from typing import Annotated, Literal
 
@@ -24,7 +24,9 @@ __all__ = [
 
 
 class SeqMeanTokenMean(Frozen):
-    """Mean over completions of the mean over their tokens: long answers weigh less per token (GRPO)."""
+    """Mean over completions of the mean over their tokens, so that tokens of
+    long answers have less weight (GRPO).
+    """
 
     type: Literal["seq_mean_token_mean"] = "seq_mean_token_mean"
 
@@ -34,12 +36,13 @@ class TokenMean(Frozen):
 
     type: Literal["token_mean"] = "token_mean"
     over: Literal["trained", "sampled"] = "trained"
-    """Tokens that the divisor counts where filters.groups leaves groups out that are not replaced: those of
-    the groups that train, or those of all groups that were sampled."""
+    """Tokens that the divisor counts if filters.groups leaves out groups that are not replaced: those of the
+    groups that are trained on, or those of all sampled groups.
+    """
 
 
 class PromptMean(Frozen):
-    """Token mean inside each prompt's group, then the mean over prompts (DAPO's formula; Magistral)."""
+    """Mean over prompts of the token mean in each prompt's group (DAPO's formula; Magistral)."""
 
     type: Literal["prompt_mean"] = "prompt_mean"
 
@@ -51,11 +54,13 @@ class SeqMeanTokenSum(Frozen):
 
 
 class SeqMeanTokenSumNorm(Frozen):
-    """Mean over completions of the token sum over a constant: no length bias (Dr. GRPO, arXiv:2503.20783)."""
+    """Mean over completions of the token sum divided by a constant, without a
+    length bias (Dr. GRPO, arXiv:2503.20783).
+    """
 
     type: Literal["seq_mean_token_sum_norm"] = "seq_mean_token_sum_norm"
     l_max: Annotated[int, Field(ge=1, le=10_000_000)] | Literal["max_new_tokens"] = "max_new_tokens"
-    """The constant, in tokens; max_new_tokens takes the run's length cap. Paper 3000."""
+    """The constant, in tokens, or max_new_tokens for the maximum completion length. The paper uses 3000."""
 
 
 Aggregation = Annotated[
@@ -65,31 +70,35 @@ Aggregation = Annotated[
 
 
 class NoEntropyBonus(Frozen):
-    """No entropy term; entropy is measured all the same."""
+    """No entropy term. The entropy is still measured."""
 
     type: Literal["none"] = "none"
 
 
 class EntropyBonus(Frozen):
-    """Subtract coef times the entropy of the full next-token distribution, reduced as the policy loss."""
+    """Subtract coef times the entropy of the full next-token
+    distribution, aggregated like the policy loss.
+    """
 
     type: Literal["bonus"] = "bonus"
     coef: float = Field(default=0.001, ge=-1e3, le=1e3)
-    """Weight of the bonus; loss per nat. Reinforce-Rej 0.001. Negative values punish entropy."""
+    """Weight of the bonus, in loss per nat. Reinforce-Rej uses 0.001. Negative values penalise entropy."""
 
 
 class AdaptiveEntropy(Frozen):
-    """A bonus whose weight rises after each step of training below the target and falls after each above it,
-    and which is given only at or below the target (Skywork-OR1, arXiv:2505.22312).
+    """A bonus whose weight increases after each step with an entropy below the target and decreases after the
+    others. It is only used while the entropy is at or below the target (Skywork-OR1, arXiv:2505.22312).
     """
 
     type: Literal["adaptive"] = "adaptive"
     target: float = Field(default=0.2, ge=0, le=20)
-    """Wanted mean entropy of the distributions that the step's tokens were drawn from; nats. Paper 0.2."""
+    """Target of the mean entropy of the distributions from which tokens
+    are drawn, in nats. The paper uses 0.2.
+    """
     step: float = Field(default=0.005, gt=0, le=1e3)
-    """Change of the weight after a step, in loss per nat. Paper 0.005."""
+    """Change of the weight after a step, in loss per nat. The paper uses 0.005."""
     coef: float = Field(default=0.0, ge=0, le=1e3)
-    """Weight at the start of the run; it never falls below 0."""
+    """Weight at the start of the run. It never falls below 0."""
 
 
 Entropy = Annotated[NoEntropyBonus | EntropyBonus | AdaptiveEntropy, Field(discriminator="type")]
@@ -106,8 +115,9 @@ class PositiveNll(Frozen):
 
     type: Literal["positive"] = "positive"
     coef: float = Field(default=0.1, ge=0, le=1e3)
-    """Weight of the term; loss per nat. VAPO 0.1. The mean is over the tokens of the optimizer batch that
-    belong to correct completions; the paper leaves the divisor open."""
+    """Weight of the term, in loss per nat. VAPO uses 0.1. The mean is over the tokens of correct completions
+    in the optimizer batch. The paper does not specify the divisor.
+    """
 
 
 Nll = Annotated[NoNll | PositiveNll, Field(discriminator="type")]

@@ -1,4 +1,4 @@
-"""Weights and selections that distinguish the tokens of a completion."""
+"""Config of token weights, which distinguish the tokens of a completion."""
 
 from typing import Annotated, ClassVar, Literal
 
@@ -21,32 +21,35 @@ class _TokenWeight(Frozen):
 
 
 class NoTokenWeight(_TokenWeight):
-    """Every token of a completion carries the same advantage."""
+    """All tokens of a completion have the same advantage."""
 
     type: Literal["none"] = "none"
 
 
 class AdvantageReweighting(_TokenWeight):
-    """Multiply A by alpha p_old + 1 - alpha: rare tokens move the policy less (AR, arXiv:2505.12929)."""
+    """Multiply A by alpha p_old + 1 - alpha, so that rare tokens change
+    the policy less (AR, arXiv:2505.12929).
+    """
 
     type: Literal["ar"] = "ar"
     varies = True
     alpha: float = Field(default=0.3, ge=0, le=1)
-    """0: no reweighting; 1: proportional to the token's old probability."""
+    """Strength of the reweighting. 0 turns it off, and 1 is proportional to the token's old probability."""
 
 
 class Lopti(_TokenWeight):
-    """Two updates for each batch: rare tokens first, then the others with the updated weights, so that rare
-    tokens are not drowned out (low-probability token isolation, arXiv:2505.12929).
+    """Make two updates for each batch, first on rare tokens, and then on the others with the updated weights,
+    so that rare tokens do not dominate the others (low-probability token isolation, arXiv:2505.12929).
 
-    Both keep the whole batch's divisor, and KL and entropy act on the tokens of the update alone. The
-    learning-rate schedule counts steps, not updates.
+    Both updates use the divisor of the whole batch. KL and entropy are computed on the tokens of the update.
+    The learning-rate schedule counts steps, not updates.
     """
 
     type: Literal["lopti"] = "lopti"
     eta: float = Field(default=0.5, ge=-1, le=1)
-    """Tokens with an old probability below this are the rare ones; a negative value trains the others first.
-    Paper 0.5; not 0."""
+    """Old probability below which a token counts as rare. A negative value trains the other tokens first. It
+    must not be 0. The paper uses 0.5.
+    """
 
     @field_validator("eta")
     @classmethod
@@ -57,12 +60,14 @@ class Lopti(_TokenWeight):
 
 
 class TopEntropy(_TokenWeight):
-    """Keep the policy loss on the tokens at which the sampler was most uncertain (arXiv:2506.01939)."""
+    """Use the policy loss only on the tokens at which the sampler was most uncertain (arXiv:2506.01939)."""
 
     type: Literal["top_entropy"] = "top_entropy"
     varies = True
     q: float = Field(default=0.2, gt=0, le=1)
-    """Share of the step's tokens that is kept; paper 0.2. The others still count in the divisor."""
+    """Fraction of the tokens of a step that are trained on. The others still
+    count in the divisor. The paper uses 0.2.
+    """
 
 
 TokenWeight = Annotated[

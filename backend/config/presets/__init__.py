@@ -1,9 +1,9 @@
-"""Published methods as values: what each changes against the defaults, whose it is, and what to watch.
+"""Presets of published methods, with the settings that they change and their sources.
 
-A preset sets the objective and, where the method asks for it, updates per batch, group filters, length
-handling, reward terms and prompt order. Batch sizes, learning rates and lengths come from the policy's
-profile; the papers' own sizes stand in the note. The book's scripts also set what they sample and their
-decay. Each family of methods has a file of its own.
+A preset sets the objective and, if the method requires it, updates per batch, group filters, length handling,
+reward terms and prompt order. Batch sizes, learning rates and lengths come from the profile of the policy,
+and the note of a preset names those of the paper. The presets of the book's scripts also set sampling and
+weight decay. Each family of methods has a separate module.
 """
 
 from backend.config.presets.book import BOOK
@@ -24,7 +24,7 @@ FAMILIES: dict[str, dict[str, Preset]] = {
     "With a critic": CRITICS,
     "The book's scripts": BOOK,
 }
-"""Presets by what they have in common, in the order in which they are offered."""
+"""Presets by family, in the order in which they are offered."""
 
 PRESETS: dict[str, Preset] = {name: preset for family in FAMILIES.values() for name, preset in family.items()}
-"""Every preset by the name that configs use."""
+"""All presets by name."""

@@ -1,6 +1,6 @@
-"""Presets of Raschka's book: the numbers of its scripts, one prompt per step, sampled as there.
+"""Presets of the scripts in Raschka's book, with their numbers and one prompt per step.
 
-Learning rate, length cap and number of steps are those of the policy's profile.
+The learning rate, maximum length and number of steps come from the profile of the policy.
 """
 
 from typing import Any
@@ -24,12 +24,12 @@ _SCRIPTS: dict[str, Any] = {
     "top_p": 0.9,
     "order": "sequential",
 }
-"""One prompt per step in order: step s has the same prompt in every run."""
+"""Sampling of the scripts. Prompts are in order, so that step s has the same prompt in every run."""
 
 _SAMPLING = SamplingConfig(**_SCRIPTS)
 
 _OPTIMIZER = OptimizerConfig(weight_decay=0.01, decayed="all")
-"""torch's AdamW as it comes, which decays every parameter."""
+"""The defaults of torch's AdamW, which decays all parameters."""
 
 BOOK: dict[str, Preset] = {
     "grpo_book": preset(

@@ -1,4 +1,4 @@
-"""Policy gradients from before GRPO."""
+"""Presets of policy-gradient methods that compare rewards without a critic, from REINFORCE to GPG."""
 
 from backend.config import knobs
 from backend.config.filters import FiltersConfig, ZeroVarianceFilter

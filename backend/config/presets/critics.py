@@ -1,4 +1,4 @@
-"""Methods whose advantages come from a critic, token by token."""
+"""Presets of methods that estimate the advantage of each token with a critic."""
 
 from backend.config import knobs
 from backend.config.objective import Objective

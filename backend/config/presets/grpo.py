@@ -1,4 +1,4 @@
-"""GRPO and methods that change only its advantage or its clip."""
+"""Presets of GRPO and of methods that change only its advantage or its clip."""
 
 from backend.config import knobs
 from backend.config.filters import AccuracyFilter, FiltersConfig

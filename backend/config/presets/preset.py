@@ -1,4 +1,4 @@
-"""The preset type, and settings that several presets share."""
+"""The class of presets, and settings that several presets share."""
 
 from typing import Any, Literal, get_origin
 
@@ -9,26 +9,26 @@ from backend.config.length import LengthConfig, SoftOverlong
 
 
 class Preset(Frozen):
-    """One published method."""
+    """The settings of a published method."""
 
     title: str
-    """Name as people say it."""
+    """Common name of the method."""
     source: str
     """Publication of the method."""
     note: str
-    """Description: what the preset does, what to watch, and the sizes in its paper."""
+    """Description of the method, with the metrics to watch and the sizes in its paper."""
     changes: dict[str, Any]
     """Fields of RunConfig that differ from the defaults."""
 
 
 def preset(title: str, source: str, note: str, **sections: Any) -> Preset:
-    """Return a preset from sections of RunConfig; only the fields that were written down become changes."""
+    """Return a preset from sections of RunConfig. Only explicitly set fields become changes."""
     changes = {name: _written(section) for name, section in sections.items()}
     return Preset(title=title, source=source, note=" ".join(note.split()), changes=changes)
 
 
 def _written(value: Any) -> Any:
-    """Return the fields that were written down, with the `type` that picks each union member."""
+    """Return the explicitly set fields, with the `type` or `name` that selects each union member."""
     if isinstance(value, tuple):
         return [_written(element) for element in value]
     if not isinstance(value, Frozen):
@@ -47,7 +47,7 @@ NO_SCALE = knobs.GroupMean(scale=knobs.NoScale())
 DYNAMIC_SAMPLING = FiltersConfig(
     groups=AccuracyFilter(low=0.0, high=1.0), refill=DynamicRefill(max_batches=10)
 )
-"""DAPO's: prompts that are neither solved nor hopeless, sampled until the step is full."""
+"""DAPO's dynamic sampling of prompts that are neither always nor never solved."""
 
 SOFT_OVERLONG = LengthConfig(penalty=SoftOverlong())
-"""DAPO's penalty before the length cap."""
+"""DAPO's penalty near the maximum completion length."""

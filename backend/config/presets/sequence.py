@@ -1,4 +1,4 @@
-"""Methods whose ratio belongs to the whole completion."""
+"""Presets of methods with one ratio per completion."""
 
 from backend.config import knobs
 from backend.config.objective import Objective

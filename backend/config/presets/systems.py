@@ -1,4 +1,4 @@
-"""Whole training recipes of laboratories: loss, data and length handling together."""
+"""Presets of complete training recipes, which combine loss, data and length handling."""
 
 from backend.config import knobs
 from backend.config.filters import ActiveRefill, FiltersConfig, ZeroVarianceFilter

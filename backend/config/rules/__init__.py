@@ -1,1 +1,1 @@
-"""Combinations of sections that are refused, each with its reason, and doubtful ones."""
+"""Rules that refuse contradictory sections of a config and warn about doubtful ones."""

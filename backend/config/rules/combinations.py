@@ -1,6 +1,6 @@
-"""Combinations of sections that make no sense, each with its reason; and warnings about doubtful ones.
+"""Refuse contradictory sections of a config, with reasons, and warn about doubtful combinations.
 
-Contradictions inside the objective are refused by the objective itself.
+Contradictions within the objective are refused by the class Objective.
 """
 
 from collections.abc import Iterator, Mapping
@@ -16,11 +16,11 @@ from backend.config.rules.suites import suite_errors, suite_warnings
 from backend.config.sections import RunSections
 
 KL_METRICS = ("k1", "k2", "k3", "coef")
-"""Names that may follow kl/ in a metric's name besides a domain."""
+"""Names of kl/ metrics that a domain must not have."""
 
 
 def combination_errors(config: RunSections) -> list[Problem]:
-    """Return every contradiction between sections of a config."""
+    """Return all contradictions between sections of a config."""
     return [
         *_budget_errors(config),
         *_size_errors(config),
@@ -74,13 +74,13 @@ def _group_errors(config: RunSections) -> Iterator[Problem]:
 
 
 def _lone_completion_errors(config: RunSections) -> Iterator[Problem]:
-    """Yield what a group of one cannot have: a deviation, a variance, or a partial accuracy."""
-    alone = "but sampling.group_size is 1"
+    """Yield settings that need at least two completions per group."""
+    single = "but sampling.group_size is 1"
     if config.objective.advantage.scale.type == "group_std":
-        reason = f"is group_std, {alone}: one reward has no deviation and every advantage would be 0"
+        reason = f"is group_std, {single}: one reward has no deviation and every advantage would be 0"
         yield "objective.advantage.scale.type", f"{reason}; expected batch_std or none"
     if (rule := config.filters.groups.type) != "none":
-        yield "filters.groups.type", f"is {rule}, {alone}, and no group would ever be kept: expected none"
+        yield "filters.groups.type", f"is {rule}, {single}, and no group would ever be kept: expected none"
 
 
 def _filter_errors(config: RunSections) -> Iterator[Problem]:
@@ -136,10 +136,10 @@ def _natural_gradient_errors(config: RunSections) -> Iterator[Problem]:
     objective, updates = config.objective, config.updates
     if updates.rule != "natural_gradient":
         return
-    step = "but natural_gradient takes one step per batch, as far as its line search finds it good"
+    single_step = "but natural_gradient takes one step per batch, as far as its line search finds it good"
     for name, value in (("epochs", updates.epochs), ("minibatches", updates.minibatches)):
         if value > 1:
-            yield f"updates.{name}", f"is {value}, {step}: expected 1"
+            yield f"updates.{name}", f"is {value}, {single_step}: expected 1"
     if objective.surrogate.type != "none":
         reason = f"is {objective.surrogate.type}, but natural_gradient bounds the step by its KL"
         yield "objective.surrogate.type", f"{reason}: expected none"
@@ -147,7 +147,7 @@ def _natural_gradient_errors(config: RunSections) -> Iterator[Problem]:
         reason = "compares the policy before and after the step: expected a ratio with old = recompute"
         yield "objective.ratio", f"has no such old policy, but the line search {reason}"
     if objective.token_weight.type == "lopti":
-        yield "objective.token_weight.type", f"is lopti, which takes two steps per batch, {step}"
+        yield "objective.token_weight.type", f"is lopti, which takes two steps per batch, {single_step}"
     if config.policy.dtype != "float32":
         reason = "but conjugate gradients need more digits: expected float32 with natural_gradient"
         yield "policy.dtype", f"is {config.policy.dtype}, {reason}"
@@ -165,18 +165,20 @@ def _reward_errors(config: RunSections) -> Iterator[Problem]:
 
 
 def _domain_errors(config: RunSections) -> Iterator[Problem]:
-    """Yield reward terms for domains without a problem; if there are none, problems without a reward term."""
+    """Yield reward terms for domains without problems, or if there are
+    none, problems without a reward term.
+    """
     domains = {source.domain for source in config.problems}
-    strange = [
+    unknown_terms = [
         index for index, term in enumerate(config.rewards) if term.domain and term.domain not in domains
     ]
-    for index in strange:
+    for index in unknown_terms:
         domain_list = ", ".join(sorted(domains))
         domain = config.rewards[index].domain
         yield f"rewards.{index}.domain", f"is {domain!r}, but the problems have the domains {domain_list}"
     rewarded = {term.domain for term in config.rewards}
     for index, source in enumerate(config.problems):
-        if not strange and "" not in rewarded and source.domain not in rewarded:
+        if not unknown_terms and "" not in rewarded and source.domain not in rewarded:
             yield f"problems.{index}.domain", f"is {source.domain!r}, but no reward term is for that domain"
 
 
@@ -185,16 +187,16 @@ def _kl_errors(config: RunSections) -> Iterator[Problem]:
     if isinstance(kl, NoKl):
         return
     domains = sorted({source.domain for source in config.problems})
-    named = kl.coef if isinstance(kl.coef, Mapping) else dict.fromkeys(domains, kl.coef)
+    coefficients = kl.coef if isinstance(kl.coef, Mapping) else dict.fromkeys(domains, kl.coef)
     domain_list = ", ".join(domains)
-    # rows of files and datasets may name domains of their own
+    # rows of files and datasets may have other domains
     is_all = all(isinstance(source, SumsProblem | ReasoningGymProblem) for source in config.problems)
-    for unknown in sorted(named.keys() - set(domains)) if is_all else ():
+    for unknown in sorted(coefficients.keys() - set(domains)) if is_all else ():
         yield (
             f"objective.kl.coef.{unknown}",
             f"is not a domain of the problems; they have {domain_list}",
         )
-    for missing in (domain for domain in domains if domain not in named):
+    for missing in (domain for domain in domains if domain not in coefficients):
         yield (
             "objective.kl.coef",
             f"has nothing for the domain {missing!r}: expected one for each of {domain_list}",
@@ -217,13 +219,13 @@ def _kl_errors(config: RunSections) -> Iterator[Problem]:
 
 
 def _is_one_update(config: RunSections) -> bool:
-    """Return whether each optimizer step sees the very policy that opened it."""
-    halves = config.objective.token_weight.type == "lopti"
-    return config.updates.epochs * config.updates.minibatches == 1 and not halves
+    """Return whether each step has a single update, so that the policy equals the old policy."""
+    has_two_updates = config.objective.token_weight.type == "lopti"
+    return config.updates.epochs * config.updates.minibatches == 1 and not has_two_updates
 
 
 def warnings(config: RunSections) -> list[str]:
-    """Doubtful choices that are allowed."""
+    """Return warnings about valid but doubtful settings."""
     return list(_warnings(config))
 
 
@@ -269,7 +271,7 @@ def _warnings(config: RunSections) -> Iterator[str]:
 
 
 def _one_update_warnings(config: RunSections) -> Iterator[str]:
-    """Yield settings that compare the policy with the old policy when both are still equal."""
+    """Yield settings without effect because the policy still equals the old policy."""
     objective = config.objective
     mask = objective.off_policy_mask
     if isinstance(mask, Opsm) and mask.source == "old":
@@ -287,7 +289,7 @@ def _one_update_warnings(config: RunSections) -> Iterator[str]:
 
 
 def _starts_away_from_one(config: RunSections) -> bool:
-    """Return whether the ratio compares with a sampler that differs from the learner before any update."""
+    """Return whether the ratio can differ from 1 before any update, because the sampler differs."""
     return getattr(config.objective.ratio, "old", "") == "sampler" and _sampler_differs(config)
 
 
@@ -300,13 +302,13 @@ def _sampler_differs(config: RunSections) -> bool:
 
 
 def _is_corrected(config: RunSections) -> bool:
-    """Return whether what the sampler reported enters the loss."""
+    """Return whether the loss uses the probabilities of the sampler."""
     objective = config.objective
     return objective.correction.type != "none" or getattr(objective.ratio, "old", "") == "sampler"
 
 
 def _has_other_mass(config: RunSections) -> bool:
-    """Return whether the sampler's probabilities are renormalised and the learner's are not."""
+    """Return whether only the sampler's probabilities are renormalised, and not the learner's."""
     sampling = config.sampling
     return (sampling.top_p < 1 or sampling.top_k > 0) and not sampling.keep_mask
 
@@ -317,7 +319,7 @@ def _has_other_temperature(config: RunSections) -> bool:
 
 
 def _sampling_warnings(config: RunSections) -> Iterator[str]:
-    """Yield what makes the sampler's probabilities differ from the learner's."""
+    """Yield warnings about differences between the probabilities of the sampler and of the learner."""
     objective, sampling = config.objective, config.sampling
     truncated_sampling = sampling.top_p < 1 or sampling.top_k > 0
     if _has_other_mass(config) and objective.ratio.type != "none":

@@ -1,4 +1,4 @@
-"""Sections that the engine cannot serve, or that cannot run ahead of the updates."""
+"""Refuse settings that the sampling engine does not support, or that exclude asynchronous sampling."""
 
 from collections.abc import Iterator
 
@@ -7,7 +7,7 @@ from backend.config.sections import RunSections
 
 
 def engine_errors(config: RunSections) -> Iterator[Problem]:
-    """Everything that the engine cannot give, or that cannot run ahead of the updates."""
+    """Yield settings that contradict the sampling engine or `sampling.ahead`."""
     if config.sampling.engine.type != "local":
         yield from _server_errors(config)
     if config.sampling.ahead:
@@ -17,13 +17,13 @@ def engine_errors(config: RunSections) -> Iterator[Problem]:
 def _server_errors(config: RunSections) -> Iterator[Problem]:
     sampling, objective = config.sampling, config.objective
     engine = f"sampling.engine = {sampling.engine.type}"
-    gives_none = f"but {engine} gives"
+    returns_no = f"but {engine} gives"
     if sampling.keep_mask:
-        yield "sampling.keep_mask", f"is on, {gives_none} no ids that top_p or top_k kept: expected false"
+        yield "sampling.keep_mask", f"is on, {returns_no} no ids that top_p or top_k kept: expected false"
     if config.recording.alternatives:
-        yield "recording.alternatives", f"is on, {gives_none} no alternatives: expected 0"
+        yield "recording.alternatives", f"is on, {returns_no} no alternatives: expected 0"
     if sampling.routing_replay:
-        yield "sampling.routing_replay", f"is on, {gives_none} no experts: expected false"
+        yield "sampling.routing_replay", f"is on, {returns_no} no experts: expected false"
     if sampling.precision != "policy":
         reason = f"is {sampling.precision}, but the server computes in the precision it was started with"
         yield "sampling.precision", f"{reason}: expected policy"
@@ -36,11 +36,11 @@ def _server_errors(config: RunSections) -> Iterator[Problem]:
     if config.policy.quantization != "none":
         reason = f"is {config.policy.quantization}, but the server serves its own weights under an adapter"
         yield "policy.quantization", f"{reason}: expected none with {engine}"
-    of_whole = f"{gives_none} no entropy of the whole distribution"
+    no_entropy = f"{returns_no} no entropy of the whole distribution"
     if objective.token_weight.type == "top_entropy":
-        yield "objective.token_weight.type", f"is top_entropy, {of_whole}: expected none"
+        yield "objective.token_weight.type", f"is top_entropy, {no_entropy}: expected none"
     if objective.entropy.type == "adaptive":
-        yield "objective.entropy.type", f"is adaptive, {of_whole}: expected none or a fixed bonus"
+        yield "objective.entropy.type", f"is adaptive, {no_entropy}: expected none or a fixed bonus"
 
 
 def _ahead_errors(config: RunSections) -> Iterator[Problem]:

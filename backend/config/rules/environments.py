@@ -1,4 +1,4 @@
-"""Sections that contradict tools, turns or episodes."""
+"""Refuse settings that contradict the environment."""
 
 from collections.abc import Iterator
 
@@ -10,7 +10,7 @@ from backend.config.sections import RunSections
 
 
 def environment_errors(config: RunSections) -> Iterator[Problem]:
-    """Everything that tools contradict, or that turns cannot give."""
+    """Yield settings that contradict the environment of a run."""
     environment = config.environment
     yield from _episode_errors(config)
     if isinstance(environment, NoEnvironment):
@@ -40,7 +40,7 @@ def _form_errors(environment: ToolUse) -> Iterator[Problem]:
 
 
 def _episode_errors(config: RunSections) -> Iterator[Problem]:
-    """Prompts and rewards that only an environment can give, and an environment whose reward nobody asks."""
+    """Yield problems and rewards that require OpenEnv without it, and OpenEnv without its reward term."""
     is_openenv = isinstance(config.environment, OpenEnv)
     expected = f"but environment.type is {config.environment.type}: expected openenv"
     for path, source in config.sources:
@@ -54,7 +54,7 @@ def _episode_errors(config: RunSections) -> Iterator[Problem]:
 
 
 def _turn_errors(config: RunSections) -> Iterator[Problem]:
-    """Features of the sampler that turns do not give."""
+    """Yield sampler features that are not available if completions are sampled in turns."""
     turns = f"but with environment.type = {config.environment.type} a completion is sampled in turns"
     if config.sampling.engine.type != "local":
         reason = f"is {config.sampling.engine.type}, {turns}, by the trainer itself"

@@ -1,4 +1,4 @@
-"""Combinations of adapters and memory measures that make no sense, and doubtful ones."""
+"""Refuse contradictory settings of adapters and memory, and warn about doubtful ones."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -9,11 +9,11 @@ from backend.config.policies import BUILT_IN
 from backend.config.sections import RunSections
 
 LOW_LORA_RATE = 5e-6
-"""Below it a language model's learning rate is one of full fine-tuning."""
+"""Learning rate below which a language model with LoRA probably uses a rate for full fine-tuning."""
 
 
 def memory_errors(config: RunSections) -> Iterator[Problem]:
-    """Contradictions with an adapter, recomputed activations or offloading."""
+    """Yield contradictions with an adapter, activation checkpointing, offloading or several devices."""
     resources, is_adapted = config.resources, not isinstance(config.policy.adapter, NoAdapter)
     if is_adapted and config.objective.reference.type == "ema":
         reason = "is ema, but the mean of two adapters is not the mean of what they do to the weights"
@@ -35,11 +35,16 @@ def memory_errors(config: RunSections) -> Iterator[Problem]:
         reason = f"{recomputed} without the replayed routes: sampling.routing_replay must be off"
         yield "resources.activation_checkpointing", reason
     if config.updates.rule == "natural_gradient":
-        alone = "natural_gradient needs a second derivative"
+        derivative_reason = "natural_gradient needs a second derivative"
         if resources.activation_checkpointing:
-            yield "resources.activation_checkpointing", f"{recomputed} once, and {alone}: expected false"
+            yield (
+                "resources.activation_checkpointing",
+                f"{recomputed} once, and {derivative_reason}: expected false",
+            )
         if resources.packing == "on":
-            reason = f"is on, but {alone}, which the kernels of packed rows lack: expected auto or off"
+            reason = (
+                f"is on, but {derivative_reason}, which the kernels of packed rows lack: expected auto or off"
+            )
             yield "resources.packing", reason
 
 
@@ -56,7 +61,7 @@ ONE_DEVICE = {
     "environment.type": ("none", "turns are sampled on one"),
     "objective.reference.type": ("fixed", "only a reference that stays is the same on all"),
 }
-"""Fields that only one device supports in another value than this, and why."""
+"""Fields that must have this value on several devices, each with the reason."""
 
 
 def _device_errors(config: RunSections) -> Iterator[Problem]:
@@ -69,8 +74,8 @@ def _device_errors(config: RunSections) -> Iterator[Problem]:
         for name in path.split("."):
             setting = getattr(setting, name)
         if setting != expected:
-            shown, expected_text = ("on", "false") if setting is True else (setting, expected)
-            yield path, f"is {shown}, {several} {reason}: expected {expected_text}"
+            actual_text, expected_text = ("on", "false") if setting is True else (setting, expected)
+            yield path, f"is {actual_text}, {several} {reason}: expected {expected_text}"
     if resources.packing == "on":
         yield "resources.packing", f"is on, {several} their passes are padded: expected auto or off"
 
@@ -88,7 +93,7 @@ def _quantization_errors(config: RunSections, kind: str, *, is_adapted: bool) ->
 
 
 def memory_warnings(config: RunSections) -> Iterator[str]:
-    """Choices that save nothing or learn slowly."""
+    """Yield warnings about settings that save no memory or learn slowly."""
     resources, optimizer = config.resources, config.optimizer
     is_tiny = any(offer.name == config.policy.name for offer in BUILT_IN)
     if isinstance(config.policy.adapter, LoraAdapter) and not is_tiny and optimizer.lr < LOW_LORA_RATE:

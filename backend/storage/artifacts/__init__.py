@@ -1,1 +1,1 @@
-"""Artifacts of runs: files of checkpoints, on this machine and in the artifact store."""
+"""Files of checkpoints on this machine and in the artifact store."""

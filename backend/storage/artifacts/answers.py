@@ -1,8 +1,8 @@
-"""Limits on the answers of an artifact store."""
+"""Limits for responses from an artifact store."""
 
 BLOCK_BYTES = 16 * 2**20
 """Size of one read from a file, in bytes."""
 
 
 class BadAnswer(Exception):
-    """A storage answered with more than was requested, or with a redirect."""
+    """The storage returned more data than was requested, or a redirect."""

@@ -1,4 +1,4 @@
-"""HTTP of the S3 client, bounded: no redirects, and no answer longer than its request allows."""
+"""HTTP sessions for the S3 client that follow no redirects and limit the size of responses."""
 
 import re
 from collections.abc import Iterator
@@ -11,10 +11,10 @@ from aiobotocore.httpsession import AIOHTTPSession
 from backend.storage.artifacts.answers import BLOCK_BYTES, BadAnswer
 
 MAX_PAGE_BYTES = 4_000_000
-"""Maximum size of an answer to a request without a range, in bytes; a page of a listing has 1,000 keys."""
+"""Maximum size of a response to a request without a range, in bytes. A page of a listing has 1,000 keys."""
 
 MAX_CALL_BYTES = 3 * BLOCK_BYTES
-"""Maximum size of all answers to one file system call together, in bytes.
+"""Maximum total size of the responses to one file system call, in bytes.
 
 It is enough to read a block three times, or to list more than 100,000 files.
 """
@@ -23,13 +23,13 @@ RANGE = re.compile(r"bytes=(\d+)-(\d+)")
 
 
 class Allowance:
-    """The bytes that the answers to one call may still have."""
+    """The number of bytes that the responses to one call may still contain."""
 
     def __init__(self) -> None:
         self.left = MAX_CALL_BYTES
 
     def take(self, size: int) -> None:
-        """Count received bytes. Raises BadAnswer if they exceed the allowance."""
+        """Subtract received bytes. Raises BadAnswer if they exceed the allowance."""
         self.left -= size
         if self.left < 0:
             raise BadAnswer(f"it answers with more than {MAX_CALL_BYTES:,} bytes in all")
@@ -40,7 +40,7 @@ _allowance: ContextVar[Allowance | None] = ContextVar("allowance", default=None)
 
 @contextmanager
 def count_as_one_call() -> Iterator[None]:
-    """Count the answers to all requests inside the `with` block as one call."""
+    """Count the responses to all requests inside the `with` block as one call."""
     token = _allowance.set(Allowance())
     try:
         yield
@@ -49,14 +49,14 @@ def count_as_one_call() -> Iterator[None]:
 
 
 class BoundedSession(AIOHTTPSession):  # type: ignore[misc]
-    """Connections whose answers are bounded."""
+    """An S3 client's HTTP session that limits the size of responses."""
 
     async def _get_session(self, proxy_url: str | None) -> Any:
         return _Requests(await super()._get_session(proxy_url))
 
 
 class _Requests:
-    """A session of aiohttp that follows no redirect and bounds the bodies of its answers."""
+    """An aiohttp session that follows no redirects and limits the size of response bodies."""
 
     def __init__(self, session: Any) -> None:
         self._session = session
@@ -78,13 +78,13 @@ class _Requests:
 
 
 def _max_bytes(asked: str) -> int:
-    """Return the maximum size of an answer to a request with this Range, in bytes."""
+    """Return the maximum size of a response to a request with this Range header, in bytes."""
     span = RANGE.fullmatch(asked)
     return int(span[2]) - int(span[1]) + 1 if span else MAX_PAGE_BYTES
 
 
 class _Body:
-    """A stream of aiohttp that raises BadAnswer once it has given more than it may."""
+    """An aiohttp stream that raises BadAnswer if it exceeds its maximum size."""
 
     def __init__(self, stream: Any, limit: int) -> None:
         self._stream, self._limit, self._left = stream, limit, limit

@@ -1,4 +1,4 @@
-"""Copies of checkpoints in the artifact store: finding them and uploading missing ones."""
+"""Find the copies of checkpoints in the artifact store, and upload missing ones."""
 
 from collections.abc import Iterable, Iterator
 from hashlib import sha256
@@ -26,17 +26,20 @@ class Copies:
 
 
 def copy_missing(settings: Settings, checkpoints: Iterable[Checkpoint]) -> Iterator[tuple[str, bool]]:
-    """Upload the checkpoints that are on this machine and missing in the store.
+    """Upload the checkpoints that exist on this machine but not in the store.
 
-    Yields a line of text per checkpoint and whether the store has it now. Raises Conflict if ARTIFACTS_URL is
-    not set.
+    Yields a message for each checkpoint that the store lacked, and whether the store has it now. Raises
+    Conflict if ARTIFACTS_URL is not set.
     """
     if (store := artifact_store(settings)) is None:
         raise Conflict("ARTIFACTS_URL is empty: set it to the address that checkpoints are copied to")
-    for row in checkpoints:
-        name, directory = f"{row.run_id}/{row.path}", settings.artifact_dir(row.run_id) / row.path
+    for checkpoint in checkpoints:
+        name, directory = (
+            f"{checkpoint.run_id}/{checkpoint.path}",
+            settings.artifact_dir(checkpoint.run_id) / checkpoint.path,
+        )
         try:
-            if _is_copied(store, row, settings):
+            if _is_copied(store, checkpoint, settings):
                 continue
             if (directory / MANIFEST).is_file():
                 store.upload(directory)
@@ -48,7 +51,7 @@ def copy_missing(settings: Settings, checkpoints: Iterable[Checkpoint]) -> Itera
 
 
 def _is_copied(store: ArtifactStore, row: Checkpoint, settings: Settings) -> bool:
-    """Return whether the store has exactly this checkpoint, not another one with its name."""
+    """Return whether the store has exactly this checkpoint, and not a different one with the same name."""
     try:
         content = store.manifest(settings.artifact_dir(row.run_id) / row.path)
     except (FileNotFoundError, BadCopy):

@@ -1,4 +1,4 @@
-"""Reading the files of checkpoints, from this machine or else from the artifact store."""
+"""Read the files of checkpoints from this machine, or else from the artifact store."""
 
 from collections.abc import Iterator
 from hashlib import sha256
@@ -12,9 +12,10 @@ from backend.storage.models import Checkpoint
 
 
 def open_artifact(settings: Settings, path: Path) -> IO[bytes]:
-    """Open a file of a checkpoint, from this machine or else from the store.
+    """Open a file of a checkpoint on this machine, or else in the store.
 
-    Raises FileNotFoundError or another OSError if the disk fails, and ArtifactFault if the store fails.
+    Raises FileNotFoundError if neither has it, another OSError if the disk fails, and ArtifactFault if the
+    store fails.
     """
     try:
         return path.open("rb")
@@ -25,10 +26,10 @@ def open_artifact(settings: Settings, path: Path) -> IO[bytes]:
 
 
 def read_manifest(settings: Settings, checkpoint: Checkpoint) -> bytes:
-    """Read the manifest of a checkpoint, from this machine or else from the store, as it was written.
+    """Read the unparsed manifest of a checkpoint from this machine, or else from the store.
 
-    Raises OSError if it is missing, ValueError if it is not the recorded one, and ArtifactFault if the store
-    fails.
+    Raises OSError if it is missing, ValueError if its SHA-256 is not the recorded one, and ArtifactFault if
+    the store fails.
     """
     directory = settings.artifact_dir(checkpoint.run_id) / checkpoint.path
     try:

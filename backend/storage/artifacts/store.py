@@ -1,8 +1,8 @@
-"""Artifact store: a copy of every checkpoint at ARTIFACTS_URL, in S3 or another storage that fsspec reaches.
+"""The artifact store, which holds a copy of every checkpoint in S3 or another storage that fsspec supports.
 
     <ARTIFACTS_URL>/<run id>/<checkpoint>/<file>
 
-A checkpoint in the store is complete once it has its manifest.json, which is written last and removed first.
+A checkpoint in the store is complete if it has a manifest.json, which is written last and removed first.
 Fetched files are untrusted until the manifest matches the SHA-256 in the checkpoint's row. Every call has a
 time limit.
 """
@@ -40,7 +40,7 @@ STORAGE_VARIABLES = (
     *("AWS_CA_BUNDLE", "AWS_REQUEST_CHECKSUM_", "AWS_RESPONSE_CHECKSUM_", "AZURE_STORAGE_", "AZURE_CLIENT_"),
     *("AZURE_TENANT_ID", "FSSPEC_", "GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_CLOUD_PROJECT"),
 )
-"""Prefixes of the environment variables from which storages read keys, regions and endpoints."""
+"""Prefixes of the environment variables that configure the keys, regions and endpoints of storages."""
 
 RUN = re.compile(r"[A-Za-z0-9][\w-]{0,63}")
 
@@ -52,13 +52,13 @@ RESERVE_BYTES = 8_000_000
 """Free disk space to leave in addition to a fetched checkpoint, in bytes."""
 
 CALL_SECONDS = 60.0
-"""Time limit of a call that moves little data, in seconds; `_seconds_for` gives more for a file."""
+"""Time limit of a call that transfers little data, in seconds. `_seconds_for` adds time for a file."""
 
 SLOWEST_BYTES_PER_SECOND = 2_000_000.0
-"""Slowest transfer rate; a slower storage counts as not answering."""
+"""Minimum transfer rate. A slower storage is treated as unavailable."""
 
 OF_S3: dict[str, Any] = {
-    "max_concurrency": 2,  # parts of 50 MB that are in memory at a time
+    "max_concurrency": 2,  # number of parts of 50 MB that are in memory at a time
     "config_kwargs": {"connect_timeout": 5, "read_timeout": 15, "retries": {"max_attempts": 1}},
 }
 
@@ -66,22 +66,22 @@ REASON_CHARACTERS = 300
 
 
 class ArtifactFault(GrpoLabError):
-    """The artifact store cannot be reached, or refuses a request."""
+    """The artifact store cannot be reached or refuses a request."""
 
     status = 503
     title = "Artifact store"
 
 
 class BadCopy(ArtifactFault):
-    """The artifact store answered with something that is not a complete checkpoint."""
+    """The copy in the artifact store is not a complete checkpoint."""
 
 
 class ArtifactStore:
-    """The copies of the checkpoints of the state directory `state`, at an address that fsspec supports."""
+    """The copies of the checkpoints in a state directory, at an address that fsspec supports."""
 
     def __init__(self, url: str, state: Path) -> None:
         """Create the store without connecting. Raises ArtifactFault if the address cannot be parsed."""
-        import fsspec  # a fifth of a second, which most installations need not wait
+        import fsspec  # takes a fifth of a second, and most installations do not need it
 
         self.url, self.root, self._locks = url.rstrip("/"), state / "runs", state / "run"
         self._is_local, self._is_s3 = url.startswith("file://"), url.startswith("s3://")
@@ -96,7 +96,7 @@ class ArtifactStore:
             self._files.retries = 2
 
     def _s3_options(self) -> dict[str, Any]:
-        """Return the options of an S3 client with bounded answers; empty for any other storage."""
+        """Return the options of an S3 client with bounded responses, or no options for any other storage."""
         if not self._is_s3:
             return {}
         from backend.storage.artifacts.bounded_http import BoundedSession, count_as_one_call
@@ -105,7 +105,7 @@ class ArtifactStore:
         return {**OF_S3, "config_kwargs": {**OF_S3["config_kwargs"], "http_session_cls": BoundedSession}}
 
     def listing(self, run_id: str) -> dict[str, bool]:
-        """Return the names of a run's checkpoints in the store, and whether each has its manifest."""
+        """Return the names of a run's checkpoints in the store, each with whether it has its manifest."""
         base = self._run(run_id)
         try:
             paths: list[str] = self._call(self._files.find, base)
@@ -119,21 +119,22 @@ class ArtifactStore:
         return has_manifest
 
     def manifest(self, directory: Path) -> bytes:
-        """Read the manifest of a checkpoint's copy, at most 4 MB.
+        """Read the manifest of a checkpoint's copy.
 
-        Raises FileNotFoundError if it is missing, and ArtifactFault if the store fails.
+        Raises FileNotFoundError if it is missing, BadCopy if it is empty or larger than 4 MB, and
+        ArtifactFault if the store fails.
         """
         key = f"{self._key(directory)}/{MANIFEST}"
         size = self._call(self._files.size, key)
         if not size or size > MAX_MANIFEST_BYTES:
-            expected = f"expected 1 to {MAX_MANIFEST_BYTES:,}"
-            raise BadCopy(self._words(f"{directory.name}/{MANIFEST} has {size} bytes, {expected}"))
+            expected_size = f"expected 1 to {MAX_MANIFEST_BYTES:,}"
+            raise BadCopy(self._words(f"{directory.name}/{MANIFEST} has {size} bytes, {expected_size}"))
         return self._read(key, 0, size)
 
     def upload(self, directory: Path) -> None:
-        """Upload a complete checkpoint, replacing a copy with the same name.
+        """Upload a complete checkpoint. A copy with the same name is replaced.
 
-        The old copy is incomplete as soon as the upload begins. Raises ArtifactFault if the store fails.
+        The old copy becomes incomplete when the upload begins. Raises ArtifactFault if the store fails.
         """
         target = self._key(directory)
         self._remove(f"{target}/{MANIFEST}")
@@ -141,12 +142,14 @@ class ArtifactStore:
             with self._translate_errors():
                 for name in json.loads((directory / MANIFEST).read_bytes())["files"]:
                     self._put(directory / name, f"{target}/{name}")
-                if self._is_local:  # whose files appear bit by bit, but are renamed at once
+                if self._is_local:  # local writes are not atomic, but renames are
                     self._put(directory / MANIFEST, f"{target}/.{MANIFEST}")
                     self._call(self._files.mv, f"{target}/.{MANIFEST}", f"{target}/{MANIFEST}")
                 else:
                     self._put(directory / MANIFEST, f"{target}/{MANIFEST}")
-        except FileNotFoundError as error:  # there is no such bucket, or retention was quicker
+        except (
+            FileNotFoundError
+        ) as error:  # the bucket does not exist, or retention has removed the checkpoint
             raise self._fault(str(error)) from error
 
     def _put(self, source: Path, key: str) -> None:
@@ -154,9 +157,9 @@ class ArtifactStore:
         self._call(self._files.put_file, str(source), key, seconds=seconds)
 
     def fetch(self, directory: Path, *, again: bool = False) -> bool:
-        """Download a checkpoint unless its directory exists; return False if the store does not have it.
+        """Download a checkpoint unless its directory exists. Return False if the store does not have it.
 
-        `again` replaces an existing directory. Raises BadCopy if the copy is not a complete checkpoint,
+        With `again`, replace an existing directory. Raises BadCopy if the copy is not a complete checkpoint,
         ArtifactFault if the store fails, and OSError if this disk is full or fails.
         """
         make_directory(directory.parent)
@@ -181,8 +184,8 @@ class ArtifactStore:
         source, draft = self._key(directory), directory.with_name(f".{directory.name}.fetch")
         for name, size in sizes.items():
             if (stored_size := self._call(self._files.size, f"{source}/{name}")) != size:
-                words = f"{directory.name}/{name} has {stored_size} bytes in place of {size}"
-                raise BadCopy(self._words(words))
+                message = f"{directory.name}/{name} has {stored_size} bytes in place of {size}"
+                raise BadCopy(self._words(message))
         free, needed = free_bytes(directory.parent), sum(sizes.values()) + RESERVE_BYTES
         if free is not None and free < needed:
             raise OSError(errno.ENOSPC, f"checkpoint {directory.name} needs {size_text(needed)}")
@@ -207,31 +210,34 @@ class ArtifactStore:
             shutil.rmtree(directory.with_name(f".{directory.name}.{os.getpid()}.doomed"), ignore_errors=True)
 
     def open(self, path: Path) -> IO[bytes]:
-        """Open a file of a checkpoint to read it in blocks.
+        """Open a file of a checkpoint that is read in blocks.
 
-        This and each read raise FileNotFoundError if it is missing, and ArtifactFault if the store fails.
+        This call and each read raise FileNotFoundError if it is missing, and ArtifactFault if the store
+        fails.
         """
         return cast("IO[bytes]", _RemoteFile(partial(self._read, self._key(path)), self.size(path)))
 
     def _read(self, key: str, start: int, end: int) -> bytes:
-        """Read these bytes of a file. Raises BadCopy if the store returns other, more or fewer bytes."""
+        """Read the bytes from `start` to `end` of a file. Raises BadCopy if
+        the store returns more or fewer bytes.
+        """
         block = bytes(
             self._call(self._files.cat_file, key, start=start, end=end, seconds=_seconds_for(end - start))
         )
         if len(block) != end - start:
-            words = f"{key.rpartition('/')[2]} gives {len(block):,} bytes in place of {end - start:,}"
-            raise BadCopy(self._words(words))
+            message = f"{key.rpartition('/')[2]} gives {len(block):,} bytes in place of {end - start:,}"
+            raise BadCopy(self._words(message))
         return block
 
     def size(self, path: Path) -> int:
-        """Return a file's size in bytes.
+        """Return the size of a file in bytes.
 
         Raises FileNotFoundError if it is missing, and ArtifactFault if the store fails.
         """
         return int(self._call(self._files.size, self._key(path)))
 
     def remove_checkpoint(self, run_id: str, name: str) -> None:
-        """Remove a checkpoint, manifest first, so that a partial copy never counts as complete.
+        """Remove a checkpoint, starting with the manifest so that a partial copy never counts as complete.
 
         Raises ArtifactFault if the store fails.
         """
@@ -252,13 +258,13 @@ class ArtifactStore:
             self._call(self._files.pipe_file, path, content)
             read_back = self._read(path, 0, len(content))
             self._call(self._files.rm_file, path)
-        except FileNotFoundError as error:  # there is no such bucket
+        except FileNotFoundError as error:  # the bucket does not exist
             raise self._fault(str(error)) from error
         if read_back != content:
             raise self._fault("it gives back other bytes than it was given")
 
     def _remove(self, path: str) -> None:
-        """Remove a file, or a directory with its content, if it exists."""
+        """Remove a file, or a directory with all its content, if it exists."""
         with suppress(FileNotFoundError):
             self._call(self._files.rm, path, recursive=True)
 
@@ -268,14 +274,14 @@ class ArtifactStore:
         return f"{self._base}/{run_id}"
 
     def _key(self, path: Path) -> str:
-        """Return the address of the copy of a local path."""
+        """Return the address in the store of the copy of a local path."""
         run_id, *names = path.relative_to(self.root).parts
         if ".." in names:
             raise self._fault(f"{path.name!r:.60} is not a file of a checkpoint")
         return "/".join([self._run(run_id), *names])
 
     def _refuse_links(self, arguments: Sequence[Any]) -> None:
-        """Refuse symbolic links, which somebody may have put into a shared directory to lead out of it."""
+        """Raise ArtifactFault if a path contains a symbolic link that leads out of the shared directory."""
         base = Path(self._base).resolve()
         for argument in arguments:
             is_key = isinstance(argument, str) and argument.startswith(f"{self._base}/")
@@ -308,7 +314,7 @@ class ArtifactStore:
     def _in_thread(
         self, call: Callable[..., Any], arguments: Sequence[Any], options: Mapping[str, Any], seconds: float
     ) -> Any:
-        """Call a mounted share in a thread. Raises TimeoutError if the share does not answer."""
+        """Call a synchronous file system in a thread. Raises TimeoutError if it does not return in time."""
         future: Future[Any] = Future()
 
         def work() -> None:
@@ -316,27 +322,27 @@ class ArtifactStore:
                 if self._is_local:
                     self._refuse_links(arguments)
                 future.set_result(call(*arguments, **options))
-            except BaseException as error:  # noqa: BLE001 - raised where the result is awaited
+            except BaseException as error:  # noqa: BLE001 - raised when the result is read
                 future.set_exception(error)
 
-        # A daemon: a mount that never answers keeps no process from ending.
+        # A daemon thread, so that a mount that never answers does not prevent the process from exiting.
         threading.Thread(target=work, name="artifact-store", daemon=True).start()
         return future.result(timeout=seconds)
 
     @contextmanager
     def _translate_errors(self) -> Iterator[None]:
-        """Turn every error in the `with` block into ArtifactFault, except FileNotFoundError."""
+        """Convert every error in the `with` block to ArtifactFault, except FileNotFoundError."""
         try:
             yield
         except (FileNotFoundError, GrpoLabError):
             raise
-        except Exception as error:  # botocore's, aiohttp's, of each storage its own
-            words = str(_underlying_error(error)).strip().partition("\n")[0] or type(error).__name__
-            raise self._fault(redact(words)[:REASON_CHARACTERS]) from error
+        except Exception as error:  # each storage raises errors of its own libraries
+            reason = str(_underlying_error(error)).strip().partition("\n")[0] or type(error).__name__
+            raise self._fault(redact(reason)[:REASON_CHARACTERS]) from error
 
 
 def artifact_store(settings: Settings) -> ArtifactStore | None:
-    """Return the store of this installation, or None without ARTIFACTS_URL.
+    """Return the store of this installation, or None if ARTIFACTS_URL is not set.
 
     Raises ArtifactFault if the address cannot be parsed.
     """
@@ -352,7 +358,7 @@ def _store(url: str, state: Path, _process: int) -> ArtifactStore:
 
 
 class _RemoteFile(io.RawIOBase):
-    """A file in the store, read through `read(start, end)`."""
+    """A seekable file in the store, whose bytes are read by `read(start, end)`."""
 
     def __init__(self, read: Callable[[int, int], bytes], size: int) -> None:
         self._read_range, self._size, self._at = read, size, 0
@@ -373,22 +379,22 @@ class _RemoteFile(io.RawIOBase):
         return self._at
 
     def readinto(self, buffer: Any) -> int:
-        """Read the next bytes from a buffered block; each block is one request to the store."""
+        """Read the next bytes from the buffered block. Each block is one request to the store."""
         if self._at >= self._size:
-            self._block = b""  # many files are open at a time
+            self._block = b""  # frees the memory, because many files are open at a time
             return 0
         if not self._block_at <= self._at < self._block_at + len(self._block):
             self._block_at = self._at
             self._block = self._read_range(self._at, min(self._at + BLOCK_BYTES, self._size))
-        begin = self._at - self._block_at
-        piece = self._block[begin : begin + len(buffer)]
+        offset = self._at - self._block_at
+        piece = self._block[offset : offset + len(buffer)]
         buffer[: len(piece)] = piece
         self._at += len(piece)
         return len(piece)
 
 
 def _underlying_error(error: BaseException) -> BaseException:
-    """Return the BadAnswer that the storage's client has wrapped in its own errors, else the error itself."""
+    """Return the BadAnswer that the storage's client has wrapped in its errors, or else the error itself."""
     cause: BaseException | None = error
     while cause is not None and not isinstance(cause, BadAnswer):
         cause = cause.__cause__ or cause.__context__
@@ -401,22 +407,22 @@ def _seconds_for(size: int) -> float:
 
 
 def _sizes(manifest: bytes) -> dict[str, int] | None:
-    """Return the size in bytes of each file that a manifest names; None if the manifest is invalid."""
+    """Return the size in bytes of each file that a manifest names, or None if the manifest is invalid."""
     try:
-        files: dict[Any, Any] = json.loads(manifest)["files"]
-        sizes = {name: entry["bytes"] for name, entry in files.items()}
+        files_by_name: dict[Any, Any] = json.loads(manifest)["files"]
+        sizes = {name: entry["bytes"] for name, entry in files_by_name.items()}
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return None
-    is_ours = 0 < len(sizes) <= MAX_FILES and all(
+    is_valid = 0 < len(sizes) <= MAX_FILES and all(
         FILE_NAME.fullmatch(name) and name != MANIFEST and type(size) is int and 0 <= size < 2**50
         for name, size in sizes.items()
     )
-    return sizes if is_ours else None
+    return sizes if is_valid else None
 
 
 @contextmanager
 def _exclusive_lock(path: Path) -> Iterator[None]:
-    """Hold an exclusive lock on the file `path`; the end of the process releases it."""
+    """Hold an exclusive lock on the file `path`, which is also released when the process ends."""
     while True:
         with path.open("ab") as file:
             fcntl.flock(file, fcntl.LOCK_EX)

@@ -1,13 +1,16 @@
-"""Detectors: one pure function per cause, from a log and its outcome to a finding, or to what it lacks."""
+"""The detectors, one pure function per cause, which return a finding, missing data or None.
+
+The docstring of a detector describes its evidence for the table of causes in the documentation.
+"""
 
 from backend.analysis.diagnosis.detectors import behaviour, goal, optimization
 from backend.analysis.diagnosis.signs import Detector
 from backend.config.causes import Cause
 
 VERSION = 3
-"""Version of the detectors; ended runs are judged again when it changes.
+"""Version of the detectors. Ended runs are diagnosed again when it changes.
 
-Raise it with every change of a detector, a threshold or a rule of the verdict.
+Increment it with every change of a detector, a threshold or a rule of the verdict.
 """
 
 DETECTORS: dict[Cause, Detector] = {

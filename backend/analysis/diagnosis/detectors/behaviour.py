@@ -1,4 +1,4 @@
-"""Detectors of what the policy does: entropy, length, and how far its sampler is from it."""
+"""Detectors for the behaviour of the policy: entropy, length, text, and the mismatch with the sampler."""
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from backend.analysis.diagnosis.signs import (
 
 
 def mismatch(log: Log, outcome: Outcome) -> Answer:
-    """Sampler and learner differ more than before, or more than training tolerates."""
+    """The sampler and the learner differ more than before, or more than training tolerates."""
     if gap := lacking(
         log,
         "mismatch",
@@ -39,7 +39,7 @@ def mismatch(log: Log, outcome: Outcome) -> Answer:
 
 
 def staleness(log: Log, outcome: Outcome) -> Answer:
-    """Ratios and clipping that grow if a batch is used for many updates or was sampled by old weights."""
+    """Ratios or clipping grow, and batches are used for many updates or sampled by old weights."""
     age = log.find("sampling/staleness")
     is_old = age is not None and float(np.median(age[1].values)) >= 1
     updates = log.find("optim/updates")
@@ -59,17 +59,19 @@ def staleness(log: Log, outcome: Outcome) -> Answer:
     )  # fmt: skip
     if change is None:
         return None
-    why = f"samples are {np.median(age[1].values):.0f} steps old" if is_old and age else ""
-    reuse = f"{np.median(updates[1].values):.0f} updates a step" if is_reused and updates else ""
-    words = " and ".join(reason for reason in (why, reuse) if reason)
+    age_text = f"samples are {np.median(age[1].values):.0f} steps old" if is_old and age else ""
+    reuse_text = f"{np.median(updates[1].values):.0f} updates a step" if is_reused and updates else ""
+    reason_text = " and ".join(reason for reason in (age_text, reuse_text) if reason)
     is_cause = change.metric in {"sampling/staleness", "optim/updates"} or is_old
-    return finding_of("staleness", change, tier="specific" if is_cause else "consistent", words=(words,))
+    return finding_of(
+        "staleness", change, tier="specific" if is_cause else "consistent", words=(reason_text,)
+    )
 
 
 def router_drift(log: Log, outcome: Outcome) -> Answer:
-    """Experts that a mixture no longer chooses for the same tokens."""
+    """The router of a mixture of experts chooses other experts for the same tokens."""
     if not has(log, "router/expert_change_frac", "router/shift_mean"):
-        return None  # no mixture of experts
+        return None  # not a mixture of experts
     signs = (
         Sign("router/expert_change_frac", "up", 1.5, 0.02, threshold=0.3),
         Sign("router/shift_mean", "down", 0.9, 0.02),
@@ -79,7 +81,7 @@ def router_drift(log: Log, outcome: Outcome) -> Answer:
 
 
 def entropy_explosion(log: Log, outcome: Outcome) -> Answer:
-    """Entropy far above its healthy level: the text becomes nonsense."""
+    """The entropy is far above its healthy level, at which text becomes nonsense."""
     if gap := lacking(log, "entropy_explosion", "the policy's entropy", "policy/entropy"):
         return gap
     change = change_of(log, outcome, Sign("policy/entropy", "up", 2.0, 0.02, margin=0.25))
@@ -89,7 +91,7 @@ def entropy_explosion(log: Log, outcome: Outcome) -> Answer:
 
 
 def entropy_collapse(log: Log, outcome: Outcome) -> Answer:
-    """Entropy far below its healthy level, with groups whose completions are all alike."""
+    """The entropy is far below its healthy level, and the completions of a group are alike."""
     if gap := lacking(log, "entropy_collapse", "the policy's entropy", "policy/entropy"):
         return gap
     change = change_of(log, outcome, Sign("policy/entropy", "down", 0.3, 0.02))
@@ -99,28 +101,28 @@ def entropy_collapse(log: Log, outcome: Outcome) -> Answer:
 
 
 def _pushed(log: Log, outcome: Outcome, cause: str, change: Change, direction: Direction) -> Finding:
-    """A finding that begins with the entropy term of the loss where that grew first."""
+    """Return a finding about the entropy, with the onset of the loss term if that grew first."""
     term = change_of(
         log,
         outcome,
         Sign("loss/entropy", direction, 3.0 if direction == "up" else -3.0, 1e-3, is_setting=True),
     )
     if term is None or term.onset.sick > change.onset.sick:
-        alike = first_of(
+        similarity = first_of(
             log,
             outcome,
             Sign("policy/distinct_frac", "down", 0.7, 0.02, threshold=0.4),
             Sign("groups/zero_variance_frac", "up", 1.3, 0.02, threshold=0.5),
         )
-        is_specific = cause == "entropy_explosion" or alike is not None
-        words = (f"{alike.metric} went to {alike.extreme:.2f}",) if alike else ()
-        return finding_of(cause, change, tier="specific" if is_specific else "consistent", words=words)
+        is_specific = cause == "entropy_explosion" or similarity is not None
+        evidence = (f"{similarity.metric} went to {similarity.extreme:.2f}",) if similarity else ()
+        return finding_of(cause, change, tier="specific" if is_specific else "consistent", words=evidence)
     pushed = finding_of(cause, change, words=(f"loss/entropy went to {term.extreme:.3g} before it",))
     return pushed._replace(onset=term.onset, metrics=("loss/entropy", *pushed.metrics))
 
 
 def length_blowup(log: Log, outcome: Outcome) -> Answer:
-    """Completions that the cap truncates, from the first step or more and more of them."""
+    """Many completions are truncated at the maximum length, from the first step or increasingly."""
     if gap := lacking(
         log, "length_blowup", "the length of completions", "length/mean", "length/truncated_frac"
     ):
@@ -128,36 +130,39 @@ def length_blowup(log: Log, outcome: Outcome) -> Answer:
     if log.find("length/truncated_frac", least=5) is not None:
         return _truncated(log, outcome)
     if outcome.onset is None:
-        return None  # answers that grow while the goal does are wanted
+        return None  # longer answers are fine while the goal rises
     change = change_of(log, outcome, Sign("length/mean", "up", 1.5, 2.0))
     if change is None:
         return None
-    words = ("the log does not say how many were truncated",)
-    return finding_of("length_blowup", change, tier="consistent", words=words)._replace(
+    evidence = ("the log does not say how many were truncated",)
+    return finding_of("length_blowup", change, tier="consistent", words=evidence)._replace(
         title="Completions grew"
     )
 
 
 def _truncated(log: Log, outcome: Outcome) -> Answer:
-    always = standing(log, "length_blowup", "length/truncated_frac", ALL_TRUNCATED)
-    if always is not None and log.series["length/truncated_frac"].finite().values[0] > ALL_TRUNCATED / 2:
-        words = (
+    standing_finding = standing(log, "length_blowup", "length/truncated_frac", ALL_TRUNCATED)
+    if (
+        standing_finding is not None
+        and log.series["length/truncated_frac"].finite().values[0] > ALL_TRUNCATED / 2
+    ):
+        sentence = (
             "nearly every completion was cut off: the cap is too low, or the policy does not end its answers"
         )
-        return always._replace(
+        return standing_finding._replace(
             title="Completions are truncated from the start", tier="specific", strength=1.0,
-            evidence=(*always.evidence, words),
+            evidence=(*standing_finding.evidence, sentence),
         )  # fmt: skip
-    cut = change_of(log, outcome, Sign("length/truncated_frac", "up", 1.5, 0.02, threshold=0.1))
-    if cut is None:
+    truncation = change_of(log, outcome, Sign("length/truncated_frac", "up", 1.5, 0.02, threshold=0.1))
+    if truncation is None:
         return None
-    grown = change_of(log, outcome, Sign("length/mean", "up", 1.5, 2.0))
-    first = grown if grown is not None and grown.onset.sick < cut.onset.sick else cut
-    return finding_of("length_blowup", first)
+    growth = change_of(log, outcome, Sign("length/mean", "up", 1.5, 2.0))
+    first_change = growth if growth is not None and growth.onset.sick < truncation.onset.sick else truncation
+    return finding_of("length_blowup", first_change)
 
 
 def length_collapse(log: Log, outcome: Outcome) -> Answer:
-    """Completions far shorter than when the run was healthy, and not because the cap truncates them."""
+    """Completions are far shorter than in the healthy window, and truncation is not the reason."""
     if gap := lacking(log, "length_collapse", "the length of completions", "length/mean"):
         return gap
     change = change_of(log, outcome, Sign("length/mean", "down", 0.6, 2.0))
@@ -166,7 +171,7 @@ def length_collapse(log: Log, outcome: Outcome) -> Answer:
 
 
 def repetition(log: Log, outcome: Outcome) -> Answer:
-    """Completions that loop: the same pieces of text over and over."""
+    """Completions repeat the same pieces of text."""
     if gap := lacking(
         log, "repetition", "the repetition of texts (text/repetition)", "text/repetition", "text/compression"
     ):
@@ -180,7 +185,7 @@ def repetition(log: Log, outcome: Outcome) -> Answer:
 
 
 def broken_format(log: Log, outcome: Outcome) -> Answer:
-    """Thinking tags that open twice, never close, or answers that are no longer boxed."""
+    """Thinking tags are opened twice or never closed, or answers are no longer boxed."""
     if gap := lacking(
         log, "broken_format", "the structure of completions (text/structure_ok)", "text/structure_ok"
     ):
@@ -191,12 +196,12 @@ def broken_format(log: Log, outcome: Outcome) -> Answer:
     )
     if (change := first_of(log, outcome, *signs)) is not None:
         return finding_of("broken_format", change)
-    lost = change_of(log, outcome, Sign("text/structure_ok", "down", 0.7, 0.02))
-    return None if lost is None else finding_of("broken_format", lost, tier="consistent")
+    lost_structure = change_of(log, outcome, Sign("text/structure_ok", "down", 0.7, 0.02))
+    return None if lost_structure is None else finding_of("broken_format", lost_structure, tier="consistent")
 
 
 def language_mix(log: Log, outcome: Outcome) -> Answer:
-    """Letters of another script than the prompt's."""
+    """Completions contain letters of a script other than that of the prompt."""
     if gap := lacking(
         log,
         "language_mix",

@@ -1,4 +1,4 @@
-"""Detectors of what is wrong with the updates: numbers, sizes, pulls, ages, critics."""
+"""Detectors for problems of the updates: non-finite numbers, sizes, the KL term, dead runs and critics."""
 
 import math
 
@@ -22,41 +22,42 @@ from backend.analysis.diagnosis.signs import (
 
 
 def non_finite(log: Log, outcome: Outcome) -> Answer:
-    """Loss, gradient or reward that is not a number; a skipped update is one, too."""
+    """The loss, the gradient or the reward is not finite, or updates are skipped."""
     names = ("loss/total", "loss/policy", "optim/grad_norm", "reward/mean", "policy/entropy")
-    firsts = {
+    first_steps = {
         name: int(series.steps[~np.isfinite(series.values)][0])
         for name in names
         if (series := log.series.get(name)) is not None and not np.isfinite(series.values).all()
     }
     skipped = log.series.get("optim/skipped")
     if skipped is not None and (skipped.values > 0).any():
-        firsts["optim/skipped"] = int(skipped.steps[skipped.values > 0][0])
-    if not firsts:
+        first_steps["optim/skipped"] = int(skipped.steps[skipped.values > 0][0])
+    if not first_steps:
         return None if has(log, *names) else unjudged("non_finite", "a loss, a gradient norm or a reward")
-    name, step = min(firsts.items(), key=lambda item: item[1])
+    name, step = min(first_steps.items(), key=lambda item: item[1])
     series = log.series[name]
-    bad = (series.values > 0) if name == "optim/skipped" else ~np.isfinite(series.values)
-    last = int(series.steps[bad][-1])
-    count = int(bad.sum())
-    is_end_known = log.status in {"failed", "stopped"}  # the trainer gave up, so nothing came after
-    share = float(np.mean(bad[series.steps >= step])) if count >= MIN_LASTING or is_end_known else 0.0
-    words = f"{name} was not finite at {count} of {len(series)} steps, from step {step} to {last}"
+    is_bad = (series.values > 0) if name == "optim/skipped" else ~np.isfinite(series.values)
+    last_step = int(series.steps[is_bad][-1])
+    count = int(is_bad.sum())
+    is_end_known = log.status in {"failed", "stopped"}  # the trainer gave up, so the values lasted
+    share = float(np.mean(is_bad[series.steps >= step])) if count >= MIN_LASTING or is_end_known else 0.0
+    sentence = f"{name} was not finite at {count} of {len(series)} steps, from step {step} to {last_step}"
     if name == "optim/skipped":
-        words = (
-            f"{int(bad.sum())} steps skipped updates whose loss or gradient was not finite, first step {step}"
+        sentence = (
+            f"{int(is_bad.sum())} steps skipped updates whose loss or gradient was not finite, "
+            f"first step {step}"
         )
-    before = series.steps[series.steps < step]
-    onset = Interval(int(before[-1]) if len(before) else step, step)
-    return Finding("non_finite", TITLES["non_finite"], onset, "specific", 1.0, share, (words,), (name,))
+    steps_before = series.steps[series.steps < step]
+    onset = Interval(int(steps_before[-1]) if len(steps_before) else step, step)
+    return Finding("non_finite", TITLES["non_finite"], onset, "specific", 1.0, share, (sentence,), (name,))
 
 
 MIN_LASTING = 3
-"""Number of values that are not finite from which on they last; a trainer skips a single update."""
+"""Minimum number of non-finite values that count as lasting, because a trainer can skip single updates."""
 
 
 def update_size(log: Log, outcome: Outcome) -> Answer:
-    """Gradients and learning rate that grow: a step moves the policy further than it tolerates."""
+    """Gradients or the learning rate grow, so that updates are too large for the policy."""
     if not has(log, "optim/grad_norm", "optim/lr", "optim/update_norm"):
         finding = _large_from_the_start(log, outcome)
         return finding or unjudged("update_size", "the gradient norm or the learning rate")
@@ -75,11 +76,13 @@ def update_size(log: Log, outcome: Outcome) -> Answer:
 
 
 EARLY = 10
-"""Steps within which a fall leaves no healthy window to compare with."""
+"""Last step of a fall that leaves no healthy window for comparison."""
 
 
 def _large_from_the_start(log: Log, outcome: Outcome) -> Answer:
-    """Distances and ratios that no step should make, or a policy that its first updates changed at once."""
+    """Return a finding if ratios or distances are always too large, or
+    the first updates changed the policy.
+    """
     if outcome.onset is None or outcome.onset.healthy > EARLY:
         return None
     return (
@@ -90,52 +93,55 @@ def _large_from_the_start(log: Log, outcome: Outcome) -> Answer:
 
 
 def _changed_at_once(log: Log) -> Answer:
-    changed = changed_at_once(log)
-    if changed is None:
+    first_change = changed_at_once(log)
+    if first_change is None:
         return None
-    words = (
-        f"{changed.metric} went from {changed.first:.3g} at step {changed.onset.healthy} to "
-        f"{changed.soon:.3g} within {changed.last} steps"
+    sentence = (
+        f"{first_change.metric} went from {first_change.first:.3g} at step {first_change.onset.healthy} to "
+        f"{first_change.soon:.3g} within {first_change.last} steps"
     )
     return Finding(
         "update_size",
         TITLES["update_size"],
-        changed.onset,
+        first_change.onset,
         "consistent",
         0.8,
         1.0,
-        (words,),
-        (changed.metric,),
+        (sentence,),
+        (first_change.metric,),
     )
 
 
 def dead_run(log: Log, outcome: Outcome) -> Answer:
-    """Weights that no update moves. A loss of 0 or a ratio of 1 says nothing about it."""
+    """No update changes the weights. A loss of 0 or a ratio of 1 is not evidence for this."""
     if outcome.onset is not None:
-        return None  # a goal that fell proves that the weights moved
+        return None  # a fall of the goal proves that the weights changed
     limits = {"optim/update_norm": 0.0, "optim/lr": NO_RATE, "optim/grad_norm": 0.0}
-    logged = [named_series for name in limits if (named_series := log.find(name, least=5)) is not None]
-    if not logged:
+    logged_series = [named_series for name in limits if (named_series := log.find(name, least=5)) is not None]
+    if not logged_series:
         needs = "the learning rate, the gradient norm or the size of the updates"
         return lacking(log, "dead_run", needs, *limits, least=5)
     same_evaluations = _same_evaluations(log)
-    for name, series in logged:
+    for name, series in logged_series:
         values = series.values[len(series) // 10 :]
-        still = float(np.mean(values <= limits[name]))
+        still_share = float(np.mean(values <= limits[name]))
         if name == "optim/grad_norm" and series.values[:3].any():
-            continue  # the first updates moved the weights; later ones had no signal
+            continue  # the first updates changed the weights, and later ones had no signal
         is_rounded = name == "optim/lr" and not log.config and not values.any() and not same_evaluations
         if is_rounded:
             return unjudged("dead_run", "a learning rate with more digits: every value is printed as 0")
-        if still > 0.9:
+        if still_share > 0.9:
             onset = Interval(int(series.steps[0]), int(series.steps[0]))
-            words = (f"{name} is at most {limits[name]:g} at {still:.0%} of the steps", *same_evaluations)
-            return Finding("dead_run", TITLES["dead_run"], onset, "specific", 1.0, 1.0, words, (name,))
+            evidence = (
+                f"{name} is at most {limits[name]:g} at {still_share:.0%} of the steps",
+                *same_evaluations,
+            )
+            return Finding("dead_run", TITLES["dead_run"], onset, "specific", 1.0, 1.0, evidence, (name,))
     return None
 
 
 NO_RATE = 1e-9
-"""Learning rate below which float32 weights hardly change in a run's time."""
+"""Learning rate below which float32 weights hardly change during a run."""
 
 
 def _same_evaluations(log: Log) -> tuple[str, ...]:
@@ -146,7 +152,7 @@ def _same_evaluations(log: Log) -> tuple[str, ...]:
 
 
 def kl_pull(log: Log, outcome: Outcome) -> Answer:
-    """A KL term whose size in the loss jumps; a k1 in the loss may even push away from the reference."""
+    """The KL term jumps in the loss or dominates the gradient. k1 in the loss may even push away."""
     if not has(log, "loss/kl", "optim/kl_share"):
         return None if has(log, "loss/total") else unjudged("kl_pull", "the KL term of the loss")
     change = first_of(
@@ -157,21 +163,23 @@ def kl_pull(log: Log, outcome: Outcome) -> Answer:
         *(() if has(log, "loss/kl") else (Sign("optim/kl_share", "up", 3.0, 0.02, threshold=DOMINANT),)),
     )
     kind, coefficient = log.setting("objective.kl.type"), log.setting("objective.kl.coef")
-    words = (f"objective.kl is {kind} with coef {coefficient:g} in the loss",) if kind and coefficient else ()
-    always = _share_of_kl(log, 0, outcome)
-    if always > DOMINANT:
-        return _always_pulled(log, (_dominates(always), *words))
+    evidence = (
+        (f"objective.kl is {kind} with coef {coefficient:g} in the loss",) if kind and coefficient else ()
+    )
+    overall_share = _share_of_kl(log, 0, outcome)
+    if overall_share > DOMINANT:
+        return _always_pulled(log, (_dominates(overall_share), *evidence))
     if change is None:
         return None
     share = _share_of_kl(log, change.onset.sick, outcome)
     if share > DOMINANT:
-        words = (_dominates(share), *words)
+        evidence = (_dominates(share), *evidence)
     is_specific = kind == "k1" or share > DOMINANT
-    return finding_of("kl_pull", change, tier="specific" if is_specific else "consistent", words=words)
+    return finding_of("kl_pull", change, tier="specific" if is_specific else "consistent", words=evidence)
 
 
 DOMINANT = 0.6
-"""The KL term's part of the gradient from which on it, and not the reward, steers the policy."""
+"""Fraction of the gradient above which the KL term determines the update instead of the reward."""
 
 
 def _dominates(share: float) -> str:
@@ -179,26 +187,26 @@ def _dominates(share: float) -> str:
 
 
 def _share_of_kl(log: Log, first: int, outcome: Outcome) -> float:
-    """Return the KL term's part of the gradient from a step on until the fall; 0 if it is not known."""
-    last = outcome.onset.sick if outcome.onset and outcome.onset.sick > first + 2 else math.inf
+    """Return the KL term's median fraction of the gradient from a step until the fall, or 0 if unknown."""
+    last_step = outcome.onset.sick if outcome.onset and outcome.onset.sick > first + 2 else math.inf
     measured = log.find("optim/kl_share")
-    values = measured[1].between(first, last).values if measured else np.zeros(0)
+    values = measured[1].between(first, last_step).values if measured else np.zeros(0)
     with_signal = values[values < 1]
     return float(np.median(with_signal)) if len(with_signal) >= 3 else 0.0
 
 
 def _always_pulled(log: Log, words: tuple[str, ...]) -> Finding:
-    first = int(log.series["optim/kl_share"].steps[0])
-    onset, metrics = Interval(first, first), ("optim/kl_share",)
+    first_step = int(log.series["optim/kl_share"].steps[0])
+    onset, metrics = Interval(first_step, first_step), ("optim/kl_share",)
     return Finding("kl_pull", TITLES["kl_pull"], onset, "consistent", 0.8, 1.0, words, metrics)
 
 
 def kl_runaway(log: Log, outcome: Outcome) -> Answer:
-    """Distance from the reference that grows beyond what a run needs, most of all while the goal does not."""
+    """The distance from the reference grows far beyond that of working runs."""
     if gap := lacking(log, "kl_runaway", "a KL to the reference", "kl/k3", "kl/k2", "kl/k1"):
         return gap
-    if (always := standing(log, "kl_runaway", "kl/k3", ABSURD_KL)) is not None:
-        return always
+    if (always_large := standing(log, "kl_runaway", "kl/k3", ABSURD_KL)) is not None:
+        return always_large
     threshold = KL_OF_A_FALL if outcome.onset is not None else KL_OF_A_WARNING
     signs = [Sign(metric, "up", 5.0, 1e-3, is_log=True, threshold=threshold) for metric in ("kl/k3", "kl/k2")]
     change = first_of(log, outcome, *signs)
@@ -206,35 +214,37 @@ def kl_runaway(log: Log, outcome: Outcome) -> Answer:
 
 
 KL_OF_A_FALL, KL_OF_A_WARNING, ABSURD_KL = 0.2, 1.0, 10.0
-"""Nats a token. A run without a penalty may reach tenths and learn; no working run has the last."""
+"""Limits of the KL in nats per token. Runs without a penalty may learn
+at a few tenths, but never at ABSURD_KL.
+"""
 
 
 def displacement(log: Log, outcome: Outcome) -> Answer:
-    """Updates that make right answers less likely: the pull of wrong ones drags them along."""
-    lift = log.find("policy/lift_right", least=4)
-    if lift is None:
+    """Updates make right answers less likely, as a side effect of pushing away from wrong ones."""
+    lift_series = log.find("policy/lift_right", least=4)
+    if lift_series is None:
         needs = "the lift of right answers (policy/lift_right)"
         return lacking(log, "displacement", needs, "policy/lift_right", least=4)
     if outcome.healthy is None or outcome.onset is None:
         return None
-    before = lift[1].between(-math.inf, outcome.healthy.sick).values
-    during = lift[1].between(outcome.healthy.sick + 1, outcome.onset.sick + 1)
-    if len(before) < 2 or len(during) < 2 or float(np.median(before)) <= 0:
+    lift_before = lift_series[1].between(-math.inf, outcome.healthy.sick).values
+    later_lift = lift_series[1].between(outcome.healthy.sick + 1, outcome.onset.sick + 1)
+    if len(lift_before) < 2 or len(later_lift) < 2 or float(np.median(lift_before)) <= 0:
         return None
-    middle = float(np.median(during.values))
-    if middle > -float(np.median(before)):
+    median_lift = float(np.median(later_lift.values))
+    if median_lift > -float(np.median(lift_before)):
         return None
-    words = (
-        f"policy/lift_right was {float(np.median(before)):.3g} nats a step while the run was healthy and "
-        f"{middle:.3g} before the goal fell"
+    sentence = (
+        f"policy/lift_right was {float(np.median(lift_before)):.3g} nats a step while the run was healthy "
+        f"and {median_lift:.3g} before the goal fell"
     )
-    onset = Interval(outcome.healthy.sick, int(during.steps[during.values < 0][0]))
+    onset = Interval(outcome.healthy.sick, int(later_lift.steps[later_lift.values < 0][0]))
     metrics = ("policy/lift_right",)
-    return Finding("displacement", TITLES["displacement"], onset, "specific", 0.8, 1.0, (words,), metrics)
+    return Finding("displacement", TITLES["displacement"], onset, "specific", 0.8, 1.0, (sentence,), metrics)
 
 
 def critic(log: Log, outcome: Outcome) -> Answer:
-    """A critic whose predictions are worse than the mean of the returns."""
+    """The predictions of the critic are worse than the mean of the returns."""
     if not has(log, "critic/explained_variance"):
         return None  # no critic
     change = first_of(
