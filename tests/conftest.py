@@ -287,7 +287,7 @@ def _disconnect_all(url: str) -> None:
 
 def _empty(url: str) -> None:
     """Delete all rows without checks of foreign keys. TRUNCATE would rewrite every table's files."""
-    tables = [rollout_words.TABLE, *Base.metadata.tables]
+    tables = [rollout_words.INDEX_TABLE, *Base.metadata.tables]
     deletes = [f"DELETE FROM {name}" for name in tables]  # noqa: S608
     _on_postgres(url, "; ".join(["SET session_replication_role = replica", *deletes]))
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from backend.config.merge import resolve
-from backend.config.metrics import OF_THE_MACHINE
+from backend.config.metrics import MACHINE_PREFIXES
 from backend.runs import lifecycle
 from backend.storage.artifacts.store import artifact_store
 from backend.storage.engine import open_engine, open_sessions
@@ -123,7 +123,7 @@ def series(sessions, run_id):
     points_by_name = {}
     with sessions() as session:
         for point in stored_points(session, run_id):
-            if not point.name.startswith(OF_THE_MACHINE):
+            if not point.name.startswith(MACHINE_PREFIXES):
                 value = point.value if math.isfinite(point.value) else None
                 points_by_name.setdefault(point.name, {})[point.step] = value
     return points_by_name

@@ -27,13 +27,19 @@ from backend.base.settings import Settings
 APPLICATION_LOGGERS = ("backend", "worker", "uvicorn", "celery")
 """Loggers with the level INFO. All others have the level WARNING."""
 
-MESSAGE_CHARACTERS = 10_000
-EXCEPTION_CHARACTERS = 50_000
+MAX_MESSAGE_CHARACTERS = 10_000
+MAX_EXCEPTION_CHARACTERS = 50_000
 
-CONTROL_CHARACTERS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+CONTROL_CHARACTER_PATTERN = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 """Characters that can move a terminal's cursor, begin a new line or reverse a text's direction."""
 
-STANDARD = set(vars(logging.makeLogRecord({}))) | {"message", "asctime", "color_message", "taskName", "data"}
+STANDARD_RECORD_FIELDS = set(vars(logging.makeLogRecord({}))) | {
+    "message",
+    "asctime",
+    "color_message",
+    "taskName",
+    "data",
+}
 
 _about: ContextVar[dict[str, Any]] = ContextVar("about", default={})  # noqa: B039 - replaced, never changed
 
@@ -70,7 +76,7 @@ def request_id() -> str:
 
 def escape_controls(text: str) -> str:
     """Return the text as one line, with control characters escaped so that they cannot affect a terminal."""
-    return CONTROL_CHARACTERS.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
+    return CONTROL_CHARACTER_PATTERN.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 
 
 class LineFormatter(logging.Formatter):
@@ -87,17 +93,17 @@ class LineFormatter(logging.Formatter):
             "time": time_text.replace("+00:00", "Z"),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "message": _cut(redact(record.getMessage()), MESSAGE_CHARACTERS),
+            "message": _cut(redact(record.getMessage()), MAX_MESSAGE_CHARACTERS),
         }
         line |= _about.get()
         if record.exc_info:
             traceback_text = redact(self.formatException(record.exc_info))
-            line["exception"] = _cut(traceback_text, EXCEPTION_CHARACTERS)
+            line["exception"] = _cut(traceback_text, MAX_EXCEPTION_CHARACTERS)
         return self._json(record, line) if self._is_json else self._text(line)
 
     @staticmethod
     def _json(record: logging.LogRecord, line: dict[str, Any]) -> str:
-        extras = {name: value for name, value in vars(record).items() if name not in STANDARD}
+        extras = {name: value for name, value in vars(record).items() if name not in STANDARD_RECORD_FIELDS}
         extras = {name: redact(value) if isinstance(value, str) else value for name, value in extras.items()}
         # ASCII, so control characters are escaped
         return json.dumps(extras | line, default=lambda value: redact(str(value)))

@@ -18,7 +18,7 @@ from backend.base.settings import Settings
 REDACTED = "[secret]"
 
 
-SHAPES = tuple(
+SECRET_PATTERNS = tuple(
     (re.compile(pattern), offset)
     for pattern, offset in (
         (r"hf_(?<!\whf_)[A-Za-z0-9]{30,}", 0),
@@ -34,18 +34,18 @@ SHAPES = tuple(
 Each pattern begins with fixed characters, because `re` searches for these twenty times as fast as for a set.
 """
 
-NAMED_LIKE_A_SECRET = re.compile(
+SECRET_NAME_PATTERN = re.compile(
     r"(?:TOKEN|SECRET|PASSWORD|PASSWD|_KEY|CREDENTIALS?|CONNECTION_STRING)$", re.IGNORECASE
 )
 """Names of environment variables whose values are secrets."""
 
-LONGEST_SECRET = 512
+MAX_SECRET_CHARACTERS = 512
 """Maximum length of a secret, in characters. The windows that are searched overlap by this length."""
 
-WINDOW = 100_000
+WINDOW_CHARACTERS = 100_000
 """Number of characters that are searched in one call, because a search blocks all other threads."""
 
-SHORTEST_SECRET = 8
+MIN_SECRET_CHARACTERS = 8
 """Minimum length of a secret. Shorter values may be ordinary words, whose redaction would reveal them."""
 
 TOKEN_FILES = ("token", "viewer-token", "writer-key")
@@ -55,14 +55,14 @@ Stamp = tuple[int, int, int]
 """Inode, modification time and size of a file. They change when the file is created or replaced."""
 
 _known: set[str] = set()
-_watched: dict[Path, Stamp | None] = {}
+_stamp_by_token_file: dict[Path, Stamp | None] = {}
 """Stamp of each token file, or None if the file does not exist yet."""
 
 
 def learn_secrets(settings: Settings, environment: Mapping[str, str] | None = None) -> None:
     """Make `redact` recognise the tokens of this installation and the passwords in its addresses."""
     environment = os.environ if environment is None else environment
-    secret_values = [value for name, value in environment.items() if NAMED_LIKE_A_SECRET.search(name)]
+    secret_values = [value for name, value in environment.items() if SECRET_NAME_PATTERN.search(name)]
     secret_values += [_password(settings.database_url), _password(settings.broker_url)]
     access_tokens = (settings.grpolab_token, settings.grpolab_viewer_token, settings.grpolab_writer_key)
     server_keys = (settings.judge_api_key, settings.reward_model_api_key, settings.engine_api_key)
@@ -74,18 +74,18 @@ def learn_secrets(settings: Settings, environment: Mapping[str, str] | None = No
         settings.grpolab_webhook_secret,
         *secret_values,
     )
-    _watched.clear()  # a process has one installation
-    _watched.update(dict.fromkeys(settings.state / name for name in TOKEN_FILES))
+    _stamp_by_token_file.clear()  # a process has one installation
+    _stamp_by_token_file.update(dict.fromkeys(settings.state / name for name in TOKEN_FILES))
     _learn_token_files()
 
 
 def _learn_token_files() -> None:
     """Add the content of token files that were created or replaced since the last check."""
-    for path, known_stamp in list(_watched.items()):
+    for path, known_stamp in list(_stamp_by_token_file.items()):
         if (stamp := _stamp(path)) != known_stamp:
             add_secrets(_read_text(path))
             # set last, so that no other thread skips the file before its secrets are added
-            _watched[path] = stamp
+            _stamp_by_token_file[path] = stamp
 
 
 def _stamp(path: Path) -> Stamp | None:
@@ -101,7 +101,7 @@ def add_secrets(*values: str) -> None:
     global _known  # noqa: PLW0603 - one set for the process
     added = set[str]()
     for value in values:
-        if SHORTEST_SECRET <= len(value) <= LONGEST_SECRET:
+        if MIN_SECRET_CHARACTERS <= len(value) <= MAX_SECRET_CHARACTERS:
             plain = unquote(value)
             added |= {value, plain, quote(value, safe=""), quote(plain, safe=""), quote_plus(plain)}
     _known |= added  # a new set, because another thread may be iterating over the old one
@@ -152,17 +152,17 @@ def _redact_text(text: str) -> str:
 
 def _find_secrets(text: str) -> Iterator[tuple[int, int]]:
     """Yield the (begin, end) offsets of every secret. The ranges may overlap."""
-    if len(text) < SHORTEST_SECRET and "://" not in text:
+    if len(text) < MIN_SECRET_CHARACTERS and "://" not in text:
         return
     for secret in _known:
         begin = text.find(secret)
         while begin >= 0:
             yield begin, begin + len(secret)
             begin = text.find(secret, begin + 1)
-    match_ends = dict.fromkeys(SHAPES, 0)
-    for start in range(0, len(text), WINDOW):  # other threads can run between windows
-        for pattern, offset in SHAPES:
-            for candidate in pattern.finditer(text, start, start + WINDOW + LONGEST_SECRET):
+    match_ends = dict.fromkeys(SECRET_PATTERNS, 0)
+    for start in range(0, len(text), WINDOW_CHARACTERS):  # other threads can run between windows
+        for pattern, offset in SECRET_PATTERNS:
+            for candidate in pattern.finditer(text, start, start + WINDOW_CHARACTERS + MAX_SECRET_CHARACTERS):
                 if candidate.start() < match_ends[pattern, offset]:
                     continue  # part of a longer secret that began earlier
                 if (match := pattern.match(text, candidate.start())) is not None:

@@ -15,12 +15,12 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from backend.base.plugin_permissions import Permissions
 from backend.base.wording import has_control
 
-LONGEST_LEASE_SECONDS = 3600.0
+MAX_LEASE_SECONDS = 3600.0
 
-PERMISSIONS = TypeAdapter(dict[str, Permissions])
+PERMISSIONS_ADAPTER = TypeAdapter(dict[str, Permissions])
 
-DATABASES = ("sqlite:///", "postgresql://", "postgresql+psycopg://")
-BROKERS = ("redis://", "rediss://", "redis+socket://", "filesystem://")
+DATABASE_PREFIXES = ("sqlite:///", "postgresql://", "postgresql+psycopg://")
+BROKER_PREFIXES = ("redis://", "rediss://", "redis+socket://", "filesystem://")
 """Allowed prefixes of the broker's address. Only databases and brokers that are tested are allowed."""
 
 
@@ -114,7 +114,7 @@ class Settings(BaseSettings):
     currency: Annotated[str, Field(pattern=r"^[A-Z]{3}$")] = "USD"
     """ISO 4217 code of the currency of SLOT_PRICE and of the prices of reward servers."""
 
-    lease_seconds: Annotated[float, Field(gt=0.5, le=LONGEST_LEASE_SECONDS)] = 60.0
+    lease_seconds: Annotated[float, Field(gt=0.5, le=MAX_LEASE_SECONDS)] = 60.0
     """Duration of a worker's lease on a run, in seconds. The worker renews the lease before it expires."""
 
     poll_seconds: Annotated[float, Field(gt=0.05, le=600)] = 15.0
@@ -274,12 +274,12 @@ class Settings(BaseSettings):
     @field_validator("database_url")
     @classmethod
     def _check_database(cls, url: str) -> str:
-        return _check_prefix(DATABASES, url.replace("postgres://", "postgresql://", 1))
+        return _check_prefix(DATABASE_PREFIXES, url.replace("postgres://", "postgresql://", 1))
 
     @field_validator("broker_url")
     @classmethod
     def _check_broker(cls, url: str) -> str:
-        return _check_prefix(BROKERS, url)
+        return _check_prefix(BROKER_PREFIXES, url)
 
     @field_validator("artifacts_url")
     @classmethod
@@ -387,13 +387,13 @@ class Settings(BaseSettings):
     @classmethod
     def _check_permissions(cls, text: str) -> str:
         if text:
-            PERMISSIONS.validate_json(text)
+            PERMISSIONS_ADAPTER.validate_json(text)
         return text
 
     @cached_property
     def permissions(self) -> dict[str, Permissions]:
         """The permissions of reward plugins, by name."""
-        return PERMISSIONS.validate_json(self.plugin_permissions or "{}")
+        return PERMISSIONS_ADAPTER.validate_json(self.plugin_permissions or "{}")
 
     @property
     def unserved_rewards(self) -> dict[str, str]:

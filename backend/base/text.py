@@ -6,23 +6,23 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-LARGEST = 2**63
+INTEGER_LIMIT = 2**63
 """Smallest positive integer that does not fit into a 64-bit column."""
 
-DEEPEST = 50
+MAX_DEPTH = 50
 """Maximum nesting depth of an untrusted document."""
 
-DEEPEST_ANSWER = 200
+MAX_ANSWER_DEPTH = 200
 """Maximum nesting depth of JSON from a process, server or model, because code that handles it recurses."""
 
 
-REFUSED = re.compile("[\0\ud800-\udfff]")
+UNSTORABLE_PATTERN = re.compile("[\0\ud800-\udfff]")
 """NUL, which Postgres refuses, and lone surrogates, which UTF-8 lacks."""
 
 
 def clean_text(text: str) -> str:
     r"""Escape the characters that no database accepts: NUL as `\x00`, an unpaired surrogate as `\ud83d`."""
-    return REFUSED.sub(escape_character, text)
+    return UNSTORABLE_PATTERN.sub(escape_character, text)
 
 
 def escape_character(match: "re.Match[str]") -> str:
@@ -40,7 +40,7 @@ def size_text(count: float) -> str:
     return f"{size:.{0 if size >= 10 else 1}f} {('kB', 'MB', 'GB', 'TB')[power - 1]}"
 
 
-def is_too_deep(document: Any, deepest: int = DEEPEST) -> bool:
+def is_too_deep(document: Any, deepest: int = MAX_DEPTH) -> bool:
     """Return whether a JSON document is nested deeper than `deepest`, without recursion."""
     level = [document]
     for _ in range(deepest + 1):
@@ -59,21 +59,21 @@ def read_json(text: str | bytes, *, constants: Callable[[str], float] | None = N
     except RecursionError:
         document = None
     else:
-        if not is_too_deep(document, DEEPEST_ANSWER):
+        if not is_too_deep(document, MAX_ANSWER_DEPTH):
             return document
-    raise ValueError(f"it is nested deeper than {DEEPEST_ANSWER} levels")
+    raise ValueError(f"it is nested deeper than {MAX_ANSWER_DEPTH} levels")
 
 
 def unstorable(document: Any, path: str = "", depth: int = 0) -> tuple[str, str] | None:
     """Return (path, reason) of the first value in a document that cannot be stored, or None if all can be."""
-    if depth > DEEPEST:
-        return path, f"is nested deeper than {DEEPEST} levels"
+    if depth > MAX_DEPTH:
+        return path, f"is nested deeper than {MAX_DEPTH} levels"
     if isinstance(document, str):
         return None if document == clean_text(document) else (path, "contains NUL or an unpaired surrogate")
     if isinstance(document, int):
         return (
             None
-            if abs(document) < LARGEST
+            if abs(document) < INTEGER_LIMIT
             else (path, f"must be less than 2^63 in size, got {_short_number(document)}")
         )
     if isinstance(document, float):

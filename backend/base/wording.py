@@ -2,7 +2,7 @@
 
 import re
 
-WORDS = (
+PLAIN_WORDING = (
     ("greater than or equal to ", "at least "),
     ("less than or equal to ", "at most "),
     ("a valid integer", "a whole number"),
@@ -10,12 +10,12 @@ WORDS = (
 )
 """Pairs of pydantic's wording and the plain wording that replaces it."""
 
-CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+CONTROL_PATTERN = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
 def has_control(text: str) -> bool:
     """Return whether a text has a line break or another control character, which is unsafe in a header."""
-    return CONTROL.search(text) is not None
+    return CONTROL_PATTERN.search(text) is not None
 
 
 def plain_message(message: str) -> str:
@@ -28,6 +28,6 @@ def plain_message(message: str) -> str:
     requirement = text.removeprefix("input should be ")
     if requirement == text:
         return text
-    for original, plain in WORDS:
+    for original, plain in PLAIN_WORDING:
         requirement = requirement.replace(original, plain)
     return f"must be {requirement}"

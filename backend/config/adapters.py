@@ -4,10 +4,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from backend.config.base import MAX_OF_A_NAME, Frozen
+from backend.config.base import MAX_NAME_CHARACTERS, Frozen
 
-TARGETS = r"^[A-Za-z0-9_.]+(, ?[A-Za-z0-9_.]+)*$"
-DIRECTORY = r"^[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?$"
+TARGETS_PATTERN = r"^[A-Za-z0-9_.]+(, ?[A-Za-z0-9_.]+)*$"
+DIRECTORY_PATTERN = r"^[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?$"
 
 
 class NoAdapter(Frozen):
@@ -36,7 +36,7 @@ class LoraAdapter(Frozen):
     size at high ranks (arXiv:2312.03732).
     """
 
-    targets: Annotated[str, Field(pattern=TARGETS, max_length=8192)] = "all_linear"
+    targets: Annotated[str, Field(pattern=TARGETS_PATTERN, max_length=8192)] = "all_linear"
     """Adapted layers, separated by commas: all_linear, attention, experts, or names of linear layers, such as
     q_proj,v_proj or all_linear,experts. The value experts selects the routed experts of a mixture. The output
     layer, embeddings, output projections of Mamba layers, and the dense layers gate_proj, up_proj and
@@ -58,7 +58,7 @@ class ContinuedAdapter(Frozen):
 
     type: Literal["continued"] = "continued"
 
-    name: Annotated[str, Field(pattern=DIRECTORY, max_length=MAX_OF_A_NAME)]
+    name: Annotated[str, Field(pattern=DIRECTORY_PATTERN, max_length=MAX_NAME_CHARACTERS)]
     """Directory in MODELS_DIR that contains peft's adapter_config.json and adapter_model.safetensors."""
 
     dtype: Literal["float32", "bfloat16"] = "float32"

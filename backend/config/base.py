@@ -14,7 +14,7 @@ MAX_COMPLETIONS = 2**18
 """Maximum number of completions in a step or evaluation, ten times that of the largest published runs."""
 
 
-MAX_OF_A_NAME = 193
+MAX_NAME_CHARACTERS = 193
 """Maximum length of a hub name, `owner/name`, in characters. A limit in the pattern would compile slowly."""
 
 

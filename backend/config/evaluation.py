@@ -10,11 +10,11 @@ from backend.config.problems import FileProblem, HubProblem, ProblemSource, Sums
 SuiteName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,31}$")]
 """Type of a suite's name, which becomes part of the names of its metrics."""
 
-RESERVED = ("accuracy",)
+RESERVED_SUITE_NAMES = ("accuracy",)
 """Names that no suite may have, because `eval/accuracy/<domain>` are metrics of the held-out set."""
 
 MAX_SUITES = 16
-UNSCHEDULED: dict[str, object] = {"every": 0, "steps": (), "at_end": True}
+UNSCHEDULED_FIELDS: dict[str, object] = {"every": 0, "steps": (), "at_end": True}
 """Fields of a suite's schedule in a run without steps, which evaluates every suite once."""
 
 
@@ -85,7 +85,7 @@ class Suite(Frozen):
     @model_validator(mode="after")
     def _makes_sense(self) -> "Suite":
         errors = []
-        if self.name in RESERVED:
+        if self.name in RESERVED_SUITE_NAMES:
             errors.append(
                 (
                     "name",

@@ -11,10 +11,10 @@ Node = Mapping[str, Any]
 """A node of the JSON Schema."""
 
 
-OPEN_ENDED = {"object": "an object", "array": "a list", "string": "text"}
-MAX_LISTED = 24
+WORDING_BY_TYPE = {"object": "an object", "array": "a list", "string": "text"}
+MAX_LISTED_CHOICES = 24
 """Maximum number of choices that are listed. Of a longer list, only the number is shown."""
-EDGES = (
+RANGE_WORDING = (
     ("minimum", "at least"),
     ("exclusiveMinimum", "above"),
     ("maximum", "at most"),
@@ -140,17 +140,17 @@ def _plain(node: Node) -> str:
         return _codes(["true", "false"])
     if "prefixItems" in node:
         return f"{len(node['prefixItems'])} values, each {_range(node['prefixItems'][0])}"
-    return _range(node) or OPEN_ENDED.get(node.get("type", ""), "")
+    return _range(node) or WORDING_BY_TYPE.get(node.get("type", ""), "")
 
 
 def _choices(values: list[Any]) -> str:
-    return _codes(values) if len(values) <= MAX_LISTED else f"one of {len(values)} names"
+    return _codes(values) if len(values) <= MAX_LISTED_CHOICES else f"one of {len(values)} names"
 
 
 def _range(node: Node) -> str:
     if "minimum" in node and "maximum" in node:
         return f"{_format_number(node['minimum'])} to {_format_number(node['maximum'])}"
-    return ", ".join(f"{word} {_format_number(node[edge])}" for edge, word in EDGES if edge in node)
+    return ", ".join(f"{word} {_format_number(node[edge])}" for edge, word in RANGE_WORDING if edge in node)
 
 
 def _format_number(number: float) -> str:

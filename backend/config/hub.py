@@ -16,21 +16,21 @@ from backend.base.outgoing import Answer, fetch
 PARQUET_BRANCH = "refs/convert/parquet"
 """Branch in which the hub stores every public dataset as `<subset>/<split>/*.parquet`."""
 
-ASK_SECONDS = 10.0
-KEPT_SECONDS = 300.0
+MAX_REQUEST_SECONDS = 10.0
+CACHE_SECONDS = 300.0
 """Seconds for which a commit is cached, because the form validates at every key press."""
 
-MAX_ANSWERS = 64
+MAX_CACHED_COMMITS = 64
 
-MAX_BYTES = 50_000_000
-COMMIT = re.compile(r"[0-9a-f]{40}")
+MAX_RESPONSE_BYTES = 50_000_000
+COMMIT_PATTERN = re.compile(r"[0-9a-f]{40}")
 
 
 class HubError(ValueError):
     """The hub is unreachable or has no such dataset."""
 
 
-@cached(TTLCache(MAX_ANSWERS, KEPT_SECONDS), condition=Condition())
+@cached(TTLCache(MAX_CACHED_COMMITS, CACHE_SECONDS), condition=Condition())
 def newest_commit(dataset: str) -> str:
     """Return the newest commit of the dataset's Parquet branch. Raises HubError if it is not available."""
     endpoint = os.environ.get("HF_ENDPOINT", "https://huggingface.co").rstrip("/")
@@ -38,11 +38,11 @@ def newest_commit(dataset: str) -> str:
         raise HubError(f"HF_ENDPOINT: expected an address with https://, got {endpoint[:60]!r}")
     address = f"{endpoint}/api/datasets/{quote(dataset)}/revision/{quote(PARQUET_BRANCH, safe='')}"
     try:
-        status, content = ask_hub(address, max_bytes=MAX_BYTES, seconds=ASK_SECONDS)
+        status, content = ask_hub(address, max_bytes=MAX_RESPONSE_BYTES, seconds=MAX_REQUEST_SECONDS)
     except (OSError, HTTPException) as error:
         reason = getattr(error, "reason", error)
         raise HubError(
-            f"the Hugging Face hub is out of reach ({reason}): name a revision that workers have already "
+            f"the Hugging Face hub cannot be reached ({reason}): name a revision that workers have already "
             "fetched, or upload the dataset as a file"
         ) from error
     if status in (401, 403, 404):
@@ -53,7 +53,7 @@ def newest_commit(dataset: str) -> str:
         commit = json.loads(content)["sha"]
     except (ValueError, KeyError, TypeError, RecursionError):
         raise HubError("the Hugging Face hub sent an invalid response") from None
-    if not isinstance(commit, str) or not COMMIT.fullmatch(commit):
+    if not isinstance(commit, str) or not COMMIT_PATTERN.fullmatch(commit):
         raise HubError("the Hugging Face hub sent an invalid response")
     return commit
 

@@ -211,7 +211,7 @@ def _strip_tags(loc: tuple[Any, ...], written: Any) -> Iterator[str]:
             written = None
 
 
-EXPECTED = {
+MESSAGE_BY_ERROR_TYPE = {
     "tuple_type": "expected a list",
     "model_type": "expected an object with fields",
     "model_attributes_type": "expected an object with fields",
@@ -238,7 +238,7 @@ def _field_errors(loc: tuple[str, ...], item: dict[str, Any]) -> list[FieldError
         return [FieldError(path, "is required")]
     if kind == "union_tag_not_found":
         return [FieldError(f"{path}.{context['discriminator'].strip(chr(39))}", "is required")]
-    message = EXPECTED.get(kind) or plain_message(item["msg"])
+    message = MESSAGE_BY_ERROR_TYPE.get(kind) or plain_message(item["msg"])
     if kind == "too_short":
         message = f"expected at least {context['min_length']}"
     return [FieldError(path, f"{message}, got {_excerpt(item.get('input'))}")]

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 ROLES = ("system", "user", "assistant", "tool")
-KEYS = ("role", "content", "name", "tool_calls", "tool_call_id", "reasoning_content")
+MESSAGE_KEYS = ("role", "content", "name", "tool_calls", "tool_call_id", "reasoning_content")
 MAX_MESSAGES = 1000
 _ANSWERED = ("user", "tool")
 """Roles that the last message may have, because the policy writes the next message."""
@@ -28,7 +28,7 @@ def normalise_messages(value: object) -> object:
 def _normalise_message(value: object) -> object:
     if not isinstance(value, Mapping) or "role" in value or not {"from", "value"} <= value.keys():
         return value
-    role, other_keys = value["from"], {key: inner for key, inner in value.items() if key in KEYS}
+    role, other_keys = value["from"], {key: inner for key, inner in value.items() if key in MESSAGE_KEYS}
     normalised_role = _SHAREGPT.get(role, role) if isinstance(role, str) else role
     return {"role": normalised_role, "content": value["value"], **other_keys}
 
@@ -96,9 +96,9 @@ def _read(message: Mapping[str, Any], path: str) -> Message:
         raise ValueError(f"{path}: has no role; its keys are {', '.join(map(repr, message)) or 'none'}")
     if (role := fields["role"]) not in ROLES:
         raise ValueError(f"{path}: role: expected one of {', '.join(ROLES)}, got {_excerpt(role)}")
-    if unknown := [key for key in fields if key not in KEYS]:
+    if unknown := [key for key in fields if key not in MESSAGE_KEYS]:
         raise ValueError(
-            f"{path}: {_excerpt(unknown[0])} is not a key of a message; known are {', '.join(KEYS)}"
+            f"{path}: {_excerpt(unknown[0])} is not a key of a message; known are {', '.join(MESSAGE_KEYS)}"
         )
     calls = fields.get("tool_calls") or []
     if calls and (role != "assistant" or not isinstance(calls, list) or not all(map(_is_call, calls))):

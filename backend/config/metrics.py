@@ -244,7 +244,7 @@ FAMILIES = (
 # fmt: on
 """Families of metrics, whose names contain a reward term, a domain, a suite or a number."""
 
-OF_THE_MACHINE = ("machine/", "memory/", "throughput/", "time/")
+MACHINE_PREFIXES = ("machine/", "memory/", "throughput/", "time/")
 """Prefixes of the metrics that depend on the machine and are therefore not reproducible."""
 
 METRICS: dict[str, Metric] = {metric.name: metric for metric in _CATALOG}
@@ -257,11 +257,11 @@ _FAMILY_ALIASES = [(alias, family.name) for family in FAMILIES for alias in fami
 LOGGER_PREFIXES = ("train/", "metrics/", "metrics/train/")
 """Prefixes that some loggers, such as Hugging Face callbacks, add to every training metric."""
 
-CACHED_NAMES = 4_096
+MAX_CACHED_NAMES = 4_096
 """Maximum number of names whose catalog entry is cached, because the rows of a log repeat the same names."""
 
 
-@lru_cache(CACHED_NAMES)
+@lru_cache(MAX_CACHED_NAMES)
 def canonical_name(name: str) -> str | None:
     """Return the canonical name of the metric that another trainer calls `name`, or None if it is unknown."""
     compact = _AROUND_SLASH.sub("/", name.strip())
@@ -293,7 +293,7 @@ _SPACES = re.compile(r"\.?\s+")
 _UNIT = re.compile(r"(?<=\w)\s*\((?:%|[A-Za-z/]{1,12})\)$")
 
 
-@lru_cache(CACHED_NAMES)
+@lru_cache(MAX_CACHED_NAMES)
 def find_metric(name: str) -> Metric | None:
     """Return the catalog entry of a metric or of its family, or None if the name is unknown."""
     return METRICS.get(name) or next(
@@ -306,13 +306,13 @@ def suite_metric(suite: str, name: str) -> str:
     return f"eval/{suite}/{name}"
 
 
-WITH_INTERVALS = {f"eval/<suite>/{name}" for name in ("accuracy", "pass_at_<k>", "maj_at_<k>")}
+INTERVAL_METRICS = {f"eval/<suite>/{name}" for name in ("accuracy", "pass_at_<k>", "maj_at_<k>")}
 
 
 def has_interval(name: str) -> bool:
     """Return whether a metric is recorded together with the ends of its 95 % interval."""
     metric = find_metric(name)
-    return metric is not None and metric.name in WITH_INTERVALS
+    return metric is not None and metric.name in INTERVAL_METRICS
 
 
 def is_interval_end(name: str) -> bool:

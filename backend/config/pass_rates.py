@@ -13,7 +13,7 @@ from pydantic import Field
 
 from backend.config.base import Frozen
 
-DIRECTORY = "uploads"
+UPLOADS_DIRECTORY = "uploads"
 
 Rate = Annotated[float, Field(ge=0, le=1)]
 
@@ -49,7 +49,7 @@ def text_key(text: str) -> str:
 
 def rates_path(datasets_dir: Path, sha256: str) -> Path:
     """Return the path of stored pass rates."""
-    return datasets_dir.expanduser().absolute() / DIRECTORY / f"{sha256}.rates"
+    return datasets_dir.expanduser().absolute() / UPLOADS_DIRECTORY / f"{sha256}.rates"
 
 
 def read_rates(datasets_dir: Path, sha256: str) -> PassRates:

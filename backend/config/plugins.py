@@ -1,16 +1,9 @@
-"""Find and load rewards and problem sources that users have installed as entry points."""
+"""Find rewards and problem sources that users have installed as entry points."""
 
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any
 
 PROBLEMS_GROUP = "grpolab.problems"
 REWARDS_GROUP = "grpolab.rewards"
-
-MOVED = {
-    "worker.rollout.prompt": "import Prompt from worker.prompt",
-    "worker.rollout.types": "import Prompt from worker.prompt, Completion and Group from worker.types",
-}
-"""Advice for each module that plugins may import and that has moved, by its old name."""
 
 
 def plugin_names(group: str) -> list[str]:
@@ -25,16 +18,3 @@ def find_plugin(group: str, name: str) -> EntryPoint:
         installed = ", ".join(plugin_names(group)) or "none"
         raise ValueError(f"there is no entry point {name!r} in the group {group}; installed are: {installed}")
     return points[0]
-
-
-def load_plugin(point: EntryPoint) -> Any:
-    """Import and return the object that a plugin's entry point refers to.
-
-    Raises ImportError with the new name if the plugin imports a module of this project that has moved.
-    """
-    try:
-        return point.load()
-    except ModuleNotFoundError as error:
-        if advice := MOVED.get(error.name or ""):
-            raise ImportError(f"{error.name} has moved: {advice}", name=error.name) from error
-        raise

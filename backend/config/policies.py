@@ -71,7 +71,7 @@ SMALL_MODEL = PolicyOffer(
 )
 """Profile for training on a CPU. Weights, masters and moments take 2 GB at 135 M parameters."""
 
-SMALL_PARAMETERS = 300_000_000
+MAX_SMALL_PARAMETERS = 300_000_000
 """Maximum number of parameters of a small model."""
 
 

@@ -11,7 +11,7 @@ from backend.config.problems import FileProblem, ProblemSource, SumsProblem
 from backend.config.sources import checked_file
 from backend.config.sums import draw_operands
 
-PER_SOURCE = 3
+EXAMPLES_PER_SOURCE = 3
 
 
 class Example(NamedTuple):
@@ -27,14 +27,14 @@ def previews(problems: Sequence[ProblemSource], *, seed: int, datasets_dir: Path
     return [example for source in problems for example in _examples(source, seed, datasets_dir)]
 
 
-def unseen(problems: Sequence[ProblemSource]) -> list[str]:
+def unpreviewable_labels(problems: Sequence[ProblemSource]) -> list[str]:
     """Return the labels of the sources whose prompts cannot be previewed."""
     return [source.label for source in problems if not isinstance(source, SumsProblem | FileProblem)]
 
 
 def _examples(source: ProblemSource, seed: int, datasets_dir: Path) -> Iterator[Example]:
     if isinstance(source, SumsProblem):
-        for index in range(PER_SOURCE):
+        for index in range(EXAMPLES_PER_SOURCE):
             numbers = draw_operands(
                 f"train/{seed}/{index}", operands=source.operands, low=source.low, high=source.high
             )
@@ -42,7 +42,7 @@ def _examples(source: ProblemSource, seed: int, datasets_dir: Path) -> Iterator[
     elif isinstance(source, FileProblem):
         rows = checked_file(source, datasets_dir)
         columns = Columns(source.prompt_field, source.answer_field)
-        for number in range(min(PER_SOURCE, len(rows))):
+        for number in range(min(EXAMPLES_PER_SOURCE, len(rows))):
             row = read_row(rows, number)
             answer = stated_answer(
                 str(read_answer(row, columns)), after=source.answer_after, form=source.answer_form

@@ -8,22 +8,22 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, JsonValue, model_validator
 
-from backend.config.base import MAX_OF_A_NAME, Frozen, refusal
+from backend.config.base import MAX_NAME_CHARACTERS, Frozen, refusal
 from backend.config.columns import AnswerForm
 from backend.config.reasoning_gym_checks import parameter_errors
 from backend.config.reasoning_gym_tasks import TASKS
 
 Weight = Annotated[float, Field(ge=1e-6, le=1e6)]
-DOMAIN = r"^[a-z0-9][a-z0-9_-]{0,31}$"
+DOMAIN_PATTERN = r"^[a-z0-9][a-z0-9_-]{0,31}$"
 """Pattern of a domain, which becomes part of a metric's name."""
 
-Domain = Annotated[str, Field(pattern=DOMAIN)]
+Domain = Annotated[str, Field(pattern=DOMAIN_PATTERN)]
 Revision = Annotated[str, Field(pattern=r"^([0-9a-f]{40})?$")]
 Sha256 = Annotated[str, Field(pattern=r"^([0-9a-f]{64})?$")]
-UPLOADED = re.compile(r"^uploads/(?=[0-9a-f]{12})|(?<=^uploads/[0-9a-f]{12})[0-9a-f]{52}\.jsonl$")
+UPLOAD_HASH_PATTERN = re.compile(r"^uploads/(?=[0-9a-f]{12})|(?<=^uploads/[0-9a-f]{12})[0-9a-f]{52}\.jsonl$")
 """Pattern that removes all but the first digits of the hash from an upload's path."""
 
-HUB_NAME = r"^[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?$"
+HUB_NAME_PATTERN = r"^[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?$"
 BOX_INSTRUCTION = "Put the final answer inside \\boxed{}."
 MIN_SUMS = 200
 
@@ -137,7 +137,7 @@ class FileProblem(Frozen):
     @property
     def label(self) -> str:
         """Name of this source in prompts."""
-        return f"{self.name}:{UPLOADED.sub('upload ', self.path)}"
+        return f"{self.name}:{UPLOAD_HASH_PATTERN.sub('upload ', self.path)}"
 
 
 class HubProblem(Frozen):
@@ -151,7 +151,7 @@ class HubProblem(Frozen):
     domain: Domain = "data"
     """Domain of the prompts. Reward terms may be limited to one domain."""
 
-    dataset: Annotated[str, Field(pattern=HUB_NAME, max_length=MAX_OF_A_NAME)]
+    dataset: Annotated[str, Field(pattern=HUB_NAME_PATTERN, max_length=MAX_NAME_CHARACTERS)]
     """Name on the hub, e.g. openai/gsm8k. This requires HF_ONLINE."""
 
     subset: Annotated[str, Field(pattern=r"^[\w.-]+$", max_length=96)] = "default"
@@ -163,7 +163,9 @@ class HubProblem(Frozen):
     eval_split: Annotated[str, Field(pattern=r"^[\w.-]*$", max_length=96)] = ""
     """Split whose rows are held out. If empty, a fraction of `split` is held out."""
 
-    eval_dataset: Annotated[str, Field(pattern=HUB_NAME + r"|^$", max_length=MAX_OF_A_NAME)] = ""
+    eval_dataset: Annotated[str, Field(pattern=HUB_NAME_PATTERN + r"|^$", max_length=MAX_NAME_CHARACTERS)] = (
+        ""
+    )
     """Another dataset with the same columns whose `eval_split` is held out, e.g. HuggingFaceH4/MATH-500."""
 
     revision: Revision = ""
@@ -263,7 +265,7 @@ ProblemSource = Annotated[
     Field(discriminator="name"),
 ]
 
-TITLES: dict[type[Frozen], str] = {
+PROBLEM_TITLES: dict[type[Frozen], str] = {
     SumsProblem: "Sums (built in)",
     ReasoningGymProblem: "reasoning_gym task",
     FileProblem: "File (JSONL, Parquet, CSV)",
@@ -282,7 +284,7 @@ def problem_catalog() -> list[dict[str, Any]]:
             "note": (source.__doc__ or "").strip(),
             "params": source.model_json_schema(),
         }
-        for source, title in TITLES.items()
+        for source, title in PROBLEM_TITLES.items()
     ]
 
 

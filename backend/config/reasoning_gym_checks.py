@@ -7,13 +7,13 @@ from typing import Any
 
 from backend.config.reasoning_gym_tasks import Parameter, Rule, Task
 
-LARGEST = 2**53
+MAX_INTEGER = 2**53
 """Maximum size of integers that every JSON parser reads exactly."""
 
-COMPARE = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
-TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
+COMPARISONS = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
+FLIPPED_OPERATORS = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
-EXPECTED = {
+TYPE_WORDING = {
     "int": "a whole number",
     "number": "a number",
     "bool": "true or false",
@@ -49,7 +49,7 @@ def _fits(value: Any, kind: str) -> bool:
         case "bool":
             return isinstance(value, bool)
         case "int":
-            return isinstance(value, int) and not isinstance(value, bool) and abs(value) <= LARGEST
+            return isinstance(value, int) and not isinstance(value, bool) and abs(value) <= MAX_INTEGER
         case "number":
             return isinstance(value, float) or _fits(value, "int")
         case "text":
@@ -66,7 +66,7 @@ def _fits(value: Any, kind: str) -> bool:
 
 def _expected_text(parameter: Parameter) -> str:
     kind = parameter.type.removesuffix("?")
-    type_text = EXPECTED.get(kind) or f"one of {', '.join(kind.split('|'))}"
+    type_text = TYPE_WORDING.get(kind) or f"one of {', '.join(kind.split('|'))}"
     default = "" if parameter.default is None else f" (default {json.dumps(parameter.default)})"
     return f"{type_text}{' or null' if parameter.type.endswith('?') else ''}{default}"
 
@@ -82,7 +82,7 @@ def _broken_rules(name: str, task: Task, config: Mapping[str, Any]) -> Iterator[
             parameter_key in config
             and parameter_key not in reported
             and None not in (left_value, right_value)
-            and not COMPARE[rule.operator](left_value, right_value)
+            and not COMPARISONS[rule.operator](left_value, right_value)
         ):
             reported.add(parameter_key)
             yield (
@@ -98,7 +98,7 @@ def _value(side: str, values: Mapping[str, Any]) -> Any:
 def _rule_text(at: str, rule: Rule) -> str:
     if at == rule.left:
         return " ".join(rule)
-    return f"{rule.right} {TURNED[rule.operator]} {rule.left}"
+    return f"{rule.right} {FLIPPED_OPERATORS[rule.operator]} {rule.left}"
 
 
 def _got(at: str, rule: Rule, values: Mapping[str, Any]) -> str:

@@ -219,7 +219,7 @@ zebra_puzzles: num_people=4 num_characteristics=4 ; 2<=num_people num_people<=7 
 """
 """Lines of the form `task: parameter=default ... ; rule ...`. A word instead of a default is the type."""
 
-TYPES = {int: "int", float: "number", bool: "bool", str: "text"}
+TYPE_NAMES = {int: "int", float: "number", bool: "bool", str: "text"}
 
 
 class Parameter(NamedTuple):
@@ -265,7 +265,7 @@ def _parameter(word: str) -> Parameter:
         default: Any = json.loads(word)
     except json.JSONDecodeError:
         return Parameter(word, None)
-    return Parameter(TYPES[type(default)], default)
+    return Parameter(TYPE_NAMES[type(default)], default)
 
 
 TASKS = _parse_tasks(_TABLE)

@@ -172,7 +172,7 @@ class PluginReward(StepTerm):
     @field_validator("entry_point")
     @classmethod
     def _not_taken(cls, name: str) -> str:
-        if name in BUILT_IN:
+        if name in BUILT_IN_TERM_NAMES:
             raise ValueError(f"{name} is the name of a built-in term, and metrics could not tell them apart")
         return name
 
@@ -204,11 +204,11 @@ RewardTerm = Annotated[
 TERMS: tuple[type[Term], ...] = get_args(get_args(RewardTerm)[0])
 """All kinds of reward terms, in the order in which the form offers them."""
 
-CALLED = (CodeReward, JudgeReward, RewardModelReward, EnvironmentReward, PluginReward)
+CALLED_TERMS = (CodeReward, JudgeReward, RewardModelReward, EnvironmentReward, PluginReward)
 """Terms whose value may be missing, because it requires a program or a server."""
 
-BUILT_IN = (
-    *(term.model_fields["name"].default for term in TERMS if not issubclass(term, CALLED)),
+BUILT_IN_TERM_NAMES = (
+    *(term.model_fields["name"].default for term in TERMS if not issubclass(term, CALLED_TERMS)),
     "length_penalty",
 )
 """Names of terms in metrics and rollouts that plugins may not have."""

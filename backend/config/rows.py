@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from backend.config.columns import Columns, read_answer, read_prompt
 from backend.config.messages import question_text, read_messages, read_tools
-from backend.config.problems import DOMAIN
+from backend.config.problems import DOMAIN_PATTERN
 
 MAX_LINE_BYTES = 256_000
 MAX_LINES = 5_000_000
@@ -195,7 +195,7 @@ def _check_field(name: str, read: Callable[[Any], object], value: object) -> Non
 
 def is_domain(value: object) -> bool:
     """Return whether a value is a valid name of a domain."""
-    return isinstance(value, str | int) and re.fullmatch(DOMAIN.rstrip("$"), str(value)) is not None
+    return isinstance(value, str | int) and re.fullmatch(DOMAIN_PATTERN.rstrip("$"), str(value)) is not None
 
 
 def split_mark(row: Mapping[str, Any]) -> int:

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field, JsonValue, model_validator
 
 from backend.config.adapters import Adapter, NoAdapter
-from backend.config.base import MAX_OF_A_NAME, MAX_STEPS, Frozen, refusal
+from backend.config.base import MAX_NAME_CHARACTERS, MAX_STEPS, Frozen, refusal
 from backend.config.causes import Cause
 from backend.config.data import DataConfig
 from backend.config.engines import Engine, LocalEngine
@@ -18,10 +18,10 @@ from backend.config.problems import ProblemSource, SumsProblem
 from backend.config.resources import ResourcesConfig
 from backend.config.rewards import CorrectnessReward, RewardTerm
 
-NAME = r"^[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?$"
+POLICY_NAME_PATTERN = r"^[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?$"
 
 TemplateVariable = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,63}$")]
-TEMPLATE_OWN = {
+RESERVED_TEMPLATE_VARIABLES = {
     "add_generation_prompt", "chat_template", "continue_final_message", "conversation", "documents",
     "max_length", "messages", "padding", "return_assistant_tokens_mask", "return_dict",
     "return_tensors", "sanitize_control_tokens", "tokenize", "tokenizer_kwargs", "tools", "truncation",
@@ -32,7 +32,7 @@ TEMPLATE_OWN = {
 class PolicyConfig(Frozen):
     """The language model that is trained."""
 
-    name: Annotated[str, Field(pattern=NAME, max_length=MAX_OF_A_NAME)] = "tiny"
+    name: Annotated[str, Field(pattern=POLICY_NAME_PATTERN, max_length=MAX_NAME_CHARACTERS)] = "tiny"
     """`tiny` or `tiny_moe` (built in), a directory in MODELS_DIR, or a
     name on the hub (requires HF_ONLINE).
     """
@@ -60,7 +60,7 @@ class PolicyConfig(Frozen):
         errors += [
             ("chat_template_kwargs", f"{name!r} is set by the trainer itself")
             for name in self.chat_template_kwargs
-            if name in TEMPLATE_OWN
+            if name in RESERVED_TEMPLATE_VARIABLES
         ]
         if errors:
             raise refusal(errors)

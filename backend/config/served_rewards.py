@@ -115,7 +115,7 @@ class JudgeReward(StepTerm):
         if self.lowest >= self.highest:
             raise ValueError(f"highest must be above lowest ({self.lowest:g}), got {self.highest:g}")
         if "{completion}" not in self.template:
-            raise ValueError("the template must hold {completion}")
+            raise ValueError("the template must contain {completion}")
         if self.per == "step" and self.answer != "json":
             raise ValueError("per: step needs answer: json, because one number is expected for each step")
         return self

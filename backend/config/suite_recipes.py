@@ -54,7 +54,7 @@ SUITE_RECIPES: dict[str, SuiteRecipe] = {
         "AIME 2024",
         "not stated here: the problems are the MAA's, see the card",
         "The 30 problems of AIME I and II 2024, with whole numbers from 0 to 999 as answers. Thirty-two "
-        "completions per problem: of so few problems a single one says little.",
+        "completions per problem: because there are few problems.",
         name="aime24",
         n=32,
         prompts=30,

@@ -2,7 +2,7 @@
 
 from hashlib import blake2b
 
-EVAL_SHARE = 8
+HELD_OUT_ONE_IN = 8
 """Inverse of the fraction of operand sets that are held out for evaluation."""
 
 
@@ -25,4 +25,4 @@ def draw_operands(
 def is_held_out(numbers: tuple[int, ...]) -> bool:
     """Return whether a sum belongs to the eval split, regardless of the order of its operands."""
     key = "+".join(map(str, sorted(numbers)))
-    return int.from_bytes(blake2b(key.encode(), digest_size=8).digest()) % EVAL_SHARE == 0
+    return int.from_bytes(blake2b(key.encode(), digest_size=8).digest()) % HELD_OUT_ONE_IN == 0

@@ -16,7 +16,7 @@ from backend.config.merge import resolve
 from backend.config.metrics import FAMILIES, METRICS
 from backend.config.policies import LANGUAGE_MODEL
 from backend.config.presets import FAMILIES as PRESET_FAMILIES
-from backend.config.previews import previews, unseen
+from backend.config.previews import previews, unpreviewable_labels
 from backend.config.problems import problem_catalog
 from backend.config.recipes import RECIPES
 from backend.config.rewards import reward_catalog
@@ -194,7 +194,7 @@ def preview_problems(body: PreviewRequest, settings: SettingsOf) -> Json:
     """Return three prompts with answers, if they can be generated without a worker."""
     config = resolve_runnable(settings, {"problems": body.problems}, None, body.seed)
     examples = previews(config.problems, seed=body.seed, datasets_dir=settings.datasets_dir)
-    hidden = unseen(config.problems)
+    hidden = unpreviewable_labels(config.problems)
     note = f"prompts of {', '.join(hidden)} can be read once a run has started" if hidden else ""
     return Json({"items": [example._asdict() for example in examples], "note": note})
 

@@ -12,11 +12,11 @@ from backend.base.settings import Settings
 from backend.catalog.policies.adapters import ADAPTER_CONFIG, parse_adapter
 from backend.catalog.policies.architectures import architecture_error
 from backend.catalog.policies.directories import read_config
-from backend.catalog.policies.fitting import USABLE, fitting_changes
+from backend.catalog.policies.fitting import USABLE_MEMORY_FRACTION, fitting_changes
 from backend.catalog.policies.hub_models import HubModelError, hub_model
-from backend.catalog.policies.memory import PROMPT_TOKENS, Memory, estimate_memory
+from backend.catalog.policies.memory import ASSUMED_PROMPT_TOKENS, Memory, estimate_memory
 from backend.catalog.policies.model_shape import ModelShape, UnknownShape
-from backend.catalog.policies.offered import COMMIT, is_built_in
+from backend.catalog.policies.offered import COMMIT_PATTERN, is_built_in
 from backend.catalog.policies.weight_files import UnreadableWeights, read_weights
 from backend.config.adapters import ContinuedAdapter, LoraAdapter, NoAdapter
 from backend.config.engines import ColocatedEngine
@@ -91,7 +91,7 @@ def _load_shape(policy: PolicyConfig, settings: Settings) -> ModelShape:
     config = read_config(directory)
     if config is not None:
         return ModelShape.of(config, read_weights(directory))
-    if not settings.hf_online or not COMMIT.fullmatch(policy.revision):
+    if not settings.hf_online or not COMMIT_PATTERN.fullmatch(policy.revision):
         raise UnknownShape("the files of this policy are not here: its size is unknown until the first run")
     hub = hub_model(name, policy.revision)
     if reason := architecture_error(hub.config):
@@ -160,11 +160,11 @@ def _source_tokens(source: ProblemSource, policy: PolicyConfig, settings: Settin
     if isinstance(source, SumsProblem):
         return source.operands * (len(str(source.high)) + 1) + 1
     if not isinstance(source, FileProblem):
-        return PROMPT_TOKENS
+        return ASSUMED_PROMPT_TOKENS
     try:
         long_prompt_characters = checked_file(source, settings.datasets_dir, trains=False).long_length
     except (ValueError, OSError):  # the form reports the error at the field
-        return PROMPT_TOKENS
+        return ASSUMED_PROMPT_TOKENS
     return max(1, _estimate_tokens(long_prompt_characters + len(source.instruction), policy))
 
 
@@ -230,12 +230,16 @@ def _fit_to_slot(
     if not total:
         return memory_slot
     used_by_others = _reading(slot, "gpu_memory_bytes") if not on_cpu and slot.run_id is None else 0.0
-    usable = max(0.0, USABLE * total - used_by_others)
+    usable = max(0.0, USABLE_MEMORY_FRACTION * total - used_by_others)
     host = _reading(slot, "memory_total_bytes")
 
     def peak(changed: RunConfig) -> float:
         memory = estimate_of(changed)
-        return memory.peak if on_cpu or memory.host_bytes <= USABLE * (host or 2**60) else float("inf")
+        return (
+            memory.peak
+            if on_cpu or memory.host_bytes <= USABLE_MEMORY_FRACTION * (host or 2**60)
+            else float("inf")
+        )
 
     row = _prompt_tokens(config, shape, settings) + config.sampling.max_new_tokens
     changes = fitting_changes(config, peak, usable, row_tokens=row)

@@ -11,7 +11,7 @@ import time
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from backend.http.problem_details import problem
-from backend.storage.interruption import Wait, current
+from backend.storage.interruption import ClientWait, current_wait
 
 logger = logging.getLogger(__name__)
 
@@ -26,7 +26,7 @@ DETAIL = "there was no answer within {:g} s; the request may still be carried ou
 
 def take_time(seconds: float) -> None:
     """Set the time limit of the current request to `seconds` from now."""
-    wait = current.get(None)
+    wait = current_wait.get(None)
     if wait is not None:
         wait.heard_at, wait.seconds = time.monotonic(), seconds
 
@@ -41,8 +41,8 @@ class RequestTimeout:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return await self._app(scope, receive, send)
-        wait = Wait(self._seconds)
-        current.set(wait)
+        wait = ClientWait(self._seconds)
+        current_wait.set(wait)
         is_late, answered = False, asyncio.Event()
 
         messages: asyncio.Queue[Message] = asyncio.Queue()
@@ -87,7 +87,7 @@ class RequestTimeout:
                 task.cancel()
 
 
-async def _is_late(wait: Wait, work: "asyncio.Future[None]", answered: asyncio.Event) -> bool:
+async def _is_late(wait: ClientWait, work: "asyncio.Future[None]", answered: asyncio.Event) -> bool:
     """Return whether the time limit passes before the response starts.
 
     Time in which the process was suspended or starved does not count: each iteration counts at most twice its

@@ -13,8 +13,8 @@ from backend.config.metrics import has_interval, interval_names
 from backend.http.paging import split_list
 from backend.metrics.axes import is_metric
 from backend.metrics.ending import mean_end
-from backend.metrics.grouping import CONFIG, group_runs
-from backend.metrics.means import PLACES, Picture, average_curves, bucket_density
+from backend.metrics.grouping import CONFIG_PREFIX, group_runs
+from backend.metrics.means import MAX_BUCKETS_PER_UNIT, Picture, average_curves, bucket_density
 from backend.metrics.reading import read_curves
 from backend.metrics.schemas import SpreadKind
 from backend.metrics.series import Curve, Floats, Ints
@@ -45,7 +45,7 @@ def make_answer(
     curves = read_visible_curves(session, row_by_run, present, [*names, *intervals], view, is_whole=is_whole)
     if group_by:
         keys = split_list(group_by)
-        configs = load_configs(session, present) if any(key.startswith(CONFIG) for key in keys) else {}
+        configs = load_configs(session, present) if any(key.startswith(CONFIG_PREFIX) for key in keys) else {}
         groups = group_runs([row_by_run[run] for run in present], configs, keys)
         items = [item for name in names for item in _group_items(curves, groups, name, band, view)]
     else:
@@ -72,8 +72,8 @@ def compact_item(item: dict[str, Any], x: str) -> dict[str, Any]:
     return compact
 
 
-SEVEN_DIGITS = np.finfo(np.float32)
-LARGEST_COUNT = 2**24
+FLOAT32_LIMITS = np.finfo(np.float32)
+MAX_FLOAT32_INTEGER = 2**24
 """Largest value up to which all integers are exact in float32."""
 
 
@@ -81,8 +81,8 @@ def _round_to_seven_digits(values: Any) -> NDArray[np.floating]:
     """Return the values as float32, or unchanged if large integers or extreme values would be lost."""
     exact = np.asarray(values, np.float64)
     size = np.abs(exact)
-    is_beyond = (size > SEVEN_DIGITS.max) | ((size > 0) & (size < SEVEN_DIGITS.tiny))
-    is_count = (size > LARGEST_COUNT) & (exact == np.trunc(exact))
+    is_beyond = (size > FLOAT32_LIMITS.max) | ((size > 0) & (size < FLOAT32_LIMITS.tiny))
+    is_count = (size > MAX_FLOAT32_INTEGER) & (exact == np.trunc(exact))
     return exact if (is_beyond | is_count).any() else exact.astype(np.float32)
 
 
@@ -193,7 +193,7 @@ def _group_items(
 
 def mean_item(curves: Sequence[Curve], band: SpreadKind, view: View) -> dict[str, Any]:
     """Average whole curves and then select the window, so that zooming never changes a mean."""
-    density = bucket_density(curves) if is_metric(view.x) else PLACES
+    density = bucket_density(curves) if is_metric(view.x) else MAX_BUCKETS_PER_UNIT
     quantiles = np.array([np.nan, *map(t_975, range(1, len(curves) + 1))])
     band_of_mean = average_curves(
         curves, band, quantiles, Picture(view.max_points, view.x_min, view.x_max, density)

@@ -17,36 +17,37 @@ from backend.http.shared_answers import SharedAnswersOf
 from backend.metrics.answer import compact_item, make_answer
 from backend.metrics.axes import is_metric
 from backend.metrics.csv import csv_lines
-from backend.metrics.grouping import ABOUT_RUN, MAX_KEYS, is_key
+from backend.metrics.grouping import MAX_KEYS, RUN_KEYS, is_key
 from backend.metrics.known import require_known
 from backend.metrics.lineage import load_stamps
 from backend.metrics.schemas import SeriesAnswer, SpreadKind
 from backend.metrics.view import View
-from backend.storage.run_lookup import load_names, require_run
+from backend.storage.run_lookup import load_run_names, require_run
 
 router = Router(prefix="/api/v1", tags=["metrics"])
 
 MAX_SERIES = 200
 MAX_POINTS = 200_000
 
-TURN_SECONDS = 3.0
+MAX_TURN_SECONDS = 3.0
 """Maximum time that a request for curves waits for other requests, in seconds."""
 
 _turn = Lock()
 
-COMPACT = (
-    "Shorter: `x` only where it is not the step, `steps` as distances to the one before, values in "
-    "seven digits."
+COMPACT_DESCRIPTION = (
+    "Compact form: `x` only if it is not the step, `steps` as differences, values with seven digits."
 )
 
-ENDS = "With the end of each curve, read from all of its points and not smoothed, whatever the window."
+ENDS_DESCRIPTION = (
+    "Include the end of each curve, computed from all points without smoothing, regardless of the window."
+)
 
-X = (
+X_DESCRIPTION = (
     "`step`, `wall` (seconds), `tokens`, `samples`, `flops`, or a metric: points whose step has no value of "
     "it are left out, and the others come in the order of its values."
 )
 
-GROUP_BY = (
+GROUP_BY_DESCRIPTION = (
     "`variant`, `experiment`, `tag`, `verdict`, `config` (all but the seed) or `config.<field>`; "
     "several, separated by commas, make a group of each combination."
 )
@@ -59,16 +60,16 @@ def series(  # noqa: PLR0913, PLR0917 - query parameters
     answers: SharedAnswersOf,
     runs: Annotated[str, Query(max_length=8_000, description="Ids, separated by commas.")],
     metrics: Annotated[str, Query(max_length=8_000, description="Names, separated by commas.")],
-    x: Annotated[str, Query(max_length=200, description=X)] = "step",
+    x: Annotated[str, Query(max_length=200, description=X_DESCRIPTION)] = "step",
     x_min: Annotated[float | None, Query(allow_inf_nan=False)] = None,
     x_max: Annotated[float | None, Query(allow_inf_nan=False)] = None,
     max_points: Annotated[int, Query(ge=10, le=MAX_POINTS, description="Points per curve.")] = 500,
     smoothing: Annotated[float, Query(ge=0, le=0.999, allow_inf_nan=False)] = 0.0,
-    group_by: Annotated[str, Query(max_length=1_000, description=GROUP_BY)] = "",
+    group_by: Annotated[str, Query(max_length=1_000, description=GROUP_BY_DESCRIPTION)] = "",
     band: SpreadKind = "",
     after: Annotated[int | None, Query(ge=-1, le=2**31, description="Only steps after this one.")] = None,
-    compact: Annotated[bool, Query(description=COMPACT)] = False,  # noqa: FBT002 - a parameter of the address
-    ends: Annotated[bool, Query(description=ENDS)] = False,  # noqa: FBT002 - a parameter of the address
+    compact: Annotated[bool, Query(description=COMPACT_DESCRIPTION)] = False,  # noqa: FBT002 - a parameter of the address
+    ends: Annotated[bool, Query(description=ENDS_DESCRIPTION)] = False,  # noqa: FBT002 - a parameter of the address
 ) -> Response:
     """Return the metric curves of runs, thinned so that spikes and the first and last point remain.
 
@@ -79,7 +80,7 @@ def series(  # noqa: PLR0913, PLR0917 - query parameters
     if is_metric(x):
         require_known(session, [x], "x")
     require_known(session, names, "metrics")
-    row_by_run = load_names(session, run_ids)
+    row_by_run = load_run_names(session, run_ids)
     view = View(x, x_min, x_max, max_points, smoothing, after)
 
     def make() -> dict[str, Any]:
@@ -106,7 +107,7 @@ def _wait_for_turn() -> Iterator[None]:
     Concurrent threads compete for the interpreter lock at every row that they read. Eight threads compute
     half as many charts per second as a single one.
     """
-    has_lock = _turn.acquire(timeout=TURN_SECONDS)
+    has_lock = _turn.acquire(timeout=MAX_TURN_SECONDS)
     try:
         yield
     finally:
@@ -138,7 +139,7 @@ def _check_budget(runs: Sequence[str], metrics: Sequence[str], max_points: int, 
         errors.append(FieldError("max_points", reason))
     keys = split_list(group_by)
     if invalid_keys := [key for key in keys if not is_key(key)]:
-        reason = f"is {invalid_keys[0]!r}; expected {', '.join(ABOUT_RUN)} or config.<field>"
+        reason = f"is {invalid_keys[0]!r}; expected {', '.join(RUN_KEYS)} or config.<field>"
         errors.append(FieldError("group_by", reason))
     elif len(keys) > MAX_KEYS:
         errors.append(FieldError("group_by", f"{len(keys)} keys were given; at most {MAX_KEYS}"))

@@ -14,10 +14,10 @@ from backend.metrics.block_codec import BlockDamaged, decode_row, read_content
 from backend.metrics.block_damage import BlockPlace
 from backend.storage.models import MetricBlock, MetricKey
 
-BLOCKS_AT_ONCE = 1_000
+BLOCKS_PER_FETCH = 1_000
 
 
-IS_DAMAGED = "the block that holds them is damaged"
+DAMAGE_MARK = "the block that holds them is damaged"
 """Text that identifies the events about lost points."""
 
 
@@ -44,7 +44,7 @@ def find_damaged_blocks(
         table.data,
     )
     query = query if run is None else query.where(table.run_id == run)
-    options = {"binary": True, "yield_per": BLOCKS_AT_ONCE}
+    options = {"binary": True, "yield_per": BLOCKS_PER_FETCH}
     reader = zstandard.ZstdDecompressor()
     for row in session.execute(query, execution_options=options):
         if time.monotonic() > until:
@@ -53,18 +53,18 @@ def find_damaged_blocks(
         try:
             _check(row, reader)
         except BlockDamaged as error:
-            block = BlockPlace(owner, key, attempt, number, number * blocks.BLOCK, last_step)
+            block = BlockPlace(owner, key, attempt, number, number * blocks.BLOCK_STEPS, last_step)
             yield block._replace(is_outline=isinstance(error, OutlineDamaged)), str(error)
 
 
 def _check(row: Any, reader: zstandard.ZstdDecompressor) -> None:
     number, last_step, points, outline, data = row[3:]
-    first_step = number * blocks.BLOCK
+    first_step = number * blocks.BLOCK_STEPS
     decode_row(
         data,
         points=points,
         first=first_step,
-        last=min(last_step, first_step + blocks.BLOCK - 1),
+        last=min(last_step, first_step + blocks.BLOCK_STEPS - 1),
         reader=reader,
     )
     _check_outline(outline, points, reader)
@@ -87,6 +87,6 @@ def damage_sentence(session: Session, block: BlockPlace, reason: str) -> str:
             f"that long charts draw is damaged ({reason}); the points themselves are whole and drawn instead"
         )
     return (
-        f"{name}, steps {block.first_step} to {block.last_step} of attempt {block.attempt}: {IS_DAMAGED} "
+        f"{name}, steps {block.first_step} to {block.last_step} of attempt {block.attempt}: {DAMAGE_MARK} "
         f"({reason}); a backup may have them"
     )

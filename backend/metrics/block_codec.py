@@ -21,15 +21,15 @@ from numpy.typing import NDArray
 
 COMPRESSED, PLAIN = b"\1", b"\2"
 
-COUNT = struct.Struct("<I")
-CHECKSUM = struct.Struct("<I")
-STEP, VALUE = np.dtype("<i4"), np.dtype("<f8")
-FIRST_STEP = struct.Struct("<i")
+COUNT_FORMAT = struct.Struct("<I")
+CHECKSUM_FORMAT = struct.Struct("<I")
+STEP_DTYPE, VALUE_DTYPE = np.dtype("<i4"), np.dtype("<f8")
+FIRST_STEP_FORMAT = struct.Struct("<i")
 
-MAX_POINTS = 2**16
+MAX_BLOCK_POINTS = 2**16
 """Maximum number of points of a block, as a limit for untrusted bytes."""
 
-LEVEL = 3
+COMPRESSION_LEVEL = 3
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -55,19 +55,19 @@ class Columns:
 
 def encode(steps: Ints, values: Floats) -> bytes:
     """Encode at least one point as a block. The steps must be increasing."""
-    compressor = zstandard.ZstdCompressor(level=LEVEL, write_checksum=True)
+    compressor = zstandard.ZstdCompressor(level=COMPRESSION_LEVEL, write_checksum=True)
     return COMPRESSED + compressor.compress(_encode_content(steps, values))
 
 
 def encode_outline(steps: Ints, values: Floats) -> bytes:
     """Encode the points of an outline without compression, which is faster to read."""
     plain = _encode_content(steps, values)
-    return PLAIN + CHECKSUM.pack(zlib.crc32(plain)) + plain
+    return PLAIN + CHECKSUM_FORMAT.pack(zlib.crc32(plain)) + plain
 
 
 def _encode_content(steps: Ints, values: Floats) -> bytes:
-    distances = np.diff(steps, prepend=0).astype(STEP)
-    return COUNT.pack(len(steps)) + distances.tobytes() + values.astype(VALUE).tobytes()
+    distances = np.diff(steps, prepend=0).astype(STEP_DTYPE)
+    return COUNT_FORMAT.pack(len(steps)) + distances.tobytes() + values.astype(VALUE_DTYPE).tobytes()
 
 
 def decode(data: bytes) -> Columns:
@@ -104,8 +104,10 @@ def read_content(
     """
     kind = data[:1]
     if kind == PLAIN:
-        block = data[1 + CHECKSUM.size :]
-        if len(data) < 1 + CHECKSUM.size or CHECKSUM.unpack_from(data, 1)[0] != zlib.crc32(block):
+        block = data[1 + CHECKSUM_FORMAT.size :]
+        if len(data) < 1 + CHECKSUM_FORMAT.size or CHECKSUM_FORMAT.unpack_from(data, 1)[0] != zlib.crc32(
+            block
+        ):
             raise BlockDamaged("its checksum does not fit")
     elif kind == COMPRESSED:
         block = _decompress(memoryview(data)[1:], reader or zstandard.ZstdDecompressor())
@@ -115,10 +117,10 @@ def read_content(
     count = count_points(block)
     if count == 0 or len(block) != _size(count):
         raise BlockDamaged("its header is wrong")
-    limit = MAX_POINTS if points is None else min(points, MAX_POINTS)
+    limit = MAX_BLOCK_POINTS if points is None else min(points, MAX_BLOCK_POINTS)
     if count > limit or (count != points and points is not None and kind == COMPRESSED):
-        raise BlockDamaged(f"it holds {count} points, {points or MAX_POINTS} were written")
-    first_step: int = FIRST_STEP.unpack_from(block, COUNT.size)[0]
+        raise BlockDamaged(f"it holds {count} points, {points or MAX_BLOCK_POINTS} were written")
+    first_step: int = FIRST_STEP_FORMAT.unpack_from(block, COUNT_FORMAT.size)[0]
     if not within[0] <= first_step <= within[1] - count + 1:
         raise BlockDamaged(f"it begins at step {first_step}, expected steps {within[0]} to {within[1]}")
     return block
@@ -126,14 +128,14 @@ def read_content(
 
 def _size(count: int) -> int:
     """Return the size of the content for `count` points, in bytes."""
-    return COUNT.size + count * (STEP.itemsize + VALUE.itemsize)
+    return COUNT_FORMAT.size + count * (STEP_DTYPE.itemsize + VALUE_DTYPE.itemsize)
 
 
 def _decompress(frame: memoryview, reader: zstandard.ZstdDecompressor) -> bytes:
     try:
         size = zstandard.frame_content_size(frame)
-        if not _size(1) <= size <= _size(MAX_POINTS):  # the library allocates the declared size
-            raise BlockDamaged(f"it says that it holds {size} bytes")
+        if not _size(1) <= size <= _size(MAX_BLOCK_POINTS):  # the library allocates the declared size
+            raise BlockDamaged(f"it declares {size} bytes")
         return reader.decompress(frame)
     except zstandard.ZstdError as error:
         raise BlockDamaged(str(error)) from None
@@ -141,7 +143,7 @@ def _decompress(frame: memoryview, reader: zstandard.ZstdDecompressor) -> bytes:
 
 def count_points(block: bytes) -> int:
     """Return the number of points that a content declares, or 0 if it is too short."""
-    return COUNT.unpack_from(block)[0] if len(block) >= COUNT.size else 0
+    return COUNT_FORMAT.unpack_from(block)[0] if len(block) >= COUNT_FORMAT.size else 0
 
 
 def decode_all(contents: Iterable[bytes], limit: int) -> Columns:
@@ -149,19 +151,23 @@ def decode_all(contents: Iterable[bytes], limit: int) -> Columns:
 
     Contents are consumed one at a time, so that a long curve is not in memory twice.
     """
-    values, distances = np.empty(limit, VALUE), np.empty(limit, STEP)
+    values, distances = np.empty(limit, VALUE_DTYPE), np.empty(limit, STEP_DTYPE)
     counts: list[int] = []
     end = 0
     for block in contents:
         count = count_points(block)
         begin, end = end, end + count
-        distances[begin:end] = np.frombuffer(block, STEP, count, COUNT.size)
-        values[begin:end] = np.frombuffer(block, VALUE, count, COUNT.size + count * STEP.itemsize)
+        distances[begin:end] = np.frombuffer(block, STEP_DTYPE, count, COUNT_FORMAT.size)
+        values[begin:end] = np.frombuffer(
+            block, VALUE_DTYPE, count, COUNT_FORMAT.size + count * STEP_DTYPE.itemsize
+        )
         counts.append(count)
-    sums = np.cumsum(distances[:end], dtype=STEP)  # modulo 2^32, like the distances
+    sums = np.cumsum(distances[:end], dtype=STEP_DTYPE)  # modulo 2^32, like the distances
     block_ends = np.cumsum(counts, dtype=np.int64)
     previous_sums = (
-        np.concatenate([np.zeros(1, STEP), sums[block_ends[:-1] - 1]]) if counts else np.empty(0, STEP)
+        np.concatenate([np.zeros(1, STEP_DTYPE), sums[block_ends[:-1] - 1]])
+        if counts
+        else np.empty(0, STEP_DTYPE)
     )
     steps = (sums - np.repeat(previous_sums, counts)).astype(np.int64)
     return Columns(steps, values[:end], np.array(counts, np.int64))

@@ -23,17 +23,17 @@ class BlockPlace(NamedTuple):
     """Whether only the outline is damaged, and not the points."""
 
 
-_noticed: dict[BlockPlace, str] = {}
-_told: set[BlockPlace] = set()
+_recorded: dict[BlockPlace, str] = {}
+_reported: set[BlockPlace] = set()
 _lock = threading.Lock()
 
 
 def record_damage(block: BlockPlace, reason: str) -> None:
     """Record and log a damaged block with the reason, unless it is already known."""
     with _lock:
-        if block in _told or block in _noticed:
+        if block in _reported or block in _recorded:
             return
-        _noticed[block] = reason
+        _recorded[block] = reason
     description = "the outline of block" if block.is_outline else "block"
     logger.error(
         "%s %d of metric %d of run %s is damaged: %s", description, block.number, block.key, block.run, reason
@@ -43,12 +43,12 @@ def record_damage(block: BlockPlace, reason: str) -> None:
 def recorded_damage() -> dict[BlockPlace, str]:
     """Return the damaged blocks that were recorded but not reported yet, with the reasons."""
     with _lock:
-        return dict(_noticed)
+        return dict(_recorded)
 
 
 def forget_damage(places: dict[BlockPlace, str]) -> None:
     """Mark these damaged blocks as reported."""
     with _lock:
-        _told.update(places)
+        _reported.update(places)
         for block in places:
-            _noticed.pop(block, None)
+            _recorded.pop(block, None)

@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 from sqlalchemy import ColumnElement, and_, bindparam, case, or_, select
 from sqlalchemy.orm import Session
 
-from backend.metrics.block_codec import MAX_POINTS, BlockDamaged, decode_all, read_content
+from backend.metrics.block_codec import MAX_BLOCK_POINTS, BlockDamaged, decode_all, read_content
 from backend.metrics.block_damage import BlockPlace, record_damage
 from backend.storage.models import ALL_PACKED, BEFORE_ALL_STEPS, Attempt, Metric, MetricBlock
 from backend.storage.numbers import from_stored
 
-BLOCK = 1_024
+BLOCK_STEPS = 1_024
 """Number of steps of a block, a multiple of an outline's bucket."""
 
 _TAIL = (
@@ -75,7 +75,7 @@ def _weights(stored: Stored) -> NDArray[np.int64]:
     return np.ones(len(stored.steps), np.int64) if stored.weights is None else stored.weights
 
 
-NOTHING = Stored(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0))
+NO_POINTS = Stored(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0))
 
 
 Reached = Mapping[int, int]
@@ -86,7 +86,7 @@ Reached = Mapping[int, int]
 class Packed:
     """The joined points of all blocks of one metric of a run."""
 
-    points: Stored = NOTHING
+    points: Stored = NO_POINTS
     reached: Reached = field(default_factory=dict)
 
     def add_tail(self, rows: Stored) -> Stored:
@@ -120,8 +120,12 @@ class Outlined:
         """Return the SQL expression for the bytes to read: the outline if
         it is sufficient, or else all points.
         """
-        cut = {step // BLOCK for step in (self.first - 1, self.last, *self.cuts) if (step + 1) % BLOCK}
-        is_outside = ~MetricBlock.number.between(self.first // BLOCK, self.last // BLOCK)
+        cut = {
+            step // BLOCK_STEPS
+            for step in (self.first - 1, self.last, *self.cuts)
+            if (step + 1) % BLOCK_STEPS
+        }
+        is_outside = ~MetricBlock.number.between(self.first // BLOCK_STEPS, self.last // BLOCK_STEPS)
         is_sufficient = and_(
             MetricBlock.outline != b"",
             MetricBlock.number.not_in(cut),
@@ -137,7 +141,7 @@ def read_tail(session: Session, run: str, key: int, reached: Reached) -> Stored:
     """
     unsealed_attempts = {attempt: step for attempt, step in reached.items() if step < ALL_PACKED}
     if reached and not unsealed_attempts:
-        return NOTHING
+        return NO_POINTS
     bounds = {
         "attempt": min(unsealed_attempts, default=0),
         "after": min(unsealed_attempts.values(), default=BEFORE_ALL_STEPS),
@@ -186,7 +190,7 @@ def read_blocks(
             blocks_by_curve[row[0], row[1]].append(row)
     points = _join_points(session, blocks_by_curve)
     return {
-        key_of_curve: Packed(points.get(key_of_curve, NOTHING), reached[key_of_curve[0]])
+        key_of_curve: Packed(points.get(key_of_curve, NO_POINTS), reached[key_of_curve[0]])
         for key_of_curve in blocks_by_curve
     }
 
@@ -197,7 +201,7 @@ def _join_points(
     """Return the points of all blocks. Damaged blocks are recorded and omitted."""
     stored = [row for blocks in blocks_by_curve.values() for row in _sort_blocks(blocks)]
     rows: list[Any] = []
-    point_count = sum(max(0, min(row[6], MAX_POINTS)) for row in stored)
+    point_count = sum(max(0, min(row[6], MAX_BLOCK_POINTS)) for row in stored)
     columns = decode_all(
         _contents(session, stored, rows), point_count
     )  # decoded together, so that many short curves are fast
@@ -234,7 +238,9 @@ def _contents(session: Session, stored: Sequence[Any], rows: list[Any]) -> Itera
             run, key, attempt, number, _, last_step, *_ = row
             full_content = _full_content(session, row, reader)
             record_damage(
-                BlockPlace(run, key, attempt, number, number * BLOCK, last_step, full_content is not None),
+                BlockPlace(
+                    run, key, attempt, number, number * BLOCK_STEPS, last_step, full_content is not None
+                ),
                 str(error),
             )
             if full_content is None:
@@ -248,7 +254,7 @@ def _read_row_content(row: Any, data: bytes, reader: zstandard.ZstdDecompressor)
     """Return the content of a block or outline. Raises BlockDamaged if it
     is damaged or belongs to another row.
     """
-    return read_content(data, reader, points=row[6], within=(row[3] * BLOCK, row[5]))
+    return read_content(data, reader, points=row[6], within=(row[3] * BLOCK_STEPS, row[5]))
 
 
 def _full_content(session: Session, row: Any, reader: zstandard.ZstdDecompressor) -> bytes | None:
@@ -281,7 +287,7 @@ def _point_weights(counts_read: NDArray[np.int64], counts: Sequence[int]) -> NDA
 
 def rows_to_points(rows: Sequence[Any]) -> Stored:
     if not rows:
-        return NOTHING
+        return NO_POINTS
     steps, attempts, kinds, values = (np.array(column) for column in zip(*rows, strict=True))
     values = values.astype(np.float64)  # NULL becomes NaN
     return Stored(steps, attempts, from_stored(kinds, values) if kinds.any() else values)

@@ -7,13 +7,13 @@ from numpy.typing import NDArray
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
-FEWEST = 1_000
+MIN_COPIED_POINTS = 1_000
 """Minimum number of points for COPY. Fewer points are written with a single statement."""
 
-SIGNATURE = b"PGCOPY\n\xff\r\n\0" + bytes(8)
-END = b"\xff\xff"
+COPY_HEADER = b"PGCOPY\n\xff\r\n\0" + bytes(8)
+COPY_TRAILER = b"\xff\xff"
 
-ROW = np.dtype(
+ROW_DTYPE = np.dtype(
     [
         ("fields", ">i2"),
         *(("key_size", ">i4"), ("key", ">i4")),
@@ -24,14 +24,14 @@ ROW = np.dtype(
 )
 """Layout of a row: the number of fields, and each field after its size."""
 
-TABLE = (
+CREATE_TABLE = (
     "CREATE TEMPORARY TABLE IF NOT EXISTS new_metric "
     "(key_id integer, step integer, kind smallint, value double precision) ON COMMIT DELETE ROWS"
 )
 
-COPY = "COPY new_metric (key_id, step, kind, value) FROM STDIN (FORMAT binary)"
+COPY_STATEMENT = "COPY new_metric (key_id, step, kind, value) FROM STDIN (FORMAT binary)"
 
-MERGE = """
+MERGE_STATEMENT = """
 INSERT INTO metric (run_id, key_id, step, attempt, kind, value)
 SELECT %s, key_id, step, %s, kind, CASE WHEN kind IN (1, 2, 3) THEN NULL ELSE value END FROM new_metric
 ORDER BY key_id, step
@@ -50,20 +50,22 @@ def copy_points(
     Raises SQLAlchemy errors, like any other statement.
     """
     keys, steps, kinds, values = columns
-    rows = np.empty(len(keys), ROW)
+    rows = np.empty(len(keys), ROW_DTYPE)
     rows["fields"] = 4
     for name, column in (("key", keys), ("step", steps), ("kind", kinds), ("value", values)):
-        rows[f"{name}_size"] = ROW[name].itemsize
+        rows[f"{name}_size"] = ROW_DTYPE[name].itemsize
         rows[name] = column
     rows["value"] += 0.0  # turns -0.0 into 0.0, because the kind stores the sign
     driver: Any = session.connection().connection.driver_connection
     dialect: Any = session.get_bind().dialect
     try:
         with driver.cursor() as cursor:
-            cursor.execute(TABLE)
-            with cursor.copy(COPY) as copy:
-                copy.write(SIGNATURE + rows.tobytes() + END)
-            cursor.execute(MERGE, (run_id, attempt))
+            cursor.execute(CREATE_TABLE)
+            with cursor.copy(COPY_STATEMENT) as copy:
+                copy.write(COPY_HEADER + rows.tobytes() + COPY_TRAILER)
+            cursor.execute(MERGE_STATEMENT, (run_id, attempt))
             cursor.execute("DELETE FROM new_metric")
     except dialect.dbapi.Error as error:
-        raise DBAPIError.instance(COPY, None, error, dialect.dbapi.Error, dialect=dialect) from error
+        raise DBAPIError.instance(
+            COPY_STATEMENT, None, error, dialect.dbapi.Error, dialect=dialect
+        ) from error

@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 from backend.metrics.lineage import Stretch, load_lineages
 from backend.metrics.windows import RunPoints, StoredPoint, find_next_window, load_run_points, read_window
 from backend.storage.engine import Sessions, reading
-from backend.storage.numbers import SPELLINGS, number_kind
+from backend.storage.numbers import NAME_BY_KIND, number_kind
 
 FORMULA_MARKS = tuple("=+-@\t\r\n＝＋－＠")
 """First characters with which a spreadsheet may evaluate a cell as a formula."""
@@ -60,7 +60,7 @@ def _lines(rows: Sequence[StoredPoint], names: Sequence[str], *, all_attempts: b
 
 
 def _format_value(value: float) -> str:
-    return SPELLINGS[number_kind(value)] or repr(value)
+    return NAME_BY_KIND[number_kind(value)] or repr(value)
 
 
 def _quote(text: str) -> str:

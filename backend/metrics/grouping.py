@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, count
 from typing import Any
 
-CONFIG = "config."
-ABOUT_RUN = ("variant", "experiment", "tag", "verdict", "config")
+CONFIG_PREFIX = "config."
+RUN_KEYS = ("variant", "experiment", "tag", "verdict", "config")
 """Keys other than config fields. `config` is the whole config except the seed."""
 MAX_KEYS = 8
 
@@ -19,7 +19,7 @@ MISSING = object()
 
 def is_key(key: str) -> bool:
     """Return whether runs can be grouped by this key."""
-    return key in ABOUT_RUN or (key.startswith(CONFIG) and len(key) > len(CONFIG))
+    return key in RUN_KEYS or (key.startswith(CONFIG_PREFIX) and len(key) > len(CONFIG_PREFIX))
 
 
 def group_runs(
@@ -73,8 +73,8 @@ def _item_names(items: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _value(run: Any, flat: Mapping[str, Any], key: str) -> Any:
-    if key.startswith(CONFIG):
-        path = key.removeprefix(CONFIG)
+    if key.startswith(CONFIG_PREFIX):
+        path = key.removeprefix(CONFIG_PREFIX)
         return flat.get(path, flat.get(f"{path}.type", MISSING))
     if key == "tag":
         return sorted(set(map(str, run.tags or []))) or MISSING
@@ -102,13 +102,13 @@ def _label(run: Any, flat: Mapping[str, Any], key: str, keys: Sequence[str]) -> 
     config field if there are several keys.
     """
     value = _value(run, flat, key)
-    field = key.removeprefix(CONFIG)
+    field = key.removeprefix(CONFIG_PREFIX)
     if value is MISSING:
         return f"no {field}"
     if key == "config":
         return f"{run.variant} · {run.config_hash[:6]}"
     text = " + ".join(map(str, value)) if isinstance(value, list) else str(_plain(value))
-    return f"{field} {text}" if key.startswith(CONFIG) and len(keys) > 1 else text
+    return f"{field} {text}" if key.startswith(CONFIG_PREFIX) and len(keys) > 1 else text
 
 
 def _group_by_variant(runs: Sequence[Any]) -> dict[str, list[str]]:

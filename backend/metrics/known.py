@@ -9,7 +9,7 @@ from backend.base.errors import FieldError, InvalidRequest
 from backend.config.metrics import ALIASES, FAMILIES, METRICS, find_metric
 from backend.metrics.store import find_keys
 
-LONGEST_NAME = 128
+MAX_NAME_CHARACTERS = 128
 
 
 def require_known(session: Session, names: Sequence[str], path: str) -> None:
@@ -22,8 +22,8 @@ def require_known(session: Session, names: Sequence[str], path: str) -> None:
 
 def unknown_name_message(name: str) -> str:
     """Return a message about an unknown name that suggests similar names."""
-    if len(name) > LONGEST_NAME:
-        return f"a metric's name has at most {LONGEST_NAME} characters, got {name[:40]!r}..."
+    if len(name) > MAX_NAME_CHARACTERS:
+        return f"a metric's name has at most {MAX_NAME_CHARACTERS} characters, got {name[:40]!r}..."
     if name in ALIASES:
         return f"there is no metric {name!r}; it is called {ALIASES[name]} here"
     similar_names = get_close_matches(name, [*METRICS, *(family.name for family in FAMILIES)], n=3)

@@ -20,10 +20,10 @@ MAX_CELLS = 250_000
 its curves. Above it, only peaks are kept.
 """
 
-PLACES = 1_024
+MAX_BUCKETS_PER_UNIT = 1_024
 """Maximum number of buckets per second or per token."""
 
-PLACES_OF_A_METRIC = 2**20
+MAX_METRIC_BUCKETS = 2**20
 """Maximum number of buckets over the range of an axis that is a metric."""
 
 
@@ -59,7 +59,7 @@ class Picture:
     max_points: int = 500
     x_min: float | None = None
     x_max: float | None = None
-    places: float = PLACES
+    places: float = MAX_BUCKETS_PER_UNIT
     """Maximum number of buckets per unit of x."""
 
 
@@ -67,7 +67,7 @@ def bucket_density(curves: Sequence[Curve]) -> float:
     """Return `Picture.places` for an axis with any unit."""
     positions = np.concatenate([curve.x for curve in curves])
     span = float(np.ptp(positions)) if len(positions) else 0.0
-    return PLACES_OF_A_METRIC / span if span > 0 else PLACES
+    return MAX_METRIC_BUCKETS / span if span > 0 else MAX_BUCKETS_PER_UNIT
 
 
 def average_curves(

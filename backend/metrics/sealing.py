@@ -27,7 +27,7 @@ from sqlalchemy.orm import Session
 from backend.metrics import blocks
 from backend.metrics.block_codec import BlockDamaged, BlockNewer, decode_row, encode, encode_outline
 from backend.metrics.block_damage import BlockPlace, record_damage
-from backend.metrics.blocks import NOTHING, Stored, rows_to_points
+from backend.metrics.blocks import NO_POINTS, Stored, rows_to_points
 from backend.metrics.thinning import OUTLINE_SHIFT, peak_indices
 from backend.storage.engine import Sessions, insert_into
 from backend.storage.models import (
@@ -41,23 +41,23 @@ from backend.storage.models import (
     Run,
 )
 
-TASKS = 1_000
+MAX_TASKS = 1_000
 """Maximum number of attempts that are sealed in one execution of the chore."""
 
-BLOCKS_AT_ONCE = 500
+MAX_BLOCKS_PER_INSERT = 500
 """Maximum number of blocks that one statement inserts."""
 
-POINTS_AT_ONCE = 400_000
+MAX_POINTS_PER_TRANSACTION = 400_000
 """Approximate maximum number of points in one transaction, during which other writers wait on SQLite.
 
 If a run has more than 390 metrics, only a part of each block is sealed at a time, and the next transaction
 adds to it.
 """
 
-PLACES_AT_ONCE = 400
+MAX_BLOCKS_PER_READ = 400
 """Maximum number of blocks that one statement reads. Each takes two of its parameters."""
 
-KEY = ("run_id", "key_id", "attempt", "number")
+BLOCK_KEY_COLUMNS = ("run_id", "key_id", "attempt", "number")
 
 logger = logging.getLogger(__name__)
 
@@ -128,7 +128,9 @@ def find_sealable(session: Session) -> list[Task]:
 
 def _unsealed_attempts() -> Select[Attempt, Run]:
     """Return the query for attempts that may have points to seal."""
-    full = (Run.last_step + 1) // blocks.BLOCK * blocks.BLOCK  # number of steps in complete blocks
+    full = (
+        (Run.last_step + 1) // blocks.BLOCK_STEPS * blocks.BLOCK_STEPS
+    )  # number of steps in complete blocks
     return (
         select(Attempt, Run)
         .join(Run, Run.id == Attempt.run_id)
@@ -143,21 +145,23 @@ def _unsealed_attempts() -> Select[Attempt, Run]:
             ),
         )
         .order_by(Attempt.run_id, Attempt.number)
-        .limit(TASKS)
+        .limit(MAX_TASKS)
     )
 
 
 def _make_task(attempt: Attempt, run: Run) -> Task:
     has_ended = attempt.number < run.attempt or run.status != "running"
-    last_step = ALL_PACKED if has_ended else (run.last_step + 1) // blocks.BLOCK * blocks.BLOCK - 1
+    last_step = (
+        ALL_PACKED if has_ended else (run.last_step + 1) // blocks.BLOCK_STEPS * blocks.BLOCK_STEPS - 1
+    )
     return Task(attempt.run_id, attempt.number, attempt.packed_step, attempt.packed_step + 1, last_step)
 
 
-Tell = Callable[[Session, BlockPlace, str], None]
+ReportDamage = Callable[[Session, BlockPlace, str], None]
 """A function that records a damaged block and the reason in the transaction of the session."""
 
 
-def seal(sessions: Sessions, tasks: Sequence[Task], tell: Tell | None = None) -> Iterator[None]:
+def seal(sessions: Sessions, tasks: Sequence[Task], tell: ReportDamage | None = None) -> Iterator[None]:
     """Seal the points of all tasks, and yield after each transaction. Concurrent processes do no harm.
 
     If a run cannot be sealed, it is skipped. If the database is unavailable, sealing ends. A damaged block to
@@ -175,7 +179,7 @@ def seal(sessions: Sessions, tasks: Sequence[Task], tell: Tell | None = None) ->
             failed.add(task.run)
 
 
-def _seal_attempt(sessions: Sessions, task: Task, tell: Tell | None) -> Iterator[None]:
+def _seal_attempt(sessions: Sessions, task: Task, tell: ReportDamage | None) -> Iterator[None]:
     first_step, packed = task.first, task.packed
     while first_step <= task.last:
         with sessions.begin() as session:
@@ -205,15 +209,15 @@ def _attempt_condition(run: str, attempt: int) -> Any:
     return and_(Attempt.run_id == run, Attempt.number == attempt)
 
 
-def _seal_block(session: Session, task: Task, first: int, tell: Tell | None) -> int:
+def _seal_block(session: Session, task: Task, first: int, tell: ReportDamage | None) -> int:
     """Convert the rows of all metrics in one range of steps to blocks, and return the last sealed step.
 
     The range is extended over following steps without rows.
     """
-    end_step = min(first // blocks.BLOCK * blocks.BLOCK + blocks.BLOCK - 1, task.last)
+    end_step = min(first // blocks.BLOCK_STEPS * blocks.BLOCK_STEPS + blocks.BLOCK_STEPS - 1, task.last)
     attempt_keys = {"run": task.run, "attempt": task.attempt}
     keys = session.scalars(_KEYS, {**attempt_keys, "first": first, "last": end_step}).all()
-    end_step = min(end_step, first + max(1, POINTS_AT_ONCE // max(1, len(keys))) - 1)
+    end_step = min(end_step, first + max(1, MAX_POINTS_PER_TRANSACTION // max(1, len(keys))) - 1)
     bounds = {**attempt_keys, "first": first, "last": end_step}
     connection = session.connection()  # many rows take half the time without the ORM
     stored_by_key = {
@@ -258,7 +262,7 @@ def _remove_rows(
 
 
 def put_into_blocks(
-    session: Session, run: str, attempt: int, points: Mapping[int, Stored], tell: Tell | None = None
+    session: Session, run: str, attempt: int, points: Mapping[int, Stored], tell: ReportDamage | None = None
 ) -> None:
     """Write points of an attempt into blocks, by metric key and in the order of steps. Existing steps are
     replaced.
@@ -275,13 +279,13 @@ def put_into_blocks(
     rows = [
         {"run_id": run, "key_id": key, "attempt": attempt, "number": number, **_block_row(merged)}
         for (key, number), block_points in points_by_block.items()
-        if (merged := _merge(old_points.get((key, number), NOTHING), block_points))
+        if (merged := _merge(old_points.get((key, number), NO_POINTS), block_points))
     ]
     if not rows:
         return
     query = insert_into(session, MetricBlock)
     changed = {name: query.excluded[name] for name in ("last_step", "points", "outline", "data")}
-    session.execute(query.on_conflict_do_update(index_elements=KEY, set_=changed), rows)
+    session.execute(query.on_conflict_do_update(index_elements=BLOCK_KEY_COLUMNS, set_=changed), rows)
 
 
 def seal_curves(session: Session, run: str, attempt: int, curves: Mapping[int, Stored]) -> None:
@@ -292,29 +296,29 @@ def seal_curves(session: Session, run: str, attempt: int, curves: Mapping[int, S
         for key, points in sorted(curves.items())
         for number, block_points in _split_by_block(points)
     )
-    while chunk := list(islice(rows, BLOCKS_AT_ONCE)):
+    while chunk := list(islice(rows, MAX_BLOCKS_PER_INSERT)):
         session.execute(insert(MetricBlock), chunk)
 
 
 def _split_by_block(points: Stored) -> Iterator[tuple[int, Stored]]:
-    numbers = points.steps // blocks.BLOCK
+    numbers = points.steps // blocks.BLOCK_STEPS
     changes = np.flatnonzero(numbers[1:] != numbers[:-1]) + 1
     for begin, end in pairwise([0, *changes.tolist(), len(numbers)]):
         yield int(numbers[begin]), points.at(slice(begin, end))
 
 
 def _read_old_blocks(
-    session: Session, run: str, attempt: int, places: Iterable[tuple[int, int]], tell: Tell | None
+    session: Session, run: str, attempt: int, places: Iterable[tuple[int, int]], tell: ReportDamage | None
 ) -> dict[tuple[int, int], Stored]:
     """Return the points of the blocks with these (key, number). Damaged blocks are reported and omitted."""
     stored = {}
     for key, number, last_step, count, data in _read_data(session, run, attempt, places):
         try:
-            first_step = number * blocks.BLOCK
-            last_of_block = min(last_step, first_step + blocks.BLOCK - 1)
+            first_step = number * blocks.BLOCK_STEPS
+            last_of_block = min(last_step, first_step + blocks.BLOCK_STEPS - 1)
             points = decode_row(data, points=count, first=first_step, last=last_of_block)
         except BlockDamaged as error:
-            block = BlockPlace(run, key, attempt, number, number * blocks.BLOCK, last_step)
+            block = BlockPlace(run, key, attempt, number, number * blocks.BLOCK_STEPS, last_step)
             if tell is not None and not isinstance(error, BlockNewer):
                 tell(session, block, str(error))
                 continue
@@ -334,7 +338,7 @@ def _read_data(
     columns = (table.key_id, table.number, table.last_step, table.points, table.data)
     conditions = (MetricBlock.run_id == run, MetricBlock.attempt == attempt)
     remaining = iter(places)
-    while chunk := list(islice(remaining, PLACES_AT_ONCE)):
+    while chunk := list(islice(remaining, MAX_BLOCKS_PER_READ)):
         is_in_chunk = tuple_(MetricBlock.key_id, MetricBlock.number).in_(chunk)
         yield from session.execute(
             select(*columns).where(*conditions, is_in_chunk), execution_options={"binary": True}

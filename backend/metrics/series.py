@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-NEGLIGIBLE = 1e-20
+NEGLIGIBLE_WEIGHT = 1e-20
 """Weight below which a term does not change a float64 sum."""
 
 
@@ -69,7 +69,7 @@ def exponential_mean(values: Floats, smoothing: float) -> Floats:
     if len(finite_values) < 2 or np.all(finite_values == finite_values[0]):
         return values
     mean = _recursive_mean(finite_values, smoothing)
-    biased_count = min(len(finite_values), math.ceil(math.log(NEGLIGIBLE) / math.log(smoothing)))
+    biased_count = min(len(finite_values), math.ceil(math.log(NEGLIGIBLE_WEIGHT) / math.log(smoothing)))
     mean[:biased_count] /= 1.0 - smoothing ** np.arange(1, biased_count + 1)
     smooth = values.copy()
     smooth[finite] = mean
@@ -82,7 +82,7 @@ def _recursive_mean(values: Floats, s: float) -> Floats:
     """
     sums = (1.0 - s) * values
     reach, decay = 1, s
-    while reach < len(sums) and decay > NEGLIGIBLE:
+    while reach < len(sums) and decay > NEGLIGIBLE_WEIGHT:
         sums[reach:] += decay * sums[:-reach]
         reach, decay = 2 * reach, decay * decay
     return sums

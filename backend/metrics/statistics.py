@@ -31,7 +31,7 @@ class Difference:
     high: float | None
 
 
-LARGEST = 1e100
+MAX_FINITE = 1e100
 """Magnitude from which a value is treated as infinite, because its square could overflow."""
 
 
@@ -46,7 +46,7 @@ def spread(values: Sequence[float]) -> Spread:
 
     Values whose squares could overflow are also left out.
     """
-    finite = [value for value in values if abs(value) < LARGEST]
+    finite = [value for value in values if abs(value) < MAX_FINITE]
     n = len(finite)
     if n == 0:
         return Spread(0, None, None, None, None)

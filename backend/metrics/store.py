@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 from backend.base.errors import Unavailable
 from backend.metrics.block_codec import BlockDamaged
 from backend.metrics.blocks import Stored
-from backend.metrics.copying import FEWEST, copy_points
+from backend.metrics.copying import MIN_COPIED_POINTS, copy_points
 from backend.metrics.sealing import put_into_blocks, reopen, seal_curves
 from backend.storage.engine import insert_into, is_postgres
 from backend.storage.models import MetricKey
@@ -23,14 +23,14 @@ from backend.storage.numbers import number_kinds, to_stored
 Row = tuple[str, int, int, int, int, float | None]
 """A row of the table `metric`: run_id, key_id, step, attempt, kind, value."""
 
-NAME = re.compile(r"[\w./@-]{1,128}")
+NAME_PATTERN = re.compile(r"[\w./@-]{1,128}")
 
 Floats = NDArray[np.float64]
 
-_known: WeakKeyDictionary[Engine, dict[str, int]] = WeakKeyDictionary()
+_key_ids_by_engine: WeakKeyDictionary[Engine, dict[str, int]] = WeakKeyDictionary()
 """Committed ids of metric names by engine. They never change."""
 
-MAKES_KEYS = "has made metric keys"
+NEW_KEYS_MARK = "has made metric keys"
 """Key in `session.info` after the session has inserted names, which may still be rolled back."""
 
 _UPSERT_SQLITE = """
@@ -71,7 +71,7 @@ def write_points(
         if not late_points
         else {key_step: value for key_step, value in points.items() if key_step not in late_points}
     )
-    if is_postgres(session) and len(new_points) >= FEWEST:
+    if is_postgres(session) and len(new_points) >= MIN_COPIED_POINTS:
         keys_steps, values = np.array(list(new_points)), np.array(list(new_points.values()))
         columns = (keys_steps[:, 0], keys_steps[:, 1], number_kinds(values), values)
         copy_points(session, run_id, attempt, columns)
@@ -131,13 +131,13 @@ def write_series(
 
 def key_ids(session: Session, names: Iterable[str]) -> dict[str, int]:
     """Return the id of each metric name. New names are inserted. Raises ValueError for an invalid name."""
-    known_ids = _known.setdefault(session.get_bind().engine, {})
+    known_ids = _key_ids_by_engine.setdefault(session.get_bind().engine, {})
     ids = {name: known_ids[name] for name in set(names) if name in known_ids}
     if missing := sorted(set(names) - ids.keys()):
-        if invalid := [name for name in missing if not NAME.fullmatch(name)]:
+        if invalid := [name for name in missing if not NAME_PATTERN.fullmatch(name)]:
             raise ValueError(f"a metric's name is 1 to 128 of A-Z, 0-9, _ . / @ -, got {invalid[0][:40]!r}")
         stored_ids = find_keys(session, missing)
-        if not session.info.get(MAKES_KEYS):
+        if not session.info.get(NEW_KEYS_MARK):
             known_ids.update(stored_ids)
         ids |= stored_ids
         if new := [name for name in missing if name not in stored_ids]:
@@ -147,7 +147,7 @@ def key_ids(session: Session, names: Iterable[str]) -> dict[str, int]:
 
 def _make_keys(session: Session, names: Sequence[str]) -> dict[str, int]:
     # Not cached, because an id does not exist if its transaction is rolled back.
-    session.info[MAKES_KEYS] = True
+    session.info[NEW_KEYS_MARK] = True
     session.execute(
         insert_into(session, MetricKey).on_conflict_do_nothing(), [{"name": name} for name in names]
     )

@@ -5,7 +5,7 @@ from functools import lru_cache
 
 import numpy as np
 
-_STEPS = 200
+_MIN_INTEGRAL_STEPS = 200
 """Minimum number of points of the integral over the standard deviation of the sample."""
 
 
@@ -49,7 +49,7 @@ def power(threshold: float, freedom: float, shift: float) -> float:
     width = 10 / math.sqrt(2 * freedom)
     low, high = max(0.0, 1 - width), 1 + width
     # with few degrees of freedom, the density is not smooth near 0
-    steps = max(_STEPS, round(4_000 / freedom**2))
+    steps = max(_MIN_INTEGRAL_STEPS, round(4_000 / freedom**2))
     s = low + (np.arange(steps) + 0.5) * (high - low) / steps
     log_scale = math.log(2) + freedom / 2 * math.log(freedom / 2) - math.lgamma(freedom / 2)
     density = np.exp(log_scale + (freedom - 1) * np.log(s) - freedom * s * s / 2)

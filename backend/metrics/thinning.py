@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from backend.metrics.series import Curve, Floats, Ints
 
-AT_ONCE = 2**19
+MAX_BATCH_POINTS = 2**19
 """Maximum number of points that are thinned in one batch."""
 
 OUTLINE_SHIFT = 5
@@ -45,7 +45,7 @@ def _batches(curves: Sequence[Curve]) -> Iterator[slice]:
     begin, size = 0, 0
     for number, curve in enumerate(curves):
         size += len(curve)
-        if size >= AT_ONCE or number == len(curves) - 1:
+        if size >= MAX_BATCH_POINTS or number == len(curves) - 1:
             yield slice(begin, number + 1)
             begin, size = number + 1, 0
 
@@ -121,13 +121,13 @@ def _sorted_unique(*places: Ints) -> Ints:
     return indices[_differs_from_previous(indices)]
 
 
-LARGEST_SHIFT = 62
+MAX_SHIFT = 62
 """Maximum shift of steps, which have 63 bits and a sign. Negative steps never share a bucket with others."""
 
 
 def _bucket_shift(first: int, last: int, buckets: int) -> int:
     shift = 0
-    while shift < LARGEST_SHIFT and (last >> shift) - (first >> shift) >= buckets:
+    while shift < MAX_SHIFT and (last >> shift) - (first >> shift) >= buckets:
         shift += 1
     return shift
 

@@ -14,14 +14,14 @@ from sqlalchemy.orm import Session
 
 from backend.metrics import blocks
 from backend.metrics.attempts import Limit, load_limits, valid_row_condition, valid_row_mask
-from backend.metrics.blocks import NOTHING, Stored, read_blocks, rows_to_points
+from backend.metrics.blocks import NO_POINTS, Stored, read_blocks, rows_to_points
 from backend.metrics.lineage import ALL_STEPS, Stretch
 from backend.storage.models import Attempt, Metric, MetricBlock, MetricKey
 
 WINDOW_POINTS = 20_000
 """Approximate number of points in a window, which are in memory at a time."""
 
-NO_LIMIT = 2**31 - 1
+MAX_STEP = 2**31 - 1
 
 
 class StoredPoint(NamedTuple):
@@ -68,7 +68,7 @@ def load_run_points(
 
 
 def _stretch_points(session: Session, stretch: Stretch, limits: Sequence[Limit]) -> RunPoints:
-    newest = select(func.coalesce(func.max(Attempt.number), NO_LIMIT)).where(Attempt.run_id == stretch.run)
+    newest = select(func.coalesce(func.max(Attempt.number), MAX_STEP)).where(Attempt.run_id == stretch.run)
     attempt = session.scalars(newest).one()
     draft = RunPoints(stretch.run, stretch.last_step, attempt, limits, {})
     is_point = and_(Metric.run_id == draft.run, Metric.step <= draft.last_step, Metric.attempt <= attempt)
@@ -127,7 +127,7 @@ def find_next_window(session: Session, run_points: RunPoints, after: int) -> tup
         MetricBlock.run_id == run_points.run,
         MetricBlock.key_id == MetricKey.id,
         MetricBlock.attempt == Attempt.number,
-        MetricBlock.number >= (after + 1) // blocks.BLOCK,
+        MetricBlock.number >= (after + 1) // blocks.BLOCK_STEPS,
     )
     block = select(func.min(MetricBlock.number)).where(is_later_block).scalar_subquery()
     is_key = MetricKey.id.in_(run_points.keys)
@@ -139,8 +139,8 @@ def find_next_window(session: Session, run_points: RunPoints, after: int) -> tup
         .where(is_key)
     )
     first_steps = [] if row_step is None else [row_step]
-    first_steps += [] if block_number is None else [max(block_number * blocks.BLOCK, after + 1)]
-    first_step = min(first_steps, default=NO_LIMIT)
+    first_steps += [] if block_number is None else [max(block_number * blocks.BLOCK_STEPS, after + 1)]
+    first_step = min(first_steps, default=MAX_STEP)
     last_step = min(first_step + run_points.width - 1, run_points.last_step)
     return (first_step, last_step) if first_steps and first_step <= run_points.last_step else None
 
@@ -148,11 +148,11 @@ def find_next_window(session: Session, run_points: RunPoints, after: int) -> tup
 def read_window(session: Session, run_points: RunPoints, first: int, last: int) -> list[StoredPoint]:
     """Return the valid points in a range of steps, ordered by step, attempt and name."""
     tails = _rows(session, run_points, first, last)
-    numbers = (first // blocks.BLOCK, last // blocks.BLOCK)
+    numbers = (first // blocks.BLOCK_STEPS, last // blocks.BLOCK_STEPS)
     sealed = read_blocks(session, [run_points.run], run_points.keys, numbers=numbers)
     points_by_name: list[tuple[Stored, str]] = []
     for key, name in run_points.keys.items():
-        points = sealed[run_points.run, key].add_tail(tails.get(key, NOTHING))
+        points = sealed[run_points.run, key].add_tail(tails.get(key, NO_POINTS))
         inside = points.at((points.steps >= first) & (points.steps <= last))
         points_by_name.append((run_points.counting(inside), name))
     return _merge_points(points_by_name)

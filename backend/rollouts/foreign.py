@@ -13,7 +13,7 @@ from backend.rollouts.tallies import group_condition
 from backend.storage.completion_codec import decode
 from backend.storage.completions import load_completions
 from backend.storage.models import GroupTally, RolloutGroup, RolloutLabel
-from backend.storage.rollout_words import forget
+from backend.storage.rollout_words import remove_from_index
 
 Split = Literal["train", "eval"]
 
@@ -49,7 +49,7 @@ def replace_groups(session: Session, packed: PackedGroups) -> None:
     for start in range(0, len(ids), 500):
         replaced = RolloutGroup.id.in_(ids[start : start + 500])
         labels += _kept_labels(session, ids[start : start + 500], blocks)
-        forget(session, replaced)
+        remove_from_index(session, replaced)
         session.execute(delete(RolloutGroup).where(replaced))
         session.execute(delete(GroupTally).where(group_condition(packed.groups[start : start + 500])))
     write_groups(session, packed)

@@ -32,7 +32,7 @@ import zstandard
 from numpy.typing import NDArray
 
 from backend.rollouts.token_values import decode, encode, value_kind, value_width
-from backend.storage.completion_codec import LIMIT_TEXT_BYTES
+from backend.storage.completion_codec import MAX_TEXT_BYTES
 
 FORMAT_VERSION = 3
 COMPRESSION_LEVEL = 3
@@ -69,7 +69,7 @@ def pack_text(text: str) -> bytes:
 def unpack_text(data: bytes) -> str:
     """Return the text that was packed; raise PackedDamaged if it cannot be unpacked."""
     with _translate_errors():
-        return _decompress(data, LIMIT_TEXT_BYTES).decode("utf-8", "surrogatepass")
+        return _decompress(data, MAX_TEXT_BYTES).decode("utf-8", "surrogatepass")
 
 
 def try_unpack_text(data: bytes) -> tuple[str, str]:
@@ -83,7 +83,7 @@ def try_unpack_text(data: bytes) -> tuple[str, str]:
 def text_bytes(data: bytes) -> int:
     """Return the declared unpacked size of a packed text in bytes; 0 if it cannot be read."""
     try:
-        size: int = _declared_size(data, LIMIT_TEXT_BYTES)
+        size: int = _declared_size(data, MAX_TEXT_BYTES)
     except (PackedDamaged, zstandard.ZstdError):
         return 0
     return size
@@ -206,7 +206,7 @@ def _declared_size(data: bytes, limit: int) -> int:
     """Return the declared unpacked size of a frame in bytes; raise PackedDamaged if it exceeds the limit."""
     size = zstandard.frame_content_size(data)
     if not 0 <= size <= limit:
-        raise PackedDamaged(f"it says that it holds {size} bytes, expected at most {limit}")
+        raise PackedDamaged(f"it declares {size} bytes, expected at most {limit}")
     return int(size)
 
 

@@ -14,7 +14,7 @@ from backend.base.text import clean_text
 from backend.rollouts.packing import Tokens, pack_text, pack_tokens
 from backend.rollouts.records import CompletionRecord, GroupRecord
 from backend.rollouts.tallies import prompt_row, tally_rows
-from backend.storage.completion import DIGITS, Completion, base32
+from backend.storage.completion import NUMBER_DIGITS, Completion, base32
 from backend.storage.completion_codec import encode
 from backend.storage.engine import insert_into
 from backend.storage.models import GroupTally, RolloutGroup, RolloutTokens, RunPrompt
@@ -158,4 +158,4 @@ def _group_number(*group_key: Any) -> int:
 
 def _group_id(run_id: str, step: int, number: int) -> str:
     """Return an id of 26 characters from run, step and number; the ids of a step are adjacent."""
-    return run_id[:10] + base32(step, 3) + base32(number, DIGITS // 2)
+    return run_id[:10] + base32(step, 3) + base32(number, NUMBER_DIGITS // 2)

@@ -7,7 +7,7 @@ from sqlalchemy.orm import Session
 
 from backend.base.errors import Conflict, FieldError, InvalidConfig, InvalidRequest, RunNotFound
 from backend.base.settings import Settings
-from backend.config.evaluation import UNSCHEDULED
+from backend.config.evaluation import UNSCHEDULED_FIELDS
 from backend.config.merge import grading_hash, merge
 from backend.config.resources import ONE_PROCESS
 from backend.config.run import RunConfig
@@ -160,7 +160,7 @@ def _suites(parent: Run, request: EvaluationRequest) -> list[dict[str, Any]]:
             reason = f"is {requested!r}; {parent.name} has the suites: {', '.join(suite_by_name) or 'none'}"
             raise InvalidRequest([FieldError(f"suites.{number}", reason)])
     suites = [suite_by_name[suite] if isinstance(suite, str) else suite for suite in request.suites]
-    return [suite | UNSCHEDULED for suite in suites]
+    return [suite | UNSCHEDULED_FIELDS for suite in suites]
 
 
 def _fork_check(settings: Settings, parent: Run, request: ForkCheckRequest, step: int) -> ChildRun:

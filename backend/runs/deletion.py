@@ -40,7 +40,7 @@ from backend.storage.models import (
     SearchTrial,
     Trial,
 )
-from backend.storage.rollout_words import forget
+from backend.storage.rollout_words import remove_from_index
 
 logger = logging.getLogger(__name__)
 
@@ -193,7 +193,7 @@ def _remove_in_batches(sessions: Sessions, run_id: str) -> Iterator[int]:
                 keys: Any = key_query
                 if table is RolloutGroup:
                     keys = [tuple(row) for row in session.execute(key_query)]
-                    forget(session, RolloutGroup.id.in_([row[0] for row in keys]))
+                    remove_from_index(session, RolloutGroup.id.in_([row[0] for row in keys]))
                 statement = delete(table).where(tuple_(*key).in_(keys))
                 result = session.execute(statement, execution_options={"synchronize_session": False})
                 removed = cast("CursorResult[Any]", result).rowcount

@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 from backend.base.errors import FieldError, InvalidConfig
 from backend.base.settings import Settings
 from backend.config.environments import ToolUse
-from backend.config.evaluation import UNSCHEDULED
+from backend.config.evaluation import UNSCHEDULED_FIELDS
 from backend.config.merge import grading_hash, merge
 from backend.config.resources import ONE_PROCESS
 from backend.config.rewards import PluginReward
@@ -56,7 +56,7 @@ def queue_check(lab: Lab, request: CheckRequest, *, key: str) -> str:
 
 def check_config(settings: Settings, config: RunConfig, size: CheckRequest | ForkCheckRequest) -> RunConfig:
     """Return the config of a run that checks `config`; raise InvalidConfig."""
-    suites = [suite.model_dump() | UNSCHEDULED for suite in config.evaluation.suites]
+    suites = [suite.model_dump() | UNSCHEDULED_FIELDS for suite in config.evaluation.suites]
     k = size.k or min(max(DEFAULT_K, config.sampling.group_size), MAX_K)
     changes: dict[str, Any] = {
         "steps": 0,

@@ -11,8 +11,8 @@ from sqlalchemy.sql.elements import ColumnElement
 from backend.base.errors import FieldError, InvalidRequest
 from backend.runs.query.json_paths import JsonValue, SpelledValue
 from backend.storage.models import Run
-from backend.storage.numbers import NOT_FINITE
-from backend.storage.sort_values import CONFIG, CONFIG_WORDS, LAST
+from backend.storage.numbers import NON_FINITE_NAMES
+from backend.storage.sort_values import COLUMN_BY_METRIC, NUMBER_COLUMN_BY_PATH, TEXT_COLUMN_BY_PATH
 
 SORTABLE: dict[str, Any] = {
     "created_at": Run.created_at,
@@ -130,7 +130,7 @@ def _sort_keys(
     values = values.prefix_with("MATERIALIZED")
     value: ColumnElement[Any] = values.c.value
     if order.metric:
-        value = case((value.in_(NOT_FINITE), None), else_=cast(value, Float(53)))
+        value = case((value.in_(NON_FINITE_NAMES), None), else_=cast(value, Float(53)))
     return value, values.c.id, select(values.c.id, value.label("sort_key"))
 
 
@@ -149,9 +149,11 @@ def read_order(sort: str) -> RunOrder:
         return RunOrder(SORTABLE[name], "", is_descending, sort)
     kind, _, path = name.partition(".")
     if kind == "summary" and METRIC_NAME_PATTERN.fullmatch(path):
-        return RunOrder(_column(LAST.get(path)), path, is_descending, sort)
+        return RunOrder(_column(COLUMN_BY_METRIC.get(path)), path, is_descending, sort)
     if kind == "config" and CONFIG_PATH_PATTERN.fullmatch(path):
-        return RunOrder(_column((CONFIG | CONFIG_WORDS).get(path)), "", is_descending, sort, path)
+        return RunOrder(
+            _column((NUMBER_COLUMN_BY_PATH | TEXT_COLUMN_BY_PATH).get(path)), "", is_descending, sort, path
+        )
     sortable = ", ".join((*SORTABLE, "summary.<metric>", "config.<path>"))
     reason = f"is {sort!r}; expected {sortable}, with - for descending"
     raise InvalidRequest([FieldError("sort", reason)])

@@ -25,7 +25,7 @@ from backend.runs.events import add_event
 from backend.runs.high_water_mark import read_mark
 from backend.storage.artifacts.copies import Copies
 from backend.storage.artifacts.store import MANIFEST, ArtifactFault
-from backend.storage.engine import CROCKFORD, Sessions, reading
+from backend.storage.engine import CROCKFORD_ALPHABET, Sessions, reading
 from backend.storage.models import Checkpoint, Event, Run
 
 logger = logging.getLogger(__name__)
@@ -36,7 +36,7 @@ MIN_AGE_SECONDS = 24 * 3600.0
 ACTIVE_STATUSES = ("queued", "running")
 """Statuses of runs whose trainer writes their files, or whose next attempt cleans them up."""
 
-RUN_ID_PATTERN = re.compile(f"[{CROCKFORD}]{{26}}")
+RUN_ID_PATTERN = re.compile(f"[{CROCKFORD_ALPHABET}]{{26}}")
 
 
 class Record(NamedTuple):

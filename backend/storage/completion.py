@@ -5,17 +5,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from backend.base.text import clean_text
-from backend.storage.engine import CROCKFORD
+from backend.storage.engine import CROCKFORD_ALPHABET
 
-DIGITS = 10
+NUMBER_DIGITS = 10
 """Number of characters at the end of an id that encode the group's number plus the position."""
 
-ID = re.compile(f"[{CROCKFORD}]{{26}}")
+ID_PATTERN = re.compile(f"[{CROCKFORD_ALPHABET}]{{26}}")
 
-PAIRS = [first + second for first in CROCKFORD for second in CROCKFORD]
+BASE32_PAIRS = [first + second for first in CROCKFORD_ALPHABET for second in CROCKFORD_ALPHABET]
 """The two characters that encode each value of ten bits."""
 
-_VALUE = {pair: value for value, pair in enumerate(PAIRS)}
+_VALUE_BY_PAIR = {pair: value for value, pair in enumerate(BASE32_PAIRS)}
 
 
 class Completion(NamedTuple):
@@ -60,18 +60,20 @@ class Completion(NamedTuple):
 def public_id(group_id: str, position: int) -> str:
     """Return the id of a completion. The id at position 0 is the id of the group."""
     return (
-        group_id[:-DIGITS] + base32(number_in_id(group_id) + position, DIGITS // 2) if position else group_id
+        group_id[:-NUMBER_DIGITS] + base32(number_in_id(group_id) + position, NUMBER_DIGITS // 2)
+        if position
+        else group_id
     )
 
 
 def number_in_id(each_id: str) -> int:
     """Return the number that the last DIGITS characters of an id encode."""
     value = 0
-    for offset in range(len(each_id) - DIGITS, len(each_id), 2):
-        value = value << 10 | _VALUE[each_id[offset : offset + 2]]
+    for offset in range(len(each_id) - NUMBER_DIGITS, len(each_id), 2):
+        value = value << 10 | _VALUE_BY_PAIR[each_id[offset : offset + 2]]
     return value
 
 
 def base32(number: int, pairs: int) -> str:
     """Encode the lowest bits of a number as `pairs` pairs of characters."""
-    return "".join([PAIRS[number >> shift & 1023] for shift in range(10 * (pairs - 1), -1, -10)])
+    return "".join([BASE32_PAIRS[number >> shift & 1023] for shift in range(10 * (pairs - 1), -1, -10)])

@@ -24,13 +24,13 @@ import zstandard
 from backend.storage.completion import Completion
 
 VERSION = 1
-LEVEL = 9
-LIMIT_BYTES = 1 << 30
+COMPRESSION_LEVEL = 9
+MAX_CONTENT_BYTES = 1 << 30
 """Maximum size of a group's content, in bytes. Larger content is treated as damaged."""
-LIMIT_TEXT_BYTES = 1 << 26
+MAX_TEXT_BYTES = 1 << 26
 """Maximum size of a single text (a prompt or an answer), in bytes."""
 
-COLUMNS = 11
+COLUMN_COUNT = 11
 
 _local = threading.local()  # compressors must not be shared between threads
 
@@ -54,7 +54,7 @@ class CompletionSelection(NamedTuple):
         return all(string.encode() in content for string in self.strings)
 
 
-WHOLE = CompletionSelection()
+ALL_COMPLETIONS = CompletionSelection()
 
 
 class CompletionsDamaged(ValueError):
@@ -85,7 +85,7 @@ def encode(completions: Sequence[Completion]) -> bytes:
     ]
     content = b"\n".join([_line(columns), b"".join(texts)])
     if not hasattr(_local, "compressor"):
-        _local.compressor = zstandard.ZstdCompressor(level=LEVEL, write_checksum=True)
+        _local.compressor = zstandard.ZstdCompressor(level=COMPRESSION_LEVEL, write_checksum=True)
     return bytes([VERSION]) + bytes(_local.compressor.compress(content))
 
 
@@ -101,8 +101,8 @@ def _columns(line: bytes) -> list[Any]:
         columns: list[Any] = orjson.loads(line)
     except orjson.JSONDecodeError:
         columns = json.loads(line)
-    if len(columns) != COLUMNS:
-        raise CompletionsDamaged(f"it has {len(columns)} columns, expected {COLUMNS}")
+    if len(columns) != COLUMN_COUNT:
+        raise CompletionsDamaged(f"it has {len(columns)} columns, expected {COLUMN_COUNT}")
     return columns
 
 
@@ -126,10 +126,10 @@ def _terms(rewards: Sequence[Any]) -> tuple[list[Any] | None, list[Any] | None]:
     return [term_names[0] if term_names else [], *columns], None
 
 
-def decode(group_id: str, data: bytes, want: CompletionSelection = WHOLE) -> list[Completion]:
+def decode(group_id: str, data: bytes, want: CompletionSelection = ALL_COMPLETIONS) -> list[Completion]:
     """Decode the completions of a group. Raises CompletionsDamaged if the bytes are damaged."""
     content = _content(data)
-    if want is not WHOLE and not want.may_be_in(content):
+    if want is not ALL_COMPLETIONS and not want.may_be_in(content):
         return []
     try:
         line_end = content.index(b"\n")
@@ -145,8 +145,8 @@ def _content(data: bytes) -> bytes:
         raise CompletionsDamaged(f"its version is {data[0] if data else None}, expected {VERSION}")
     try:
         size = zstandard.frame_content_size(data[1:])
-        if not 0 <= size <= LIMIT_BYTES:
-            raise CompletionsDamaged(f"it says that it holds {size} bytes")
+        if not 0 <= size <= MAX_CONTENT_BYTES:
+            raise CompletionsDamaged(f"it declares {size} bytes")
         if not hasattr(_local, "decompressor"):
             _local.decompressor = zstandard.ZstdDecompressor()
         content: bytes = _local.decompressor.decompress(data[1:])

@@ -24,7 +24,7 @@ ANSWER_SECONDS = 12.0
 WAL_SECONDS = 15.0
 """Time limit for switching a database to the write-ahead log, in seconds."""
 
-CROCKFORD = "0123456789abcdefghjkmnpqrstvwxyz"
+CROCKFORD_ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 
 
 class db_now(GenericFunction[float]):  # noqa: N801 - named like an SQL function
@@ -55,7 +55,7 @@ def now_or_later(column: Any) -> Any:
 def new_id() -> str:
     """Create a 26-character lower-case id that sorts by creation time (a ULID)."""
     number = int(time.time() * 1000) << 80 | int.from_bytes(os.urandom(10), "big")
-    return "".join(CROCKFORD[number >> shift & 31] for shift in range(125, -1, -5))
+    return "".join(CROCKFORD_ALPHABET[number >> shift & 31] for shift in range(125, -1, -5))
 
 
 def json_text(document: Any) -> str:
@@ -91,7 +91,7 @@ def _open_postgres(url: str, *, pool_size: int, answer_seconds: float) -> Engine
         pool_pre_ping=True,
         pool_recycle=1800,
         json_serializer=json_text,
-        connect_args={**postgres.LINK, "options": postgres.OPTIONS},
+        connect_args={**postgres.CONNECTION_OPTIONS, "options": postgres.SERVER_OPTIONS},
     )
 
     event.listen(engine, "before_cursor_execute", postgres.choose_format)

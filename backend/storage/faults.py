@@ -16,7 +16,7 @@ from backend.base.text import size_text
 Kind = Literal["away", "busy", "full", "read_only", "broken", "damaged", "older"]
 """Kind of a fault. All except `damaged` and `older` may end on their own or when disk space is freed."""
 
-DISK: dict[int, Kind] = {
+DISK_FAULT_BY_ERRNO: dict[int, Kind] = {
     errno.ENOSPC: "full",
     errno.EDQUOT: "full",
     errno.EFBIG: "full",
@@ -25,7 +25,7 @@ DISK: dict[int, Kind] = {
 }
 """Kind of disk fault by errno. A missing permission or file is not a disk fault."""
 
-SQLITE: dict[int, Kind] = {
+SQLITE_FAULT_BY_CODE: dict[int, Kind] = {
     sqlite3.SQLITE_BUSY: "busy",
     sqlite3.SQLITE_LOCKED: "busy",
     sqlite3.SQLITE_PROTOCOL: "busy",
@@ -39,7 +39,7 @@ SQLITE: dict[int, Kind] = {
 }
 """Kind of fault by SQLite's primary result code."""
 
-POSTGRES: dict[str, Kind] = {
+POSTGRES_FAULT_BY_STATE: dict[str, Kind] = {
     "53100": "full",
     "25006": "read_only",
     "58030": "broken",
@@ -77,7 +77,7 @@ def database_fault(error: BaseException, url: str | URL) -> Fault | None:
 def _sqlite_fault(error: SQLAlchemyError, file: Path) -> Fault | None:
     original = getattr(error, "orig", None)
     code = getattr(original, "sqlite_errorcode", None)
-    kind = SQLITE.get(code & 0xFF) if isinstance(code, int) else _by_class(error)
+    kind = SQLITE_FAULT_BY_CODE.get(code & 0xFF) if isinstance(code, int) else _by_class(error)
     if kind == "broken" and is_full(file.parent):
         kind = "full"  # the shared index of the write-ahead log could not grow
     if kind == "away" and is_read_only(file.parent):
@@ -95,7 +95,7 @@ def _sqlite_fault(error: SQLAlchemyError, file: Path) -> Fault | None:
 
 def _postgres_fault(error: SQLAlchemyError) -> Fault | None:
     state = getattr(getattr(error, "orig", None), "sqlstate", None) or ""
-    kind = POSTGRES.get(state) or _by_class(error)
+    kind = POSTGRES_FAULT_BY_STATE.get(state) or _by_class(error)
     sentences = {
         "away": "the database does not answer",
         "busy": "the database is too busy to answer in time",
@@ -115,7 +115,7 @@ def _by_class(error: SQLAlchemyError) -> Kind | None:
 
 def disk_fault(error: BaseException, path: Path) -> Fault | None:
     """Return the fault of the disk that holds `path`, or None if the error is not a disk error."""
-    kind = DISK.get(_error_number(error))
+    kind = DISK_FAULT_BY_ERRNO.get(_error_number(error))
     sentences: dict[Any, str] = {
         "full": f"the disk of {path} is full: {free_text(path)} free",
         "read_only": f"the disk of {path} is read-only",

@@ -7,12 +7,12 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 
-AGAIN_SECONDS = 0.05
+INTERRUPT_INTERVAL_SECONDS = 0.05
 """Seconds between interrupts of a statement, because one that has not started misses the interrupt."""
 
 
 @dataclass(slots=True)
-class Wait:
+class ClientWait:
     """The state of a client that waits for the response to its request."""
 
     seconds: float
@@ -32,7 +32,7 @@ class Wait:
 
     def _interrupt_until_ended(self) -> None:
         while self._interrupt():
-            time.sleep(AGAIN_SECONDS)
+            time.sleep(INTERRUPT_INTERVAL_SECONDS)
 
     def _interrupt(self) -> bool:
         """Interrupt the running statements, and return whether there were any."""
@@ -43,13 +43,13 @@ class Wait:
             return bool(self.interrupts)
 
 
-current: ContextVar[Wait] = ContextVar("wait")
+current_wait: ContextVar[ClientWait] = ContextVar("wait")
 
 
 @contextmanager
 def interruptible(interrupt: Callable[[], None]) -> Iterator[None]:
     """Call `interrupt` from another thread if the client disconnects during the `with` block."""
-    wait = current.get(None)
+    wait = current_wait.get(None)
     if wait is None:
         yield
         return

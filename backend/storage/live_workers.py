@@ -5,10 +5,10 @@ from sqlalchemy import ColumnElement
 from backend.storage.engine import db_now
 from backend.storage.models import Worker
 
-SILENT_SECONDS = 30.0
+MAX_SILENT_SECONDS = 30.0
 """Seconds without a heartbeat after which a worker is considered dead."""
 
 
 def has_recent_heartbeat() -> ColumnElement[bool]:
     """Return the SQL condition that a slot has sent a heartbeat within SILENT_SECONDS."""
-    return Worker.seen_at >= db_now() - SILENT_SECONDS
+    return Worker.seen_at >= db_now() - MAX_SILENT_SECONDS

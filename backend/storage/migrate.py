@@ -23,10 +23,10 @@ from backend.storage.schema import (
     unknown_schema_reason,
 )
 
-PATIENCE_SECONDS = 3600.0
+MAX_MIGRATION_SECONDS = 3600.0
 """Time limit of a migration statement, in seconds, which may rewrite a table or wait for another process."""
 
-LOCK = 0x67_72_70_6F
+ADVISORY_LOCK_NUMBER = 0x67_72_70_6F
 """Number of the Postgres advisory lock, the ASCII codes of "grpo"."""
 
 
@@ -54,7 +54,7 @@ def migrate(settings: Settings) -> str:
 
 def upgrade(url: str) -> tuple[str, str]:
     """Upgrade to the newest schema, and return the old schema ("" if there was none) and the new one."""
-    engine = open_engine(url, pool_size=1, answer_seconds=PATIENCE_SECONDS)
+    engine = open_engine(url, pool_size=1, answer_seconds=MAX_MIGRATION_SECONDS)
     try:
         with schema_lock(engine) as connection:
             old_schema = _check_known(connection)
@@ -95,7 +95,7 @@ def schema_lock(engine: Engine) -> Iterator[Connection]:
         if engine.dialect.name == "postgresql":
             connection.execute(text("SET LOCAL statement_timeout = 0"))
             connection.execute(text("SET LOCAL lock_timeout = '300s'"))
-            connection.execute(text(f"SELECT pg_advisory_xact_lock({LOCK})"))
+            connection.execute(text(f"SELECT pg_advisory_xact_lock({ADVISORY_LOCK_NUMBER})"))
             connection.execute(text("SET LOCAL lock_timeout = '5s'"))
         yield connection
 

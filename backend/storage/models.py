@@ -38,9 +38,9 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from backend.storage.engine import db_now, new_id
 from backend.storage.sort_values import (
-    CONFIG,
-    CONFIG_WORDS,
-    LAST,
+    COLUMN_BY_METRIC,
+    NUMBER_COLUMN_BY_PATH,
+    TEXT_COLUMN_BY_PATH,
     config_number_default,
     config_text_default,
     last_value_default,
@@ -63,15 +63,15 @@ ALL_PACKED = 2**31 - 1
 """`packed_step` of an attempt that has ended and is completely stored in blocks."""
 
 
-COLOURS = 10
+COLOUR_COUNT = 10
 """Number of colours in the palette of frontend/src/lib/colours.js."""
 
-_next_colour = count(randrange(COLOURS))
+_next_colour = count(randrange(COLOUR_COUNT))
 
-LISTED = text("archived_at IS NULL AND deleted_at IS NULL AND deleting_at IS NULL")
+LISTED_RUN_CONDITION = text("archived_at IS NULL AND deleted_at IS NULL AND deleting_at IS NULL")
 """Condition for the runs of the default list. Partial indexes with it make counting them fast."""
 
-DOOMED = text("deleting_at IS NOT NULL")
+DELETING_RUN_CONDITION = text("deleting_at IS NOT NULL")
 """Condition for runs that are being deleted permanently.
 
 SQLite's planner makes wrong choices if the index lacks this condition.
@@ -120,14 +120,35 @@ class Run(Base):
         Index("ix_run_claim", "status", "priority", "queued_at", "id"),
         Index("ix_run_experiment", "experiment_id"),
         Index("ix_run_created", "created_at", "id"),
-        Index("ix_run_listed", "created_at", "id", sqlite_where=LISTED, postgresql_where=LISTED),
+        Index(
+            "ix_run_listed",
+            "created_at",
+            "id",
+            sqlite_where=LISTED_RUN_CONDITION,
+            postgresql_where=LISTED_RUN_CONDITION,
+        ),
         Index("ix_run_changed", "changed_at"),
-        Index("ix_run_deleting", "deleting_at", sqlite_where=DOOMED, postgresql_where=DOOMED),
+        Index(
+            "ix_run_deleting",
+            "deleting_at",
+            sqlite_where=DELETING_RUN_CONDITION,
+            postgresql_where=DELETING_RUN_CONDITION,
+        ),
         Index("ix_run_writer_key", "writer", "writer_key", unique=True),
         Index("ix_run_judged", "status", "judged_step", "last_step", "judged_by"),
         *(
-            Index(f"ix_run_{column}", column, "id", sqlite_where=LISTED, postgresql_where=LISTED)
-            for column in (*LAST.values(), *CONFIG.values(), *CONFIG_WORDS.values())
+            Index(
+                f"ix_run_{column}",
+                column,
+                "id",
+                sqlite_where=LISTED_RUN_CONDITION,
+                postgresql_where=LISTED_RUN_CONDITION,
+            )
+            for column in (
+                *COLUMN_BY_METRIC.values(),
+                *NUMBER_COLUMN_BY_PATH.values(),
+                *TEXT_COLUMN_BY_PATH.values(),
+            )
         ),
     )
 
@@ -183,7 +204,7 @@ class Run(Base):
 
     tags: Mapped[list[Any]] = mapped_column(default=list)
     notes: Mapped[str] = mapped_column(Text, default="")
-    colour: Mapped[int] = mapped_column(SmallInteger, default=lambda: next(_next_colour) % COLOURS)
+    colour: Mapped[int] = mapped_column(SmallInteger, default=lambda: next(_next_colour) % COLOUR_COUNT)
     """Index of the run's colour in the palette. Runs that are created in sequence get consecutive colours."""
     parent_run: Mapped[str | None] = mapped_column(ForeignKey("run.id"))
     fork_step: Mapped[int | None]

@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 
 FINITE, NAN, INFINITY, MINUS_INFINITY, MINUS_ZERO = range(5)
 
-SPELLINGS = ("", "NaN", "Infinity", "-Infinity", "-0.0")
+NAME_BY_KIND = ("", "NaN", "Infinity", "-Infinity", "-0.0")
 """Name of each kind, by its number. Finite values other than -0.0 have no name."""
 
-NOT_FINITE = SPELLINGS[NAN:MINUS_ZERO]
+NON_FINITE_NAMES = NAME_BY_KIND[NAN:MINUS_ZERO]
 
-_BY_KIND = np.array([0.0, math.nan, math.inf, -math.inf, -0.0])
+_VALUE_BY_KIND = np.array([0.0, math.nan, math.inf, -math.inf, -0.0])
 
 Spelled = float | str
 """A finite number, or the name of a non-finite number."""
@@ -57,12 +57,12 @@ def number_kinds(values: NDArray[np.float64]) -> NDArray[np.int64]:
 
 def from_stored(kinds: NDArray[np.integer[Any]], values: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the original values. Entries of `values` whose kind is not 0 are ignored."""
-    return np.where(kinds == FINITE, values, _BY_KIND[kinds])
+    return np.where(kinds == FINITE, values, _VALUE_BY_KIND[kinds])
 
 
 def spell(value: float) -> Spelled:
     """Return a finite number unchanged, or the name of a non-finite number."""
-    return float(value) if math.isfinite(value) else SPELLINGS[number_kind(value)]
+    return float(value) if math.isfinite(value) else NAME_BY_KIND[number_kind(value)]
 
 
 def spell_all(document: Any) -> Any:

@@ -11,12 +11,12 @@ from psycopg.pq import Format, TransactionStatus
 STATEMENT_SECONDS = 10
 """Time limit of a statement, in seconds, enforced by the server."""
 
-OPTIONS = (
+SERVER_OPTIONS = (
     f"-c statement_timeout={STATEMENT_SECONDS}s -c lock_timeout=5s "
     "-c idle_in_transaction_session_timeout=60s -c timezone=UTC"
 )
 
-LINK: dict[str, Any] = {
+CONNECTION_OPTIONS: dict[str, Any] = {
     "connect_timeout": 5,
     "keepalives_idle": 10,
     "keepalives_interval": 5,

@@ -7,8 +7,9 @@ position:
     SQLite      rollout_words(words), FTS5 without content; rowid = number << 16 | position
     Postgres    rollout_words(number, position, words, is_long); a foreign key deletes rows with their group
 
-Code that deletes groups must call `forget` first, because SQLite refuses virtual tables in the triggers of an
-untrusted schema. The index is not part of a backup: a restore empties it, and the reconciler fills it again.
+Code that deletes groups must call `remove_from_index` first, because SQLite refuses virtual tables in the
+triggers of an untrusted schema. The index is not part of a backup: a restore empties it, and the reconciler
+fills it again.
 """
 
 import re
@@ -23,30 +24,30 @@ from backend.storage.completions import load_completions
 from backend.storage.engine import Sessions, is_postgres, reading
 from backend.storage.models import RolloutGroup
 
-TABLE = "rollout_words"
-SHIFT = 16
+INDEX_TABLE = "rollout_words"
+POSITION_BITS = 16
 """Number of bits of an SQLite rowid that hold the completion's position."""
 
-GROUPS_AT_ONCE = 64
+MAX_GROUPS_PER_TRANSACTION = 64
 """Maximum number of groups that one transaction indexes. It indexes fewer if their texts are long."""
-MAX_BYTES_PACKED = 1_000_000
+MAX_PACKED_BYTES = 1_000_000
 """Maximum packed size of the groups in one transaction, in bytes. A single larger group is still indexed."""
 
-WORD = re.compile(r"[^\W_]+")
+WORD_PATTERN = re.compile(r"[^\W_]+")
 """Pattern of a word, which consists of letters and digits. All other characters separate words."""
 
-LAST_POSITION = 16_383
+MAX_WORD_POSITION = 16_383
 """Largest position of a word that Postgres can store."""
-MAX_POSITIONS = 255
+MAX_POSITIONS_PER_WORD = 255
 """Maximum number of positions of a word that Postgres stores. Phrases in completions
 that exceed a limit are searched in the text.
 """
-LONGEST_WORD = 500
+MAX_WORD_CHARACTERS = 500
 """Maximum length of a word that Postgres indexes, in characters. A longer word is truncated."""
-MAX_BYTES = 900_000
+MAX_TSVECTOR_BYTES = 900_000
 """Maximum size of a tsvector, in bytes. Words that exceed it are not indexed."""
 
-words_table = table(TABLE, column("number"), column("position"), column("words"), column("is_long"))
+words_table = table(INDEX_TABLE, column("number"), column("position"), column("words"), column("is_long"))
 
 FILL_SQLITE = text("INSERT INTO rollout_words (rowid, words) VALUES (:number << 16 | :position, :text)")
 FILL_POSTGRES = text(
@@ -66,12 +67,12 @@ READ_TERMS = (
 
 def is_index(name: str) -> bool:
     """Return whether a table belongs to the index and therefore has no class in storage/models.py."""
-    return name == TABLE or name.startswith(f"{TABLE}_")
+    return name == INDEX_TABLE or name.startswith(f"{INDEX_TABLE}_")
 
 
 def split_words(content: str) -> list[str]:
     """Return the words of a text in lower case."""
-    return WORD.findall(content.lower())
+    return WORD_PATTERN.findall(content.lower())
 
 
 def is_common_prefix(session: Session, beginning: str, limit: int) -> bool:
@@ -112,7 +113,9 @@ def index_groups(sessions: Sessions) -> Iterator[None]:
 
 def _next_groups(session: Session) -> Sequence[str]:
     """Return the ids of the next groups to index in one transaction, at least one if any remain."""
-    query = select(RolloutGroup.id).where(RolloutGroup.search_number.is_(None)).limit(GROUPS_AT_ONCE)
+    query = (
+        select(RolloutGroup.id).where(RolloutGroup.search_number.is_(None)).limit(MAX_GROUPS_PER_TRANSACTION)
+    )
     ids = sorted(session.scalars(query))
     size = func.coalesce(func.length(RolloutGroup.completions), 0)
     lengths = select(RolloutGroup.id, size).where(RolloutGroup.id.in_(ids))
@@ -121,7 +124,7 @@ def _next_groups(session: Session) -> Sequence[str]:
     fitting: list[str] = []
     for group_id in ids:
         total += sizes.get(group_id, 0)
-        if fitting and total > MAX_BYTES_PACKED:
+        if fitting and total > MAX_PACKED_BYTES:
             break
         fitting.append(group_id)
     return fitting
@@ -162,7 +165,7 @@ def _newest_number(session: Session) -> int:
     if is_postgres(session):
         return newest
     rowid = session.scalar(text("SELECT rowid FROM rollout_words ORDER BY rowid DESC LIMIT 1")) or 0
-    return max(newest, int(rowid) >> SHIFT)
+    return max(newest, int(rowid) >> POSITION_BITS)
 
 
 def _index_row(session: Session, content: str) -> dict[str, Any]:
@@ -177,15 +180,19 @@ def make_tsvector(content: str) -> dict[str, Any]:
     positions: dict[str, list[int]] = defaultdict(list)
     is_long, size = False, 0
     for position, word in enumerate(split_words(content), 1):
-        word_positions = positions[word[:LONGEST_WORD]]
-        size += 2 if word_positions else 2 * len(word[:LONGEST_WORD].encode()) + 8
-        if size > MAX_BYTES:
+        word_positions = positions[word[:MAX_WORD_CHARACTERS]]
+        size += 2 if word_positions else 2 * len(word[:MAX_WORD_CHARACTERS].encode()) + 8
+        if size > MAX_TSVECTOR_BYTES:
             is_long = True
             break
-        if position > LAST_POSITION or len(word_positions) >= MAX_POSITIONS or len(word) > LONGEST_WORD:
+        if (
+            position > MAX_WORD_POSITION
+            or len(word_positions) >= MAX_POSITIONS_PER_WORD
+            or len(word) > MAX_WORD_CHARACTERS
+        ):
             is_long = True
-        word_positions.append(min(position, LAST_POSITION))
-        del word_positions[MAX_POSITIONS:]
+        word_positions.append(min(position, MAX_WORD_POSITION))
+        del word_positions[MAX_POSITIONS_PER_WORD:]
     tsvector = " ".join(
         f"'{word}':{','.join(map(str, position_list))}"
         for word, position_list in positions.items()
@@ -194,7 +201,7 @@ def make_tsvector(content: str) -> dict[str, Any]:
     return {"words": tsvector, "is_long": is_long}
 
 
-def forget(session: Session, groups: ColumnElement[bool]) -> None:
+def remove_from_index(session: Session, groups: ColumnElement[bool]) -> None:
     """Remove groups from SQLite's index before they are deleted. On Postgres a foreign key removes them."""
     if is_postgres(session):
         return
@@ -216,7 +223,7 @@ def forget(session: Session, groups: ColumnElement[bool]) -> None:
         )
 
 
-def reset(connection: Connection) -> None:
+def empty_index(connection: Connection) -> None:
     """Empty the index. The reconciler then fills it again."""
     if connection.dialect.name == "postgresql":
         connection.execute(text("TRUNCATE rollout_words"))

@@ -39,7 +39,7 @@ _NAMES = (
 )
 
 
-def load_names(session: Session, run_ids: Iterable[str]) -> dict[str, Row[Any]]:
+def load_run_names(session: Session, run_ids: Iterable[str]) -> dict[str, Row[Any]]:
     """Return the row of names, status and progress of each run that exists, by run id."""
     rows: list[Any] = list(session.execute(_NAMES.where(Run.id.in_(list(run_ids)))))
     return {row.id: row for row in rows}

@@ -7,7 +7,7 @@ untrusted schema (`trusted_schema` in storage/engine.py).
 from collections.abc import Callable, Mapping
 from typing import Any
 
-LAST = {
+COLUMN_BY_METRIC = {
     "reward/mean": "sort_reward",
     "reward/accuracy": "sort_accuracy",
     "eval/accuracy": "sort_eval_accuracy",
@@ -15,20 +15,20 @@ LAST = {
 }
 """Column with the last value of each metric, by metric name."""
 
-CONFIG = {
+NUMBER_COLUMN_BY_PATH = {
     "optimizer.lr": "sort_lr",
     "sampling.group_size": "sort_group_size",
     "sampling.temperature": "sort_temperature",
 }
 """Column of each numeric config field, by its path."""
 
-CONFIG_WORDS = {"preset": "sort_preset", "policy.name": "sort_policy"}
+TEXT_COLUMN_BY_PATH = {"preset": "sort_preset", "policy.name": "sort_policy"}
 """Column of each text field of the config, by its path."""
 
 
 def sort_values(summary: Mapping[str, Any]) -> dict[str, float | None]:
     """Return the column values for a summary, which must be stored in the same statement as the summary."""
-    return {column: _number(summary["last"].get(metric)) for metric, column in LAST.items()}
+    return {column: _number(summary["last"].get(metric)) for metric, column in COLUMN_BY_METRIC.items()}
 
 
 def last_value_default(metric: str) -> Callable[[Any], float | None]:

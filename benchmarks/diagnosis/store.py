@@ -9,7 +9,7 @@ from typing import Any
 import zstandard
 
 from backend.base.durable_files import publish
-from backend.config.metrics import OF_THE_MACHINE
+from backend.config.metrics import MACHINE_PREFIXES
 from benchmarks.common.service import Service
 from benchmarks.diagnosis.recipes import Planted
 
@@ -40,7 +40,7 @@ def keep(service: Service, run: dict[str, Any], key: Planted) -> None:
     """Write down a run that has ended."""
     text = service.http.get(f"/api/v1/runs/{run['id']}/metrics.csv").text
     rows = list(csv.DictReader(text.splitlines()))
-    names = [name for name in rows[0] if not name.startswith(OF_THE_MACHINE)] if rows else []
+    names = [name for name in rows[0] if not name.startswith(MACHINE_PREFIXES)] if rows else []
     result = {
         "key": list(key),
         "status": run["status"],

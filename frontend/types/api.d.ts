@@ -152,6 +152,12 @@ declare namespace Api {
     suggestion?: string;
     hint?: string;
   }
+  interface ColumnMapping {
+    prompt_field?: string;
+    answer_field?: string;
+    answer_after?: string;
+    answer_form?: 'text' | 'boxed';
+  }
   interface CompletionItem {
     id: string;
     text: string;
@@ -201,7 +207,7 @@ declare namespace Api {
     changed_at: string;
     sha256: string | null;
     rows: number | null;
-    mapping: Mapped | null;
+    mapping: ColumnMapping | null;
   }
   interface DatasetPage {
     items: DatasetItem[];
@@ -210,7 +216,7 @@ declare namespace Api {
   }
   interface DatasetPreview {
     columns: string[];
-    mapping: Mapped | null;
+    mapping: ColumnMapping | null;
     rows: RowPreview[];
     notes: string[];
     sample: string;
@@ -518,12 +524,6 @@ declare namespace Api {
     difference: number | string | null;
     terms: Record<string, number | string | null>;
     groups: GroupLoss[];
-  }
-  interface Mapped {
-    prompt_field?: string;
-    answer_field?: string;
-    answer_after?: string;
-    answer_form?: 'text' | 'boxed';
   }
   interface Matrix {
     baseline: number;

@@ -95,6 +95,6 @@ def test_a_hub_that_fails_or_is_out_of_reach_says_so(served, tmp_path, monkeypat
     served.answers = {address("a/b"): (503, b"")}
     assert "the Hugging Face hub responded with 503" in refusal(HubProblem(dataset="a/b"), tmp_path)[1]
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:1")
-    assert "the Hugging Face hub is out of reach ([Errno" in refusal(HubProblem(dataset="a/b"), tmp_path)[1]
+    assert "the Hugging Face hub cannot be reached ([Errno" in refusal(HubProblem(dataset="a/b"), tmp_path)[1]
     monkeypatch.setenv("HF_ENDPOINT", "file:///etc")
     assert "HF_ENDPOINT: expected an address with https://" in refusal(HubProblem(dataset="a/b"), tmp_path)[1]

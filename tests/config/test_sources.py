@@ -174,7 +174,7 @@ def test_a_reward_whose_server_is_not_configured_is_refused_by_name(tmp_path):
     ("fields", "reason"),
     [
         ({"lowest": 10, "highest": 1}, "highest must be above lowest"),
-        ({"template": "Grade it."}, "the template must hold {completion}"),
+        ({"template": "Grade it."}, "the template must contain {completion}"),
         ({"per": "step", "answer": "last_number"}, "per: step needs answer: json"),
         ({"criterion": "a/b"}, "should match pattern"),
         ({"api_key": "x"}, "Extra inputs are not permitted"),

@@ -18,7 +18,7 @@ from backend.metrics.reading import read_curves, read_points, valid_rows
 from backend.metrics.view import View
 from backend.runs.deletion import begin_deletion, continue_deletions
 from backend.storage.models import ALL_PACKED, Attempt, Metric, MetricBlock, Run
-from backend.storage.run_lookup import load_names
+from backend.storage.run_lookup import load_run_names
 from tests.factories import make_attempt, make_run, write_metric
 
 pytestmark = pytest.mark.both_databases
@@ -28,7 +28,7 @@ STRANGE = {1: 0.0, 2: math.nan, 3: math.inf, 4: -math.inf, 5: 1e-308, 6: 1.79769
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch):
-    monkeypatch.setattr(blocks, "BLOCK", 10)
+    monkeypatch.setattr(blocks, "BLOCK_STEPS", 10)
 
 
 def pack(database):
@@ -202,7 +202,7 @@ def test_curves_are_those_of_the_rows_after_any_history(database, data):
 @given(data=st.data())
 def test_a_curve_of_outlines_shows_what_all_its_points_would_show(database, monkeypatch, data):
     """Long runs of several attempts, forked or not, whole, zoomed and continued; some values are strange."""
-    monkeypatch.setattr(blocks, "BLOCK", 64)
+    monkeypatch.setattr(blocks, "BLOCK_STEPS", 64)
     chance = random.Random(data.draw(st.integers(0, 10**9), "seed"))
     with database.sessions.begin() as session:
         runs = [make_run(session)]
@@ -238,7 +238,7 @@ def test_a_curve_of_outlines_shows_what_all_its_points_would_show(database, monk
     if chance.random() < 0.3:
         view = replace(view, after=chance.randint(-1, 900))
     with database.sessions() as session:
-        names = load_names(session, [run.id for run in runs])
+        names = load_run_names(session, [run.id for run in runs])
         outlined = read_visible_curves(session, names, list(names), ["a", "early"], view, is_whole=False)
         full = read_curves(session, list(names), ["a", "early"], "step")
     assert outlined.keys() == full.keys()

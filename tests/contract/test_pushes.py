@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import func, select, update
 
 import backend.exchange.imports.store
-from backend.analysis.diagnosis.store import judge_runs, unjudged
+from backend.analysis.diagnosis.store import find_unjudged_runs, judge_runs
 from backend.base.redaction import redact_document
 from backend.http.auth.tokens import writer_token
 from backend.http.limits import MAX_PUSH_BYTES
@@ -464,7 +464,7 @@ def test_steps_that_are_pushed_again_are_judged_again(client, send):
 
     def judge():
         with sessions() as session:
-            runs = unjudged(session)
+            runs = find_unjudged_runs(session)
         list(judge_runs(sessions, runs))
         return only_run(client)["verdict"]
 

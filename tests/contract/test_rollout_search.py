@@ -6,7 +6,7 @@ from sqlalchemy import select, text
 from backend.rollouts.search import pages as search_pages
 from backend.rollouts.store import pack_groups, write_groups
 from backend.storage.models import RolloutLabel
-from backend.storage.rollout_words import LAST_POSITION, index_groups, make_tsvector
+from backend.storage.rollout_words import MAX_WORD_POSITION, index_groups, make_tsvector
 from tests.factories import MadeCompletion, MadeGroup, make_attempt, make_run, stored_completions
 from tests.gate import first_in_gate
 
@@ -273,7 +273,7 @@ def test_a_long_completion_is_found_from_its_first_word_to_its_last(client, data
         )
     index(database)
     assert make_tsvector(long)["is_long"]
-    assert len(long.split()) > LAST_POSITION
+    assert len(long.split()) > MAX_WORD_POSITION
     for q in ("end", '"the very end"', '"very e*"', '"begin the word"', "`very end`"):
         assert places(searched(client, run, q)) == [(7, 0)], q
     assert places(searched(client, run, '"very the end"')) == []

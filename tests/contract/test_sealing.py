@@ -29,7 +29,7 @@ class Killed(Exception):
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch):
-    monkeypatch.setattr(blocks, "BLOCK", 10)
+    monkeypatch.setattr(blocks, "BLOCK_STEPS", 10)
 
 
 @pytest.fixture
@@ -157,8 +157,8 @@ def test_a_full_disk_while_sealing_is_waited_for(database, run, caplog):
     ids=["other bytes", "more points than were written", "fewer", "an earlier block", "a later block"],
 )
 def test_a_damaged_block_is_named_once_and_the_rest_is_read(database, run, monkeypatch, harm):
-    monkeypatch.setattr(block_damage, "_noticed", {})
-    monkeypatch.setattr(block_damage, "_told", set())
+    monkeypatch.setattr(block_damage, "_recorded", {})
+    monkeypatch.setattr(block_damage, "_reported", set())
     seal(database)
     with database.sessions.begin() as session:
         hit = (MetricBlock.attempt == 1, MetricBlock.number == 1, MetricBlock.points > 2)
@@ -179,9 +179,9 @@ def test_a_damaged_block_is_named_once_and_the_rest_is_read(database, run, monke
 
 
 def test_a_damaged_outline_is_named_as_one_and_the_points_are_drawn(database, monkeypatch):
-    monkeypatch.setattr(block_damage, "_noticed", {})
-    monkeypatch.setattr(block_damage, "_told", set())
-    monkeypatch.setattr(blocks, "BLOCK", 1024)
+    monkeypatch.setattr(block_damage, "_recorded", {})
+    monkeypatch.setattr(block_damage, "_reported", set())
+    monkeypatch.setattr(blocks, "BLOCK_STEPS", 1024)
     with database.sessions.begin() as session:
         run = make_run(session, status="finished", attempt=1, last_step=4095)
         make_attempt(session, run, 1, from_step=-1)
@@ -216,8 +216,8 @@ def test_a_foreign_block_whose_steps_are_those_of_another_is_not_merged(database
 
 def test_a_point_is_not_written_into_a_block_that_is_damaged(database, run, monkeypatch):
     """Whoever brings it keeps it and tries again; the history of the run will name the block."""
-    monkeypatch.setattr(block_damage, "_noticed", {})
-    monkeypatch.setattr(block_damage, "_told", set())
+    monkeypatch.setattr(block_damage, "_recorded", {})
+    monkeypatch.setattr(block_damage, "_reported", set())
     seal(database)
     with database.sessions.begin() as session:
         session.execute(update(MetricBlock).values(data=b"\x01no block"))

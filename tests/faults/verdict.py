@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from backend.config.metrics import OF_THE_MACHINE
+from backend.config.metrics import MACHINE_PREFIXES
 from backend.metrics.attempts import load_limits, valid_row_condition
 from backend.metrics.lineage import Stretch
 from backend.metrics.windows import iterate_points, load_run_points
@@ -39,7 +39,7 @@ def record_of(session: Session, run_id: str) -> Record:
     record: Record = {
         (point.name, point.step): to_stored(point.value)
         for point in iterate_points(session, segment)
-        if not point.name.startswith(OF_THE_MACHINE)
+        if not point.name.startswith(MACHINE_PREFIXES)
     }
     for completion in (
         completion

@@ -13,7 +13,7 @@ import yaml
 
 from backend.metrics.grouping import group_runs
 from backend.metrics.statistics import t_975
-from backend.storage.models import COLOURS
+from backend.storage.models import COLOUR_COUNT
 
 YAML = "lib/text/yaml.js"
 HOSTILE = '<img src=x onerror="alert(1)"><script>alert(2)</script>\u202egnp.exe\u200b\x07 \\boxed{233}'
@@ -21,7 +21,7 @@ HOSTILE = '<img src=x onerror="alert(1)"><script>alert(2)</script>\u202egnp.exe\
 
 def test_the_palette_is_as_long_as_the_service_believes(in_node):
     lengths = in_node("lib/colours.js", "c => [c.PALETTES.light.length, c.PALETTES.dark.length]")
-    assert lengths == [COLOURS] * 2
+    assert lengths == [COLOUR_COUNT] * 2
 
 
 def test_the_service_and_the_page_agree_on_students_t(in_node):

@@ -46,7 +46,7 @@ def play(database: str, client: str, seed: int, examples: int, *, phases: str) -
     with tempfile.TemporaryDirectory(prefix="gl-") as name, _database(database, Path(name)) as url:
         directory = Path(name)
         limits: dict[str, Any] = {"writes_per_second": 0, "streams_per_token": 0}
-        seen_long = patch.object(live_workers, "SILENT_SECONDS", ROUND_SECONDS)
+        seen_long = patch.object(live_workers, "MAX_SILENT_SECONDS", ROUND_SECONDS)
         with running(directory / "state", url, **limits) as service, seen_long:
             _furnish(service)
             report = _schemathesis(service, directory, TOKENS[client], seed, examples, phases)

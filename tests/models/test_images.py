@@ -9,7 +9,7 @@ from backend.base.errors import InvalidConfig
 from backend.base.settings import Settings
 from backend.catalog.policies.memory import estimate_memory
 from backend.catalog.policies.model_shape import ModelShape
-from backend.catalog.policies.text_model import OPENED_WHOLE, is_outside_text_model
+from backend.catalog.policies.text_model import FULLY_LOADED_MODEL_TYPES, is_outside_text_model
 from backend.catalog.policies.weight_files import read_weights
 from backend.config.adapters import LoraAdapter
 from backend.config.run import RunConfig
@@ -92,4 +92,4 @@ def test_models_that_open_whole_are_those_of_transformers():
         for kind, name in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.items()
         if kind.startswith(("gemma", "qwen")) and "ConditionalGeneration" in name
     }
-    assert kinds == OPENED_WHOLE
+    assert kinds == FULLY_LOADED_MODEL_TYPES

@@ -7,7 +7,7 @@ import typing
 import pytest
 
 from backend.config import knobs
-from backend.config.formula.legend import ELEMENTARY, PARTICULAR
+from backend.config.formula.legend import CONFIG_MEANINGS, ELEMENTARY_FUNCTIONS
 from backend.config.formula.loss import formula
 from backend.config.formula.meanings import MEANINGS
 from backend.config.merge import resolve
@@ -87,10 +87,10 @@ def configs():
 def test_every_symbol_has_a_meaning_and_every_meaning_a_symbol():
     terms = {"correctness", "think_format", "boxed_format", "language", "length"}
     seen = {entry["symbol"] for config in configs() for entry in formula(config)["legend"]}
-    explained = MEANINGS.keys() | PARTICULAR.keys()
+    explained = MEANINGS.keys() | CONFIG_MEANINGS.keys()
     assert seen - terms == explained
-    assert not explained & ELEMENTARY
-    assert not MEANINGS.keys() & PARTICULAR.keys()
+    assert not explained & ELEMENTARY_FUNCTIONS
+    assert not MEANINGS.keys() & CONFIG_MEANINGS.keys()
 
 
 SINGLE_LETTERS_OF_WORDS = {"a", "s", "k"}
@@ -101,7 +101,7 @@ def test_no_letter_of_a_formula_is_left_without_a_meaning():
     """Read off the text itself: a symbol that was written as a mere word would not be in the legend."""
     for config in configs():
         explained = formula(config)
-        entries = {entry["symbol"] for entry in explained["legend"]} | ELEMENTARY
+        entries = {entry["symbol"] for entry in explained["legend"]} | ELEMENTARY_FUNCTIONS
         text = "\n".join(explained["text"].splitlines()[: -len(explained["notes"]) or None])
         text = re.sub("[²ᵏᵐ]", " ", text)
         for symbol in sorted(entries, key=len, reverse=True):

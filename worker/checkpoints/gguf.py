@@ -21,7 +21,7 @@ from transformers.modeling_gguf_pytorch_utils import GGUF_SUPPORTED_ARCHITECTURE
 from backend.base.durable_files import sync
 from backend.base.errors import GrpoLabError
 from backend.base.text import clean_text, size_text
-from backend.catalog.policies.architectures import REFUSED
+from backend.catalog.policies.architectures import REFUSED_MODEL_TYPES
 from backend.config.sections import PolicyConfig
 from backend.storage.faults import disk_fault, free_bytes
 from worker.checkpoints.gguf_header import BadGguf, GgufHeader, read_header
@@ -75,8 +75,8 @@ def convert(file: Path, directory: Path, name: str) -> None:
 
 def _check_header(header: GgufHeader, directory: Path) -> None:
     kind = header.architecture
-    if kind not in GGUF_SUPPORTED_ARCHITECTURES or kind in REFUSED:
-        reason = REFUSED.get(kind, "transformers reads no GGUF of it")
+    if kind not in GGUF_SUPPORTED_ARCHITECTURES or kind in REFUSED_MODEL_TYPES:
+        reason = REFUSED_MODEL_TYPES.get(kind, "transformers reads no GGUF of it")
         raise BadGguf(f"the architecture {clean_text(kind)!r} is not supported: {reason}")
     if not header.has_chat_template:
         raise BadGguf("it has no chat template: expected an instruct model")

@@ -62,7 +62,7 @@ def push(directory: Path, repository: str, token: str, *, public: bool, existing
         raise PushFailed(_refusal(error, repository)) from None
     except (httpx2.HTTPError, OSError) as error:
         reason = _first_line(error) or type(error).__name__
-        raise PushFailed(f"the hub at {constants.ENDPOINT} is out of reach: {reason}") from None
+        raise PushFailed(f"the hub at {constants.ENDPOINT} cannot be reached: {reason}") from None
     return str(address)
 
 

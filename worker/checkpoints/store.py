@@ -18,7 +18,7 @@ from sqlalchemy.orm import Session
 from backend.base.durable_files import sync
 from backend.config.run import RunConfig
 from backend.runs import checkpoints as store
-from backend.storage.artifacts.names import age_order
+from backend.storage.artifacts.names import checkpoint_age_key
 from backend.storage.artifacts.store import ArtifactStore
 from backend.storage.models import Checkpoint
 from worker.checkpoints.disk import translate_disk_errors
@@ -168,12 +168,17 @@ class Checkpoints:
         It is the newest checkpoint of the recorded steps, if it is newer than all rows. If there are no rows,
         it may also be the oldest one after the recorded steps.
         """
-        newest = max((age_order(row.path) for row in rows), default=(-1, -1))
+        newest = max((checkpoint_age_key(row.path) for row in rows), default=(-1, -1))
         unrecorded_names = sorted(
-            (name for name in self.uploads.begin() if age_order(name) > newest), key=age_order
+            (name for name in self.uploads.begin() if checkpoint_age_key(name) > newest),
+            key=checkpoint_age_key,
         )
-        within_recorded = [name for name in reversed(unrecorded_names) if age_order(name)[0] <= recorded]
-        beyond_recorded = [] if rows else [name for name in unrecorded_names if age_order(name)[0] > recorded]
+        within_recorded = [
+            name for name in reversed(unrecorded_names) if checkpoint_age_key(name)[0] <= recorded
+        ]
+        beyond_recorded = (
+            [] if rows else [name for name in unrecorded_names if checkpoint_age_key(name)[0] > recorded]
+        )
         for name in [*within_recorded, *beyond_recorded][:MAX_FETCHED]:
             try:
                 is_fresh = self.uploads.fetch(self.root / name)
@@ -337,7 +342,7 @@ class Checkpoints:
 
         self.recorder.commit(forget)
         self._remove_unrecorded(kept_names)
-        return [self.root / name for name in sorted(kept_names, key=age_order, reverse=True)]
+        return [self.root / name for name in sorted(kept_names, key=checkpoint_age_key, reverse=True)]
 
     def _remove_unrecorded(self, kept_names: Collection[str]) -> None:
         """Remove directories without a row, left by removed checkpoints and unfinished saves."""

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from backend.storage.artifacts.names import age_order
+from backend.storage.artifacts.names import checkpoint_age_key
 from backend.storage.artifacts.store import ArtifactFault, ArtifactStore, BadCopy
 from worker.checkpoints.files import BadCheckpoint
 from worker.recording.recorder import Recorder
@@ -146,7 +146,9 @@ class Uploads:
         self._doomed = frozenset(name for name in names if name not in kept_names and may_go(name))
 
     def _work(self, store: ArtifactStore, lacking: Sequence[Path], doomed: Collection[str]) -> None:
-        for directory in sorted(lacking, key=lambda directory: age_order(directory.name), reverse=True):
+        for directory in sorted(
+            lacking, key=lambda directory: checkpoint_age_key(directory.name), reverse=True
+        ):
             began = time.monotonic()
             store.upload(directory)
             self._complete.add(directory.name)

@@ -35,7 +35,7 @@ from backend.runs.workers.nodes import (
     write_message,
 )
 from backend.storage.engine import Sessions, reading
-from backend.storage.live_workers import SILENT_SECONDS
+from backend.storage.live_workers import MAX_SILENT_SECONDS
 from backend.storage.models import Run
 from worker.db_retry import first_line, left_for_later
 from worker.host.supervisor import GRACE_SECONDS, Supervisor
@@ -120,7 +120,7 @@ class NodeSeat:
             if record_heartbeat(session, *self._place):
                 return True
             rank_seats = [seat for seat in load_seats(session, self.group) if seat.rank == self.rank]
-        if rank_seats and rank_seats[0].silent_seconds < SILENT_SECONDS:
+        if rank_seats and rank_seats[0].silent_seconds < MAX_SILENT_SECONDS:
             return False
         self._take()  # the row was removed during a long outage
         return True

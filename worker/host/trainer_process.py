@@ -18,7 +18,7 @@ from typing import IO, Any, cast
 
 import psutil
 
-from backend.base.redaction import LONGEST_SECRET, redact
+from backend.base.redaction import MAX_SECRET_CHARACTERS, redact
 from backend.base.settings import Settings
 from backend.runs.workers.devices import Slot
 from backend.storage.artifacts.store import STORAGE_VARIABLES
@@ -247,11 +247,11 @@ class TrainerProcess:
     def _read(self, stream: IO[bytes], handle: Listener) -> threading.Thread:
         def read() -> None:
             with stream:
-                while line := stream.readline(MAX_LINE_BYTES + LONGEST_SECRET):
-                    is_cut = len(line) == MAX_LINE_BYTES + LONGEST_SECRET and not line.endswith(b"\n")
+                while line := stream.readline(MAX_LINE_BYTES + MAX_SECRET_CHARACTERS):
+                    is_cut = len(line) == MAX_LINE_BYTES + MAX_SECRET_CHARACTERS and not line.endswith(b"\n")
                     handle(_decode_line(line, is_cut=is_cut))
                     if is_cut:
-                        dropped = LONGEST_SECRET + _skip_line(stream)
+                        dropped = MAX_SECRET_CHARACTERS + _skip_line(stream)
                         self._emit(f"[{dropped:,} more bytes of this line are not kept]")
 
         thread = threading.Thread(target=read, name=f"output of {self._process.pid}", daemon=True)

@@ -65,7 +65,7 @@ def add_adapter(model: PreTrainedModel, adapter: LoraAdapter, *, base: str, revi
         warnings.filterwarnings("ignore", "TorchaoLoraLinear was instantiated", UserWarning)
         model.add_adapter(config)
     if set(config.target_parameters or ()) != set(experts):
-        reason = f"peft would adapt the fused experts in place of {targets}"
+        reason = f"peft would adapt the fused experts instead of {targets}"
         raise InvalidConfig([FieldError("policy.adapter.targets", reason)])
     config.target_parameters = experts or None
     config.base_model_name_or_path, config.revision = base, revision or None

@@ -14,7 +14,7 @@ from typing import Any
 
 from backend.base.errors import PluginFailed
 from backend.config.messages import read_messages, read_tools
-from backend.config.plugins import PROBLEMS_GROUP, find_plugin, load_plugin
+from backend.config.plugins import PROBLEMS_GROUP, find_plugin
 from backend.config.problems import PluginProblem
 from backend.config.rows import MAX_LINE_BYTES, is_domain
 from worker.problems.base import Split
@@ -27,7 +27,7 @@ class Plugin:
     def __init__(self, source: PluginProblem, *, seed: int) -> None:
         self.name = source.label
         point = find_plugin(PROBLEMS_GROUP, source.entry_point)
-        factory = _call_plugin(self.name, lambda: load_plugin(point))
+        factory = _call_plugin(self.name, point.load)
         self._problem = _call_plugin(self.name, lambda: factory(seed=seed, **source.params))
 
     def sample(self, index: int, split: Split) -> Prompt:

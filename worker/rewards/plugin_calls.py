@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any, Literal
 
 from backend.base.sandbox.operation import Operation, Request
-from backend.config.plugins import REWARDS_GROUP, find_plugin, load_plugin
+from backend.config.plugins import REWARDS_GROUP, find_plugin
 from worker.prompt import Prompt
 
 MAX_ERROR_CHARACTERS = 200
@@ -19,7 +19,7 @@ RESERVED = ("prompts", "completions", "completion_ids")
 @lru_cache(maxsize=8)
 def load_reward(name: str) -> Any:
     """Return the plugin's function, imported once."""
-    return load_plugin(find_plugin(REWARDS_GROUP, name))
+    return find_plugin(REWARDS_GROUP, name).load()
 
 
 def function_kind(request: Request) -> Literal["single", "async", "batch"]:

@@ -34,7 +34,7 @@ from backend.runs.workers.nodes import (
     write_message,
 )
 from backend.storage.engine import Sessions, reading
-from backend.storage.live_workers import SILENT_SECONDS
+from backend.storage.live_workers import MAX_SILENT_SECONDS
 from worker.db_retry import first_line, retry_query, retry_transaction
 from worker.outcome import EXIT_FAILED, REASON_CHARACTERS, NodeLost
 from worker.policy.ranks import Meeting, UnlikeRanks
@@ -120,7 +120,7 @@ class NodeGroup:
             answer = seat.answer_to(self.run_id, self.attempt) if seat else None
             if seat and answer:
                 _refuse(seat, answer)
-            if seat and seat.silent_seconds > SILENT_SECONDS:
+            if seat and seat.silent_seconds > MAX_SILENT_SECONDS:
                 raise NodeLost(f"{seat.title} was not seen for {seat.silent_seconds:.0f} s")
             if not answer:
                 late_name = late_name or (seat.title if seat else f"node {rank}")
@@ -162,7 +162,7 @@ class NodeGroup:
         if beat != now.seen_at:
             seen[seat.rank] = (now.seen_at, time.monotonic())
             return
-        limit = BROKEN_SECONDS if self._is_broken.is_set() else SILENT_SECONDS
+        limit = BROKEN_SECONDS if self._is_broken.is_set() else MAX_SILENT_SECONDS
         if time.monotonic() - since > limit:
             self._end(f"{seat.title} was lost", is_own_fault=False)
 

@@ -11,26 +11,26 @@ from backend.analysis.diagnosis.smoothing import MAD_TO_SIGMA, running_median
 
 Direction = Literal["up", "down"]
 
-SMOOTHED = 5
+SMOOTHING_POINTS = 5
 """Window of the running median in points, which one or two spikes do not affect."""
 
-ALARM, CALM = 4.0, 2.0
+ALARM_SPREADS, CALM_SPREADS = 4.0, 2.0
 """Distances from the healthy median in spreads: a change must exceed ALARM,
 and it begins after the last CALM point.
 """
 
-MIN_BASELINE = 4
+MIN_BASELINE_POINTS = 4
 """Minimum number of points in the healthy window."""
 
-MIN_SPREAD = 0.05
+MIN_SPREAD_FRACTION = 0.05
 """Minimum spread as a fraction of the healthy value."""
 
-MIN_LENGTH, MIN_LENGTH_AT_END = 5, 3
+MIN_CHANGE_POINTS, MIN_CHANGE_POINTS_AT_END = 5, 3
 """Minimum number of points for which a change must last, and that at the end of the series."""
 
-QUARTER = 0.25
+CERTAIN_FRACTION = 0.25
 
-JUMP = 1.5
+MIN_SETTING_FACTOR = 1.5
 """Minimum factor between adjacent points of a changed setting. Smaller changes belong to a schedule."""
 
 
@@ -88,10 +88,10 @@ def change(sign: Sign, series: Series, healthy: Interval) -> Change | None:
     if sign.is_log:
         finite = Series(finite.steps[finite.values > 0], finite.values[finite.values > 0])
     is_base = (finite.steps >= healthy.healthy) & (finite.steps <= healthy.sick)
-    if is_base.sum() < MIN_BASELINE:
+    if is_base.sum() < MIN_BASELINE_POINTS:
         return None
     healthy_median = float(np.median(finite.values[is_base]))
-    smooth = finite.values if sign.is_setting else running_median(finite.values, SMOOTHED)
+    smooth = finite.values if sign.is_setting else running_median(finite.values, SMOOTHING_POINTS)
     level = sign.level(healthy_median)
     is_up = sign.direction == "up"
     is_reached = smooth >= level if is_up else smooth <= level
@@ -105,13 +105,13 @@ def change(sign: Sign, series: Series, healthy: Interval) -> Change | None:
     # A slow drift begins halfway, not at its first visible deviation.
     halfway = (healthy_median + level) / 2
     is_near = smooth <= halfway if is_up else smooth >= halfway
-    calm = np.flatnonzero((distance <= CALM)[:alarm] | is_near[:alarm])
+    calm = np.flatnonzero((distance <= CALM_SPREADS)[:alarm] | is_near[:alarm])
     last_calm = int(calm[-1]) if len(calm) else start_index
     if sign.is_setting and not _jumps(smooth, last_calm, alarm):
         return None
-    delay = 0 if sign.is_setting else SMOOTHED // 2  # delay of the running median
+    delay = 0 if sign.is_setting else SMOOTHING_POINTS // 2  # delay of the running median
     # An accelerating change is certain after a quarter of its size.
-    is_quarter = np.abs(smooth - healthy_median) >= QUARTER * abs(
+    is_quarter = np.abs(smooth - healthy_median) >= CERTAIN_FRACTION * abs(
         float(smooth[extreme_index]) - healthy_median
     )
     first_certain = (
@@ -130,7 +130,7 @@ def change(sign: Sign, series: Series, healthy: Interval) -> Change | None:
             int(finite.steps[max(last_calm + 1, first_certain - delay)]),
         ),
         alarm=int(finite.steps[alarm]),
-        lasting=float(np.mean(distance[alarm:] > CALM)),
+        lasting=float(np.mean(distance[alarm:] > CALM_SPREADS)),
     )
 
 
@@ -142,23 +142,23 @@ def _away(base: Floats, smooth: Floats, sign: Sign) -> Floats:
         base, smooth = np.log(base), np.log(smooth)
     middle = float(np.median(base))
     spread = MAD_TO_SIGMA * float(np.median(np.abs(base - middle)))
-    min_spread = 0.1 if sign.is_log else max(sign.floor, MIN_SPREAD * abs(middle))
+    min_spread = 0.1 if sign.is_log else max(sign.floor, MIN_SPREAD_FRACTION * abs(middle))
     distance: Floats = (smooth - middle) / max(spread, min_spread) * (1.0 if sign.direction == "up" else -1.0)
     return distance
 
 
 def _first_excursion(away: Floats, is_reached: NDArray[np.bool_], start: int) -> tuple[int, int] | None:
     """Return the indices of the start and the alarm of the first lasting excursion after a calm point."""
-    calm = np.flatnonzero(away[start:] <= CALM)
+    calm = np.flatnonzero(away[start:] <= CALM_SPREADS)
     if not len(calm):
         return None
-    begin = max(start + int(calm[0]), start + MIN_BASELINE)
-    is_out = away > CALM
+    begin = max(start + int(calm[0]), start + MIN_BASELINE_POINTS)
+    is_out = away > CALM_SPREADS
     is_out[:begin] = False
     edges = np.flatnonzero(np.diff(np.concatenate([[False], is_out, [False]]).astype(int)))
     for first, end in zip(edges[::2], edges[1::2], strict=True):
-        alarms = np.flatnonzero((away[first:end] > ALARM) & is_reached[first:end])
-        min_length = MIN_LENGTH_AT_END if end == len(away) else MIN_LENGTH
+        alarms = np.flatnonzero((away[first:end] > ALARM_SPREADS) & is_reached[first:end])
+        min_length = MIN_CHANGE_POINTS_AT_END if end == len(away) else MIN_CHANGE_POINTS
         if len(alarms) and end - first >= min_length:
             return int(first), int(first + alarms[0])
     return None
@@ -167,4 +167,4 @@ def _first_excursion(away: Floats, is_reached: NDArray[np.bool_], start: int) ->
 def _jumps(values: Floats, good: int, alarm: int) -> bool:
     """Return whether a setting jumps between two indices, unlike in a warm-up."""
     magnitudes, next_magnitudes = np.abs(values[good:alarm]), np.abs(values[good + 1 : alarm + 1])
-    return bool((next_magnitudes > JUMP * magnitudes).any())
+    return bool((next_magnitudes > MIN_SETTING_FACTOR * magnitudes).any())

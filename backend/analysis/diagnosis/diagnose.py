@@ -10,9 +10,9 @@ from backend.analysis.diagnosis.log import Log
 from backend.analysis.diagnosis.outcome import Interval, Outcome
 from backend.analysis.diagnosis.remedies import remedy_for
 from backend.analysis.diagnosis.signs import TITLES
-from backend.analysis.diagnosis.suspects import LARGE, Suspect, suspects_of
+from backend.analysis.diagnosis.suspects import LARGE_DEVIATION, Suspect, suspects_of
 
-ILL = frozenset({"collapsed", "declining", "recovered", "never_learned"})
+UNHEALTHY_VERDICTS = frozenset({"collapsed", "declining", "recovered", "never_learned"})
 
 AFTERMATH = frozenset(
     {
@@ -54,17 +54,17 @@ CONSEQUENCES: dict[str, frozenset[str]] = {
 }
 """Findings that a cause explains, unless they began before it."""
 
-ORDER = {cause: position for position, cause in enumerate(CONSEQUENCES)} | {
+CAUSE_ORDER = {cause: position for position, cause in enumerate(CONSEQUENCES)} | {
     "critic": 99,
     "kl_runaway": 99,
     "vanishing_signal": 99,
 }
 """Precedence of causes with an onset at the same step. Lower numbers come first."""
 
-AT_FAULT = frozenset({"length_blowup", "vanishing_signal"})
+STANDING_FAULTS = frozenset({"length_blowup", "vanishing_signal"})
 """Causes that prevent learning if they exist from the first step."""
 
-STILL_LEARNING = 10
+STILL_LEARNING_STEPS = 10
 """Number of steps after non-finite values at which a new best goal proves that the weights are finite."""
 
 SUSPECT_WEIGHT = 2.0
@@ -82,7 +82,7 @@ def diagnose(log: Log) -> Diagnosis:
     unjudged = tuple(answer for answer in answers if isinstance(answer, Unjudged))
     outcome = _with_dead_run(_with_non_finite(outcome, findings), findings)
     outcome = _with_standing_fault(outcome, findings)
-    if outcome.verdict not in ILL:
+    if outcome.verdict not in UNHEALTHY_VERDICTS:
         return Diagnosis(outcome, None, (), (), tuple(findings), unjudged)
     candidates = [finding for finding in findings if _may_cause(finding, outcome)]
     suspects = suspects_of(log.config, log.parent_config) if log.config else {}
@@ -103,7 +103,7 @@ def diagnose(log: Log) -> Diagnosis:
     return Diagnosis(outcome, onset, signals, causes, later, unjudged)
 
 
-STANDING = frozenset({"update_size", "kl_pull", "dead_run"})
+STANDING_CAUSES = frozenset({"update_size", "kl_pull", "dead_run"})
 """Causes in the config that prevent learning without a fall of the goal."""
 
 
@@ -124,7 +124,7 @@ def with_suspects(
     ]
     causes = {finding.cause for finding in findings}
     for cause, suspect in suspects.items():
-        if cause in causes or not (outcome.onset or cause in STANDING):
+        if cause in causes or not (outcome.onset or cause in STANDING_CAUSES):
             continue
         consequences = [finding for finding in findings if finding.cause in CONSEQUENCES[cause]]
         first_consequence = min(consequences, key=lambda finding: finding.onset.middle, default=None)
@@ -137,7 +137,7 @@ def with_suspects(
         )
         results.append(
             Finding(
-                cause, TITLES[cause], onset, "specific" if suspect.size >= LARGE else "consistent",
+                cause, TITLES[cause], onset, "specific" if suspect.size >= LARGE_DEVIATION else "consistent",
                 min(1.0, suspect.size), 1.0, (suspect.words,), (metric,), is_in_config=True,
             )
         )  # fmt: skip
@@ -158,9 +158,9 @@ def _with_non_finite(outcome: Outcome, findings: list[Finding]) -> Outcome:
     )
     if broken is None or outcome.verdict in {"collapsed", "declining"}:
         return outcome
-    if outcome.verdict == "healthy" and outcome.best_step > broken.onset.sick + STILL_LEARNING:
+    if outcome.verdict == "healthy" and outcome.best_step > broken.onset.sick + STILL_LEARNING_STEPS:
         return outcome
-    return outcome._replace(verdict="collapsed", onset=broken.onset, note="by numbers that are not finite")
+    return outcome._replace(verdict="collapsed", onset=broken.onset, note="because of non-finite numbers")
 
 
 def _with_dead_run(outcome: Outcome, findings: list[Finding]) -> Outcome:
@@ -173,7 +173,7 @@ def _with_dead_run(outcome: Outcome, findings: list[Finding]) -> Outcome:
 
 def _with_standing_fault(outcome: Outcome, findings: list[Finding]) -> Outcome:
     """Change an inconclusive verdict to never learned if a fault from the first step prevents learning."""
-    is_at_fault = any(finding.cause in AT_FAULT and finding.onset.is_standing for finding in findings)
+    is_at_fault = any(finding.cause in STANDING_FAULTS and finding.onset.is_standing for finding in findings)
     if not is_at_fault or outcome.verdict != "inconclusive" or not outcome.goal:
         return outcome
     return outcome._replace(verdict="never_learned")
@@ -238,7 +238,7 @@ def _explanations(findings: list[Finding], sizes: Mapping[str, float], width: fl
         ]
         for finding in findings
     }
-    ranks = {finding.cause: (finding.onset.middle, ORDER[finding.cause]) for finding in findings}
+    ranks = {finding.cause: (finding.onset.middle, CAUSE_ORDER[finding.cause]) for finding in findings}
     explanations = {cause: "" for cause, explainers_of_cause in explainers.items() if not explainers_of_cause}
     queue = list(explanations)
     while len(explanations) < len(explainers):
@@ -272,11 +272,11 @@ def _behind(cause: str, explainers: dict[str, list[str]]) -> set[str]:
 
 def _explains(explainer: Finding, finding: Finding, sizes: Mapping[str, float], width: float) -> bool:
     explainer_size, finding_size = sizes.get(explainer.cause, 0.0), sizes.get(finding.cause, 0.0)
-    if finding_size >= LARGE and explainer_size < finding_size:
+    if finding_size >= LARGE_DEVIATION and explainer_size < finding_size:
         return False  # the config explains the finding
     if (
         finding.cause in CONSEQUENCES.get(explainer.cause, frozenset()) | {"reward_hacking"}
-        and explainer_size >= LARGE + finding_size
+        and explainer_size >= LARGE_DEVIATION + finding_size
     ):
         return explainer.onset.middle <= finding.onset.middle + width / 2  # the config broke the policy
     is_earlier = explainer.onset.middle < finding.onset.middle
@@ -290,7 +290,10 @@ def _precedes(finding: Finding, second: Finding) -> bool:
     """Return whether two causes explain each other and the first has the earlier onset or a lower ORDER."""
     if second.cause not in CONSEQUENCES.get(finding.cause, ()):
         return False
-    return (finding.onset.middle, ORDER[finding.cause]) < (second.onset.middle, ORDER[second.cause])
+    return (finding.onset.middle, CAUSE_ORDER[finding.cause]) < (
+        second.onset.middle,
+        CAUSE_ORDER[second.cause],
+    )
 
 
 def _overlap(first: Interval, second: Interval) -> bool:

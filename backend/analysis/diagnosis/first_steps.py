@@ -7,7 +7,7 @@ import numpy as np
 from backend.analysis.diagnosis.log import Log
 from backend.analysis.diagnosis.outcome import Interval
 
-FACTORS = {"policy/entropy": 2.0, "length/mean": 1.4, "policy/token_prob_mean": 1.2}
+MIN_FACTOR_BY_METRIC = {"policy/entropy": 2.0, "length/mean": 1.4, "policy/token_prob_mean": 1.2}
 """Minimum factor of the change of each metric."""
 
 
@@ -25,7 +25,7 @@ class FirstChange(NamedTuple):
 
 def changed_at_once(log: Log) -> FirstChange | None:
     """Return the first metric that its first updates changed, or None. The log must begin at step 0 or 1."""
-    for metric, factor in FACTORS.items():
+    for metric, factor in MIN_FACTOR_BY_METRIC.items():
         series = log.series.get(metric)
         finite = series.finite() if series is not None else None
         if finite is None or len(finite) < 4 or finite.steps[0] > 1 or finite.values[0] <= 0:

@@ -5,17 +5,23 @@ import math
 import numpy as np
 
 from backend.analysis.diagnosis.log import Floats, Log, Series
-from backend.analysis.diagnosis.outcome import DECLINED, FALLEN, SURE, Interval, Outcome
+from backend.analysis.diagnosis.outcome import (
+    DECLINED_FRACTION,
+    FALLEN_FRACTION,
+    MIN_SIGNIFICANT_ERRORS,
+    Interval,
+    Outcome,
+)
 from backend.analysis.diagnosis.significance import end_p_value
 from backend.analysis.diagnosis.smoothing import luck_of_best, noise
 
-EVALUATED = 128
+ASSUMED_PROBLEMS = 128
 """Assumed number of problems in an evaluation if the config does not contain it."""
 
-ALPHA = 0.02
+FALL_ALPHA = 0.02
 """Significance level of the test for a fall of at least MIN_ORDERED evaluations."""
 
-MIN_ORDERED = 6
+MIN_TESTED_EVALUATIONS = 6
 """Minimum number of evaluations for a permutation test, because fewer have too few permutations."""
 
 ROSE = "rose"
@@ -23,7 +29,7 @@ ROSE = "rose"
 
 def evaluation_error(accuracy: float, log: Log) -> float:
     """Return the standard error of an evaluation with this accuracy. Both are fractions."""
-    return math.sqrt(accuracy * (1 - accuracy) / (log.setting("evaluation.prompts") or EVALUATED))
+    return math.sqrt(accuracy * (1 - accuracy) / (log.setting("evaluation.prompts") or ASSUMED_PROBLEMS))
 
 
 def unit_of(values: Floats) -> float:
@@ -32,7 +38,13 @@ def unit_of(values: Floats) -> float:
 
 
 def judge_evaluations(
-    name: str, evaluations: Series, goal: Series | None, log: Log, trained: Outcome, *, alpha: float = ALPHA
+    name: str,
+    evaluations: Series,
+    goal: Series | None,
+    log: Log,
+    trained: Outcome,
+    *,
+    alpha: float = FALL_ALPHA,
 ) -> Outcome:
     """Return the outcome according to the evaluations of one set. `trained` is that of the training goal."""
     values = evaluations.values
@@ -50,7 +62,7 @@ def _is_no_chance(
     """Return whether a fall is significant by a permutation test, or for
     few evaluations by the training goal.
     """
-    if len(evaluations) >= MIN_ORDERED:
+    if len(evaluations) >= MIN_TESTED_EVALUATIONS:
         return end_p_value(evaluations.values) <= alpha
     if outcome.onset is None or _fell_too(goal, outcome.onset):
         return True
@@ -73,11 +85,11 @@ def _fall(evaluations: Series, error: float, trained: Outcome) -> Outcome:
     if len(later_values) < 2:
         return outcome
     end = float(later_values[-2:].mean())
-    if best - end < SURE * error * math.sqrt(1.5) or end >= DECLINED * best:
+    if best - end < MIN_SIGNIFICANT_ERRORS * error * math.sqrt(1.5) or end >= DECLINED_FRACTION * best:
         return outcome
     fallen_index = best_index + 1 + int(np.flatnonzero(best - later_values > 2 * error * math.sqrt(2))[0])
     onset = Interval(int(evaluations.steps[fallen_index - 1]), int(evaluations.steps[fallen_index]))
-    is_collapse = bool((later_values[-2:] < FALLEN * best).all())
+    is_collapse = bool((later_values[-2:] < FALLEN_FRACTION * best).all())
     fallen = outcome._replace(
         verdict="collapsed" if is_collapse else "declining", onset=onset, note="by the held-out accuracy",
         healthy=trained.healthy or Interval(0, onset.healthy),

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from backend.analysis.diagnosis.held_out_outcome import ALPHA, ROSE, judge_evaluations
+from backend.analysis.diagnosis.held_out_outcome import FALL_ALPHA, ROSE, judge_evaluations
 from backend.analysis.diagnosis.log import Log, Series
-from backend.analysis.diagnosis.outcome import DECLINED, Outcome
+from backend.analysis.diagnosis.outcome import DECLINED_FRACTION, Outcome
 from backend.analysis.diagnosis.training_outcome import judge_goal
 from backend.config.causes import Verdict
 
@@ -14,7 +14,7 @@ GOALS = ("reward/accuracy", "eval/accuracy", "reward/correctness/mean", "reward/
 MIN_POINTS = 12
 """Minimum number of points of the goal for a verdict."""
 
-SEVERITY: dict[Verdict, int] = {
+SEVERITY_BY_VERDICT: dict[Verdict, int] = {
     "healthy": 0, "never_learned": 0, "inconclusive": 0, "recovered": 1, "declining": 2, "collapsed": 3
 }  # fmt: skip
 
@@ -34,7 +34,7 @@ def judge(log: Log) -> Outcome:
     outcomes = [
         _with_held_out(trained, goal, log, *evaluated, count=len(held_out)) for evaluated in held_out.items()
     ]
-    return max(outcomes, key=lambda outcome: SEVERITY[outcome.verdict])
+    return max(outcomes, key=lambda outcome: SEVERITY_BY_VERDICT[outcome.verdict])
 
 
 def _too_few(log: Log) -> str:
@@ -54,17 +54,17 @@ def _with_held_out(
     The significance level is divided by the number `count` of evaluated sets, each of which may fall by
     chance.
     """
-    held_out = judge_evaluations(name, evaluations, goal, log, trained, alpha=ALPHA / count)
-    if SEVERITY[held_out.verdict] > SEVERITY[trained.verdict]:
+    held_out = judge_evaluations(name, evaluations, goal, log, trained, alpha=FALL_ALPHA / count)
+    if SEVERITY_BY_VERDICT[held_out.verdict] > SEVERITY_BY_VERDICT[trained.verdict]:
         return held_out
     if held_out.onset is not None and trained.onset is not None and held_out.onset.sick < trained.onset.sick:
         return trained._replace(onset=held_out.onset).with_window_before_the_onset()
     end, best = float(evaluations.values[-1]), held_out.best
-    if trained.verdict == "declining" and end > DECLINED * best:
+    if trained.verdict == "declining" and end > DECLINED_FRACTION * best:
         return trained._replace(
             verdict="healthy", onset=None, note=f"{trained.goal} fell, the held-out accuracy did not"
         )
-    if trained.verdict == "collapsed" and end > DECLINED * best:
+    if trained.verdict == "collapsed" and end > DECLINED_FRACTION * best:
         return trained._replace(note="the held-out accuracy has not fallen")
     # without a training goal there are no best and end values
     base_outcome = trained if trained.goal else held_out

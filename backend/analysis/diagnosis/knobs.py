@@ -17,20 +17,20 @@ Changes = dict[str, Any]
 """New values of config fields by dotted path."""
 Remedies = Iterator[Changes]
 
-MAX_KL = 0.04
+MAX_KL_COEFFICIENT = 0.04
 """Maximum coefficient of k3, from DeepSeekMath (arXiv:2402.03300), section
 4.1. It is not comparable for KL sums.
 """
 
-CLIP_HIGHER = 1.4
+CLIP_HIGHER_RATIO = 1.4
 """Ratio of DAPO's upper clip 0.28 to PPO's 0.2."""
 
 PRETRAIN_STEPS = 50
 """Number of steps for which VAPO (arXiv:2504.05118) pretrains the critic."""
 
-FORMATS = frozenset({"think_format", "boxed_format"})
+FORMAT_TERMS = frozenset({"think_format", "boxed_format"})
 
-NO_RATE = 1e-8
+MIN_LEARNING_RATE = 1e-8
 """Learning rate below which the value is assumed to be a mistake."""
 
 
@@ -40,13 +40,13 @@ def first_change(cause: str, fields: Mapping[str, Any]) -> Changes:
         config = RunConfig.model_validate(fields)
     except ValidationError:
         return {}  # a config of another version, which cannot be forked either
-    for changes in CHANGES[cause](config) if cause in CHANGES else ():
-        if is_another(fields, changes):
+    for changes in CHANGES_BY_CAUSE[cause](config) if cause in CHANGES_BY_CAUSE else ():
+        if is_valid_change(fields, changes):
             return changes
     return {}
 
 
-def is_another(fields: Mapping[str, Any], changes: Changes) -> bool:
+def is_valid_change(fields: Mapping[str, Any], changes: Changes) -> bool:
     """Return whether the changes result in a valid and different config."""
     try:
         config = RunConfig.model_validate(fields)
@@ -76,7 +76,7 @@ def _more_entropy(config: RunConfig) -> Remedies:
     updates = config.updates.epochs * config.updates.minibatches
     is_clipped = updates > 1 or config.sampling.staleness > 0 or config.sampling.ahead > 0
     if is_clipped and isinstance(surrogate, knobs.PpoClip) and surrogate.eps_high <= surrogate.eps_low:
-        yield {"objective.surrogate.eps_high": _rounded(CLIP_HIGHER * surrogate.eps_high)}
+        yield {"objective.surrogate.eps_high": _rounded(CLIP_HIGHER_RATIO * surrogate.eps_high)}
     yield {"objective.entropy": {"type": "adaptive"}}
 
 
@@ -110,7 +110,7 @@ def _other_pull(config: RunConfig) -> Remedies:
     yield {
         "objective.kl": {
             "type": "k3",
-            "coef": _changed_coef(kl.coef, lambda coef: min(coef or 0.01, MAX_KL)),
+            "coef": _changed_coef(kl.coef, lambda coef: min(coef or 0.01, MAX_KL_COEFFICIENT)),
         }
     }
     yield {"objective.kl.coef": _changed_coef(kl.coef, lambda coef: _rounded(coef / 4))}
@@ -140,7 +140,7 @@ def _no_loops(config: RunConfig) -> Remedies:
 
 def _required_format(config: RunConfig) -> Remedies:
     """Require the formats of all format terms, or a box if lenient extraction does not require one."""
-    if any(term.name in FORMATS for term in config.rewards):
+    if any(term.name in FORMAT_TERMS for term in config.rewards):
         yield _rewards(config, _as_condition)
     elif any(getattr(term, "extraction", "") == "lenient" for term in config.rewards):
         yield _rewards(config, _as_condition, [{"name": "boxed_format", "weight": 0.0, "required": True}])
@@ -151,7 +151,7 @@ def _as_condition(term: Changes) -> Changes:
 
     Completions without the format get 0, so wrong answers must not get less.
     """
-    if term["name"] in FORMATS:
+    if term["name"] in FORMAT_TERMS:
         return {"weight": 0.0, "required": True}
     return {"map": "0/1"} if term["name"] == "correctness" else {}
 
@@ -233,11 +233,11 @@ def _better_critic(config: RunConfig) -> Remedies:
 
 def _some_rate(config: RunConfig) -> Remedies:
     """Use a normal learning rate, a shorter warm-up or a normal gradient norm if they prevent learning."""
-    if config.optimizer.lr < NO_RATE:
+    if config.optimizer.lr < MIN_LEARNING_RATE:
         yield {"optimizer.lr": usual_config(config).optimizer.lr}
     if 2 * config.optimizer.warmup_steps > config.steps:
         yield {"optimizer.warmup_steps": config.steps // 10}
-    if config.optimizer.max_grad_norm < NO_RATE:
+    if config.optimizer.max_grad_norm < MIN_LEARNING_RATE:
         yield {"optimizer.max_grad_norm": 1.0}
 
 
@@ -252,7 +252,7 @@ def _rounded(value: float) -> float:
     return float(f"{value:.3g}")
 
 
-CHANGES: dict[str, Callable[[RunConfig], Remedies]] = {
+CHANGES_BY_CAUSE: dict[str, Callable[[RunConfig], Remedies]] = {
     "non_finite": _smaller_updates,
     "mismatch": _same_probabilities,
     "staleness": _fresh_samples,

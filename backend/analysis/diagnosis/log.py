@@ -59,16 +59,20 @@ METRICS = (
 )
 """Metrics that detectors read, in addition to the patterns in is_read."""
 
-SETS = "eval/accuracy/"
+HELD_OUT_SETS_PREFIX = "eval/accuracy/"
 """Prefix of the held-out accuracies of separate sets of problems."""
 
-TERM = re.compile(r"reward/[^/]+/mean")
+TERM_MEAN_PATTERN = re.compile(r"reward/[^/]+/mean")
 """Pattern of the metric for the mean of a reward term."""
 
 
 def is_read(metric: str) -> bool:
     """Return whether any detector reads this metric."""
-    return metric in _METRICS or metric.startswith(SETS) or TERM.fullmatch(metric) is not None
+    return (
+        metric in _METRICS
+        or metric.startswith(HELD_OUT_SETS_PREFIX)
+        or TERM_MEAN_PATTERN.fullmatch(metric) is not None
+    )
 
 
 _METRICS = frozenset(METRICS)
@@ -77,7 +81,7 @@ MAX_POINTS = 5_000
 """Maximum number of points of a series. A longer series is reduced to the medians of equal parts."""
 
 
-LARGEST = 1e100
+MAX_FINITE = 1e100
 """Magnitude from which a value is treated as infinite, because sums of its square could overflow."""
 
 
@@ -95,7 +99,7 @@ class Series:
 
     def finite(self) -> "Series":
         """Return the points that are finite and whose squares do not overflow."""
-        is_finite = np.abs(self.values) < LARGEST  # False for NaN
+        is_finite = np.abs(self.values) < MAX_FINITE  # False for NaN
         return Series(self.steps[is_finite], self.values[is_finite])
 
     def between(self, first: float, last: float) -> "Series":
@@ -155,7 +159,7 @@ class Log:
         """
         if (total := self.find("eval/accuracy", least=least)) is not None:
             return dict([total])
-        sets = (self.find(name, least=least) for name in self.series if name.startswith(SETS))
+        sets = (self.find(name, least=least) for name in self.series if name.startswith(HELD_OUT_SETS_PREFIX))
         return dict(named_series for named_series in sets if named_series is not None)
 
     def setting(self, path: str) -> Any:

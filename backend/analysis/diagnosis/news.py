@@ -2,13 +2,13 @@
 
 from typing import Any, Literal, NamedTuple
 
-from backend.analysis.diagnosis.diagnose import ILL
+from backend.analysis.diagnosis.diagnose import UNHEALTHY_VERDICTS
 from backend.analysis.diagnosis.findings import Diagnosis, Finding
 from backend.analysis.diagnosis.outcome import Interval, between
 from backend.analysis.diagnosis.signs import TITLES
 from backend.config.causes import Verdict
 
-LEVELS: dict[Verdict, str] = {"collapsed": "error", "declining": "warning"}
+LEVEL_BY_VERDICT: dict[Verdict, str] = {"collapsed": "error", "declining": "warning"}
 """Level of the event for each verdict. All other verdicts have the level `info`."""
 
 
@@ -28,7 +28,7 @@ def news(before: Diagnosis | None, now: Diagnosis) -> list[News]:
     old_verdict = before.outcome.verdict if before else "inconclusive"
     verdict_change = verdict_news(old_verdict, now)
     changes = [verdict_change] if verdict_change else []
-    if now.outcome.verdict in ILL:
+    if now.outcome.verdict in UNHEALTHY_VERDICTS:
         return changes  # other findings after a fall are its consequences
     causes_before = {finding.cause for finding in findings_of(before)} if before else set()
     return changes + [_warning(warning) for warning in now.warnings if warning.cause not in causes_before]
@@ -66,8 +66,8 @@ def verdict_news(was: str, now: Diagnosis) -> News | None:
         "onset": now.onset and now.onset._asdict(),
     }
     message = f"verdict {summary_of(now)}; it was {was.replace('_', ' ')}"
-    onset = now.onset if outcome.verdict in ILL else None
-    return News("verdict", LEVELS.get(outcome.verdict, "info"), message, event_data, onset)
+    onset = now.onset if outcome.verdict in UNHEALTHY_VERDICTS else None
+    return News("verdict", LEVEL_BY_VERDICT.get(outcome.verdict, "info"), message, event_data, onset)
 
 
 def _warning(finding: Finding) -> News:

@@ -13,21 +13,28 @@ from backend.analysis.diagnosis.diagnose import diagnose
 from backend.analysis.diagnosis.findings import Diagnosis
 from backend.analysis.diagnosis.log import Log, Series, is_read
 
-EVERY = 10
+DIAGNOSIS_INTERVAL_STEPS = 10
 """Number of steps between diagnoses of a short run."""
 
-RARER = 400
+INTERVAL_GROWTH_STEPS = 400
 """Number of steps after each of which the interval between diagnoses grows by EVERY."""
 
 
 def is_due(step: int) -> bool:
     """Return whether a run is diagnosed after a step: every 10 steps, from step 800 every 20, and so on."""
-    return step > 0 and step % (EVERY * max(1, step // RARER)) == 0
+    return step > 0 and step % (DIAGNOSIS_INTERVAL_STEPS * max(1, step // INTERVAL_GROWTH_STEPS)) == 0
 
 
 def last_due(step: int) -> int:
     """Return the last step up to `step` after which a run is diagnosed, or 0 if there is none."""
-    return next((due_step for due_step in range(step - step % EVERY, 0, -EVERY) if is_due(due_step)), 0)
+    return next(
+        (
+            due_step
+            for due_step in range(step - step % DIAGNOSIS_INTERVAL_STEPS, 0, -DIAGNOSIS_INTERVAL_STEPS)
+            if is_due(due_step)
+        ),
+        0,
+    )
 
 
 class GrowingLog:

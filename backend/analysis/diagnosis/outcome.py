@@ -5,12 +5,12 @@ from typing import NamedTuple
 
 from backend.config.causes import Verdict
 
-FALLEN, STILL_FALLEN, DECLINED = 0.5, 0.6, 0.75
+FALLEN_FRACTION, STILL_FALLEN_FRACTION, DECLINED_FRACTION = 0.5, 0.6, 0.75
 """Fractions of the best value below which the goal has fallen, and
 below which its end is fallen or declined.
 """
 
-SURE = 3.0
+MIN_SIGNIFICANT_ERRORS = 3.0
 """Number of standard errors above which a difference is considered significant."""
 
 

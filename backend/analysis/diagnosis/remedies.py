@@ -1,7 +1,7 @@
 """Suggest the first remedy for a cause, as a hypothesis and if possible as a config change."""
 
 from backend.analysis.diagnosis.findings import Remedy
-from backend.analysis.diagnosis.knobs import first_change, is_another
+from backend.analysis.diagnosis.knobs import first_change, is_valid_change
 from backend.analysis.diagnosis.log import Log
 from backend.analysis.diagnosis.suspects import Suspect
 from backend.analysis.diagnosis.trainer_words import TRAINER_WORDS
@@ -17,12 +17,12 @@ def remedy_for(cause: str, log: Log, suspect: Suspect | None = None) -> Remedy:
     words, source = REMEDIES[cause]
     if not log.config:
         return Remedy(TRAINER_WORDS.get(log.trainer, {}).get(cause, words), {}, source)
-    if suspect is not None and is_another(log.config, suspect.changes):
-        return Remedy(USUAL, suspect.changes, "the run's preset and policy")
+    if suspect is not None and is_valid_change(log.config, suspect.changes):
+        return Remedy(USUAL_REMEDY, suspect.changes, "the run's preset and policy")
     return Remedy(words, first_change(cause, log.config), source)
 
 
-USUAL = "Go back to the values that the preset and the policy start with."
+USUAL_REMEDY = "Go back to the values that the preset and the policy start with."
 
 REMEDIES: dict[str, tuple[str, str]] = {
     "non_finite": (

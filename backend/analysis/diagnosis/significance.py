@@ -15,13 +15,13 @@ from backend.analysis.diagnosis.log import Floats
 Matrix = NDArray[np.float64]
 """An array of shape (series, points)."""
 
-ALPHA = 0.004
+FALL_ALPHA = 0.004
 """Significance level of each of the two tests for a fall."""
 
-ORDERS = 499
+ORDER_COUNT = 499
 """Number of random orders in a test, with which p is a multiple of 1/500."""
 
-MAX_TESTED = 240
+MAX_TESTED_POINTS = 240
 """Maximum number of points of a tested series. A longer series is reduced to the means of equal parts."""
 
 SEED = 20261128
@@ -51,11 +51,11 @@ def _p_value(values: Floats, statistic: Callable[[Matrix], Floats]) -> float:
     scaled = tested / float(np.abs(tested).max())  # squares of huge numbers would overflow
     observed = float(statistic(scaled[None, :])[0])
     shuffled_statistics = statistic(_shuffled(scaled, size))
-    return float((1 + np.sum(shuffled_statistics >= observed - 1e-12)) / (1 + ORDERS))
+    return float((1 + np.sum(shuffled_statistics >= observed - 1e-12)) / (1 + ORDER_COUNT))
 
 
 def _binned(values: Floats) -> Floats:
-    size = -(-len(values) // MAX_TESTED)
+    size = -(-len(values) // MAX_TESTED_POINTS)
     if size == 1:
         return values
     count = len(values) // size
@@ -67,8 +67,8 @@ def _shuffled(values: Floats, size: int) -> Matrix:
     """Return the series with its blocks in random orders, of shape (ORDERS, points)."""
     count = len(values) // size
     blocks = values.reshape(count, size)
-    ranks = np.random.default_rng(SEED).random((ORDERS, count))
-    shuffled: Matrix = blocks[np.argsort(ranks, axis=1)].reshape(ORDERS, count * size)
+    ranks = np.random.default_rng(SEED).random((ORDER_COUNT, count))
+    shuffled: Matrix = blocks[np.argsort(ranks, axis=1)].reshape(ORDER_COUNT, count * size)
     return shuffled
 
 

@@ -39,7 +39,7 @@ TITLES = {
 }
 
 
-ALL_TRUNCATED = 0.8
+MAX_TRUNCATED_FRACTION = 0.8
 """Fraction of truncated completions in the median step above which a
 policy cannot learn to end its answers.
 """
@@ -55,7 +55,7 @@ def finding_of(
 ) -> Finding:
     sentence = (
         f"{change_.metric} was {change_.healthy:.3g} in the median step while the run was healthy. "
-        f"It left that {between(change_.onset)} and reached {change_.extreme:.3g} at step "
+        f"It left this value {between(change_.onset)} and reached {change_.extreme:.3g} at step "
         f"{change_.extreme_step}"
     )
     return Finding(
@@ -68,7 +68,7 @@ def unjudged(cause: str, needs: str) -> Unjudged:
     return Unjudged(cause, TITLES[cause], needs)
 
 
-def lacking(log: Log, cause: str, needs: str, *metrics: str, least: int = 3) -> Unjudged | None:
+def missing_data(log: Log, cause: str, needs: str, *metrics: str, least: int = 3) -> Unjudged | None:
     """Return the reason why a cause cannot be judged, or None if a metric has at least `least` finite values.
 
     The reason is `needs` if the log has none of the metrics, or else names the metric with the most values.
@@ -110,7 +110,7 @@ def first_of(log: Log, outcome: Outcome, *signs: Sign) -> Change | None:
     return min(changes, key=lambda change_: (change_.onset.middle, -change_.spreads), default=None)
 
 
-def has(log: Log, *metrics: str) -> bool:
+def has_any_metric(log: Log, *metrics: str) -> bool:
     return any(log.find(metric) is not None for metric in metrics)
 
 

@@ -30,7 +30,7 @@ HAS_NO_TRAINER = or_(
 )
 """SQL condition for runs that are not running or are pushed. All other verdicts are stored by the trainer."""
 
-AT_ONCE = 100
+MAX_RUNS_PER_QUERY = 100
 """Maximum number of runs in one query."""
 
 
@@ -122,11 +122,11 @@ def store_verdict(session: Session, judged: Judged) -> None:
         )  # fmt: skip
 
 
-def unjudged(session: Session) -> list[str]:
+def find_unjudged_runs(session: Session) -> list[str]:
     """Return ids of runs that need a diagnosis, because it is missing or of other steps or detectors."""
     is_due = or_(Run.judged_step.is_distinct_from(Run.last_step), Run.judged_by != VERSION)
     query = select(Run.id).where(HAS_NO_TRAINER, is_due, Run.deleting_at.is_(None))
-    return list(session.scalars(query.limit(AT_ONCE)))
+    return list(session.scalars(query.limit(MAX_RUNS_PER_QUERY)))
 
 
 def judge_runs(sessions: Sessions, run_ids: Sequence[str]) -> Iterator[None]:

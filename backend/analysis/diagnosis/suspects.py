@@ -17,7 +17,7 @@ from backend.config.recipes import RECIPES
 from backend.config.rewards import LengthReward
 from backend.config.run import RunConfig
 
-LARGE = 0.5
+LARGE_DEVIATION = 0.5
 """Deviation in orders of magnitude from which a setting explains more than subtle changes of metrics."""
 
 
@@ -49,7 +49,7 @@ def suspects_of(fields: Mapping[str, Any], parent: Mapping[str, Any] | None = No
         return {}
     suspects: dict[str, Suspect] = {}
     for standard in standards:
-        for suspect in (suspect for rule in RULES for suspect in rule(config, standard)):
+        for suspect in (suspect for rule in SUSPECT_RULES for suspect in rule(config, standard)):
             is_larger = suspect.cause not in suspects or suspects[suspect.cause].size < suspect.size
             is_usual = is_same(standards[-1].config, suspect.changes, config)
             if is_larger and not is_usual:
@@ -71,7 +71,8 @@ def unusual_values(config: RunConfig) -> list[str]:
     return [
         f"Unusual: {suspect.words}. If the run breaks, this is the first suspect."
         for suspect in sorted(suspects, key=lambda suspect: -suspect.size)
-        if suspect.size >= LARGE and not any(is_same(recipe, suspect.changes, config) for recipe in recipes)
+        if suspect.size >= LARGE_DEVIATION
+        and not any(is_same(recipe, suspect.changes, config) for recipe in recipes)
     ]
 
 
@@ -108,15 +109,15 @@ def _learning_rate(config: RunConfig, standard: Standard) -> Suspects:
 def _entropy(config: RunConfig, standard: Standard) -> Suspects:
     usual = standard.config
     coef, usual_coef = _entropy_coef(config), _entropy_coef(usual)
-    if coef == usual_coef or abs(coef) < MIN_ENTROPY_COEF:
+    if coef == usual_coef or abs(coef) < MAX_USUAL_ENTROPY_COEF:
         return
-    size = math.log10(abs(coef) / max(abs(usual_coef), MIN_ENTROPY_COEF))
+    size = math.log10(abs(coef) / max(abs(usual_coef), MAX_USUAL_ENTROPY_COEF))
     cause: Cause = "entropy_explosion" if coef > 0 else "entropy_collapse"
     description = f"objective.entropy has coef {coef:g}, not the {usual_coef:g} that {standard.words}"
     yield Suspect(cause, description, {"objective.entropy": _dumped(usual)["objective"]["entropy"]}, size)
 
 
-MIN_ENTROPY_COEF = 0.01
+MAX_USUAL_ENTROPY_COEF = 0.01
 """Entropy coefficient up to which a bonus is usual."""
 
 
@@ -129,9 +130,9 @@ def _kl(config: RunConfig, standard: Standard) -> Suspects:
     usual = standard.config
     kl_weight, usual_weight = _pull(config), _pull(usual)
     changes = {"objective.kl": _dumped(usual)["objective"]["kl"]}
-    if kl_weight > max(usual_weight, USUAL_PULL) * 2:
-        size = math.log10(kl_weight / max(usual_weight, USUAL_PULL))
-        usual_maximum = max(usual_weight, USUAL_PULL)
+    if kl_weight > max(usual_weight, USUAL_KL_COEFFICIENT) * 2:
+        size = math.log10(kl_weight / max(usual_weight, USUAL_KL_COEFFICIENT))
+        usual_maximum = max(usual_weight, USUAL_KL_COEFFICIENT)
         description = (
             f"objective.kl pulls with {kl_weight:.3g} a completion; usual is at most {usual_maximum:.3g}"
         )
@@ -140,10 +141,10 @@ def _kl(config: RunConfig, standard: Standard) -> Suspects:
         description = (
             f"objective.kl pulls with {kl_weight:.3g}, not the {usual_weight:.3g} that {standard.words}"
         )
-        yield Suspect("kl_runaway", description, changes, LARGE)
+        yield Suspect("kl_runaway", description, changes, LARGE_DEVIATION)
 
 
-USUAL_PULL = 0.04
+USUAL_KL_COEFFICIENT = 0.04
 """Coefficient of the KL in DeepSeekMath (arXiv:2402.03300), section 4.1."""
 
 
@@ -217,10 +218,10 @@ def _verifier(config: RunConfig, standard: Standard) -> Suspects:
     ]
     if names:
         description = f"correctness has another {', '.join(names)} than that {standard.words}"
-        yield Suspect("verifier", description, {"rewards": _dumped(usual)["rewards"]}, LARGE)
+        yield Suspect("verifier", description, {"rewards": _dumped(usual)["rewards"]}, LARGE_DEVIATION)
     if config.problems != usual.problems and standard.is_parent:
         description = "the fork trains other problems than the run before it"
-        yield Suspect("verifier", description, {"problems": _dumped(usual)["problems"]}, LARGE)
+        yield Suspect("verifier", description, {"problems": _dumped(usual)["problems"]}, LARGE_DEVIATION)
 
 
 def _cap(config: RunConfig, standard: Standard) -> Suspects:
@@ -233,7 +234,7 @@ def _cap(config: RunConfig, standard: Standard) -> Suspects:
     yield Suspect("length_blowup", description, changes, 2 * math.log10(usual_cap / cap))
 
 
-RULES: tuple[Callable[[RunConfig, Standard], Suspects], ...] = (
+SUSPECT_RULES: tuple[Callable[[RunConfig, Standard], Suspects], ...] = (
     _learning_rate,
     _entropy,
     _kl,

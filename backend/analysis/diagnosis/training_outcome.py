@@ -8,23 +8,30 @@ import numpy as np
 from backend.analysis.diagnosis.first_steps import changed_at_once
 from backend.analysis.diagnosis.held_out_outcome import evaluation_error, unit_of
 from backend.analysis.diagnosis.log import Floats, Log, Series
-from backend.analysis.diagnosis.outcome import DECLINED, FALLEN, STILL_FALLEN, SURE, Interval, Outcome
-from backend.analysis.diagnosis.significance import ALPHA, end_p_value, fall_p_value, rise_p_value
+from backend.analysis.diagnosis.outcome import (
+    DECLINED_FRACTION,
+    FALLEN_FRACTION,
+    MIN_SIGNIFICANT_ERRORS,
+    STILL_FALLEN_FRACTION,
+    Interval,
+    Outcome,
+)
+from backend.analysis.diagnosis.significance import FALL_ALPHA, end_p_value, fall_p_value, rise_p_value
 from backend.analysis.diagnosis.smoothing import luck_of_best, noise, trailing_mean, window_for
 
-HOLD = 5
+MIN_FALL_POINTS = 5
 """Minimum number of points for which a fall must last."""
 
-GOOD_ENOUGH = 0.9
+GOOD_ENOUGH_ACCURACY = 0.9
 """Accuracy from which there is little left to learn."""
 
-LITTLE_ACCURACY, LITTLE_REWARD = 0.05, 0.1
+MIN_ACCURACY_RISE, MIN_REWARD_RISE = 0.05, 0.1
 """Rises below which a goal never learned, as an accuracy and as a fraction of the reward's size."""
 
 RISE_ALPHA = 0.01
 """Significance level of the test for a rise."""
 
-ONE_SIDED = 1.645
+ONE_SIDED_ERRORS = 1.645
 """Number of standard errors of a one-sided upper bound at 95 %."""
 
 
@@ -46,12 +53,12 @@ def judge_goal(name: str, series: Series, log: Log) -> Outcome:
     )
     outcome = Outcome("healthy", name, start, goal.best(), goal.step_of_best(), end)
     outcome = outcome._replace(healthy=_window(series, settled, goal))
-    min_loss = SURE * error * math.sqrt(2)
+    min_loss = MIN_SIGNIFICANT_ERRORS * error * math.sqrt(2)
     fall = _fall(goal, min_loss)
-    if fall is not None and fall_p_value(values) <= ALPHA:
+    if fall is not None and fall_p_value(values) <= FALL_ALPHA:
         goal_before_fall = goal.up_to(fall)
         best = goal_before_fall.best()
-        is_fallen = best - end > (1 - STILL_FALLEN) * goal.size(best)
+        is_fallen = best - end > (1 - STILL_FALLEN_FRACTION) * goal.size(best)
         outcome = outcome._replace(
             best=best, best_step=goal_before_fall.step_of_best(), onset=_onset(goal, fall)
         )
@@ -60,8 +67,12 @@ def judge_goal(name: str, series: Series, log: Log) -> Outcome:
     if early := _early_death(values, _least_noise(name, values[:1], log), log):
         return _dead_early(name, series, early)
     loss = outcome.best - end
-    if loss > min_loss and loss > (1 - DECLINED) * goal.size(outcome.best) and end_p_value(values) <= ALPHA:
-        is_high = settled >= outcome.best - (1 - DECLINED) * goal.size(outcome.best)
+    if (
+        loss > min_loss
+        and loss > (1 - DECLINED_FRACTION) * goal.size(outcome.best)
+        and end_p_value(values) <= FALL_ALPHA
+    ):
+        is_high = settled >= outcome.best - (1 - DECLINED_FRACTION) * goal.size(outcome.best)
         onset = _onset(goal, min(int(np.flatnonzero(is_high)[-1]) + 1, len(values) - 1))
         return outcome._replace(verdict="declining", onset=onset).with_window_before_the_onset()
     return _learned(outcome, values, sigma, scale, is_accuracy=is_accuracy)
@@ -128,9 +139,9 @@ def _early_death(values: Floats, error: float, log: Log) -> int | None:
         return None
     if not log.config and changed_at_once(log) is None:
         return None
-    if float(later_means.max()) >= FALLEN * float(values[0]):
+    if float(later_means.max()) >= FALLEN_FRACTION * float(values[0]):
         return None
-    return int(np.flatnonzero(values < FALLEN * values[0])[0])
+    return int(np.flatnonzero(values < FALLEN_FRACTION * values[0])[0])
 
 
 def _learned(outcome: Outcome, values: Floats, sigma: float, scale: float, *, is_accuracy: bool) -> Outcome:
@@ -138,12 +149,12 @@ def _learned(outcome: Outcome, values: Floats, sigma: float, scale: float, *, is
 
     Otherwise the verdict is never learned, or inconclusive if noise may hide a rise.
     """
-    if is_accuracy and outcome.best >= GOOD_ENOUGH * scale:
+    if is_accuracy and outcome.best >= GOOD_ENOUGH_ACCURACY * scale:
         return outcome
     if rise_p_value(values) <= RISE_ALPHA:
         return outcome
     bound = _largest_rise(values, sigma)
-    if bound < (LITTLE_ACCURACY if is_accuracy else LITTLE_REWARD) * scale:
+    if bound < (MIN_ACCURACY_RISE if is_accuracy else MIN_REWARD_RISE) * scale:
         return outcome._replace(verdict="never_learned", note=f"it rose by at most {bound:.2g} (95 %)")
     note = f"it may have risen by up to {bound:.2g} (95 %), which its noise hides"
     return outcome._replace(verdict="inconclusive", note=note)
@@ -156,7 +167,7 @@ def _largest_rise(values: Floats, sigma: float) -> float:
     sizes = np.arange(min_size, count - min_size + 1)
     sums = np.cumsum(values)
     before, after = sums[sizes - 1] / sizes, (sums[-1] - sums[sizes - 1]) / (count - sizes)
-    margin = ONE_SIDED * sigma * np.sqrt(1 / sizes + 1 / (count - sizes))
+    margin = ONE_SIDED_ERRORS * sigma * np.sqrt(1 / sizes + 1 / (count - sizes))
     return max(0.0, float(np.max(after - before + margin)))
 
 
@@ -181,10 +192,10 @@ def _fall(goal: _Goal, sure: float) -> int | None:
     """Return the index from which half of the best value so far is lost for at least HOLD points, or None."""
     best = np.maximum.accumulate(goal.settled) - goal.luck
     loss = best - goal.settled
-    is_low = (loss > (1 - FALLEN) * goal.size(best)) & (loss > sure)
+    is_low = (loss > (1 - FALLEN_FRACTION) * goal.size(best)) & (loss > sure)
     for index in np.flatnonzero(is_low):
-        ahead = is_low[index : index + HOLD]
-        if ahead.all() and len(ahead) >= min(HOLD, 3):
+        ahead = is_low[index : index + MIN_FALL_POINTS]
+        if ahead.all() and len(ahead) >= min(MIN_FALL_POINTS, 3):
             return int(index)
     return None
 
@@ -197,7 +208,7 @@ def _onset(goal: _Goal, fall: int) -> Interval:
     series = goal.series
     best = int(np.argmax(goal.settled[: max(1, fall)]))
     first_index = max(best - 1, fall - 4 * goal.window - 20, 0)
-    values = series.values[first_index : fall + HOLD]
+    values = series.values[first_index : fall + MIN_FALL_POINTS]
     split_points = np.arange(2, len(values) - 1)
     if not len(split_points):
         return Interval(int(series.steps[first_index]), int(series.steps[fall]))

@@ -9,21 +9,21 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from backend.analysis.evaluations.schemas import EvaluationItem, EvaluationPage
-from backend.config.evaluation import RESERVED
+from backend.config.evaluation import RESERVED_SUITE_NAMES
 from backend.config.metrics import has_interval, interval_names
 from backend.metrics.reading import read_points
 from backend.metrics.series import Points
 from backend.storage.models import Checkpoint, Run
 from backend.storage.numbers import spell
 
-PREFIX = "eval/"
+EVALUATION_PREFIX = "eval/"
 MAX_STEPS = 100
 """Maximum number of steps of a suite per run, in addition to the first and the best step."""
 
-MAX_CHILDREN = 1_000
+MAX_CHECKPOINT_EVALUATIONS = 1_000
 """Maximum number of checkpoint evaluations that are read."""
 
-HELD_OUT = ("accuracy", "length_mean", "truncated_frac")
+HELD_OUT_METRICS = ("accuracy", "length_mean", "truncated_frac")
 """Metrics of the held-out set, in addition to pass@k."""
 
 
@@ -77,7 +77,7 @@ def _load_children(session: Session, run_ids: Sequence[str]) -> list[tuple[str, 
         Run.deleted_at.is_(None),
         Run.deleting_at.is_(None),
     )
-    newest = session.execute(query.order_by(Run.id.desc()).limit(MAX_CHILDREN)).all()
+    newest = session.execute(query.order_by(Run.id.desc()).limit(MAX_CHECKPOINT_EVALUATIONS)).all()
     return [(row.id, row.parent_run or "", row.fork_step or 0) for row in reversed(newest)]
 
 
@@ -97,10 +97,10 @@ def _ends(names: Sequence[str]) -> list[str]:
 
 def _parse_metric(name: str) -> tuple[str, str] | None:
     """Return the suite and the short name of a metric, or None if the table does not show it."""
-    segments = name.removeprefix(PREFIX).split("/") if name.startswith(PREFIX) else []
-    if len(segments) == 2 and segments[0] not in RESERVED:
+    segments = name.removeprefix(EVALUATION_PREFIX).split("/") if name.startswith(EVALUATION_PREFIX) else []
+    if len(segments) == 2 and segments[0] not in RESERVED_SUITE_NAMES:
         return segments[0], segments[1]
-    is_shown = len(segments) == 1 and (segments[0] in HELD_OUT or segments[0].startswith("pass_at_"))
+    is_shown = len(segments) == 1 and (segments[0] in HELD_OUT_METRICS or segments[0].startswith("pass_at_"))
     return ("", segments[0]) if is_shown else None
 
 
@@ -145,7 +145,7 @@ def _item(
         suite=suite,
         values={name: spell(value) for name, value in values.items() if name not in hidden},
         intervals=intervals,
-        source_kind=f"{PREFIX}{suite}".removesuffix("/"),
+        source_kind=f"{EVALUATION_PREFIX}{suite}".removesuffix("/"),
         has_checkpoint=has_checkpoint,
         is_best=is_best,
     )

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
-ISOLATION = (
+SANDBOX_OPTIONS = (
     "--unshare-user",
     "--unshare-ipc",
     "--unshare-pid",
@@ -25,7 +25,7 @@ ISOLATION = (
     "sandbox",
 )
 
-APART = (
+ISOLATED_OPTIONS = (
     "--unshare-user",
     "--unshare-ipc",
     "--unshare-pid",
@@ -61,7 +61,7 @@ def sandbox_command(
     The command can write only to SCRATCH, a private, empty directory in memory.
     """
     program = find_bubblewrap()
-    command = [program, *ISOLATION, *([] if network else ["--unshare-net"]), "--clearenv"]
+    command = [program, *SANDBOX_OPTIONS, *([] if network else ["--unshare-net"]), "--clearenv"]
     for name, value in environment.items():
         command += ["--setenv", name, value]
     for path in visible:
@@ -94,19 +94,19 @@ def isolated_command(argv: Sequence[str]) -> list[str]:
 
     The first process ends when the thread that started it ends, and then all its children are killed.
     """
-    return [find_bubblewrap(), *APART, "--", *argv]
+    return [find_bubblewrap(), *ISOLATED_OPTIONS, "--", *argv]
 
 
 @cache
 def unavailable_reason() -> str:
     """Return the reason why namespaces are not available on this machine, or "" if they are."""
-    return _failure_reason([*ISOLATION, "--unshare-net", "--ro-bind", "/", "/"])
+    return _failure_reason([*SANDBOX_OPTIONS, "--unshare-net", "--ro-bind", "/", "/"])
 
 
 @cache
 def isolation_unavailable_reason() -> str:
     """Return the reason why programs cannot be isolated on this machine, or "" if they can."""
-    return _failure_reason(APART)
+    return _failure_reason(ISOLATED_OPTIONS)
 
 
 def _failure_reason(options: Sequence[str]) -> str:

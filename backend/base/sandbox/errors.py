@@ -4,7 +4,7 @@ from typing import Any
 
 from backend.base.text import clean_text
 
-MAX_WORDS = 2000
+MAX_ERROR_CHARACTERS = 2000
 """Maximum length of an error message from a sandboxed process, in characters."""
 
 
@@ -30,4 +30,4 @@ class Unusable(Exception):
 
 def excerpt(words: Any) -> str:
     """Return a message that is safe to log and store, because a compromised process may send any text."""
-    return clean_text(str(words)[:MAX_WORDS])
+    return clean_text(str(words)[:MAX_ERROR_CHARACTERS])

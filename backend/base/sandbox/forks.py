@@ -23,12 +23,12 @@ MAX_REPLY_BYTES = 4_000_000
 MAX_OUTPUT_BYTES = 256 * 1024
 """Maximum size of a program's standard output, in bytes. A program that prints more is killed."""
 
-FILES = 256
-WRITTEN_BYTES = 64 * 2**20
+MAX_OPEN_FILES = 256
+MAX_WRITTEN_BYTES = 64 * 2**20
 PR_SET_PDEATHSIG = 1
 """Option of prctl(2) from <linux/prctl.h> that sets the signal sent when the parent dies."""
 
-OWNER = 0
+CLIENT_DESCRIPTOR = 0
 """File descriptor of the client's pipe. During a request it becomes readable only if the client exits."""
 
 Reply = Mapping[str, Any]
@@ -165,7 +165,7 @@ class Forks:
         Raises SystemExit if the client has exited, which ends this process and all forks.
         """
         with selectors.DefaultSelector() as selector:
-            selector.register(OWNER, selectors.EVENT_READ)
+            selector.register(CLIENT_DESCRIPTOR, selectors.EVENT_READ)
             for fork in working:
                 selector.register(fork.pipe, selectors.EVENT_READ)
                 if fork.stdin >= 0:
@@ -182,7 +182,7 @@ class Forks:
                 reply = fork.end({"timeout": True}) if time.monotonic() >= fork.deadline else None
             if reply is not None:
                 ended[fork] = reply
-        if OWNER in ready and not ended:
+        if CLIENT_DESCRIPTOR in ready and not ended:
             raise SystemExit
         return ended
 
@@ -206,17 +206,17 @@ def _run_fork(
         if operation.is_program:
             os.dup2(stdin, 0)
             os.dup2(pipe, 1)
-            os.closerange(3, FILES)
+            os.closerange(3, MAX_OPEN_FILES)
         else:
             os.closerange(3, pipe)
-            os.closerange(pipe + 1, FILES)
+            os.closerange(pipe + 1, MAX_OPEN_FILES)
             os.close(0)
         if directory is not None:
             os.environ["TMPDIR"] = os.environ["HOME"] = tempfile.tempdir = str(directory)
         lower_limit(
             resource.RLIMIT_CPU, request.get("cpu_seconds", int(request["seconds"] + GRACE_SECONDS) + 1)
         )
-        lower_limit(resource.RLIMIT_FSIZE, WRITTEN_BYTES if rules.writes else 0)
+        lower_limit(resource.RLIMIT_FSIZE, MAX_WRITTEN_BYTES if rules.writes else 0)
         if "memory_bytes" in request:
             lower_limit(resource.RLIMIT_AS, request["memory_bytes"])
         if rules.strict is not None:

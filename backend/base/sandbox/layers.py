@@ -8,7 +8,7 @@ from backend.base.errors import GrpoLabError
 from backend.base.sandbox import bubblewrap
 from backend.base.settings import Settings
 
-HIDING_FILES = {"namespaces", "landlock"}
+FILE_HIDING_LAYERS = {"namespaces", "landlock"}
 
 
 class Layer(NamedTuple):
@@ -67,7 +67,7 @@ def program_refusal(settings: Settings) -> str:
     Without a layer that hides files, a program could read tokens, the database and variables of processes.
     """
     absent = {layer.name for layer in missing_layers()}
-    if settings.sandbox == "unconfined" or not absent >= HIDING_FILES:
+    if settings.sandbox == "unconfined" or not absent >= FILE_HIDING_LAYERS:
         return ""
     return (
         "neither user namespaces nor Landlock hide the files of this machine from programs: allow one of "

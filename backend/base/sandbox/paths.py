@@ -8,9 +8,9 @@ from pathlib import Path
 from backend.base.locations import CODE_ROOT, FILES_ROOT
 from backend.base.settings import Settings
 
-OWN_CODE = ("backend", "worker")
+PROJECT_PACKAGES = ("backend", "worker")
 
-SYSTEM = (
+SYSTEM_PATHS = (
     "/lib",
     "/lib32",
     "/lib64",
@@ -25,7 +25,7 @@ SYSTEM = (
 )
 """Directories and files in which the loader finds shared libraries."""
 
-NETWORK = (
+NETWORK_PATHS = (
     "/etc/hosts",
     "/etc/nsswitch.conf",
     "/etc/resolv.conf",
@@ -35,7 +35,7 @@ NETWORK = (
 )
 """Files needed to resolve a name and to check a certificate."""
 
-PROGRAMS = ("/bin", "/usr/bin", "/usr/local/bin")
+PROGRAM_PATHS = ("/bin", "/usr/bin", "/usr/local/bin")
 
 
 def code_paths(settings: Settings, *, module: str = "") -> list[Path]:
@@ -45,10 +45,15 @@ def code_paths(settings: Settings, *, module: str = "") -> list[Path]:
     they are on the import path.
     """
     private = [Path.home(), settings.state, settings.datasets_dir.absolute(), settings.models_dir.absolute()]
-    interpreter = map(Path, (*SYSTEM, sys.prefix, sys.base_prefix))
+    interpreter = map(Path, (*SYSTEM_PATHS, sys.prefix, sys.base_prefix))
     checkout = CODE_ROOT if FILES_ROOT == CODE_ROOT else None  # a checkout holds more than code
     imported = (path for path in map(Path, sys.path) if path.resolve() != checkout)
-    candidates = [*interpreter, *(CODE_ROOT / name for name in OWN_CODE), *imported, *_module_paths(module)]
+    candidates = [
+        *interpreter,
+        *(CODE_ROOT / name for name in PROJECT_PACKAGES),
+        *imported,
+        *_module_paths(module),
+    ]
     return _outermost_paths(
         path for path in candidates if not any(_contains(path, secret) for secret in private)
     )

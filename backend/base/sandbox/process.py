@@ -26,19 +26,19 @@ from backend.base.sandbox import bubblewrap
 from backend.base.sandbox.errors import Died, Refused, SandboxError, TimedOut, Unusable, excerpt
 from backend.base.sandbox.forks import GRACE_SECONDS
 from backend.base.sandbox.layers import check_programs, check_sandbox, layer_names
-from backend.base.sandbox.paths import NETWORK, PROGRAMS, code_paths, existing_paths
+from backend.base.sandbox.paths import NETWORK_PATHS, PROGRAM_PATHS, code_paths, existing_paths
 from backend.base.sandbox.server import PREPARE_SECONDS, Orders
 from backend.base.settings import Settings
 from backend.base.text import read_json
 
 MAX_LINE_BYTES = 2_000_000
 
-REMOVING_SECONDS = 60.0
+REMOVAL_SECONDS = 60.0
 
-ENVIRONMENT = ("LANG", "LC_ALL", "LD_LIBRARY_PATH", "VIRTUAL_ENV")
+INHERITED_VARIABLES = ("LANG", "LC_ALL", "LD_LIBRARY_PATH", "VIRTUAL_ENV")
 """Environment variables that every sandboxed process inherits. None of them holds a secret."""
 
-NOTHING = Permissions(memory_gb=4)
+DEFAULT_PERMISSIONS = Permissions(memory_gb=4)
 
 logger = logging.getLogger(__name__)
 
@@ -57,7 +57,7 @@ class Sandbox:
         self,
         operations: str,
         *,
-        permissions: Permissions = NOTHING,
+        permissions: Permissions = DEFAULT_PERMISSIONS,
         plugin: str = "",
         further: tuple[Path, ...] = (),
         forgets: bool = False,
@@ -189,8 +189,8 @@ class Sandbox:
             *code_paths(self._settings, module=self._plugin),
             *self._permissions.directories,
             *self._further,
-            *(existing_paths(NETWORK) if self._permissions.network else []),
-            *(existing_paths(PROGRAMS) if self._permissions.processes else []),
+            *(existing_paths(NETWORK_PATHS) if self._permissions.network else []),
+            *(existing_paths(PROGRAM_PATHS) if self._permissions.processes else []),
         ]
         is_namespaced = not bubblewrap.unavailable_reason()
         if not is_namespaced:
@@ -222,7 +222,9 @@ class Sandbox:
             operations=self._operations,
             layers=layer_names()["on"],
             readable=list(map(str, visible)),
-            executable=list(map(str, [*existing_paths(PROGRAMS), *visible])) if permissions.processes else [],
+            executable=list(map(str, [*existing_paths(PROGRAM_PATHS), *visible]))
+            if permissions.processes
+            else [],
             devices=list(map(str, existing_paths(bubblewrap.DEVICES))),
             memory_bytes=int(permissions.memory_gb * 2**30),
             network=permissions.network,
@@ -234,12 +236,12 @@ class Sandbox:
 
     def _environment(self, scratch: str) -> dict[str, str]:
         """Return the environment variables of the process, with the project on the import path."""
-        inherited_names = [*ENVIRONMENT, *self._permissions.variables]
+        inherited_names = [*INHERITED_VARIABLES, *self._permissions.variables]
         inherited = {name: os.environ[name] for name in inherited_names if name in os.environ}
         import_path = os.pathsep.join(filter(None, [str(CODE_ROOT), os.environ.get("PYTHONPATH", "")]))
         # with a fixed hash seed, tasks that iterate over sets ask the same question in every process
         fixed = {
-            "PATH": os.pathsep.join(PROGRAMS),
+            "PATH": os.pathsep.join(PROGRAM_PATHS),
             "HOME": scratch,
             "TMPDIR": scratch,
             "PYTHONPATH": import_path,
@@ -305,4 +307,4 @@ def _remove(scratch: "tempfile.TemporaryDirectory[str]") -> None:
         scratch.cleanup()
     except (OSError, RecursionError):
         with contextlib.suppress(OSError, subprocess.SubprocessError):
-            subprocess.run(["/bin/rm", "-rf", "--", scratch.name], timeout=REMOVING_SECONDS, check=False)
+            subprocess.run(["/bin/rm", "-rf", "--", scratch.name], timeout=REMOVAL_SECONDS, check=False)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 # fmt: off
-COMPUTING = [
+COMPUTE_CALLS = [
     "access", "arch_prctl", "brk", "clock_getres", "clock_gettime", "clock_nanosleep", "close",
     "close_range", "dup", "dup2", "dup3", "epoll_create1", "epoll_ctl", "epoll_pwait", "epoll_wait",
     "eventfd2", "exit", "exit_group", "faccessat", "faccessat2", "fadvise64", "fcntl", "fstat", "fstatfs",
@@ -24,26 +24,26 @@ COMPUTING = [
 ]
 """Calls for reading, memory, time and process information. `_allow_only` adds calls with conditions."""
 
-LIMITING = ["prctl", "seccomp", "setrlimit"]
+LIMIT_CALLS = ["prctl", "seccomp", "setrlimit"]
 """Calls with which a process adds restrictions to itself."""
 
-PROCESSES = [
+PROCESS_CALLS = [
     "clone", "execve", "execveat", "fork", "kill", "setpgid", "setsid", "tgkill", "tkill", "vfork", "wait4",
     "waitid",
 ]
 
-WRITING = [
+WRITE_CALLS = [
     "fallocate", "fdatasync", "fsync", "ftruncate", "link", "linkat", "mkdir", "mkdirat", "rename",
     "renameat", "renameat2", "rmdir", "symlink", "symlinkat", "truncate", "umask", "unlink", "unlinkat",
 ]
 
-CHANGING_MODES = ["chmod", "fchmod", "fchmodat", "utimensat"]
+MODE_CALLS = ["chmod", "fchmod", "fchmodat", "utimensat"]
 """Calls that Landlock does not restrict, allowed only if the process sees no files of other users."""
 
-AWAITING = ["recvfrom", "sendto"]
+EVENT_LOOP_CALLS = ["recvfrom", "sendto"]
 """Calls that an event loop needs for its pair of connected stream sockets, which reach nothing else."""
 
-NETWORK = [
+NETWORK_CALLS = [
     "accept", "accept4", "bind", "connect", "getpeername", "getsockname", "getsockopt", "listen",
     "recvfrom", "recvmmsg", "recvmsg", "sendmmsg", "sendmsg", "sendto", "setsockopt", "shutdown", "socket",
     "socketpair",
@@ -51,15 +51,23 @@ NETWORK = [
 
 # fmt: on
 CLONE_THREAD = 0x10000
-SOCKET_TYPE = 0xF
+SOCKET_TYPE_MASK = 0xF
 """Mask for the type of a socket. Only stream sockets are allowed: a datagram socket can send to any name."""
-ANY_WRITE = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
+WRITE_FLAGS = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 
 
 def parent_filter(*, network: bool) -> Any:
     """Return the filter of the warm parent, which also allows it to start and kill its forks."""
     return _allow_only(
-        [*COMPUTING, *LIMITING, *PROCESSES, *WRITING, *CHANGING_MODES, *AWAITING, *(NETWORK * network)],
+        [
+            *COMPUTE_CALLS,
+            *LIMIT_CALLS,
+            *PROCESS_CALLS,
+            *WRITE_CALLS,
+            *MODE_CALLS,
+            *EVENT_LOOP_CALLS,
+            *(NETWORK_CALLS * network),
+        ],
         opens_for_writing=True,
         has_event_loop=True,
     )
@@ -67,10 +75,14 @@ def parent_filter(*, network: bool) -> Any:
 
 def fork_filter(*, processes: bool, writes: bool, network: bool, sees_own_files_only: bool) -> Any:
     """Return the filter of a fork, which computes one answer."""
-    optional_calls = [*(LIMITING + PROCESSES) * processes, *(WRITING * writes), *(NETWORK * network)]
-    optional_calls += CHANGING_MODES * (writes and sees_own_files_only)
-    optional_calls += AWAITING * writes
-    return _allow_only([*COMPUTING, *optional_calls], opens_for_writing=writes, has_event_loop=writes)
+    optional_calls = [
+        *(LIMIT_CALLS + PROCESS_CALLS) * processes,
+        *(WRITE_CALLS * writes),
+        *(NETWORK_CALLS * network),
+    ]
+    optional_calls += MODE_CALLS * (writes and sees_own_files_only)
+    optional_calls += EVENT_LOOP_CALLS * writes
+    return _allow_only([*COMPUTE_CALLS, *optional_calls], opens_for_writing=writes, has_event_loop=writes)
 
 
 def _allow_only(names: Iterable[str], *, opens_for_writing: bool, has_event_loop: bool) -> Any:
@@ -87,12 +99,12 @@ def _allow_only(names: Iterable[str], *, opens_for_writing: bool, has_event_loop
         _add(rules, libseccomp.ALLOW, "clone", thread)
     if has_event_loop and "socketpair" not in names:
         local = libseccomp.Arg(0, libseccomp.EQ, socket.AF_UNIX)
-        stream = libseccomp.Arg(1, libseccomp.MASKED_EQ, SOCKET_TYPE, socket.SOCK_STREAM)
+        stream = libseccomp.Arg(1, libseccomp.MASKED_EQ, SOCKET_TYPE_MASK, socket.SOCK_STREAM)
         _add(rules, libseccomp.ALLOW, "socketpair", local, stream)
     # only the limits of the process itself
     _add(rules, libseccomp.ALLOW, "prlimit64", libseccomp.Arg(0, libseccomp.EQ, 0))
     for name, flags in (("open", 1), ("openat", 2)):
-        reading = libseccomp.Arg(flags, libseccomp.MASKED_EQ, ANY_WRITE, os.O_RDONLY)
+        reading = libseccomp.Arg(flags, libseccomp.MASKED_EQ, WRITE_FLAGS, os.O_RDONLY)
         _add(rules, libseccomp.ALLOW, name, *([] if opens_for_writing else [reading]))
     return rules
 

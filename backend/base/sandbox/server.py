@@ -25,8 +25,8 @@ from typing import Any, NamedTuple
 
 from backend.base.sandbox import forks, landlock, seccomp
 from backend.base.sandbox.forks import (
+    CLIENT_DESCRIPTOR,
     GRACE_SECONDS,
-    OWNER,
     Forks,
     Rules,
     answer,
@@ -84,7 +84,7 @@ def main() -> None:
 
 def _serve_in_fork(server: "Server") -> bool:
     """Serve one request in a separate fork, and return whether to expect another request."""
-    select.select([OWNER], [], [])
+    select.select([CLIENT_DESCRIPTOR], [], [])
     pid = os.fork()
     if pid == 0:
         try:
@@ -125,8 +125,8 @@ def confine(orders: Orders) -> Any:
         ]
     lower_limit(resource.RLIMIT_AS, orders.memory_bytes)
     lower_limit(resource.RLIMIT_CORE, 0)
-    lower_limit(resource.RLIMIT_FSIZE, forks.WRITTEN_BYTES)
-    lower_limit(resource.RLIMIT_NOFILE, forks.FILES)
+    lower_limit(resource.RLIMIT_FSIZE, forks.MAX_WRITTEN_BYTES)
+    lower_limit(resource.RLIMIT_NOFILE, forks.MAX_OPEN_FILES)
     if "namespaces" in orders.layers:  # the kernel counts processes by user namespace
         lower_limit(resource.RLIMIT_NPROC, MAX_PROCESSES)
     if "landlock" in orders.layers:

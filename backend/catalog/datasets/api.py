@@ -13,9 +13,9 @@ from starlette.requests import ClientDisconnect
 from backend.base.documented import Documented
 from backend.base.errors import Conflict, NotFound
 from backend.base.settings import Settings
-from backend.catalog.datasets.checking import place_upload, preview_upload
-from backend.catalog.datasets.files import Draft, OwnFile, Upload, Uploads, own_files
-from backend.catalog.datasets.guess import MAX_NAME, Mapped
+from backend.catalog.datasets.checking import preview_upload, store_upload
+from backend.catalog.datasets.files import Draft, OperatorFile, Upload, Uploads, operator_files
+from backend.catalog.datasets.guess import MAX_NAME_CHARACTERS, ColumnMapping
 from backend.catalog.datasets.kinds import file_kind
 from backend.catalog.datasets.preview import DatasetPreview
 from backend.catalog.datasets.repeats import Repeats, find_repeats
@@ -30,19 +30,19 @@ from backend.http.upload import CannotStore, CutOff, check_type, receive
 
 router = Router(prefix="/api/v1/datasets", tags=["datasets"])
 
-TYPES = (
+UPLOAD_TYPES = (
     "application/gzip", "application/jsonl", "application/octet-stream", "application/vnd.apache.parquet",
     "application/x-gzip", "application/x-ndjson", "application/zstd", "text/csv",
 )  # fmt: skip
-SHA256 = re.compile(r"[0-9a-f]{64}")
+SHA256_PATTERN = re.compile(r"[0-9a-f]{64}")
 MAX_LISTED = 1000
-CHECK_SECONDS = 900.0
+MAX_CHECK_SECONDS = 900.0
 """Time limit of a request that checks every line of a large file, in seconds."""
 
 Name = Annotated[
-    str, Query(min_length=1, max_length=200, description="A label; its extension says the format.")
+    str, Query(min_length=1, max_length=200, description="File name, whose extension defines the format.")
 ]
-Column = Annotated[str | None, Query(min_length=1, max_length=MAX_NAME)]
+Column = Annotated[str | None, Query(min_length=1, max_length=MAX_NAME_CHARACTERS)]
 
 
 def _named_fields(
@@ -76,7 +76,7 @@ class DatasetItem(Documented):
     sha256: str | None
     """SHA-256 of the content, or null for an operator's file, which may change."""
     rows: int | None
-    mapping: Mapped | None
+    mapping: ColumnMapping | None
     """Columns of the upload, for the config of the problem, or null for an operator's file."""
 
 
@@ -93,7 +93,7 @@ class DatasetPage(Documented):
 def list_all(settings: SettingsOf) -> Json:
     """List the uploads, newest first, and then the operator's files in DATASETS_DIR by name."""
     uploads = [upload_json(upload) for upload in Uploads(settings.datasets_dir).all()[:MAX_LISTED]]
-    files = own_files(settings.datasets_dir, limit=MAX_LISTED)
+    files = operator_files(settings.datasets_dir, limit=MAX_LISTED)
     items = [*uploads, *map(_file_json, files)]
     return Json({"items": items, "next": None, "max_bytes": settings.upload_bytes})
 
@@ -103,7 +103,7 @@ def list_all(settings: SettingsOf) -> Json:
     status_code=201,
     response_model=DatasetItem,
     responses={200: {"description": "The same content was already uploaded", "model": DatasetItem}},
-    openapi_extra={"requestBody": {"required": True, "content": {kind: {} for kind in TYPES}}},
+    openapi_extra={"requestBody": {"required": True, "content": {kind: {} for kind in UPLOAD_TYPES}}},
 )
 async def upload(
     request: Request,
@@ -117,7 +117,7 @@ async def upload(
     """
     kind = file_kind(name)
     async with _receive_draft(request, settings) as (uploads, received):
-        store = partial(place_upload, name=name, kind=kind, named=named, max_bytes=settings.upload_bytes)
+        store = partial(store_upload, name=name, kind=kind, named=named, max_bytes=settings.upload_bytes)
         stored, is_new = await run_in_threadpool(store, uploads, received)
     return Json(upload_json(stored) | _mapping_json(stored.mapping), 201 if is_new else 200)
 
@@ -125,7 +125,7 @@ async def upload(
 @router.post(
     "/preview",
     response_model=DatasetPreview,
-    openapi_extra={"requestBody": {"required": True, "content": {kind: {} for kind in TYPES}}},
+    openapi_extra={"requestBody": {"required": True, "content": {kind: {} for kind in UPLOAD_TYPES}}},
 )
 async def preview(
     request: Request,
@@ -149,13 +149,13 @@ async def preview(
 @asynccontextmanager
 async def _receive_draft(request: Request, settings: Settings) -> AsyncGenerator[tuple[Uploads, Draft]]:
     """Receive the body of a request into a draft, which exists inside the `with` block."""
-    check_type(request, TYPES, expected="application/x-ndjson or application/octet-stream")
+    check_type(request, UPLOAD_TYPES, expected="application/x-ndjson or application/octet-stream")
     uploads = Uploads(settings.datasets_dir)
     try:
         await run_in_threadpool(uploads.sweep)
         async with contextmanager_in_threadpool(uploads.draft()) as draft:
             await receive(request, draft.file, settings.upload_bytes)
-            take_time(CHECK_SECONDS)
+            take_time(MAX_CHECK_SECONDS)
             yield uploads, draft
     except ClientDisconnect:
         raise CutOff("the connection closed before the upload was complete; nothing was stored") from None
@@ -168,7 +168,7 @@ def repeats(sha256: str, settings: SettingsOf) -> Json:
     """Count the rows of an upload that repeat other rows or held-out rows, which may take minutes."""
     uploads = Uploads(settings.datasets_dir)
     dataset = _find_upload(uploads, sha256)
-    take_time(CHECK_SECONDS)
+    take_time(MAX_CHECK_SECONDS)
     return Json(
         find_repeats(dataset, settings.datasets_dir.expanduser().absolute() / dataset.path).model_dump()
     )
@@ -186,7 +186,7 @@ def delete(sha256: str, session: WriteSession, settings: SettingsOf) -> Json:
 
 
 def _find_upload(uploads: Uploads, sha256: str) -> Upload:
-    dataset = uploads.find(sha256) if SHA256.fullmatch(sha256) else None
+    dataset = uploads.find(sha256) if SHA256_PATTERN.fullmatch(sha256) else None
     if dataset is None:
         raise NotFound(f"there is no uploaded dataset {sha256!r}")
     return dataset
@@ -205,11 +205,11 @@ def upload_json(upload: Upload) -> dict[str, Any]:
     }
 
 
-def _mapping_json(mapping: Mapped | None) -> dict[str, Any]:
+def _mapping_json(mapping: ColumnMapping | None) -> dict[str, Any]:
     return {"mapping": mapping and mapping.model_dump()}
 
 
-def _file_json(file: OwnFile) -> dict[str, Any]:
+def _file_json(file: OperatorFile) -> dict[str, Any]:
     item = {
         "path": file.path,
         "name": file.path,

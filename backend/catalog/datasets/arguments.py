@@ -4,7 +4,7 @@ import argparse
 
 COLUMNS = {
     "prompt-field": "column of the question; a dot leads into an object",
-    "answer-field": "column of the answer; that of the question for conversations that end with it",
+    "answer-field": "column of the answer, or of the question if conversations end with the answer",
     "answer-after": "mark that the answer follows, e.g. ####",
     "answer-form": "text, or boxed: the last box is the answer",
 }

@@ -7,21 +7,21 @@ from hashlib import sha256
 
 from backend.base.errors import FieldError, InvalidRequest
 from backend.catalog.datasets.files import Draft, Upload, Uploads
-from backend.catalog.datasets.guess import Mapped, guess_mapping
+from backend.catalog.datasets.guess import ColumnMapping, guess_mapping
 from backend.catalog.datasets.preview import DatasetPreview, make_preview, parse_rows, read_first_lines
 from backend.catalog.datasets.tables import KINDS as TABLES
 from backend.catalog.datasets.tables import table_lines
 from backend.catalog.datasets.unpacking import BadFile, decompress
 from backend.config.rows import LineError, LineSplitter, RowCheck
 
-MAX_PREVIEWED = 1 << 40
+MAX_PREVIEWED_BYTES = 1 << 40
 """Maximum size of a previewed file, in bytes. It is high because only the beginning is read."""
 
 _one_at_a_time = threading.Lock()
 """Lock that makes uploads wait for one another, because a check fully uses a processor core."""
 
 
-def place_upload(
+def store_upload(
     uploads: Uploads, packed: Draft, *, name: str, kind: str, named: Mapping[str, str], max_bytes: int
 ) -> tuple[Upload, bool]:
     """Decompress, check, hash and store an upload, and return the dataset and whether it is new.
@@ -29,7 +29,7 @@ def place_upload(
     Columns that are not named are guessed. Raises InvalidRequest with the invalid lines.
     """
     with _one_at_a_time, uploads.draft() as content:
-        mapping = Mapped()
+        mapping = ColumnMapping()
         check, lines, digest, size = RowCheck(mapping.columns), LineSplitter(), sha256(), 0
         try:
             first_lines, pieces = read_first_lines(_read_as_jsonl(packed, kind, max_bytes))
@@ -66,7 +66,7 @@ def preview_upload(
 ) -> DatasetPreview:
     """Preview the first rows of a file, which may be truncated. Raises InvalidRequest if it has no rows."""
     try:
-        lines, _ = read_first_lines(_read_as_jsonl(packed, kind, MAX_PREVIEWED), is_cut=is_cut)
+        lines, _ = read_first_lines(_read_as_jsonl(packed, kind, MAX_PREVIEWED_BYTES), is_cut=is_cut)
         return make_preview(lines, named)
     except BadFile as error:
         raise InvalidRequest([_field_error(LineError(0, str(error)), name, "row")]) from None

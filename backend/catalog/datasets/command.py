@@ -9,9 +9,9 @@ from pydantic import ValidationError
 from backend.base.errors import FieldError, InvalidRequest
 from backend.base.settings import Settings
 from backend.base.text import clean_text
-from backend.catalog.datasets.checking import place_upload, preview_upload
+from backend.catalog.datasets.checking import preview_upload, store_upload
 from backend.catalog.datasets.files import Draft, Upload, Uploads
-from backend.catalog.datasets.guess import Mapped
+from backend.catalog.datasets.guess import ColumnMapping
 from backend.catalog.datasets.kinds import file_kind
 from backend.catalog.datasets.preview import DatasetPreview
 
@@ -35,18 +35,18 @@ def upload_file(settings: Settings, path: Path, *, dry_run: bool, columns: dict[
             if dry_run:
                 return
             limit = settings.upload_bytes
-            dataset, is_new = place_upload(
+            dataset, is_new = store_upload(
                 uploads, draft, name=name, kind=kind, named=columns, max_bytes=limit
             )
     except OSError as error:
         raise InvalidRequest([FieldError("file", f"{error.filename or path}: {error.strerror}")]) from None
-    yield f"  {'' if is_new else 'was there already: '}{dataset.rows:,} rows in {dataset.path}"
+    yield f"  {'' if is_new else 'already stored: '}{dataset.rows:,} rows in {dataset.path}"
     yield f"  problem: {json.dumps(_problem(dataset))}"
 
 
 def _check_columns(columns: dict[str, str]) -> None:
     try:
-        Mapped.model_validate(columns)
+        ColumnMapping.model_validate(columns)
     except ValidationError as error:
         first_error = error.errors()[0]
         raise InvalidRequest([FieldError(str(first_error["loc"][0]), first_error["msg"])]) from None
@@ -66,5 +66,5 @@ def _preview_lines(preview: DatasetPreview) -> Iterator[str]:
 
 def _problem(upload: Upload) -> dict[str, str]:
     """Return the config of a problem that uses the upload, without default values."""
-    mapping = upload.mapping or Mapped()
+    mapping = upload.mapping or ColumnMapping()
     return {"name": "file", "path": upload.path, **mapping.model_dump(exclude_defaults=True)}

@@ -19,11 +19,11 @@ from pydantic import BaseModel
 
 from backend.base.durable_files import make_directory, sync
 from backend.base.text import clean_text
-from backend.catalog.datasets.guess import Mapped
+from backend.catalog.datasets.guess import ColumnMapping
 
-DIRECTORY = "uploads"
-DRAFT = ".draft-"
-LOCK = ".lock"
+UPLOADS_DIRECTORY = "uploads"
+DRAFT_PREFIX = ".draft-"
+LOCK_NAME = ".lock"
 
 
 class Upload(BaseModel):
@@ -36,16 +36,16 @@ class Upload(BaseModel):
     bytes: int
     uploaded_at: float
     """Time of the upload, in seconds since 1970."""
-    mapping: Mapped | None = None
+    mapping: ColumnMapping | None = None
     """Columns that were checked, or null for an upload of an old version that did not store them."""
 
     @property
     def path(self) -> str:
         """Path of the file, relative to DATASETS_DIR."""
-        return f"{DIRECTORY}/{self.sha256}.jsonl"
+        return f"{UPLOADS_DIRECTORY}/{self.sha256}.jsonl"
 
 
-class OwnFile(NamedTuple):
+class OperatorFile(NamedTuple):
     """A file that the operator has placed in DATASETS_DIR."""
 
     path: str
@@ -64,7 +64,7 @@ class Uploads:
     """The directory of uploads."""
 
     def __init__(self, datasets_dir: Path) -> None:
-        self._directory = datasets_dir.expanduser().absolute() / DIRECTORY
+        self._directory = datasets_dir.expanduser().absolute() / UPLOADS_DIRECTORY
 
     @contextmanager
     def draft(self) -> Iterator[Draft]:
@@ -109,7 +109,7 @@ class Uploads:
 
     def _new_draft(self) -> Draft:
         """Create and lock a file. The caller must hold the lock of the directory."""
-        descriptor, name = tempfile.mkstemp(dir=self._directory, prefix=DRAFT)
+        descriptor, name = tempfile.mkstemp(dir=self._directory, prefix=DRAFT_PREFIX)
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         return Draft(Path(name), os.fdopen(descriptor, "w+b"))
 
@@ -139,7 +139,7 @@ class Uploads:
         if not self._directory.is_dir():
             return
         with self._hold_lock():
-            for path in self._directory.glob(f"{DRAFT}*"):
+            for path in self._directory.glob(f"{DRAFT_PREFIX}*"):
                 _remove_if_free(path)
             for path in (*self._directory.glob("*.jsonl"), *self._directory.glob("*.json")):
                 if self.find(path.stem) is None:
@@ -154,7 +154,7 @@ class Uploads:
     @contextmanager
     def _hold_lock(self) -> Iterator[None]:
         """Hold the exclusive lock of the directory, which also excludes other machines that share it."""
-        with (self._directory / LOCK).open("ab") as lock:
+        with (self._directory / LOCK_NAME).open("ab") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
 
@@ -165,15 +165,15 @@ def _remove_if_free(path: Path) -> None:
         path.unlink()
 
 
-def own_files(datasets_dir: Path, *, limit: int) -> list[OwnFile]:
+def operator_files(datasets_dir: Path, *, limit: int) -> list[OperatorFile]:
     """Return the first `limit` JSONL files of the operator, without uploads."""
     root = datasets_dir.expanduser().resolve()
     return sorted(islice(_own_files(root), limit))
 
 
-def _own_files(root: Path) -> Iterator[OwnFile]:
+def _own_files(root: Path) -> Iterator[OperatorFile]:
     for directory, folders, names in os.walk(root):
-        folders[:] = [name for name in folders if Path(directory, name) != root / DIRECTORY]
+        folders[:] = [name for name in folders if Path(directory, name) != root / UPLOADS_DIRECTORY]
         for path in (Path(directory, name) for name in names if name.endswith(".jsonl")):
             relative_path = path.relative_to(root).as_posix()
             if (
@@ -182,4 +182,4 @@ def _own_files(root: Path) -> Iterator[OwnFile]:
                 and path.resolve().is_relative_to(root)
             ):
                 status = path.stat()
-                yield OwnFile(relative_path, status.st_size, status.st_mtime)
+                yield OperatorFile(relative_path, status.st_size, status.st_mtime)

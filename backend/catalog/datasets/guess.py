@@ -13,36 +13,36 @@ from backend.config.rows import check_row
 MAX_COLUMNS = 200
 """Maximum number of columns that a preview lists."""
 
-MAX_NAME = 128
+MAX_NAME_CHARACTERS = 128
 """Maximum length of a column name, in characters."""
 
-MAX_IN_OBJECT = 20
+MAX_FIELDS_PER_OBJECT = 20
 """Maximum number of fields of an object that a preview lists as `a.b`."""
 
-PROMPTS = (
+PROMPT_COLUMN_NAMES = (
     "prompt", "problem", "question", "instruction", "query", "messages", "conversations", "conversation",
     "input", "user", "text",
 )  # fmt: skip
-ANSWERS = (
+ANSWER_COLUMN_NAMES = (
     "answer", "ground_truth", "expected_answer", "final_answer", "reward_model.ground_truth", "target",
     "solution", "output", "response", "completion", "label", "gold", "assistant", "chosen",
 )  # fmt: skip
 """Names of answer columns, the most likely first. Short answers come before solutions that contain them."""
 
-MARKS = ("####",)
+ANSWER_MARKS = ("####",)
 """Marks before the final answer of a solution, as in GSM8K."""
 
-BESIDE = ("input", "context", "passage")
+CONTEXT_COLUMN_NAMES = ("input", "context", "passage")
 """Columns that often contain a part of the question."""
 
 
-class Mapped(Frozen):
+class ColumnMapping(Frozen):
     """The fields of a file problem that define how a row becomes a prompt and its answer."""
 
-    prompt_field: Annotated[str, Field(min_length=1, max_length=MAX_NAME)] = "prompt"
+    prompt_field: Annotated[str, Field(min_length=1, max_length=MAX_NAME_CHARACTERS)] = "prompt"
     """Column of the question."""
 
-    answer_field: Annotated[str, Field(min_length=1, max_length=MAX_NAME)] = "answer"
+    answer_field: Annotated[str, Field(min_length=1, max_length=MAX_NAME_CHARACTERS)] = "answer"
     """Column of the answer. It is the column of the question if conversations end with the answer."""
 
     answer_after: Annotated[str, Field(max_length=32)] = ""
@@ -62,7 +62,7 @@ def column_names(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     names: dict[str, None] = {}
     for row in rows:
         for name in _names(row):
-            if 0 < len(name) <= MAX_NAME:
+            if 0 < len(name) <= MAX_NAME_CHARACTERS:
                 names[name] = None
             if len(names) >= MAX_COLUMNS:
                 return list(names)
@@ -73,10 +73,10 @@ def _names(row: Mapping[str, Any]) -> Iterator[str]:
     for name, value in row.items():
         yield name
         if isinstance(value, Mapping):
-            yield from (f"{name}.{inner}" for inner in list(value)[:MAX_IN_OBJECT])
+            yield from (f"{name}.{inner}" for inner in list(value)[:MAX_FIELDS_PER_OBJECT])
 
 
-def guess_mapping(rows: Sequence[Mapping[str, Any]], named: Mapping[str, str]) -> Mapped | None:
+def guess_mapping(rows: Sequence[Mapping[str, Any]], named: Mapping[str, str]) -> ColumnMapping | None:
     """Return the named fields, and guesses for the others.
 
     Return None if no column is named and no two columns give at least half of the rows a question and an
@@ -84,9 +84,9 @@ def guess_mapping(rows: Sequence[Mapping[str, Any]], named: Mapping[str, str]) -
     """
     columns = _guess_columns(rows, named)
     if columns is None:
-        return Mapped().with_(**named) if named else None
+        return ColumnMapping().with_(**named) if named else None
     texts = [text for row in rows if isinstance(text := _answer(row, columns), str)]
-    mark = next((mark for mark in MARKS if texts and all(mark in text for text in texts)), "")
+    mark = next((mark for mark in ANSWER_MARKS if texts and all(mark in text for text in texts)), "")
     is_boxed = bool(texts) and not mark and all(last_boxed(text) is not None for text in texts)
     fields = {
         "prompt_field": columns.prompt,
@@ -94,13 +94,17 @@ def guess_mapping(rows: Sequence[Mapping[str, Any]], named: Mapping[str, str]) -
         "answer_after": mark,
         "answer_form": "boxed" if is_boxed else "text",
     }
-    return Mapped().with_(**fields | dict(named))
+    return ColumnMapping().with_(**fields | dict(named))
 
 
 def _guess_columns(rows: Sequence[Mapping[str, Any]], named: Mapping[str, str]) -> Columns | None:
     names = {name.casefold(): name for name in reversed(column_names(rows))}
-    prompts = [named["prompt_field"]] if "prompt_field" in named else _matching_names(PROMPTS, names)
-    answers = [named["answer_field"]] if "answer_field" in named else _matching_names(ANSWERS, names)
+    prompts = (
+        [named["prompt_field"]] if "prompt_field" in named else _matching_names(PROMPT_COLUMN_NAMES, names)
+    )
+    answers = (
+        [named["answer_field"]] if "answer_field" in named else _matching_names(ANSWER_COLUMN_NAMES, names)
+    )
     pairs = [Columns(prompt, answer) for prompt in prompts for answer in answers]
     if "answer_field" not in named:
         pairs = [Columns(prompt, prompt) for prompt in prompts] + pairs
@@ -135,7 +139,7 @@ def _answer(row: Mapping[str, Any], columns: Columns) -> Any:
 def unused_column_notes(rows: Sequence[Mapping[str, Any]], columns: Columns) -> list[str]:
     """Return messages about columns that are unused, or used differently than a user may expect."""
     sentences = []
-    for name in BESIDE:
+    for name in CONTEXT_COLUMN_NAMES:
         filled_rows = sum(isinstance(text := row.get(name), str) and bool(text.strip()) for row in rows)
         if filled_rows and name not in columns:
             sentences.append(f"The column {name!r} is not part of the prompt; rewards can read it.")

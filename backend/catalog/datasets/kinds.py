@@ -6,7 +6,7 @@ from backend.base.text import clean_text
 from backend.catalog.datasets.tables import KINDS as TABLES
 from backend.catalog.datasets.unpacking import KINDS as LINES
 
-KINDS = (*LINES, *TABLES)
+UPLOAD_EXTENSIONS = (*LINES, *TABLES)
 
 
 def file_kind(name: str) -> str:
@@ -14,8 +14,9 @@ def file_kind(name: str) -> str:
     refuse_secrets(name, "name")
     if name != clean_text(name):
         raise InvalidRequest([FieldError("name", "contains NUL or an unpaired surrogate")])
-    kind = next((kind for kind in KINDS if name.lower().endswith(kind)), None)
+    kind = next((kind for kind in UPLOAD_EXTENSIONS if name.lower().endswith(kind)), None)
     if kind is None:
-        reason = f"must end with {', '.join(KINDS[:-1])} or {KINDS[-1]} (no archives), got {name[-40:]!r}"
+        extensions = f"{', '.join(UPLOAD_EXTENSIONS[:-1])} or {UPLOAD_EXTENSIONS[-1]}"
+        reason = f"must end with {extensions} (no archives), got {name[-40:]!r}"
         raise InvalidRequest([FieldError("name", reason)])
     return kind

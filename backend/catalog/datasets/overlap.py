@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Collection, Iterable
 from hashlib import blake2b
 
-from backend.catalog.datasets.words import WORD, normalise
+from backend.catalog.datasets.words import WORD_PATTERN, normalise
 
-COMMON_ROWS = 10
+MAX_ROWS_PER_NGRAM = 10
 """Number of training rows above which an n-gram is ignored as a common phrase, as in GPT-3."""
 
 Gram = tuple[str, ...]
@@ -22,7 +22,7 @@ def fingerprint(question: str) -> bytes:
 
 def ngrams(question: str, n: int) -> set[Gram]:
     """Return all n-grams of words and signs. A shorter question is a single gram."""
-    words = tuple(WORD.findall(normalise(question)))
+    words = tuple(WORD_PATTERN.findall(normalise(question)))
     return {words[start : start + n] for start in range(max(1, len(words) - n + 1))} if words else set()
 
 
@@ -38,11 +38,11 @@ def find_overlapping(questions: Iterable[str], held_out: Collection[str], n: int
         if shared_grams := ngrams(question, n) & held_out_grams:
             shared_by_index[index] = shared_grams
             counts.update(shared_grams)
-    whole_questions = {tuple(WORD.findall(normalise(question))) for question in held_out}
+    whole_questions = {tuple(WORD_PATTERN.findall(normalise(question))) for question in held_out}
     return {
         index
         for index, shared_grams in shared_by_index.items()
-        if any(counts[gram] <= COMMON_ROWS or gram in whole_questions for gram in shared_grams)
+        if any(counts[gram] <= MAX_ROWS_PER_NGRAM or gram in whole_questions for gram in shared_grams)
     }
 
 

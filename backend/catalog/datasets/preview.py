@@ -5,7 +5,7 @@ from itertools import chain, islice
 from typing import Any
 
 from backend.base.documented import Documented
-from backend.catalog.datasets.guess import Mapped, column_names, guess_mapping, unused_column_notes
+from backend.catalog.datasets.guess import ColumnMapping, column_names, guess_mapping, unused_column_notes
 from backend.catalog.datasets.unpacking import BadFile
 from backend.config.columns import read_answer, read_prompt, stated_answer
 from backend.config.messages import question_text
@@ -18,7 +18,7 @@ MAX_BYTES = 1_000_000
 """Number of bytes after which the preview stops reading."""
 
 SHOWN_ROWS = 3
-SHOWN_CHARACTERS = 1_000
+MAX_SHOWN_CHARACTERS = 1_000
 """Maximum number of characters shown of each question and of each answer."""
 
 
@@ -39,7 +39,7 @@ class DatasetPreview(Documented):
 
     columns: list[str]
     """Names of up to 200 columns. Fields of objects are named `a.b`."""
-    mapping: Mapped | None
+    mapping: ColumnMapping | None
     """Named columns, with guesses for the others, or null if no columns could be guessed."""
     rows: list[RowPreview]
     notes: list[str]
@@ -111,7 +111,7 @@ def _missing_row_error(lines: Sequence[bytes]) -> str:
     return "has no row"
 
 
-def row_preview(row: dict[str, Any], mapping: Mapped) -> RowPreview:
+def row_preview(row: dict[str, Any], mapping: ColumnMapping) -> RowPreview:
     """Return a row as a problem would use it with these columns."""
     is_held_out = row.get("split") not in (None, "train")
     try:
@@ -121,8 +121,8 @@ def row_preview(row: dict[str, Any], mapping: Mapped) -> RowPreview:
         return RowPreview(prompt="", answer="", is_held_out=is_held_out, error=str(error))
     answer = stated_answer(answer, after=mapping.answer_after, form=mapping.answer_form)
     return RowPreview(
-        prompt=question_text(prompt)[:SHOWN_CHARACTERS],
-        answer=answer[:SHOWN_CHARACTERS],
+        prompt=question_text(prompt)[:MAX_SHOWN_CHARACTERS],
+        answer=answer[:MAX_SHOWN_CHARACTERS],
         is_held_out=is_held_out,
         error="",
     )

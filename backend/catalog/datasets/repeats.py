@@ -10,10 +10,10 @@ from backend.base.errors import Conflict, Unavailable
 from backend.base.sandbox.errors import Died, Refused, TimedOut, Unusable
 from backend.base.sandbox.process import Sandbox
 from backend.catalog.datasets.files import Upload
-from backend.catalog.datasets.guess import Mapped
+from backend.catalog.datasets.guess import ColumnMapping
 
 OPERATIONS = "backend.catalog.datasets.repeats_operations"
-SECONDS = 300.0
+COMPARISON_SECONDS = 300.0
 
 _one_at_a_time = threading.Lock()
 """Lock that allows one comparison at a time, because each fully uses a processor core."""
@@ -49,12 +49,12 @@ def find_repeats(upload: Upload, path: Path) -> Repeats:
 
     Raises Conflict if the rows cannot be compared, and Unavailable if no sandbox can be started.
     """
-    columns = (upload.mapping or Mapped()).columns
+    columns = (upload.mapping or ColumnMapping()).columns
     try:
         with _one_at_a_time, Sandbox(OPERATIONS, further=(path,)) as sandbox:
             answer = sandbox.ask(
                 "repeats",
-                seconds=SECONDS,
+                seconds=COMPARISON_SECONDS,
                 path=str(path),
                 prompt_field=columns.prompt,
                 answer_field=columns.answer,

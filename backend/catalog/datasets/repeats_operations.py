@@ -11,7 +11,7 @@ from backend.config.rows import EVAL, parse_line, split_mark
 NGRAM, SIMILARITY = 13, 0.7
 """The defaults of `data.ngram` and `data.similarity`."""
 
-MAX_NAMED = 10
+MAX_EXAMPLES = 10
 
 
 def _import_comparison(_request: Request) -> None:
@@ -47,7 +47,7 @@ def repeats(request: Request) -> dict[str, Any]:
                 lines[False][twin.other] if twin.other >= 0 else lines[True][twin.other],
                 twin.similarity,
             ]
-            for twin in twins[:MAX_NAMED]
+            for twin in twins[:MAX_EXAMPLES]
         ],
     }
 

@@ -18,9 +18,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from backend.catalog.datasets.words import WORD, normalise
+from backend.catalog.datasets.words import WORD_PATTERN, normalise
 
-RUN = 3
+RUN_WORDS = 3
 """Number of words and signs in a run."""
 
 MAX_RUNS = 2_000
@@ -30,15 +30,15 @@ MAX_QUESTIONS = 200_000
 MAX_WORDS = 40_000_000
 """Maximum total number of words of the compared questions. Each word takes 20 bytes of memory."""
 
-MAX_SHARED = 500
+MAX_QUESTIONS_PER_RUN = 500
 """Maximum number of questions that are indexed by one run, because a more frequent run is a common phrase."""
 
 MAX_CANDIDATES = 200
 """Maximum number of comparisons per question. Questions that share most of its rarest runs come first."""
 
-MAX_KNOWN_WORDS = 1_000_000
-ROUNDING = 1e-9
-NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
+MAX_CACHED_WORDS = 1_000_000
+ROUNDING_TOLERANCE = 1e-9
+NUMBER_PATTERN = re.compile(r"\d+(?:[.,]\d+)*")
 
 
 class Twin(NamedTuple):
@@ -89,14 +89,14 @@ class _Index:
         self._runs, self._limit = runs, limit
         self._by_run: defaultdict[int, array[int]] = defaultdict(lambda: array("i"))
         self._is_own = np.zeros(runs.distinct, dtype=bool)
-        rarest = runs.sizes - np.ceil(limit * runs.sizes - ROUNDING).astype(np.int64) + 1
+        rarest = runs.sizes - np.ceil(limit * runs.sizes - ROUNDING_TOLERANCE).astype(np.int64) + 1
         self._indexed = np.maximum(rarest - (runs.sizes - np.diff(runs.starts)), 0)
         """Number of indexed runs of each question, which are the rarest ones, of shape [questions]."""
 
     def add(self, number: int) -> None:
         """Add a question that later questions are compared with."""
         for run in self._rarest(number):
-            if len(self._by_run[run]) < MAX_SHARED:
+            if len(self._by_run[run]) < MAX_QUESTIONS_PER_RUN:
                 self._by_run[run].append(number)
 
     def most_similar(self, number: int) -> tuple[int, float] | None:
@@ -138,7 +138,7 @@ class _WordHashes(dict[str, int]):
     """64-bit hashes by word, equal in every process so that a resumed run drops the same rows."""
 
     def __missing__(self, word: str) -> int:
-        if len(self) >= MAX_KNOWN_WORDS:
+        if len(self) >= MAX_CACHED_WORDS:
             self.clear()
         digest = blake2b(word.encode("utf-8", "surrogatepass"), digest_size=8).digest()
         self[word] = value = int.from_bytes(digest)
@@ -149,13 +149,13 @@ def _hashed_runs(texts: Iterable[str]) -> tuple[NDArray[np.uint64], NDArray[np.i
     """Return the hashes of the distinct runs of all texts, concatenated, and their number in each text."""
     runs, sizes, words_read, hashes = [], [], 0, _WordHashes()
     for text in texts:
-        words = WORD.findall(normalise(text))[: MAX_RUNS + RUN - 1]
+        words = WORD_PATTERN.findall(normalise(text))[: MAX_RUNS + RUN_WORDS - 1]
         words_read += len(words)
         if words_read > MAX_WORDS:
             break
-        words += [""] * (RUN - len(words))
+        words += [""] * (RUN_WORDS - len(words))
         text_hashes = np.fromiter(map(hashes.__getitem__, words), dtype=np.uint64, count=len(words))
-        numbers = np.uint64(hashes[" ".join(NUMBER.findall(text))])
+        numbers = np.uint64(hashes[" ".join(NUMBER_PATTERN.findall(text))])
         text_hashes = np.unique(
             _scramble(_scramble(_scramble(text_hashes[:-2]) + text_hashes[1:-1]) + text_hashes[2:]) ^ numbers
         )

@@ -12,14 +12,14 @@ from typing import Any
 
 from backend.base.sandbox.operation import Operation, Request
 
-ANSWER_BYTES = 600_000
+MAX_ANSWER_BYTES = 600_000
 """Maximum size of the lines in one answer, in bytes. At least one row is always sent."""
 
 MAX_ROW_BYTES = 400_000
 """Maximum size of a row, in bytes. A longer row is truncated, and later refused as invalid JSON."""
 
 MAX_COLUMNS = 2_000
-MAX_NAMES = 20_000
+MAX_NAME_CHARACTERS = 20_000
 """Maximum total length of all column names, in characters."""
 
 BATCH_ROWS = 256
@@ -42,7 +42,7 @@ def parquet_rows(request: Request) -> dict[str, Any]:
     row = int(request["at"])
     with pyarrow.parquet.ParquetFile(request["path"], pre_buffer=False) as file:
         _check_schema(list(file.schema_arrow))
-        lines = Lines()
+        lines = JsonLines()
         for batch in _read_batches(file, row):
             for table_row in batch.to_pylist():
                 if not lines.add(table_row):
@@ -97,14 +97,14 @@ def csv_rows(request: Request) -> dict[str, Any]:
     number, names = int(request["row"]), list(request["names"])
     with Path(request["path"]).open("rb") as file:
         file.seek(int(request["at"]))
-        texts = Texts(file)
+        texts = TextLines(file)
         records = csv.reader(texts, strict=True)
         try:
             if not names:
                 names = next(records, [])
                 names[:1] = [name.removeprefix("\ufeff") for name in names[:1]]
                 _check_header(names)
-            lines, offset = Lines(), texts.read
+            lines, offset = JsonLines(), texts.read
             for record in records:
                 if record:
                     number += 1
@@ -121,7 +121,7 @@ def csv_rows(request: Request) -> dict[str, Any]:
     return lines.answer(None) | {"names": names}
 
 
-class Texts:
+class TextLines:
     """An iterator over the lines of a file as text, with the offset after the last line that was read."""
 
     def __init__(self, file: Any) -> None:
@@ -148,8 +148,8 @@ def _check_header(names: list[str]) -> None:
         raise ValueError(f"has more than {MAX_COLUMNS:,} columns")
     if "\0" in "".join(names):
         raise ValueError("is not text: its first line holds NUL bytes")
-    if sum(map(len, names)) > MAX_NAMES:
-        raise ValueError(f"has a first line of more than {MAX_NAMES:,} characters")
+    if sum(map(len, names)) > MAX_NAME_CHARACTERS:
+        raise ValueError(f"has a first line of more than {MAX_NAME_CHARACTERS:,} characters")
     _check_names(names)
 
 
@@ -159,7 +159,7 @@ def _csv_row(names: list[str], record: list[str], number: int) -> dict[str, str]
     return dict(zip(names, record, strict=True))
 
 
-class Lines:
+class JsonLines:
     """Rows as JSON lines, up to the maximum size of an answer, which is less than 1 MB in base64."""
 
     def __init__(self) -> None:
@@ -175,7 +175,7 @@ class Lines:
             "utf-8", "surrogatepass"
         )
         line = line[:MAX_ROW_BYTES]
-        if self._lines and self._bytes + len(line) > ANSWER_BYTES:
+        if self._lines and self._bytes + len(line) > MAX_ANSWER_BYTES:
             return False
         self._lines.append(line)
         self._bytes += len(line) + 1

@@ -9,12 +9,12 @@ from typing import Any
 from backend.base.errors import Unavailable
 from backend.base.sandbox.errors import Died, Refused, TimedOut, Unusable
 from backend.base.sandbox.process import Sandbox
-from backend.catalog.datasets.unpacking import MAX_RATIO, RATIO_FREE_BYTES, BadFile
+from backend.catalog.datasets.unpacking import MAX_COMPRESSION_RATIO, RATIO_FREE_BYTES, BadFile
 
 KINDS = (".csv", ".parquet")
 OPERATIONS = "backend.catalog.datasets.table_operations"
-ANSWER_SECONDS = 60.0
-ALL_SECONDS = 600.0
+MAX_ANSWER_SECONDS = 60.0
+MAX_TOTAL_SECONDS = 600.0
 """Maximum total time to read a file, in seconds."""
 
 
@@ -23,20 +23,20 @@ def table_lines(path: Path, kind: str, *, max_bytes: int) -> Iterator[bytes]:
 
     Raises BadFile if the file is damaged or expands too much, and Unavailable if no sandbox can be started.
     """
-    deadline, size = time.monotonic() + ALL_SECONDS, 0
+    deadline, size = time.monotonic() + MAX_TOTAL_SECONDS, 0
     packed = path.stat().st_size
     request: dict[str, Any] = {"path": str(path), "at": 0, "row": 0, "names": []}
     with Sandbox(OPERATIONS, further=(path,)) as sandbox:
         while request["at"] is not None:
-            seconds = min(ANSWER_SECONDS, deadline - time.monotonic())
+            seconds = min(MAX_ANSWER_SECONDS, deadline - time.monotonic())
             if seconds <= 0:
-                raise BadFile(f"takes more than {ALL_SECONDS:.0f} seconds to read")
+                raise BadFile(f"takes more than {MAX_TOTAL_SECONDS:.0f} seconds to read")
             piece, next_fields = _ask(sandbox, kind, request, seconds)
             size += len(piece)
             if size > max_bytes:
                 raise BadFile(f"is larger than {max_bytes:,} bytes when unpacked")
-            if size > RATIO_FREE_BYTES and size > MAX_RATIO * packed:
-                raise BadFile(f"unpacks to more than {MAX_RATIO} times its size")
+            if size > RATIO_FREE_BYTES and size > MAX_COMPRESSION_RATIO * packed:
+                raise BadFile(f"unpacks to more than {MAX_COMPRESSION_RATIO} times its size")
             yield piece
             request |= {"row": request["row"] + piece.count(b"\n"), **next_fields}
 
@@ -49,9 +49,7 @@ def _ask(
         answer = sandbox.ask(kind.removeprefix("."), seconds=seconds, **request)
     except Refused as error:
         error_class, _, message = str(error).partition(": ")
-        reason = (
-            message if error_class == "ValueError" else f"is not what {kind} stands for ({message[:200]})"
-        )
+        reason = message if error_class == "ValueError" else f"is not a valid {kind} file ({message[:200]})"
         raise BadFile(reason) from None
     except (TimedOut, Died) as error:
         raise BadFile(f"cannot be read: {error}") from None

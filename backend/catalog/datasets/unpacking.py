@@ -17,10 +17,10 @@ ZSTD_PIECE_BYTES = 512
 because four bytes can become a block of 128 kB.
 """
 
-WINDOW_BYTES = 1 << 25
+MAX_WINDOW_BYTES = 1 << 25
 """Maximum window of a zstd frame, in bytes. Levels up to 19 need a quarter of it."""
 
-MAX_RATIO = 250
+MAX_COMPRESSION_RATIO = 250
 RATIO_FREE_BYTES = 1_000_000
 """Size of the output up to which the compression ratio is not checked, in bytes."""
 
@@ -37,11 +37,11 @@ def decompress(file: IO[bytes], kind: str, *, max_bytes: int) -> Iterator[bytes]
             size += len(piece)
             if size > max_bytes:
                 raise BadFile(f"is larger than {max_bytes:,} bytes when unpacked")
-            if size > RATIO_FREE_BYTES and size > MAX_RATIO * file.tell():
-                raise BadFile(f"unpacks to more than {MAX_RATIO} times its size")
+            if size > RATIO_FREE_BYTES and size > MAX_COMPRESSION_RATIO * file.tell():
+                raise BadFile(f"unpacks to more than {MAX_COMPRESSION_RATIO} times its size")
             yield piece
     except (gzip.BadGzipFile, zlib.error, zstandard.ZstdError) as error:
-        raise BadFile(f"is not what {kind} stands for ({error})") from None
+        raise BadFile(f"is not a valid {kind} file ({error})") from None
     except EOFError:
         raise BadFile(f"ends in the middle of what {kind} stands for") from None
 
@@ -58,7 +58,7 @@ def _read_gzip(file: IO[bytes]) -> Iterator[bytes]:
 
 
 def _read_zstd(file: IO[bytes]) -> Iterator[bytes]:
-    decompressor = zstandard.ZstdDecompressor(max_window_size=WINDOW_BYTES)
+    decompressor = zstandard.ZstdDecompressor(max_window_size=MAX_WINDOW_BYTES)
     frame = decompressor.decompressobj()
     while piece := file.read(ZSTD_PIECE_BYTES):
         while piece:

@@ -3,7 +3,7 @@
 import re
 import unicodedata
 
-WORD = re.compile(r"\w+|[^\w\s]")
+WORD_PATTERN = re.compile(r"\w+|[^\w\s]")
 
 
 def normalise(question: str) -> str:

@@ -6,16 +6,16 @@ are actually alive. The number of tokens is rows x columns, including padding.
 
 from typing import NamedTuple
 
-from backend.catalog.policies.forward_pass import Pass
+from backend.catalog.policies.forward_pass import ForwardPass
 from backend.catalog.policies.mixers import attention, convolution, delta_rule, state_space
 from backend.catalog.policies.model_shape import ModelShape, is_expert, is_linear
 from backend.catalog.policies.tree_activations import tree_layer
 from backend.catalog.policies.weight_files import Weight
 
-WIDE_NORMS = ("gemma", "gpt_oss", "olmo2", "olmo3", "qwen3_next", "qwen3_5")
+FLOAT32_NORM_PREFIXES = ("gemma", "gpt_oss", "olmo2", "olmo3", "qwen3_next", "qwen3_5")
 """Prefixes of the model types whose norms multiply by their gain in float32."""
 
-SAME_INPUT = {
+INPUT_BY_MODULE = {
     **dict.fromkeys(
         ("q_proj", "k_proj", "v_proj", "qkv_proj", "query_key_value", "q_a_proj", "kv_a_proj_with_mqa"),
         "attention",
@@ -29,9 +29,18 @@ SAME_INPUT = {
 }
 """Input of each linear layer, by module name. Layers with the same value read the same tensor."""
 
-MLP_OUT = ("down_proj", "w2", "dense_4h_to_h", "output_linear")
-ATTENTION_OUT = ("o_proj", "dense")
-COPIES_MIXED = ("deepseek_v3", "gemma2", "glm4", "gpt_neox", "gpt_oss", "phi3", "qwen3_5_text", "qwen3_next")
+MLP_OUTPUT_MODULES = ("down_proj", "w2", "dense_4h_to_h", "output_linear")
+ATTENTION_OUTPUT_MODULES = ("o_proj", "dense")
+MIXED_COPY_MODEL_TYPES = (
+    "deepseek_v3",
+    "gemma2",
+    "glm4",
+    "gpt_neox",
+    "gpt_oss",
+    "phi3",
+    "qwen3_5_text",
+    "qwen3_next",
+)
 """Model types whose attention output layer reads a copy of the mixed values, or their product with a gate."""
 
 
@@ -56,7 +65,7 @@ class KeptBytes(NamedTuple):
         return self.passing + (max(self.layers) if recomputed else 0.0)
 
 
-def kept_bytes(shape: ModelShape, run: Pass) -> KeptBytes:
+def kept_bytes(shape: ModelShape, run: ForwardPass) -> KeptBytes:
     """Return the memory that the model keeps without its output layer, which `logits_bytes` counts."""
     if uses_tree(shape, run):
         return KeptBytes(*tree_layer(shape, run))
@@ -74,7 +83,7 @@ def kept_bytes(shape: ModelShape, run: Pass) -> KeptBytes:
     return KeptBytes(tuple(layers), final, inputs, passing)
 
 
-def uses_tree(shape: ModelShape, run: Pass) -> bool:
+def uses_tree(shape: ModelShape, run: ForwardPass) -> bool:
     """Return whether the learner uses the tree of prefixes: on a CPU in float32, if there are few scores."""
     scores = run.rows * (run.columns + 1) ** 2 * shape.heads
     is_lean = shape.kind in ("llama", "qwen2", "qwen3") and all(
@@ -109,14 +118,14 @@ def _first_norm_bytes(shape: ModelShape) -> float:
     return 4 * shape.hidden + 4 if is_first else 0
 
 
-def _layer_bytes(shape: ModelShape, run: Pass, number: int, weights: tuple[Weight, ...]) -> float:
+def _layer_bytes(shape: ModelShape, run: ForwardPass, number: int, weights: tuple[Weight, ...]) -> float:
     names = " ".join(weight.name for weight in weights)
     per_token = sum(_layer_norm_bytes(shape, run, weight) for weight in weights)
     per_token += _linear_bytes(shape, run, weights)
     per_token += sum(
         _mlp_bytes(shape, run, weight)
         for weight in weights
-        if weight.module_name in MLP_OUT and is_linear(weight)
+        if weight.module_name in MLP_OUTPUT_MODULES and is_linear(weight)
     )
     if any(map(is_expert, weights)):
         per_token += _expert_bytes(shape, run)
@@ -147,7 +156,7 @@ def expert_sizes(shape: ModelShape) -> list[int]:
     return [count * size for size in (shape.hidden, 2 * inner, inner, shape.hidden)]
 
 
-def _layer_norm_bytes(shape: ModelShape, run: Pass, weight: Weight) -> float:
+def _layer_norm_bytes(shape: ModelShape, run: ForwardPass, weight: Weight) -> float:
     """Return the bytes per token of a norm, given its gain, or 0 for other weights."""
     if len(weight.shape) != 1 or "norm" not in weight.name or not weight.name.endswith(".weight"):
         return 0.0
@@ -164,25 +173,25 @@ def _layer_norm_bytes(shape: ModelShape, run: Pass, weight: Weight) -> float:
     return heads * _norm_bytes(shape, run, width)
 
 
-def _norm_bytes(shape: ModelShape, run: Pass, width: int) -> float:
+def _norm_bytes(shape: ModelShape, run: ForwardPass, width: int) -> float:
     """Return the bytes of a norm per token: its float32 input, the inverse norm and the input of the gain."""
     if shape.kind == "gpt_neox":
         return run.value_bytes * (width + 2)
     if shape.kind == "cohere2":
         return 4 * (width * (3 if run.trains_base else 2) + 1)
-    gain = 4 if shape.kind.startswith(WIDE_NORMS) else run.value_bytes
+    gain = 4 if shape.kind.startswith(FLOAT32_NORM_PREFIXES) else run.value_bytes
     return 4 * width + 4 + (gain * width if run.trains_base else 0)
 
 
-def _linear_bytes(shape: ModelShape, run: Pass, weights: tuple[Weight, ...]) -> float:
+def _linear_bytes(shape: ModelShape, run: ForwardPass, weights: tuple[Weight, ...]) -> float:
     """Return the bytes of linear layers per token: inputs of trained weights, or of an adapter's A and B."""
-    seen = set() if shape.kind in COPIES_MIXED else {"mixed"}
+    seen = set() if shape.kind in MIXED_COPY_MODEL_TYPES else {"mixed"}
     per_token = 0.0
     for weight in filter(is_linear, weights):
         source = (
             "mixed"
-            if weight.module_name in ATTENTION_OUT
-            else SAME_INPUT.get(weight.module_name, weight.name)
+            if weight.module_name in ATTENTION_OUTPUT_MODULES
+            else INPUT_BY_MODULE.get(weight.module_name, weight.name)
         )
         source = f"{source} of shared experts" if "shared" in weight.name and source != "mlp" else source
         # both read the same norm
@@ -200,12 +209,12 @@ def _linear_bytes(shape: ModelShape, run: Pass, weights: tuple[Weight, ...]) -> 
     return per_token
 
 
-def _mlp_bytes(shape: ModelShape, run: Pass, weight: Weight) -> float:
+def _mlp_bytes(shape: ModelShape, run: ForwardPass, weight: Weight) -> float:
     """Return the bytes per token of an MLP's nonlinear part: gate, activation and factor, or its input."""
     return (1 if shape.kind == "gpt_neox" else 3) * run.value_bytes * weight.shape[1]
 
 
-def _expert_bytes(shape: ModelShape, run: Pass) -> float:
+def _expert_bytes(shape: ModelShape, run: ForwardPass) -> float:
     """Return the bytes per token of the routed experts, whose inputs are copied for a grouped product."""
     count = shape.size("num_experts", "num_local_experts", "n_routed_experts")
     chosen = shape.size("num_experts_per_tok", "top_k") or 1

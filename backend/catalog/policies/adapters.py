@@ -14,7 +14,7 @@ from backend.config.adapters import LoraAdapter
 ADAPTER_CONFIG = "adapter_config.json"
 ADAPTER_WEIGHTS = "adapter_model.safetensors"
 
-PLAIN: Mapping[str, tuple[Any, ...]] = {
+PLAIN_LORA_VALUES: Mapping[str, tuple[Any, ...]] = {
     "alora_invocation_tokens": (None,),
     "alpha_pattern": (None, {}),
     "bias": (None, "none"),
@@ -44,12 +44,12 @@ def adapter_error(directory: Path, policy: str, *, inside: Path) -> str:
         return f"the directory holds no {ADAPTER_WEIGHTS}"
     config = read_config(directory, ADAPTER_CONFIG)
     if config is None:
-        return f"the directory holds no readable {ADAPTER_CONFIG}"
+        return f"the directory has no readable {ADAPTER_CONFIG}"
     if config.get("peft_type") != "LORA":
         return f"is an adapter of type {str(config.get('peft_type'))[:40]!r}; expected LORA"
     if reason := _base_error(config, policy):
         return reason
-    for name, values in PLAIN.items():
+    for name, values in PLAIN_LORA_VALUES.items():
         if config.get(name) not in values:
             return f"its {ADAPTER_CONFIG} uses {name}, which is not supported"
     try:

@@ -4,7 +4,7 @@ from typing import Any
 
 from backend.catalog.policies.text_model import text_config
 
-TESTED = frozenset(
+TESTED_MODEL_TYPES = frozenset(
     {
         "cohere2", "deepseek_v3", "falcon_h1", "gemma2", "gemma3", "gemma3_text", "glm4", "gpt_neox",
         "gpt_oss",
@@ -15,7 +15,7 @@ TESTED = frozenset(
 """Model types in `make test-models`, which compares sampling, learning and export with a plain forward pass.
 """
 
-REFUSED = {
+REFUSED_MODEL_TYPES = {
     "deepseek_v4": "its cache gives other logits for prompts of different lengths",
     "llama4": "transformers offers no body without its output layer",
     "llama4_text": "transformers offers no body without its output layer",
@@ -27,7 +27,7 @@ REFUSED = {
 }
 """Model types that can be loaded but not sampled or trained, each with the reason."""
 
-LONGEST_NAME = 64
+MAX_NAME_CHARACTERS = 64
 """Maximum number of characters of a name in a message."""
 
 
@@ -36,22 +36,22 @@ def architecture_error(config: dict[str, Any]) -> str:
     kind = _model_type(config)
     if config.get("is_encoder_decoder"):
         return f"{kind} is an encoder with a decoder; expected a causal language model"
-    if kind in REFUSED:
-        return f"{kind} is not supported: {REFUSED[kind]}"
+    if kind in REFUSED_MODEL_TYPES:
+        return f"{kind} is not supported: {REFUSED_MODEL_TYPES[kind]}"
     names = config.get("architectures")
     class_names = [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
     if class_names and not any(
         "CausalLM" in name or "LMHead" in name or "Conditional" in name for name in class_names
     ):
-        return f"it is a {class_names[0][:LONGEST_NAME]}; expected a causal language model"
+        return f"it is a {class_names[0][:MAX_NAME_CHARACTERS]}; expected a causal language model"
     return ""
 
 
-ATTENDING = frozenset({"full_attention", "sliding_attention", "chunked_attention", "attention"})
+ATTENTION_LAYER_TYPES = frozenset({"full_attention", "sliding_attention", "chunked_attention", "attention"})
 """Layer types in configs whose tokens interact only through attention."""
 
 
-UNPACKED = {"gpt_oss": "transformers makes its masks without the positions of the tokens"}
+UNPACKABLE_MODEL_TYPES = {"gpt_oss": "transformers makes its masks without the positions of the tokens"}
 """Model types without recurrent layers whose texts cannot share a row, each with the reason."""
 
 
@@ -62,24 +62,24 @@ def packing_error(config: dict[str, Any]) -> str:
     Layers with a state (Mamba, gated delta nets, convolutions) would pass it from one text to the next.
     """
     text_fields = text_config(config)
-    if reason := UNPACKED.get(_model_type(text_fields)):
+    if reason := UNPACKABLE_MODEL_TYPES.get(_model_type(text_fields)):
         return reason
     layers = text_fields.get("layer_types")
     kinds = {str(kind) for kind in layers} if isinstance(layers, list) else set()
-    stateful = sorted(kinds - ATTENDING)
+    stateful = sorted(kinds - ATTENTION_LAYER_TYPES)
     if not kinds and any(str(name).startswith("mamba_") for name in text_fields):
         stateful = ["mamba"]
     if not stateful:
         return ""
-    return f"its {stateful[0][:LONGEST_NAME]} layers would pass their state from one text to the next"
+    return f"its {stateful[0][:MAX_NAME_CHARACTERS]} layers would pass their state from one text to the next"
 
 
 def architecture_note(config: dict[str, Any]) -> str:
     """Return a description of the architecture for a list of policies."""
     kinds = {str(fields.get("model_type")) for fields in (config, text_config(config))}
     kind = _model_type(config) or "model"
-    return kind if kinds & TESTED else f"{kind} (an architecture that is not tested here)"
+    return kind if kinds & TESTED_MODEL_TYPES else f"{kind} (an architecture that is not tested here)"
 
 
 def _model_type(config: dict[str, Any]) -> str:
-    return str(config.get("model_type", ""))[:LONGEST_NAME]
+    return str(config.get("model_type", ""))[:MAX_NAME_CHARACTERS]

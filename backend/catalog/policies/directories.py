@@ -5,7 +5,7 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-from backend.base.text import DEEPEST, is_too_deep
+from backend.base.text import MAX_DEPTH, is_too_deep
 from backend.catalog.policies.architectures import architecture_error
 
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model", "vocab.json", "vocab.txt")
@@ -47,7 +47,7 @@ def parse_config(content: bytes) -> dict[str, Any] | None:
 def config_error(name: str, config: dict[str, Any] | None) -> str:
     """Return the reason why a config is not usable, or "" if it is usable."""
     if config is None:
-        return f"its {name} is not a JSON object of at most {MAX_CONFIG_BYTES:,} bytes and {DEEPEST} levels"
+        return f"its {name} is not a JSON object of at most {MAX_CONFIG_BYTES:,} bytes and {MAX_DEPTH} levels"
     if _requests_code(config):
         return f"its {name} requires custom code (auto_map, trust_remote_code), which is never run"
     return ""
@@ -74,7 +74,7 @@ def directory_error(directory: Path, *, inside: Path | None = None) -> str:
     if model is None and (file := next(directory.glob("*.gguf"), None)):
         return f"the directory holds a GGUF file; convert it: {conversion_command(file)}"
     if model is None:
-        return "the directory holds no readable config.json of a Hugging Face model"
+        return "the directory has no readable config.json of a Hugging Face model"
     if reason := architecture_error(model):
         return reason
     for name in CONFIG_FILES:

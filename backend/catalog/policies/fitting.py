@@ -9,10 +9,10 @@ from backend.config.adapters import LoraAdapter
 from backend.config.merge import merge
 from backend.config.run import RunConfig
 
-USABLE = 0.95
+USABLE_MEMORY_FRACTION = 0.95
 """Fraction of the device memory that a run can use. The rest is lost to fragmentation."""
 
-Peak = Callable[[RunConfig], float]
+PeakMemory = Callable[[RunConfig], float]
 """A function that returns the peak device memory of a config, in bytes."""
 
 
@@ -25,7 +25,7 @@ class Change(NamedTuple):
 
 
 def fitting_changes(
-    config: RunConfig, peak: Peak, capacity: float, *, row_tokens: int
+    config: RunConfig, peak: PeakMemory, capacity: float, *, row_tokens: int
 ) -> list[Change] | None:
     """Return changes after which a run takes at most `capacity` bytes, or None if there are none.
 
@@ -58,7 +58,7 @@ def fitting_changes(
 
 
 def _enlarge_microbatches(
-    config: RunConfig, chosen: list[tuple[str, Any]], peak: Peak, capacity: float
+    config: RunConfig, chosen: list[tuple[str, Any]], peak: PeakMemory, capacity: float
 ) -> list[tuple[str, Any]]:
     """Return the changes with micro-batches that are as large as the other changes allow."""
     while True:
@@ -71,7 +71,7 @@ def _enlarge_microbatches(
         chosen = larger
 
 
-def _with_savings(config: RunConfig, chosen: list[tuple[str, Any]], peak: Peak) -> Iterator[Change]:
+def _with_savings(config: RunConfig, chosen: list[tuple[str, Any]], peak: PeakMemory) -> Iterator[Change]:
     previous_bytes = peak(config)
     for count, (path, value) in enumerate(chosen, 1):
         changed = _apply_changes(config, chosen[:count])

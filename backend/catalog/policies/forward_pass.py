@@ -7,7 +7,7 @@ from backend.catalog.policies.weight_files import Weight
 
 
 @dataclass(frozen=True)
-class Pass:
+class ForwardPass:
     """A forward pass over rows of equal length."""
 
     rows: int

@@ -27,20 +27,20 @@ from backend.catalog.policies.weight_files import (
 )
 from backend.config.hub import ask_hub
 
-INDEX = "model.safetensors.index.json"
-ONE_FILE = "model.safetensors"
+WEIGHT_INDEX_FILE = "model.safetensors.index.json"
+SINGLE_WEIGHT_FILE = "model.safetensors"
 
-ASK_SECONDS = 8.0
+MAX_REQUEST_SECONDS = 8.0
 """Time limit for all requests about a model, in seconds."""
 
 FAILURE_SECONDS = 60.0
 """Seconds until a failed request is repeated. The form validates at every key press."""
 
-MAX_ANSWERS = 64
-FIRST_BYTES = 2**18
+MAX_CACHED_ANSWERS = 64
+FIRST_READ_BYTES = 2**18
 """Number of bytes that are first read from a weight file. The headers of most files are shorter."""
 
-AT_ONCE = 8
+MAX_CONCURRENT_REQUESTS = 8
 """Maximum number of concurrent requests."""
 
 
@@ -65,7 +65,7 @@ def hub_model(name: str, commit: str) -> HubModel:
         ):
             _answers.pop(key, None)
             cached_answer = _answers[key] = _cached_answer(name, commit)
-            while len(_answers) > MAX_ANSWERS:
+            while len(_answers) > MAX_CACHED_ANSWERS:
                 del _answers[next(iter(_answers))]
     if isinstance(cached_answer.answer, str):
         raise HubModelError(cached_answer.answer)
@@ -102,7 +102,7 @@ def cached_model(name: str, commit: str) -> HubModel | None:
     config = read_config(directory)
     if config is None:
         return None
-    files = _weight_files(read_config(directory, INDEX))
+    files = _weight_files(read_config(directory, WEIGHT_INDEX_FILE))
     if not all((directory / file).is_file() for file in files):
         return None
     return HubModel(config, read_weights(directory))
@@ -111,7 +111,7 @@ def cached_model(name: str, commit: str) -> HubModel | None:
 def _weight_files(index: Mapping[str, Any] | None) -> list[str]:
     """Return the weight files that an index names, or the single file if there is no index."""
     if index is None:
-        return [ONE_FILE]
+        return [SINGLE_WEIGHT_FILE]
     files_by_weight = index.get("weight_map")
     files = (
         set(files_by_weight.values())
@@ -119,7 +119,7 @@ def _weight_files(index: Mapping[str, Any] | None) -> list[str]:
         else set()
     )
     if not 0 < len(files) <= MAX_FILES:
-        raise HubModelError(f"{INDEX} names no weight files")
+        raise HubModelError(f"{WEIGHT_INDEX_FILE} names no weight files")
     return sorted(files)
 
 
@@ -138,7 +138,7 @@ class _HubRequests:
             raise HubModelError(f"HF_ENDPOINT: expected an address with https://, got {endpoint[:60]!r}")
         self.name = name
         self.base = f"{endpoint}/{quote(name)}/resolve/{commit}"
-        self.deadline = time.monotonic() + ASK_SECONDS
+        self.deadline = time.monotonic() + MAX_REQUEST_SECONDS
 
     def model(self) -> HubModel:
         """Request and return the model. Raises HubModelError or UnreadableWeights."""
@@ -147,16 +147,16 @@ class _HubRequests:
             raise HubModelError(
                 f"the hub has no public model {self.name!r} with a config.json at this commit"
             )
-        index = self._read(INDEX, MAX_HEADER_BYTES)
+        index = self._read(WEIGHT_INDEX_FILE, MAX_HEADER_BYTES)
         files = _weight_files(None if index is None else _json_object(index))
         return HubModel(config, join_headers(self._headers(files)))
 
     def _headers(self, files: Sequence[str]) -> list[tuple[str, dict[str, Any]]]:
-        with ThreadPoolExecutor(AT_ONCE) as pool:
+        with ThreadPoolExecutor(MAX_CONCURRENT_REQUESTS) as pool:
             return list(zip(files, pool.map(self._header, files), strict=True))
 
     def _header(self, file: str) -> dict[str, Any]:
-        content_start = self._read(file, FIRST_BYTES)
+        content_start = self._read(file, FIRST_READ_BYTES)
         if content_start is None:
             raise HubModelError(f"the hub has no {file[:80]} of {self.name!r} at this commit")
         header_end = 8 + int.from_bytes(content_start[:8], "little")
@@ -174,7 +174,7 @@ class _HubRequests:
             raise self._timeout_error() from error
         except (OSError, HTTPException) as error:
             raise HubModelError(
-                f"the Hugging Face hub is out of reach ({getattr(error, 'reason', error)}): how much memory "
+                f"the Hugging Face hub cannot be reached ({getattr(error, 'reason', error)}): how much memory "
                 f"{self.name!r} takes is unknown until its files are here"
             ) from error
         if status in (401, 403, 404):
@@ -192,7 +192,7 @@ class _HubRequests:
 
     def _timeout_error(self) -> HubModelError:
         return HubModelError(
-            f"the Hugging Face hub did not describe {self.name!r} within {ASK_SECONDS:.0f} seconds"
+            f"the Hugging Face hub did not describe {self.name!r} within {MAX_REQUEST_SECONDS:.0f} seconds"
         )
 
 
@@ -200,7 +200,7 @@ def _json_object(content: bytes) -> dict[str, Any]:
     try:
         document = json.loads(content)
     except (ValueError, RecursionError) as error:
-        raise HubModelError(f"{INDEX} is not JSON") from error
+        raise HubModelError(f"{WEIGHT_INDEX_FILE} is not JSON") from error
     if not isinstance(document, dict):
-        raise HubModelError(f"{INDEX} is not a JSON object")
+        raise HubModelError(f"{WEIGHT_INDEX_FILE} is not a JSON object")
     return document

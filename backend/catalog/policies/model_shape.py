@@ -17,7 +17,7 @@ MAX_WEIGHTS = 20_000
 that of any model and keeps the estimate fast.
 """
 
-NO_LINEAR = ("embed", "wte", "wpe", "lm_head", "mlp.gate.weight", "router.weight")
+NON_LINEAR_NAME_PARTS = ("embed", "wte", "wpe", "lm_head", "mlp.gate.weight", "router.weight")
 """Parts of the names of two-dimensional weights that do not belong to a linear layer of the body."""
 
 
@@ -171,5 +171,5 @@ def is_linear(weight: Weight) -> bool:
         len(weight.shape) == 2
         and weight.name.endswith(".weight")
         and not is_expert(weight)
-        and not any(name_part in weight.name for name_part in NO_LINEAR)
+        and not any(name_part in weight.name for name_part in NON_LINEAR_NAME_PARTS)
     )

@@ -14,16 +14,16 @@ from backend.catalog.policies.text_model import text_config
 from backend.catalog.policies.weight_files import UnreadableWeights, read_weights
 from backend.config.adapters import ContinuedAdapter
 from backend.config.merge import merge
-from backend.config.policies import BUILT_IN, SMALL_PARAMETERS, PolicyOffer, make_profile
+from backend.config.policies import BUILT_IN, MAX_SMALL_PARAMETERS, PolicyOffer, make_profile
 from backend.config.run import RunConfig
-from backend.config.sections import NAME, PolicyConfig
+from backend.config.sections import POLICY_NAME_PATTERN, PolicyConfig
 
-TINY_CONTEXT = 1024
+TINY_CONTEXT_TOKENS = 1024
 """Context length of the built-in policies, in tokens. A test compares it with the policy."""
 
 
-COMMIT = re.compile(r"[0-9a-f]{40}")
-NOT_PINNED = (
+COMMIT_PATTERN = re.compile(r"[0-9a-f]{40}")
+NOT_PINNED_MESSAGE = (
     "expected a commit of the hub (40 hexadecimal digits, in the model's history there): "
     "a branch or a tag may change between two attempts of a run"
 )
@@ -53,7 +53,7 @@ def is_small(policy: str, settings: Settings) -> bool:
         weights = read_weights(settings.models_dir / policy)
     except UnreadableWeights:
         return False
-    return not is_built_in(policy) and sum(weight.values for weight in weights) <= SMALL_PARAMETERS
+    return not is_built_in(policy) and sum(weight.values for weight in weights) <= MAX_SMALL_PARAMETERS
 
 
 def is_built_in(name: str) -> bool:
@@ -81,7 +81,11 @@ def policy_errors(policy: PolicyConfig, settings: Settings) -> list[FieldError]:
         command = conversion_command(directory)
         return [FieldError("policy.name", f"{policy.name!r} is a GGUF file; convert it: {command}")]
     if settings.hf_online:
-        return [] if COMMIT.fullmatch(policy.revision) else [FieldError("policy.revision", NOT_PINNED)]
+        return (
+            []
+            if COMMIT_PATTERN.fullmatch(policy.revision)
+            else [FieldError("policy.revision", NOT_PINNED_MESSAGE)]
+        )
     offered_names = ", ".join(offer.name for offer in policy_offers(settings))
     hint = "; `grpolab model` installs it" if policy.name == SMOLLM2.name else ""
     reason = (
@@ -108,7 +112,7 @@ def context_errors(config: RunConfig, settings: Settings) -> list[FieldError]:
 def context_length(policy: str, settings: Settings) -> int | None:
     """Return the maximum length of prompt and completion in tokens, or None if it is not known."""
     if is_built_in(policy):
-        return TINY_CONTEXT
+        return TINY_CONTEXT_TOKENS
     context = text_config(read_config(settings.models_dir / policy) or {}).get("max_position_embeddings")
     return context if isinstance(context, int) else None
 
@@ -120,7 +124,7 @@ def _local_names(models_dir: Path) -> list[str]:
     config_files = [*models_dir.glob("*/config.json"), *models_dir.glob("*/*/config.json")]
     usable = [path.parent for path in config_files if not directory_error(path.parent, inside=models_dir)]
     names = sorted(directory.relative_to(models_dir).as_posix() for directory in usable)
-    return [name for name in names if re.fullmatch(NAME, name)]  # a draft begins with a dot
+    return [name for name in names if re.fullmatch(POLICY_NAME_PATTERN, name)]  # a draft begins with a dot
 
 
 def _local_offer(name: str, settings: Settings) -> PolicyOffer:

@@ -22,14 +22,14 @@ from backend.config.problems import FileProblem, PluginProblem, ProblemSource, S
 from backend.config.run import RunConfig
 from backend.config.sources import checked_file
 
-ROWS_LOOKED_AT = 50
+MAX_CHECKED_ROWS = 50
 """Maximum number of rows of a file that are checked, starting with the longest."""
 
-TINY_WORDS = re.compile(r"</?think>|<pad>|<eos>|<unk>")
+TINY_TOKEN_PATTERN = re.compile(r"</?think>|<pad>|<eos>|<unk>")
 """Pattern of the multi-character tokens of the built-in policies. All other characters are one token each."""
 
-WORD = re.compile(r"[^ \t\r\n]*[A-Za-z0-9][^ \t\r\n]*")
-SPANS_WORDS = re.compile(r"[A-Za-z0-9].*[\sĠĊĉč▁].*[A-Za-z0-9]", re.DOTALL)
+WORD_PATTERN = re.compile(r"[^ \t\r\n]*[A-Za-z0-9][^ \t\r\n]*")
+MULTI_WORD_PATTERN = re.compile(r"[A-Za-z0-9].*[\sĠĊĉč▁].*[A-Za-z0-9]", re.DOTALL)
 """Pattern of a vocabulary entry that spans two words. Ġ Ċ ĉ č and ▁ represent white space in vocabularies."""
 
 
@@ -99,12 +99,12 @@ def _make_ruler(name: str, new_tokens: int, settings: Settings) -> PromptRuler |
 
 def count_tiny_tokens(text: str) -> int:
     """Return the number of tokens of a text for the built-in policies."""
-    return len(TINY_WORDS.sub("x", text))
+    return len(TINY_TOKEN_PATTERN.sub("x", text))
 
 
 def count_words(text: str) -> int:
     """Return the number of words with an ASCII letter or digit. Two such words never share a token."""
-    return len(WORD.findall(text))
+    return len(WORD_PATTERN.findall(text))
 
 
 def _errors(source: ProblemSource, ruler: PromptRuler, datasets_dir: Path) -> Iterator[tuple[str, str]]:
@@ -125,7 +125,7 @@ def _row_refusal(source: FileProblem, ruler: PromptRuler, datasets_dir: Path) ->
     ending = f"\n{source.instruction}" if source.instruction else ""
     columns = Columns(source.prompt_field, source.answer_field)
     long_rows = [row for row, length in enumerate(index.lengths) if length + len(ending) > ruler.room]
-    for row in sorted(long_rows, key=index.lengths.__getitem__, reverse=True)[:ROWS_LOOKED_AT]:
+    for row in sorted(long_rows, key=index.lengths.__getitem__, reverse=True)[:MAX_CHECKED_ROWS]:
         question = question_text(read_prompt(read_row(index, row), columns))
         if reason := ruler.refusal((question.rstrip() if ending else question) + ending):
             return f"{source.path}: line {index.lines[row]}: the prompt {_excerpt(question)} {reason}"
@@ -152,7 +152,7 @@ def _has_single_words(path: Path, _size: int, _changed: int) -> bool:
     vocabulary = _value_at(_value_at(tokenizer, "model"), "vocab")
     entries = [str(entry[0] if isinstance(entry, list) and entry else entry) for entry in vocabulary or ()]
     added = [str(_value_at(token, "content")) for token in _value_at(tokenizer, "added_tokens") or ()]
-    return bool(entries) and not any(map(SPANS_WORDS.search, [*entries, *added]))
+    return bool(entries) and not any(map(MULTI_WORD_PATTERN.search, [*entries, *added]))
 
 
 def _value_at(document: Any, name: str) -> Any:

@@ -7,7 +7,7 @@ are loaded if transformers loads the whole model, and stay frozen.
 from collections.abc import Mapping
 from typing import Any
 
-DEFAULTS: Mapping[str, Mapping[str, Any]] = {
+DEFAULTS_BY_MODEL_TYPE: Mapping[str, Mapping[str, Any]] = {
     "gemma3_text": {
         "vocab_size": 262_208,
         "hidden_size": 2304,
@@ -21,7 +21,7 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = {
 }
 """Default values of transformers for the fields that published configs of a model type leave out."""
 
-BESIDE = frozenset(
+NON_TEXT_NAME_PARTS = frozenset(
     {
         "audio_tower",
         "embed_audio",
@@ -35,10 +35,10 @@ BESIDE = frozenset(
 )
 """Parts of the names of weights that do not belong to the text model."""
 
-NEVER_LOADED = frozenset({"mtp"})
+UNLOADED_NAME_PARTS = frozenset({"mtp"})
 """Name parts in BESIDE of layers that predict several tokens, which no model of transformers loads."""
 
-OPENED_WHOLE = frozenset({"gemma3", "gemma3n", "gemma4", "gemma4_unified"})
+FULLY_LOADED_MODEL_TYPES = frozenset({"gemma3", "gemma3n", "gemma4", "gemma4_unified"})
 """Model types of which AutoModelForCausalLM loads all parts instead of only the text model."""
 
 
@@ -47,16 +47,18 @@ def text_config(config: Mapping[str, Any]) -> dict[str, Any]:
     text = config.get("text_config")
     fields = {**config, **text} if isinstance(text, dict) else dict(config)
     kind = fields.get("model_type")
-    return {**DEFAULTS.get(kind, {}), **fields} if isinstance(kind, str) else fields
+    return {**DEFAULTS_BY_MODEL_TYPE.get(kind, {}), **fields} if isinstance(kind, str) else fields
 
 
 def is_outside_text_model(name: str) -> bool:
     """Return whether a weight or module does not belong to the text model, according to its name."""
-    return not BESIDE.isdisjoint(name.split("."))
+    return not NON_TEXT_NAME_PARTS.isdisjoint(name.split("."))
 
 
 def is_loaded(name: str, config: Mapping[str, Any]) -> bool:
     """Return whether transformers loads a stored weight for a causal language model with this config.json."""
     if not is_outside_text_model(name):
         return True
-    return config.get("model_type") in OPENED_WHOLE and NEVER_LOADED.isdisjoint(name.split("."))
+    return config.get("model_type") in FULLY_LOADED_MODEL_TYPES and UNLOADED_NAME_PARTS.isdisjoint(
+        name.split(".")
+    )

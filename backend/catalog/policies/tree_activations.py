@@ -1,10 +1,10 @@
 """Estimate the memory of the tree of prefixes that the learner uses on a CPU (worker.policy.tree)."""
 
-from backend.catalog.policies.forward_pass import Pass
+from backend.catalog.policies.forward_pass import ForwardPass
 from backend.catalog.policies.model_shape import ModelShape, is_linear
 
 
-def tree_layer(shape: ModelShape, run: Pass) -> tuple[tuple[float, ...], float, float, float]:
+def tree_layer(shape: ModelShape, run: ForwardPass) -> tuple[tuple[float, ...], float, float, float]:
     """Return the bytes of each layer, of the end, of a layer's input, and of the gradients of the scores.
 
     Rows are assumed to share only the nodes of their prompt.

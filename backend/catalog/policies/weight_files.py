@@ -19,8 +19,8 @@ MAX_DIMENSIONS = 8
 MAX_VALUES = 10**14
 """Maximum number of values of one weight, and of a model."""
 
-LAYER = re.compile(r"\.(?:layers|h|blocks)\.(\d{1,5})\.")
-FLOATING = frozenset({"F64", "F32", "F16", "BF16"})
+LAYER_PATTERN = re.compile(r"\.(?:layers|h|blocks)\.(\d{1,5})\.")
+FLOATING_DTYPES = frozenset({"F64", "F32", "F16", "BF16"})
 
 
 class UnreadableWeights(ValueError):
@@ -41,7 +41,7 @@ class Weight(NamedTuple):
     @property
     def layer(self) -> int | None:
         """Number of the layer, or None for embeddings, the final norm and the output layer."""
-        match = LAYER.search(self.name)
+        match = LAYER_PATTERN.search(self.name)
         return int(match[1]) if match else None
 
     @property
@@ -105,7 +105,7 @@ def _weight(file: str, name: str, entry: Any) -> Weight:
     if not isinstance(shape, list) or len(shape) > MAX_DIMENSIONS or not all(map(_is_size, shape)):
         raise UnreadableWeights(f"{file[:80]}: {name[:80]!r} has no shape")
     kind = str(entry.get("dtype"))[:20]
-    if kind not in FLOATING:
+    if kind not in FLOATING_DTYPES:
         raise UnreadableWeights(f"{file[:80]}: {name[:80]!r} holds {kind}, not floating-point numbers")
     if math.prod(shape) > MAX_VALUES:
         raise UnreadableWeights(f"{file[:80]}: {name[:80]!r} is larger than any model")

@@ -10,7 +10,7 @@ from backend.config.objective import Objective
 from backend.config.rewards import RewardTerm
 from backend.config.run import RunConfig
 
-ELEMENTARY = frozenset({"min", "max", "exp"})
+ELEMENTARY_FUNCTIONS = frozenset({"min", "max", "exp"})
 """Functions that need no explanation."""
 
 
@@ -28,15 +28,15 @@ def legend(config: RunConfig, symbols: Mapping[str, str]) -> list[Entry]:
     return [
         {"symbol": text, "mathml": math_element(mathml), "meaning": _symbol_meaning(text, config, terms)}
         for text, mathml in symbols.items()
-        if text not in ELEMENTARY
+        if text not in ELEMENTARY_FUNCTIONS
     ]
 
 
 def _symbol_meaning(symbol: str, config: RunConfig, terms: Mapping[str, str]) -> str:
     if symbol in terms:
         return terms[symbol]
-    if symbol in PARTICULAR:
-        return PARTICULAR[symbol](config)
+    if symbol in CONFIG_MEANINGS:
+        return CONFIG_MEANINGS[symbol](config)
     return MEANINGS[symbol]
 
 
@@ -112,7 +112,7 @@ def _rate(config: RunConfig) -> str:
     return f"learning rate: {optimizer.lr:g}{schedule}{critics}"
 
 
-PARTICULAR: dict[str, Callable[[RunConfig], str]] = {
+CONFIG_MEANINGS: dict[str, Callable[[RunConfig], str]] = {
     "B": _batch,
     "P": _prompts,
     "G": lambda config: f"completions per prompt: {config.sampling.group_size}",

@@ -5,7 +5,7 @@ from typing import TypedDict, assert_never
 
 from backend.config import knobs
 from backend.config.formula.critic import critic_definitions, token_advantage
-from backend.config.formula.legend import ELEMENTARY, PARTICULAR, Entry, legend
+from backend.config.formula.legend import CONFIG_MEANINGS, ELEMENTARY_FUNCTIONS, Entry, legend
 from backend.config.formula.meanings import MEANINGS
 from backend.config.formula.notation import factor, make_block, number
 from backend.config.formula.notes import notes
@@ -48,7 +48,7 @@ def formula(config: RunConfig) -> Formula:
     """
     objective = _set_length_cap(config)
     rows = [_loss(objective), _advantage(objective), *_definitions(objective, config)]
-    block = make_block(rows, {*ELEMENTARY, *PARTICULAR, *MEANINGS})
+    block = make_block(rows, {*ELEMENTARY_FUNCTIONS, *CONFIG_MEANINGS, *MEANINGS})
     sentences = notes(config, list(block.symbols))
     return {
         "text": "\n".join([block.text, *sentences]),

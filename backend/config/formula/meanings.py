@@ -18,7 +18,7 @@ COMMON = {
     "|oᵢ|": "length of completion i in tokens",
     "π": "probability of a token under the policy that is trained",
     "π_ref": "probability of a token under the reference policy, a constant",
-    "clip": "clip(a, b, c): a held between b and c; no gradient beyond them",
+    "clip": "clip(a, b, c): a limited to the range from b to c; no gradient beyond them",
     "sg": "sg[a]: a as a constant, without a gradient",
     "mean": "arithmetic mean",
     "std": "sample standard deviation: of n values, with divisor n − 1",

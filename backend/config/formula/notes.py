@@ -45,10 +45,10 @@ def _groups(config: RunConfig) -> Iterator[str]:
             return
         case ZeroVarianceFilter():
             judged = f", judged {_pending_terms(config)}" if _pending_terms(config) else ""
-            yield f"A group trains where its rewards differ{judged}; the others are left out."
+            yield f"A group is trained on if its rewards differ{judged}; the others are left out."
         case AccuracyFilter(low=low, high=high):
             yield (
-                f"A group trains where the share of right answers in it is above {low:g} and below {high:g}; "
+                f"A group is trained on if the share of right answers in it is above {low:g} and below {high:g}; "
                 "the others are left out."
             )
         case _:
@@ -166,7 +166,7 @@ def _critic(config: RunConfig) -> Iterator[str]:
         pretraining = (
             f"In the first {value.pretrain_steps} steps only the critic learns, from the rewards as they came"
         )
-        yield f"{pretraining}; the policy stays as it is."
+        yield f"{pretraining}; the policy does not change."
 
 
 def _sampling_notes(config: RunConfig) -> Iterator[str]:

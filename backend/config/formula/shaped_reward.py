@@ -17,11 +17,11 @@ from backend.config.length import (
 )
 from backend.config.objective import Objective
 from backend.config.problems import ReasoningGymProblem, SumsProblem
-from backend.config.rewards import CALLED, CorrectnessReward, LengthReward, PluginReward, RewardTerm
+from backend.config.rewards import CALLED_TERMS, CorrectnessReward, LengthReward, PluginReward, RewardTerm
 from backend.config.run import RunConfig
 
 PENALTY = term("length_penalty")
-OTHERS = " for all other domains"
+ALL_OTHERS_SUFFIX = " for all other domains"
 
 
 class Share(NamedTuple):
@@ -52,7 +52,9 @@ def domain_shares(config: RunConfig) -> list[Share]:
         Share(list((general | _domain_terms(config, domain)).values()), f" for {word(domain)}")
         for domain in domains
     ]
-    other_shares = [Share(list(general.values()), OTHERS)] if general and _has_others(config, domains) else []
+    other_shares = (
+        [Share(list(general.values()), ALL_OTHERS_SUFFIX)] if general and _has_others(config, domains) else []
+    )
     return [*shares, *other_shares]
 
 
@@ -195,7 +197,7 @@ def _whose(term: RewardTerm, config: RunConfig) -> str:
     is_replaced = any(
         domain_term.domain and domain_term.label == term.label for domain_term in config.rewards
     )
-    return OTHERS if is_replaced else ""
+    return ALL_OTHERS_SUFFIX if is_replaced else ""
 
 
 def _brevity(name: str) -> list[str]:
@@ -210,7 +212,7 @@ def _brevity(name: str) -> list[str]:
 def may_be_unscored(config: RunConfig) -> bool:
     """Return whether a completion may have no reward, because a call fails or the answer is unknown."""
     needs_answer = any(_asks_for_correctness(term) for term in config.rewards)
-    may_fail = any(isinstance(term, CALLED) for term in config.rewards)
+    may_fail = any(isinstance(term, CALLED_TERMS) for term in config.rewards)
     return may_fail or (needs_answer and not _are_made_here(config))
 
 

@@ -6,7 +6,7 @@ from typing import assert_never
 from backend.config import knobs
 from backend.config.formula.notation import fraction, number
 from backend.config.formula.symbols import (
-    LIMIT,
+    MAX_LOG_RATIO,
     POLICY,
     advantage_symbol,
     limited_logarithm,
@@ -178,10 +178,12 @@ def kl_definitions(objective: Objective) -> list[str]:
 def _k3(name: str, largest: float) -> list[str]:
     """Return the definition of k3, and of its tangent beyond the limit, where exp would overflow."""
     rows = [f"{name} = {_at_most('exp(−xᵢₜ) + xᵢₜ − 1', largest)}"]
-    if largest <= math.expm1(LIMIT) - LIMIT:
+    if largest <= math.expm1(MAX_LOG_RATIO) - MAX_LOG_RATIO:
         return rows
-    tangent = f"exp({LIMIT}) − {LIMIT + 1} + (exp({LIMIT}) − 1) (−{LIMIT} − xᵢₜ)"
-    return [*rows, f"{name} = {_at_most(tangent, largest)} where xᵢₜ < −{LIMIT}"]
+    tangent = (
+        f"exp({MAX_LOG_RATIO}) − {MAX_LOG_RATIO + 1} + (exp({MAX_LOG_RATIO}) − 1) (−{MAX_LOG_RATIO} − xᵢₜ)"
+    )
+    return [*rows, f"{name} = {_at_most(tangent, largest)} where xᵢₜ < −{MAX_LOG_RATIO}"]
 
 
 def _at_most(value: str, largest: float) -> str:

@@ -3,7 +3,7 @@
 from backend.config.objective import Objective
 
 POLICY = "π(oᵢₜ)"
-LIMIT = 20
+MAX_LOG_RATIO = 20
 """Limit of log-ratios and distances in nats, as in worker/objective."""
 
 
@@ -24,12 +24,12 @@ def ratio_symbol(objective: Objective) -> str:
 
 def limited_logarithm(log_ratio: str) -> str:
     """Return the formula of a clipped log-ratio."""
-    return f"clip({log_ratio}, −{LIMIT}, {LIMIT})"
+    return f"clip({log_ratio}, −{MAX_LOG_RATIO}, {MAX_LOG_RATIO})"
 
 
 def limited_ratio(ratio: str) -> str:
     """Return the formula of a ratio that is clipped in log space."""
-    return f"clip({ratio}, exp(−{LIMIT}), exp({LIMIT}))"
+    return f"clip({ratio}, exp(−{MAX_LOG_RATIO}), exp({MAX_LOG_RATIO}))"
 
 
 def log_probability_ratio(above: str, below: str) -> str:

@@ -8,7 +8,7 @@ from backend.config.base import Problem
 from backend.config.policies import BUILT_IN
 from backend.config.sections import RunSections
 
-LOW_LORA_RATE = 5e-6
+MIN_LORA_LEARNING_RATE = 5e-6
 """Learning rate below which a language model with LoRA probably uses a rate for full fine-tuning."""
 
 
@@ -48,7 +48,7 @@ def memory_errors(config: RunSections) -> Iterator[Problem]:
             yield "resources.packing", reason
 
 
-ONE_DEVICE = {
+SINGLE_DEVICE_VALUES = {
     "updates.rule": ("adam", "its line search is on one"),
     "updates.resample_each_epoch": (False, "each epoch's old policy is a copy on one"),
     "optimizer.paged": (False, "pages cannot be sharded"),
@@ -69,7 +69,7 @@ def _device_errors(config: RunSections) -> Iterator[Problem]:
     resources = config.resources
     name = "devices" if resources.devices > 1 else "nodes"
     several = f"but resources.{name} is {getattr(resources, name)}, and"
-    for path, (expected, reason) in ONE_DEVICE.items():
+    for path, (expected, reason) in SINGLE_DEVICE_VALUES.items():
         setting: Any = config
         for name in path.split("."):
             setting = getattr(setting, name)
@@ -96,7 +96,11 @@ def memory_warnings(config: RunSections) -> Iterator[str]:
     """Yield warnings about settings that save no memory or learn slowly."""
     resources, optimizer = config.resources, config.optimizer
     is_tiny = any(offer.name == config.policy.name for offer in BUILT_IN)
-    if isinstance(config.policy.adapter, LoraAdapter) and not is_tiny and optimizer.lr < LOW_LORA_RATE:
+    if (
+        isinstance(config.policy.adapter, LoraAdapter)
+        and not is_tiny
+        and optimizer.lr < MIN_LORA_LEARNING_RATE
+    ):
         yield (
             f"optimizer.lr {optimizer.lr:g} suits full fine-tuning; LoRA needs about ten times as much, "
             "such as 1e-5"

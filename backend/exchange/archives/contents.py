@@ -20,7 +20,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from backend.storage.artifacts.names import CHECKPOINT_NAME, FILE_NAME
+from backend.storage.artifacts.names import CHECKPOINT_NAME_PATTERN, FILE_NAME_PATTERN
 
 FORMAT = 2
 """Format of archives; others are refused with their format in the message."""
@@ -37,7 +37,7 @@ TABLES = (RUN, METRICS, ROLLOUTS, TOKENS, TALLIES, PROMPTS, LABELS, EVENTS)
 CHECKPOINTS = "checkpoints"
 
 CHECKPOINT_FILE_PATTERN = re.compile(
-    rf"{CHECKPOINTS}/(?P<checkpoint>{CHECKPOINT_NAME.pattern})/(?P<file>{FILE_NAME.pattern})"
+    rf"{CHECKPOINTS}/(?P<checkpoint>{CHECKPOINT_NAME_PATTERN.pattern})/(?P<file>{FILE_NAME_PATTERN.pattern})"
 )
 """Pattern of a checkpoint's file in an archive."""
 
@@ -99,7 +99,7 @@ class ArchivedAttempt(Strict):
 class ArchivedCheckpoint(Strict):
     """A checkpoint in the archive."""
 
-    name: Annotated[str, Field(pattern=rf"^{CHECKPOINT_NAME.pattern}$")]
+    name: Annotated[str, Field(pattern=rf"^{CHECKPOINT_NAME_PATTERN.pattern}$")]
     step: Step
     attempt: Annotated[int, Field(ge=1, lt=2**31)]
     sha256: Sha256

@@ -2,7 +2,7 @@
 
 from sqlalchemy import select
 
-from backend.metrics.block_check import IS_DAMAGED, damage_sentence, find_damaged_blocks
+from backend.metrics.block_check import DAMAGE_MARK, damage_sentence, find_damaged_blocks
 from backend.metrics.lineage import load_lineages
 from backend.storage.engine import Sessions, reading
 from backend.storage.models import Event
@@ -14,7 +14,7 @@ def lost_points(sessions: Sessions, run_id: str) -> list[str]:
     with reading(sessions) as session:
         for segment in load_lineages(session, [run_id])[run_id]:
             messages = select(Event.message).where(
-                Event.run_id == segment.run, Event.message.contains(IS_DAMAGED)
+                Event.run_id == segment.run, Event.message.contains(DAMAGE_MARK)
             )
             sentences |= dict.fromkeys(session.scalars(messages.order_by(Event.id)))
             for block, reason in find_damaged_blocks(session, segment.run):

@@ -10,7 +10,7 @@ import numpy as np
 
 from backend.config.metrics import canonical_name, find_metric, plain_name
 from backend.exchange.imports.table import Floats, excerpt
-from backend.metrics.store import NAME
+from backend.metrics.store import NAME_PATTERN
 
 __all__ = ["Naming", "is_accuracy", "is_known", "metric_name", "names_of", "plain_name"]
 
@@ -106,7 +106,7 @@ def metric_name(column: str, taken: Container[str]) -> Naming:
 def _storable(metric: str) -> str:
     """Return a metric name with storable characters; empty if it would be too long."""
     metric = _UNSTORABLE_PATTERN.sub("_", metric)
-    return metric if NAME.fullmatch(metric) else ""
+    return metric if NAME_PATTERN.fullmatch(metric) else ""
 
 
 def _own_name(column: str) -> Naming:

@@ -21,7 +21,7 @@ from backend.exchange.imports.guess import (
 from backend.exchange.imports.log import Log
 from backend.exchange.imports.names import MAX_PERCENT, Naming, is_accuracy, names_of
 from backend.exchange.imports.table import MAX_SHOWN, BadLog, Floats, Ints, Table, excerpt
-from backend.metrics.store import NAME
+from backend.metrics.store import NAME_PATTERN
 
 MAX_METRICS = 1_000
 MAX_UNIX_TIME = 1e11
@@ -217,7 +217,7 @@ def _check_choice(table: Table, step: str, mapping: Names) -> None:
     for column, name in mapping.items():
         if column not in table.columns:
             errors.append(FieldError("mapping", f"there is no column {excerpt(column)}"))
-        elif name and not NAME.fullmatch(name):
+        elif name and not NAME_PATTERN.fullmatch(name):
             expected = "expected 1 to 128 letters, digits and _ . / @ -"
             errors.append(
                 FieldError("mapping", f"{excerpt(column)} is to be called {excerpt(name)}; {expected}")

@@ -12,7 +12,7 @@ from backend.analysis.diagnosis.log import Log, is_read
 from backend.analysis.diagnosis.log import Series as LogSeries
 from backend.analysis.diagnosis.store import columns_of, diagnosis_of
 from backend.base.redaction import redact_document
-from backend.base.text import DEEPEST, clean_text, is_too_deep, unstorable
+from backend.base.text import MAX_DEPTH, clean_text, is_too_deep, unstorable
 from backend.config.metrics import find_metric
 from backend.exchange.imports.plan import Plan, Series
 from backend.metrics.store import write_series
@@ -177,7 +177,7 @@ def _best(name: str, series: Series) -> dict[str, Any] | None:
 
 def storable_config(config: dict[str, Any]) -> tuple[dict[str, Any], str]:
     """Return (config without secrets, "") or ({}, reason for omitting it); a large config is not parsed."""
-    too_deep = f"The config is left out: it is nested deeper than {DEEPEST} levels."
+    too_deep = f"The config is left out: it is nested deeper than {MAX_DEPTH} levels."
     try:
         text = json.dumps(config, ensure_ascii=False, separators=(",", ":"))
     except RecursionError:

@@ -46,7 +46,7 @@ def matrix(
         str,
         Query(
             max_length=20_000,
-            description="Ids, separated by commas, in place of an experiment: a row per variant, or one per "
+            description="Ids, separated by commas, instead of an experiment: a row per variant, or one per "
             "group where semicolons end or separate groups.",
         ),
     ] = "",

@@ -19,7 +19,7 @@ from backend.experiments.matrix.inference import (
     seeds_needed,
 )
 from backend.experiments.matrix.readings import THRESHOLDS, Column
-from backend.metrics.statistics import LARGEST
+from backend.metrics.statistics import MAX_FINITE
 
 UNTESTED = ("baseline", "not comparable")
 """Verdicts of cells that are not tested, and thus not counted in the correction of p-values."""
@@ -45,7 +45,7 @@ class Entry:
     def usable(self) -> dict[int, float]:
         """Return the finite values of runs that have ended."""
         values = ((seed, self.values[seed]) for seed in self.ended)
-        return {seed: value for seed, value in values if value is not None and abs(value) < LARGEST}
+        return {seed: value for seed, value in values if value is not None and abs(value) < MAX_FINITE}
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +185,9 @@ def _missing_values_reason(column: Column, entry: Entry, planned: int | None) ->
     if missing:
         explanation = f"{missing} of {len(ended)} runs of {entry.name} have no value here"
         return f"{explanation}: the others are not representative."
-    if not_finite := sum(math.isnan(value) or abs(value) >= LARGEST for value in ended if value is not None):
+    if not_finite := sum(
+        math.isnan(value) or abs(value) >= MAX_FINITE for value in ended if value is not None
+    ):
         return (
             f"{not_finite} of {len(ended)} runs of {entry.name} end with a value that is not finite: "
             "a mean without them is too optimistic."

@@ -23,7 +23,7 @@ from backend.experiments.matrix.readings import (
 from backend.metrics.ending import curve_end, is_evaluation
 from backend.metrics.reading import read_points
 from backend.metrics.series import Curve, Floats, Points
-from backend.metrics.statistics import LARGEST, spread
+from backend.metrics.statistics import MAX_FINITE, spread
 from backend.runs.store import verdict_json
 from backend.storage.models import Run
 from backend.storage.numbers import spell
@@ -274,7 +274,7 @@ def _run_json(run: Run, counts: bool) -> dict[str, Any]:  # noqa: FBT001 - a fie
 
 
 def _cell(row: Row, entry: Entry, judged: Judgement, line: list[float | None]) -> dict[str, Any]:
-    finite = [value for value in entry.values.values() if value is not None and abs(value) < LARGEST]
+    finite = [value for value in entry.values.values() if value is not None and abs(value) < MAX_FINITE]
     counted = {run.id for run in row.counted_runs}
     values = [entry.values[run.seed] if run.id in counted else None for run in row.runs]
     return {

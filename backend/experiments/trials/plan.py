@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy.orm import Session
 
-from backend.analysis.diagnosis.diagnose import ILL, diagnose
+from backend.analysis.diagnosis.diagnose import UNHEALTHY_VERDICTS, diagnose
 from backend.analysis.diagnosis.findings import Diagnosis, Ranked
 from backend.analysis.diagnosis.log import Log
 from backend.analysis.diagnosis.store import log_of
@@ -67,7 +67,7 @@ def plan_trial(session: Session, settings: Settings, run_id: str, request: Trial
     refuse_imported(run, "forked")
     log = log_of(session, run_id)
     diagnosis = diagnose(log)
-    if diagnosis.outcome.verdict not in ILL:
+    if diagnosis.outcome.verdict not in UNHEALTHY_VERDICTS:
         verdict = diagnosis.outcome.verdict.replace("_", " ")
         raise Conflict(f"the diagnosis of {run.name} is {verdict}: there is nothing to try a remedy against")
     cause = _choose_cause(diagnosis, request.cause)
@@ -183,7 +183,7 @@ def first_alarm(log: Log, diagnosis: Diagnosis) -> int:
     healthy, ill = fall.healthy, last
     while ill - healthy > 1:
         middle = (healthy + ill) // 2
-        if diagnose(_cut_log(log, middle)).outcome.verdict in ILL - {"never_learned"}:
+        if diagnose(_cut_log(log, middle)).outcome.verdict in UNHEALTHY_VERDICTS - {"never_learned"}:
             ill = middle
         else:
             healthy = middle
@@ -263,7 +263,7 @@ def _notes(
         notes.append(f"The trouble showed at step {alarm}: a trial that ends at step {steps} may not see it.")
     if config.optimizer.schedule != "constant" and steps != config.steps:
         notes.append(
-            f"The {config.optimizer.schedule} schedule ends with the run: with {steps} steps in place of "
+            f"The {config.optimizer.schedule} schedule ends with the run: with {steps} steps instead of "
             f"{config.steps} the learning rates are not those of {run.name}."
         )
     if diagnosis.outcome.goal == "reward/mean":

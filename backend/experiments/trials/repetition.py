@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from sqlalchemy.orm import Session
 
-from backend.config.metrics import OF_THE_MACHINE
+from backend.config.metrics import MACHINE_PREFIXES
 from backend.metrics.reading import read_points
 from backend.metrics.series import Points
 from backend.storage.models import Run
@@ -27,7 +27,7 @@ def first_difference(session: Session, run: Run, again: Run, *, after: int) -> D
     names = sorted(
         name
         for name in {*run.summary.get("last", {}), *again.summary.get("last", {})}
-        if not name.startswith(OF_THE_MACHINE)
+        if not name.startswith(MACHINE_PREFIXES)
     )
     last = min(run.last_step, again.last_step)
     points = read_points(session, [run.id, again.id], names)

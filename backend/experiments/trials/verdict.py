@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from backend.analysis.diagnosis.diagnose import ILL, diagnose
+from backend.analysis.diagnosis.diagnose import UNHEALTHY_VERDICTS, diagnose
 from backend.analysis.diagnosis.store import log_of
 from backend.base.errors import RunNotFound
 from backend.experiments.trials.fisher import fisher
@@ -106,7 +106,7 @@ def _end(session: Session, run_id: str, goal: str) -> float | None:
 
 
 def _outcome(status: str, verdict: str) -> Outcome:
-    if verdict in ILL and not (status != "finished" and verdict == "never_learned"):
+    if verdict in UNHEALTHY_VERDICTS and not (status != "finished" and verdict == "never_learned"):
         return "recurred"
     if status == "failed":
         return "failed"

@@ -33,7 +33,13 @@ from backend.storage.completion import Completion
 from backend.storage.completions import load_completions
 from backend.storage.engine import is_postgres
 from backend.storage.models import RolloutGroup
-from backend.storage.rollout_words import LONGEST_WORD, SHIFT, TABLE, is_common_prefix, words_table
+from backend.storage.rollout_words import (
+    INDEX_TABLE,
+    MAX_WORD_CHARACTERS,
+    POSITION_BITS,
+    is_common_prefix,
+    words_table,
+)
 
 CHARACTERS_BEFORE, CHARACTERS_AFTER = 80, 160
 """Number of characters of a snippet before and after the start of the first match."""
@@ -134,17 +140,17 @@ def select_hits(
             *map(_may_match, required), *(not_(_surely_matches(term)) for term in unwanted)
         )
         return hits.where(*groups.of_numbers(words_table.c.number))
-    rowid: ColumnElement[int] = literal_column(f"{TABLE}.rowid", Integer)
-    number = rowid.bitwise_rshift(SHIFT)
+    rowid: ColumnElement[int] = literal_column(f"{INDEX_TABLE}.rowid", Integer)
+    number = rowid.bitwise_rshift(POSITION_BITS)
     hits = (
-        select(number.label("number"), rowid.bitwise_and((1 << SHIFT) - 1).label("position"))
+        select(number.label("number"), rowid.bitwise_and((1 << POSITION_BITS) - 1).label("position"))
         .add_columns(literal(0).label("is_long"))
         .select_from(words_table)
-        .where(literal_column(TABLE).op("MATCH")(_fts5_query(required, unwanted)))
+        .where(literal_column(INDEX_TABLE).op("MATCH")(_fts5_query(required, unwanted)))
     )
     if groups.numbers is not None:  # by row id, which FTS5 looks up directly
         first, last = groups.numbers[0], groups.numbers[-1]
-        hits = hits.where(rowid.between(first << SHIFT, ((last + 1) << SHIFT) - 1))
+        hits = hits.where(rowid.between(first << POSITION_BITS, ((last + 1) << POSITION_BITS) - 1))
     return hits.where(number % groups.every == 0) if groups.every > 1 else hits
 
 
@@ -176,7 +182,7 @@ def _surely_matches(term: Term) -> ColumnElement[bool]:
 
 
 def _matches(term: Term, joined: str) -> ColumnElement[bool]:
-    words = [f"'{word[:LONGEST_WORD]}'" for word in term.words]
+    words = [f"'{word[:MAX_WORD_CHARACTERS]}'" for word in term.words]
     if term.is_prefix:
         words[-1] += ":*"
     column: Any = words_table.c.words

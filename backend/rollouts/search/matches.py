@@ -27,7 +27,7 @@ from backend.storage.completion_codec import CompletionSelection
 from backend.storage.completions import load_completions
 from backend.storage.engine import is_postgres
 from backend.storage.models import RolloutGroup
-from backend.storage.rollout_words import SHIFT
+from backend.storage.rollout_words import POSITION_BITS
 
 INITIAL_GROUPS, MAX_GROUPS = 16, 256
 """Initial and maximum number of groups read at a time; the first groups may already fill the page."""
@@ -152,7 +152,7 @@ def _matches_by_groups(
             completions = by_group.get(group, [])
             for completion in reversed(completions) if page.is_descending else completions:
                 completion_place = (step, group, completion.position)
-                key = (number or 0) << SHIFT | completion.position
+                key = (number or 0) << POSITION_BITS | completion.position
                 if not page.is_in(completion_place) or (test is not None and not test(completion)):
                     continue
                 if not any(
@@ -170,7 +170,7 @@ def _find_keys(session: Session, term: Term, groups: GroupRange) -> dict[int, bo
     """Return the completions with a term as keys, and whether their text must be checked."""
     rows = session.execute(select_hits(session, [term], [], groups))
     reads = is_phrase(term)
-    return {number << SHIFT | position: reads and bool(is_long) for number, position, is_long in rows}
+    return {number << POSITION_BITS | position: reads and bool(is_long) for number, position, is_long in rows}
 
 
 def _make_selection(terms: Sequence[Term], *, reads: bool) -> CompletionSelection:

@@ -13,8 +13,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from backend.base.errors import FieldError, InvalidRequest
-from backend.base.text import REFUSED
-from backend.storage.rollout_words import WORD, split_words
+from backend.base.text import UNSTORABLE_PATTERN
+from backend.storage.rollout_words import WORD_PATTERN, split_words
 
 MAX_CHARACTERS = 1_000
 MAX_TERMS = 20
@@ -81,7 +81,7 @@ def parse(text: str) -> tuple[Term, ...]:
     if len(text) > MAX_CHARACTERS:
         reason = f"a search has at most {MAX_CHARACTERS:,} characters, got {len(text):,}"
         raise SearchError(reason, MAX_CHARACTERS)
-    if refused := REFUSED.search(text):
+    if refused := UNSTORABLE_PATTERN.search(text):
         raise SearchError("contains NUL or an unpaired surrogate", refused.start())
     return tuple(_terms(text))
 
@@ -106,8 +106,8 @@ def _term(content: str, mark: str, at: int, *, is_not: bool) -> Term:
         if not content:
             raise SearchError("this exact string is empty", at)
         return Term(content.replace("``", "`"), is_exact=True, is_not=is_not)
-    if not WORD.search(content):
+    if not WORD_PATTERN.search(content):
         reason = "has no letter or digit; put signs into backquotes to find them as they stand"
         raise SearchError(f"{content[:50]!r} {reason}", at)
-    is_prefix = content.endswith("*") and len(content) > 1 and bool(WORD.fullmatch(content[-2]))
+    is_prefix = content.endswith("*") and len(content) > 1 and bool(WORD_PATTERN.fullmatch(content[-2]))
     return Term(content, is_prefix=is_prefix, is_not=is_not)

@@ -19,7 +19,7 @@ from backend.runs.query.json_paths import JsonValue, SpelledValue
 from backend.runs.query.syntax import Comparison, QueryError, Value, parse
 from backend.storage.engine import is_postgres
 from backend.storage.models import Experiment, Run
-from backend.storage.numbers import NAN, SPELLINGS
+from backend.storage.numbers import NAME_BY_KIND, NAN
 
 Condition = ColumnElement[bool]
 
@@ -194,6 +194,6 @@ def _metric_condition(field: Field, operator: str, value: Value) -> Condition:
         return stored.compared(operator, COMPARISON_BY_OPERATOR[operator], _parse_number(field, value))
     if operator == "=":
         return stored.text == spelling
-    if spelling == SPELLINGS[NAN]:
+    if spelling == NAME_BY_KIND[NAN]:
         raise QueryError("nothing is smaller or larger than NaN; use = or !=", value.at)
     return COMPARISON_BY_OPERATOR[operator](stored.exact, literal(float(value.text), Float(53)))

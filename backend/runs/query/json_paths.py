@@ -9,7 +9,7 @@ from sqlalchemy import ColumnElement, Float, Text, and_, case, func, literal, or
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
 
-from backend.storage.numbers import INFINITY, MINUS_INFINITY, NAN, NOT_FINITE, SPELLINGS
+from backend.storage.numbers import INFINITY, MINUS_INFINITY, NAME_BY_KIND, NAN, NON_FINITE_NAMES
 
 SEGMENT_PATTERN = re.compile(r'[^"\\{},\0]{1,200}')
 """Pattern of a key that both databases accept in a path."""
@@ -123,18 +123,20 @@ class SpelledValue:
         `exact`.
         """
         finite_condition = and_(
-            compare(self._float, literal(number, Float(53))), self.text.not_in(NOT_FINITE)
+            compare(self._float, literal(number, Float(53))), self.text.not_in(NON_FINITE_NAMES)
         )
         if operator == "=":
             return finite_condition
-        return or_(finite_condition, self.text == SPELLINGS[INFINITY if ">" in operator else MINUS_INFINITY])
+        return or_(
+            finite_condition, self.text == NAME_BY_KIND[INFINITY if ">" in operator else MINUS_INFINITY]
+        )
 
     @property
     def exact(self) -> ColumnElement[float]:
         """The number or an infinity; NULL for NaN or a missing value."""
         return case(
-            (self.text == SPELLINGS[NAN], None),
-            (self.text == SPELLINGS[INFINITY], float("inf")),
-            (self.text == SPELLINGS[MINUS_INFINITY], float("-inf")),
+            (self.text == NAME_BY_KIND[NAN], None),
+            (self.text == NAME_BY_KIND[INFINITY], float("inf")),
+            (self.text == NAME_BY_KIND[MINUS_INFINITY], float("-inf")),
             else_=self._float,
         )

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from backend.base.errors import FieldError, InvalidRequest
-from backend.base.text import REFUSED
+from backend.base.text import UNSTORABLE_PATTERN
 
 MAX_CHARACTERS = 2_000
 MAX_DEPTH = 30
@@ -133,7 +133,7 @@ def parse(text: str) -> Query | None:
     if len(text) > MAX_CHARACTERS:
         reason = f"a query has at most {MAX_CHARACTERS:,} characters, got {len(text):,}"
         raise QueryError(reason, MAX_CHARACTERS)
-    if refused := REFUSED.search(text):
+    if refused := UNSTORABLE_PATTERN.search(text):
         raise QueryError("contains NUL or an unpaired surrogate", refused.start())
     tokens = list(_tokens(text))
     return _Parser(tokens).parse() if len(tokens) > 1 else None

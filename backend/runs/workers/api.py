@@ -14,7 +14,7 @@ from backend.runs.store import run_json
 from backend.runs.workers.nodes import complete_groups, waiting_reason
 from backend.runs.workers.store import live_slots, max_run_devices
 from backend.storage.engine import db_now
-from backend.storage.live_workers import SILENT_SECONDS
+from backend.storage.live_workers import MAX_SILENT_SECONDS
 from backend.storage.models import Run, Worker
 
 router = Router(prefix="/api/v1", tags=["workers"])
@@ -31,7 +31,7 @@ def workers(session: ReadSession) -> Json:
 
 
 def _worker_json(worker: Worker, now: float, names: dict[str, str]) -> dict[str, Any]:
-    is_lost = now - worker.seen_at > SILENT_SECONDS
+    is_lost = now - worker.seen_at > MAX_SILENT_SECONDS
     return {
         "id": worker.id,
         "host": worker.host,

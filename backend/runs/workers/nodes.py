@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 
 from backend.runs.workers.store import FORGOTTEN_SECONDS
 from backend.storage.engine import db_now
-from backend.storage.live_workers import SILENT_SECONDS
+from backend.storage.live_workers import MAX_SILENT_SECONDS
 from backend.storage.models import Node, Run
 
 BEAT_SECONDS = 2.0
@@ -124,7 +124,7 @@ def complete_groups(session: Session) -> list[list[Seat]]:
 
 def is_complete(seats: Sequence[Seat]) -> bool:
     """Return whether all nodes of a group have a recent heartbeat and none of them is leaving."""
-    ranks = [seat.rank for seat in seats if seat.silent_seconds < SILENT_SECONDS and not seat.is_leaving]
+    ranks = [seat.rank for seat in seats if seat.silent_seconds < MAX_SILENT_SECONDS and not seat.is_leaving]
     return bool(seats) and ranks == list(range(seats[0].nodes))
 
 

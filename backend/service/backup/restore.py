@@ -36,7 +36,7 @@ from backend.service.process.preflight import check_state_dir, restore_mark
 from backend.storage.engine import open_engine, open_sessions, reading
 from backend.storage.migrate import schema_lock, upgrade_within
 from backend.storage.models import BrowserSession, Experiment, Run, Singleton, Worker
-from backend.storage.rollout_words import reset
+from backend.storage.rollout_words import empty_index
 from backend.storage.schema import known_schemas, newest_schema, unknown_schema_reason
 
 RESTORED_REASON = "restored from a backup"
@@ -273,7 +273,7 @@ def _finish_database(connection: Connection, manifest: Manifest) -> None:
     """Upgrade the database, remove workers and sessions, and return interrupted runs to the queue."""
     upgrade_within(connection, newest_schema())
     check_rows(connection)
-    reset(connection)
+    empty_index(connection)
     session = Session(connection)
     tell_damage(session, find_damaged_blocks(session))
     session.execute(delete(BrowserSession))

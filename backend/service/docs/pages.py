@@ -14,7 +14,7 @@ from backend.analysis.diagnosis.signs import TITLES
 from backend.base.documented import field_descriptions
 from backend.base.locations import CODE_ROOT
 from backend.base.settings import Settings
-from backend.catalog.policies.architectures import REFUSED, TESTED
+from backend.catalog.policies.architectures import REFUSED_MODEL_TYPES, TESTED_MODEL_TYPES
 from backend.config.fields import Row, Section, sections
 from backend.config.metrics import FAMILIES, METRICS, Metric
 from backend.config.presets import PRESETS
@@ -153,8 +153,8 @@ def gauges() -> str:
 
 def architectures() -> str:
     """Return a list of the tested model types and a table of the refused ones."""
-    tested = " ".join(f"`{kind}`" for kind in sorted(TESTED))
-    rows = [[f"`{kind}`", reason] for kind, reason in sorted(REFUSED.items())]
+    tested = " ".join(f"`{kind}`" for kind in sorted(TESTED_MODEL_TYPES))
+    rows = [[f"`{kind}`", reason] for kind, reason in sorted(REFUSED_MODEL_TYPES.items())]
     return f"Tested model types: {tested}.\n\nRefused at the form:\n\n{_table(['model type', 'why'], rows)}"
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
-from backend.analysis.diagnosis.store import judge_runs, unjudged
+from backend.analysis.diagnosis.store import find_unjudged_runs, judge_runs
 from backend.base.errors import GrpoLabError
 from backend.base.settings import Settings
 from backend.experiments.searches.advance import advance
@@ -93,7 +93,7 @@ def all_chores(settings: Settings, sessions: Sessions) -> list[Chore]:
         return _make_work(seal(sessions, tasks, tell_block)) if tasks else None
 
     def verdicts(session: Session) -> Work | None:
-        runs = unjudged(session)
+        runs = find_unjudged_runs(session)
         return _make_work(_judge_runs(sessions, runs)) if runs else None
 
     return [
@@ -170,7 +170,7 @@ def _judge_runs(sessions: Sessions, runs: Sequence[str]) -> Iterator[None]:
     while runs:
         yield from judge_runs(sessions, runs)
         with reading(sessions) as session:
-            runs = unjudged(session)
+            runs = find_unjudged_runs(session)
 
 
 def _sweep_files(strays: Strays) -> Iterator[None]:

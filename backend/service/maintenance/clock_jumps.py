@@ -13,7 +13,7 @@ from typing import NamedTuple
 from sqlalchemy import func, select, union_all, update
 from sqlalchemy.orm import Session
 
-from backend.base.settings import LONGEST_LEASE_SECONDS
+from backend.base.settings import MAX_LEASE_SECONDS
 from backend.runs.events import add_event
 from backend.storage.engine import db_now
 from backend.storage.models import Run, Worker
@@ -34,7 +34,7 @@ _WRITTEN = union_all(
     select(func.max(Run.changed_at).label("at")),
     select(func.max(Run.queued_at)).where(Run.status == "queued"),
     select(func.max(Run.run_after) - LONGEST_PAUSE_SECONDS).where(Run.status == "queued"),
-    select(func.max(Run.lease_until) - LONGEST_LEASE_SECONDS).where(Run.status == "running"),
+    select(func.max(Run.lease_until) - MAX_LEASE_SECONDS).where(Run.status == "running"),
     select(func.max(Worker.seen_at)),
 ).subquery()
 """Earliest time at which each time that `repair_times` repairs can have been written."""

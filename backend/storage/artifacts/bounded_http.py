@@ -19,7 +19,7 @@ MAX_CALL_BYTES = 3 * BLOCK_BYTES
 It is enough to read a block three times, or to list more than 100,000 files.
 """
 
-RANGE = re.compile(r"bytes=(\d+)-(\d+)")
+RANGE_PATTERN = re.compile(r"bytes=(\d+)-(\d+)")
 
 
 class Allowance:
@@ -72,14 +72,14 @@ class _Requests:
         limit = _max_bytes(headers.get("Range", ""))
         if method != "HEAD" and (response.content_length or 0) > limit:
             response.close()
-            raise BadAnswer(f"it answers with {response.content_length:,} bytes in place of {limit:,}")
+            raise BadAnswer(f"it answers with {response.content_length:,} bytes instead of {limit:,}")
         response.content = _Body(response.content, limit)
         return response
 
 
 def _max_bytes(asked: str) -> int:
     """Return the maximum size of a response to a request with this Range header, in bytes."""
-    span = RANGE.fullmatch(asked)
+    span = RANGE_PATTERN.fullmatch(asked)
     return int(span[2]) - int(span[1]) + 1 if span else MAX_PAGE_BYTES
 
 

@@ -45,7 +45,7 @@ def copy_missing(settings: Settings, checkpoints: Iterable[Checkpoint]) -> Itera
                 store.upload(directory)
                 yield f"copied {name}", True
             else:
-                yield f"{name} is neither here nor there", False
+                yield f"{name} is missing on this machine and in the store", False
         except ArtifactFault as error:
             yield f"{name} was not copied: {error.detail}", False
 

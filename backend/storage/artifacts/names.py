@@ -2,14 +2,16 @@
 
 import re
 
-CHECKPOINT_NAME = re.compile(r"s(\d{6,10})-a(\d{1,9})")
+CHECKPOINT_NAME_PATTERN = re.compile(r"s(\d{6,10})-a(\d{1,9})")
 """Pattern of a checkpoint directory's name, which has the step and the attempt that wrote it."""
 
-FILE_NAME = re.compile(r"(trainer/)?[A-Za-z0-9_][A-Za-z0-9_.-]{0,190}\.(safetensors|json|jinja|model|txt)")
+FILE_NAME_PATTERN = re.compile(
+    r"(trainer/)?[A-Za-z0-9_][A-Za-z0-9_.-]{0,190}\.(safetensors|json|jinja|model|txt)"
+)
 """Pattern of a file's name in a checkpoint's directory. Files of these types cannot contain code."""
 
 
-def age_order(name: str) -> tuple[int, int]:
+def checkpoint_age_key(name: str) -> tuple[int, int]:
     """Return (step, attempt) of a checkpoint's name as a sort key, or (-1, -1) if the name is invalid."""
-    match = CHECKPOINT_NAME.fullmatch(name)
+    match = CHECKPOINT_NAME_PATTERN.fullmatch(name)
     return (int(match[1]), int(match[2])) if match else (-1, -1)

@@ -29,7 +29,7 @@ from backend.base.redaction import redact
 from backend.base.settings import Settings
 from backend.base.text import size_text
 from backend.storage.artifacts.answers import BLOCK_BYTES, BadAnswer
-from backend.storage.artifacts.names import CHECKPOINT_NAME, FILE_NAME
+from backend.storage.artifacts.names import CHECKPOINT_NAME_PATTERN, FILE_NAME_PATTERN
 from backend.storage.faults import free_bytes
 
 MANIFEST = "manifest.json"
@@ -42,7 +42,7 @@ STORAGE_VARIABLES = (
 )
 """Prefixes of the environment variables that configure the keys, regions and endpoints of storages."""
 
-RUN = re.compile(r"[A-Za-z0-9][\w-]{0,63}")
+RUN_ID_PATTERN = re.compile(r"[A-Za-z0-9][\w-]{0,63}")
 
 MAX_MANIFEST_BYTES = 4_000_000
 MAX_FILES = 10_000
@@ -54,15 +54,15 @@ RESERVE_BYTES = 8_000_000
 CALL_SECONDS = 60.0
 """Time limit of a call that transfers little data, in seconds. `_seconds_for` adds time for a file."""
 
-SLOWEST_BYTES_PER_SECOND = 2_000_000.0
+MIN_BYTES_PER_SECOND = 2_000_000.0
 """Minimum transfer rate. A slower storage is treated as unavailable."""
 
-OF_S3: dict[str, Any] = {
+S3_OPTIONS: dict[str, Any] = {
     "max_concurrency": 2,  # number of parts of 50 MB that are in memory at a time
     "config_kwargs": {"connect_timeout": 5, "read_timeout": 15, "retries": {"max_attempts": 1}},
 }
 
-REASON_CHARACTERS = 300
+MAX_REASON_CHARACTERS = 300
 
 
 class ArtifactFault(GrpoLabError):
@@ -102,7 +102,10 @@ class ArtifactStore:
         from backend.storage.artifacts.bounded_http import BoundedSession, count_as_one_call
 
         self._one_call = count_as_one_call
-        return {**OF_S3, "config_kwargs": {**OF_S3["config_kwargs"], "http_session_cls": BoundedSession}}
+        return {
+            **S3_OPTIONS,
+            "config_kwargs": {**S3_OPTIONS["config_kwargs"], "http_session_cls": BoundedSession},
+        }
 
     def listing(self, run_id: str) -> dict[str, bool]:
         """Return the names of a run's checkpoints in the store, each with whether it has its manifest."""
@@ -114,7 +117,7 @@ class ArtifactStore:
         names = [path[len(base) + 1 :].split("/", 1) for path in paths if path.startswith(f"{base}/")]
         has_manifest: dict[str, bool] = {}
         for checkpoint, *file in names:
-            if CHECKPOINT_NAME.fullmatch(checkpoint):
+            if CHECKPOINT_NAME_PATTERN.fullmatch(checkpoint):
                 has_manifest[checkpoint] = has_manifest.get(checkpoint, False) or file == [MANIFEST]
         return has_manifest
 
@@ -184,7 +187,7 @@ class ArtifactStore:
         source, draft = self._key(directory), directory.with_name(f".{directory.name}.fetch")
         for name, size in sizes.items():
             if (stored_size := self._call(self._files.size, f"{source}/{name}")) != size:
-                message = f"{directory.name}/{name} has {stored_size} bytes in place of {size}"
+                message = f"{directory.name}/{name} has {stored_size} bytes instead of {size}"
                 raise BadCopy(self._words(message))
         free, needed = free_bytes(directory.parent), sum(sizes.values()) + RESERVE_BYTES
         if free is not None and free < needed:
@@ -225,7 +228,7 @@ class ArtifactStore:
             self._call(self._files.cat_file, key, start=start, end=end, seconds=_seconds_for(end - start))
         )
         if len(block) != end - start:
-            message = f"{key.rpartition('/')[2]} gives {len(block):,} bytes in place of {end - start:,}"
+            message = f"{key.rpartition('/')[2]} gives {len(block):,} bytes instead of {end - start:,}"
             raise BadCopy(self._words(message))
         return block
 
@@ -241,7 +244,7 @@ class ArtifactStore:
 
         Raises ArtifactFault if the store fails.
         """
-        if not CHECKPOINT_NAME.fullmatch(name):
+        if not CHECKPOINT_NAME_PATTERN.fullmatch(name):
             raise self._fault(f"{name!r:.60} is not the name of a checkpoint")
         path = f"{self._run(run_id)}/{name}"
         self._remove(f"{path}/{MANIFEST}")
@@ -261,7 +264,7 @@ class ArtifactStore:
         except FileNotFoundError as error:  # the bucket does not exist
             raise self._fault(str(error)) from error
         if read_back != content:
-            raise self._fault("it gives back other bytes than it was given")
+            raise self._fault("it returned different bytes")
 
     def _remove(self, path: str) -> None:
         """Remove a file, or a directory with all its content, if it exists."""
@@ -269,7 +272,7 @@ class ArtifactStore:
             self._call(self._files.rm, path, recursive=True)
 
     def _run(self, run_id: str) -> str:
-        if not RUN.fullmatch(run_id):
+        if not RUN_ID_PATTERN.fullmatch(run_id):
             raise self._fault(f"{run_id!r:.60} is not the id of a run")
         return f"{self._base}/{run_id}"
 
@@ -338,7 +341,7 @@ class ArtifactStore:
             raise
         except Exception as error:  # each storage raises errors of its own libraries
             reason = str(_underlying_error(error)).strip().partition("\n")[0] or type(error).__name__
-            raise self._fault(redact(reason)[:REASON_CHARACTERS]) from error
+            raise self._fault(redact(reason)[:MAX_REASON_CHARACTERS]) from error
 
 
 def artifact_store(settings: Settings) -> ArtifactStore | None:
@@ -403,7 +406,7 @@ def _underlying_error(error: BaseException) -> BaseException:
 
 def _seconds_for(size: int) -> float:
     """Return the time limit for a file of `size` bytes, in seconds."""
-    return CALL_SECONDS + size / SLOWEST_BYTES_PER_SECOND
+    return CALL_SECONDS + size / MIN_BYTES_PER_SECOND
 
 
 def _sizes(manifest: bytes) -> dict[str, int] | None:
@@ -414,7 +417,7 @@ def _sizes(manifest: bytes) -> dict[str, int] | None:
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return None
     is_valid = 0 < len(sizes) <= MAX_FILES and all(
-        FILE_NAME.fullmatch(name) and name != MANIFEST and type(size) is int and 0 <= size < 2**50
+        FILE_NAME_PATTERN.fullmatch(name) and name != MANIFEST and type(size) is int and 0 <= size < 2**50
         for name, size in sizes.items()
     )
     return sizes if is_valid else None

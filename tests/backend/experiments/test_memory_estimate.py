@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from backend.catalog.policies.fitting import USABLE
-from backend.catalog.policies.memory import PROMPT_TOKENS
+from backend.catalog.policies.fitting import USABLE_MEMORY_FRACTION
+from backend.catalog.policies.memory import ASSUMED_PROMPT_TOKENS
 from backend.config.run import RunConfig
 from backend.experiments.memory_estimate import memory_estimate, memory_warnings
 from backend.runs.workers.devices import Slot
@@ -29,7 +29,7 @@ def on_gpu(session, settings, in_use, *, run_id=None, config=CONFIG):
 
 def test_what_another_program_holds_is_not_usable(session, settings):
     peak = on_gpu(session, settings, 0)[1].peak_bytes
-    _, on_shared_gpu = on_gpu(session, settings, USABLE * TOTAL - 0.6 * peak)
+    _, on_shared_gpu = on_gpu(session, settings, USABLE_MEMORY_FRACTION * TOTAL - 0.6 * peak)
     assert (on_shared_gpu.verdict, on_shared_gpu.usable_bytes) == (
         "fits with changes",
         pytest.approx(0.6 * peak),
@@ -71,4 +71,4 @@ def test_prompts_of_a_file_count_at_their_own_length(session, settings):
 
     assert prompt_tokens() == 300
     assert prompt_tokens(instruction="Think first.") == 312
-    assert prompt_tokens(path="gone.jsonl") == PROMPT_TOKENS
+    assert prompt_tokens(path="gone.jsonl") == ASSUMED_PROMPT_TOKENS

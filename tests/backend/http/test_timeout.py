@@ -94,11 +94,11 @@ def test_what_is_read_for_a_client_that_goes_ends_too(database):
 
 
 def test_a_statement_that_begins_after_its_interruption_is_interrupted_again():
-    heard, wait = threading.Semaphore(0), interruption.Wait(600)
-    token = interruption.current.set(wait)
+    heard, wait = threading.Semaphore(0), interruption.ClientWait(600)
+    token = interruption.current_wait.set(wait)
     try:
         with interruption.interruptible(heard.release):
             wait.end()
             assert all(heard.acquire(timeout=30) for _ in range(3))
     finally:
-        interruption.current.reset(token)
+        interruption.current_wait.reset(token)

@@ -21,7 +21,7 @@ from backend.rollouts.packing import (
     unpack_tokens,
 )
 from backend.rollouts.token_values import value_kind, value_width
-from backend.storage.completion_codec import LIMIT_TEXT_BYTES
+from backend.storage.completion_codec import MAX_TEXT_BYTES
 
 ANY_TEXT = st.text(st.characters(codec=None, categories=None) | st.sampled_from("\0\ud800\udfff"))
 
@@ -108,9 +108,9 @@ def test_alternatives_keep_their_ids_exactly_and_cost_six_bytes_each():
 
 
 def test_a_text_that_unpacks_to_more_than_any_text_is_refused_before_it_is_unpacked():
-    bomb = zstandard.compress(bytes(LIMIT_TEXT_BYTES + 1))
+    bomb = zstandard.compress(bytes(MAX_TEXT_BYTES + 1))
     tracemalloc.start()
-    with pytest.raises(PackedDamaged, match=r"says that it holds 67108865 bytes, expected at most 67108864"):
+    with pytest.raises(PackedDamaged, match=r"declares 67108865 bytes, expected at most 67108864"):
         unpack_text(bomb)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()

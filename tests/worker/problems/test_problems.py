@@ -211,8 +211,6 @@ def plugins(tmp_path: Path, monkeypatch):
         f"{name} = demo_problems:{name.title()}"
         for name in ("letters", "raising", "wordy", "empty", "leaky", "spoken", "heavy", "odd")
     )
-    points += "\ndated = dated_problems:Letters"
-    (tmp_path / "dated_problems.py").write_text("from worker.rollout.prompt import Prompt\n")
     (info / "entry_points.txt").write_text(f"[grpolab.problems]\n{points}\n")
     monkeypatch.syspath_prepend(str(tmp_path))
 
@@ -240,11 +238,6 @@ def test_a_users_own_problem_is_used_by_its_name_with_its_parameters(plugins, tm
             "letters",
             {"size": 3},
             "problem plugin 'letters' raised TypeError: .*unexpected keyword argument 'size'",
-        ),
-        (
-            "dated",
-            {},
-            "worker.rollout.prompt has moved: import Prompt from worker.prompt",
         ),
     ],
 )

@@ -469,8 +469,6 @@ def plugins(tmp_path: Path, monkeypatch):
         "vast",
     )
     points = "\n".join(f"{name} = demo_rewards:{name}" for name in names)
-    points += "\ndated = dated_rewards:brevity"
-    (tmp_path / "dated_rewards.py").write_text("from worker.rollout.types import Completion\n")
     (info / "entry_points.txt").write_text(f"[grpolab.rewards]\n{points}\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
@@ -485,10 +483,9 @@ def plugins(tmp_path: Path, monkeypatch):
         ("wordy", r"expected a finite number or None, got 'good'"),
         ("dying", r"ended with code 3"),
         ("missing", r"has no attribute 'missing'"),
-        ("dated", r"worker.rollout.types has moved: .* Completion and Group from worker.types"),
         (
             "unknown",
-            r"there is no entry point 'unknown' in the group grpolab.rewards; installed are: brevity, dated",
+            r"there is no entry point 'unknown' in the group grpolab.rewards; installed are: brevity, dying",
         ),
     ],
 )

@@ -124,7 +124,7 @@ LOST = {
     "no_done": "its done is missing, expected true or false",
     "text_done": "its done is of type str",
     "no_observation": "its observation is of type list, expected an object",
-    "bytes": "it sent bytes in place of text",
+    "bytes": "it sent bytes instead of text",
     "large": "its message is longer than 1,048,576 bytes",
     "slow": "it gave no answer within 1 seconds",
     "trickle": "it gave no answer within 1 seconds",

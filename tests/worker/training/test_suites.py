@@ -8,8 +8,8 @@ import pytest
 from sqlalchemy import delete, select
 
 from backend.base.settings import Settings
-from backend.config.evaluation import UNSCHEDULED
-from backend.config.metrics import OF_THE_MACHINE, find_metric
+from backend.config.evaluation import UNSCHEDULED_FIELDS
+from backend.config.metrics import MACHINE_PREFIXES, find_metric
 from backend.metrics.history import valid_steps
 from backend.rollouts.packing import unpack_text
 from backend.runs import lifecycle
@@ -66,7 +66,7 @@ def metrics_of(sessions, run):
     """Metrics by step, without those that differ by the machine."""
     with sessions() as session:
         return {
-            step: {name: value for name, value in values.items() if not name.startswith(OF_THE_MACHINE)}
+            step: {name: value for name, value in values.items() if not name.startswith(MACHINE_PREFIXES)}
             for step, values in valid_steps(session, run, up_to=10**6)
         }
 
@@ -94,7 +94,7 @@ def test_a_suite_is_measured_when_it_is_due_and_disturbs_nothing(trained, sessio
 def test_a_checkpoint_that_is_evaluated_later_scores_the_same(trained, sessions):
     run = trained({"suites": [PAIRS | {"every": 1}]})
     child = trained(
-        {"every": 0, "suites": [PAIRS | UNSCHEDULED]},
+        {"every": 0, "suites": [PAIRS | UNSCHEDULED_FIELDS]},
         parent=run,
         step=1,
         steps=0,
@@ -147,7 +147,7 @@ def test_an_evaluation_of_a_checkpoint_that_is_gone_fails_with_a_sentence(traine
         directory = Settings().artifact_dir(run) / session.scalars(statement).one().path
         harm(session, directory, run)
     with pytest.raises(AssertionError) as caught:
-        trained({"every": 0, "suites": [PAIRS | UNSCHEDULED]}, parent=run, step=1, steps=0,
+        trained({"every": 0, "suites": [PAIRS | UNSCHEDULED_FIELDS]}, parent=run, step=1, steps=0,
                 optimizer={"warmup_steps": 0})  # fmt: skip
     reason = str(caught.value).partition("\nassert")[0]
     assert "Traceback" not in reason

@@ -44,7 +44,7 @@ class ObservedStep(NamedTuple):
 def read_answer(message: str | bytes) -> ObservedStep:
     """Return the answer in a message. Raise Full, Refused, or Lost if the message is not an answer."""
     if isinstance(message, bytes):
-        raise Lost("it sent bytes in place of text")
+        raise Lost("it sent bytes instead of text")
     kind, data = _parse_type(message)
     if kind == "error":
         raise _error(data)

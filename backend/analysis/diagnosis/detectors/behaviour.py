@@ -7,20 +7,20 @@ from backend.analysis.diagnosis.findings import Finding
 from backend.analysis.diagnosis.log import Log
 from backend.analysis.diagnosis.outcome import Outcome
 from backend.analysis.diagnosis.signs import (
-    ALL_TRUNCATED,
+    MAX_TRUNCATED_FRACTION,
     Answer,
     change_of,
     finding_of,
     first_of,
-    has,
-    lacking,
+    has_any_metric,
+    missing_data,
     standing,
 )
 
 
 def mismatch(log: Log, outcome: Outcome) -> Answer:
     """The sampler and the learner differ more than before, or more than training tolerates."""
-    if gap := lacking(
+    if gap := missing_data(
         log,
         "mismatch",
         "log-probabilities of the sampler (mismatch/k3)",
@@ -46,7 +46,7 @@ def staleness(log: Log, outcome: Outcome) -> Answer:
     is_reused = updates is not None and float(np.median(updates[1].values)) > 1
     if age is None and updates is None:
         needs = "the age of samples and the updates per step"
-        return lacking(log, "staleness", needs, "sampling/staleness", "optim/updates")
+        return missing_data(log, "staleness", needs, "sampling/staleness", "optim/updates")
     if not (is_old or is_reused):
         return None
     change = first_of(
@@ -70,7 +70,7 @@ def staleness(log: Log, outcome: Outcome) -> Answer:
 
 def router_drift(log: Log, outcome: Outcome) -> Answer:
     """The router of a mixture of experts chooses other experts for the same tokens."""
-    if not has(log, "router/expert_change_frac", "router/shift_mean"):
+    if not has_any_metric(log, "router/expert_change_frac", "router/shift_mean"):
         return None  # not a mixture of experts
     signs = (
         Sign("router/expert_change_frac", "up", 1.5, 0.02, threshold=0.3),
@@ -82,7 +82,7 @@ def router_drift(log: Log, outcome: Outcome) -> Answer:
 
 def entropy_explosion(log: Log, outcome: Outcome) -> Answer:
     """The entropy is far above its healthy level, at which text becomes nonsense."""
-    if gap := lacking(log, "entropy_explosion", "the policy's entropy", "policy/entropy"):
+    if gap := missing_data(log, "entropy_explosion", "the policy's entropy", "policy/entropy"):
         return gap
     change = change_of(log, outcome, Sign("policy/entropy", "up", 2.0, 0.02, margin=0.25))
     if change is None:
@@ -92,7 +92,7 @@ def entropy_explosion(log: Log, outcome: Outcome) -> Answer:
 
 def entropy_collapse(log: Log, outcome: Outcome) -> Answer:
     """The entropy is far below its healthy level, and the completions of a group are alike."""
-    if gap := lacking(log, "entropy_collapse", "the policy's entropy", "policy/entropy"):
+    if gap := missing_data(log, "entropy_collapse", "the policy's entropy", "policy/entropy"):
         return gap
     change = change_of(log, outcome, Sign("policy/entropy", "down", 0.3, 0.02))
     if change is None:
@@ -123,7 +123,7 @@ def _pushed(log: Log, outcome: Outcome, cause: str, change: Change, direction: D
 
 def length_blowup(log: Log, outcome: Outcome) -> Answer:
     """Many completions are truncated at the maximum length, from the first step or increasingly."""
-    if gap := lacking(
+    if gap := missing_data(
         log, "length_blowup", "the length of completions", "length/mean", "length/truncated_frac"
     ):
         return gap
@@ -141,10 +141,10 @@ def length_blowup(log: Log, outcome: Outcome) -> Answer:
 
 
 def _truncated(log: Log, outcome: Outcome) -> Answer:
-    standing_finding = standing(log, "length_blowup", "length/truncated_frac", ALL_TRUNCATED)
+    standing_finding = standing(log, "length_blowup", "length/truncated_frac", MAX_TRUNCATED_FRACTION)
     if (
         standing_finding is not None
-        and log.series["length/truncated_frac"].finite().values[0] > ALL_TRUNCATED / 2
+        and log.series["length/truncated_frac"].finite().values[0] > MAX_TRUNCATED_FRACTION / 2
     ):
         sentence = (
             "nearly every completion was cut off: the cap is too low, or the policy does not end its answers"
@@ -163,7 +163,7 @@ def _truncated(log: Log, outcome: Outcome) -> Answer:
 
 def length_collapse(log: Log, outcome: Outcome) -> Answer:
     """Completions are far shorter than in the healthy window, and truncation is not the reason."""
-    if gap := lacking(log, "length_collapse", "the length of completions", "length/mean"):
+    if gap := missing_data(log, "length_collapse", "the length of completions", "length/mean"):
         return gap
     change = change_of(log, outcome, Sign("length/mean", "down", 0.6, 2.0))
     is_cut = change_of(log, outcome, Sign("length/truncated_frac", "up", 1.5, 0.02, threshold=0.1))
@@ -172,7 +172,7 @@ def length_collapse(log: Log, outcome: Outcome) -> Answer:
 
 def repetition(log: Log, outcome: Outcome) -> Answer:
     """Completions repeat the same pieces of text."""
-    if gap := lacking(
+    if gap := missing_data(
         log, "repetition", "the repetition of texts (text/repetition)", "text/repetition", "text/compression"
     ):
         return gap
@@ -186,7 +186,7 @@ def repetition(log: Log, outcome: Outcome) -> Answer:
 
 def broken_format(log: Log, outcome: Outcome) -> Answer:
     """Thinking tags are opened twice or never closed, or answers are no longer boxed."""
-    if gap := lacking(
+    if gap := missing_data(
         log, "broken_format", "the structure of completions (text/structure_ok)", "text/structure_ok"
     ):
         return gap
@@ -202,7 +202,7 @@ def broken_format(log: Log, outcome: Outcome) -> Answer:
 
 def language_mix(log: Log, outcome: Outcome) -> Answer:
     """Completions contain letters of a script other than that of the prompt."""
-    if gap := lacking(
+    if gap := missing_data(
         log,
         "language_mix",
         "the scripts of completions (text/unusual_script_frac)",

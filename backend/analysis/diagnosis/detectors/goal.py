@@ -7,16 +7,16 @@ import numpy as np
 
 from backend.analysis.diagnosis.changes import Sign
 from backend.analysis.diagnosis.findings import Finding, Tier
-from backend.analysis.diagnosis.log import TERM, Log, Series
-from backend.analysis.diagnosis.outcome import SURE, Interval, Outcome
+from backend.analysis.diagnosis.log import TERM_MEAN_PATTERN, Log, Series
+from backend.analysis.diagnosis.outcome import MIN_SIGNIFICANT_ERRORS, Interval, Outcome
 from backend.analysis.diagnosis.signs import (
-    ALL_TRUNCATED,
+    MAX_TRUNCATED_FRACTION,
     TITLES,
     Answer,
     change_of,
     finding_of,
-    has,
-    lacking,
+    has_any_metric,
+    missing_data,
     standing,
     unjudged,
 )
@@ -39,7 +39,7 @@ BEHAVIOUR = (
 )
 """Changes of the policy that a change of the verifier cannot cause."""
 
-JUMP = 4.0
+MIN_JUMP_ERRORS = 4.0
 """Minimum fall of the goal within a step if its measure changes, in standard errors."""
 
 
@@ -55,7 +55,9 @@ def verifier(log: Log, outcome: Outcome) -> Answer:
             f"{outcome.goal} is {value:.3g} at all {len(series)} steps: all completions are judged alike"
         )
         onset = Interval(int(series.steps[0]), int(series.steps[0]))
-        is_cut_off = standing(log, "length_blowup", "length/truncated_frac", ALL_TRUNCATED) is not None
+        is_cut_off = (
+            standing(log, "length_blowup", "length/truncated_frac", MAX_TRUNCATED_FRACTION) is not None
+        )
         reasons = (
             ("an answer that is cut off cannot be right, which may be the reason",) if is_cut_off else ()
         )
@@ -131,7 +133,7 @@ def _sudden(log: Log, outcome: Outcome, series: Series, fall: Interval) -> Answe
     values_after = series.values[series.steps >= nearby.steps[index]][:6]
     level = float(values_before[-5:].mean())
     if level - float(values_after.mean()) < max(
-        JUMP * sigma / math.sqrt(min(3, len(values_after))), 0.6 * level
+        MIN_JUMP_ERRORS * sigma / math.sqrt(min(3, len(values_after))), 0.6 * level
     ):
         return None
     step = int(nearby.steps[index])
@@ -211,7 +213,9 @@ def reward_hacking(log: Log, outcome: Outcome) -> Answer:
         metrics.insert(0, "reward/unearned_share")
         onset = min(onset, unearned.onset, key=lambda interval: interval.middle)
     strength = min(1.0, 1 - outcome.end / max(2 * outcome.best, 1e-9))
-    is_specific = bool(term or unearned) or not goal.startswith("eval/") or has(log, "reward/accuracy")
+    is_specific = (
+        bool(term or unearned) or not goal.startswith("eval/") or has_any_metric(log, "reward/accuracy")
+    )
     if not is_specific:
         evidence.append("the log has no accuracy in training, without which overfitting looks the same")
     tier: Tier = "specific" if is_specific else "consistent"
@@ -239,7 +243,7 @@ def _before_and_after(series: Series, healthy: Interval, onset: Interval) -> tup
     return float(before.values.mean()), float(after.values.mean()), standard_error
 
 
-RIGHT = re.compile(r"acc|correct|right|solve|exact|answer", re.IGNORECASE)
+RIGHT_TERM_PATTERN = re.compile(r"acc|correct|right|solve|exact|answer", re.IGNORECASE)
 """Pattern in the names of reward terms for right answers."""
 
 
@@ -250,12 +254,16 @@ def _term_that_rose(log: Log, outcome: Outcome) -> tuple[str, str] | None:
         return None
     total_before, total_after, _ = _before_and_after(total[1], outcome.healthy, outcome.onset)
     for name in log.series:
-        term = log.find(name, least=12) if TERM.fullmatch(name) and not RIGHT.search(name) else None
+        term = (
+            log.find(name, least=12)
+            if TERM_MEAN_PATTERN.fullmatch(name) and not RIGHT_TERM_PATTERN.search(name)
+            else None
+        )
         if term is None:
             continue
         term_before, term_after, standard_error = _before_and_after(term[1], outcome.healthy, outcome.onset)
         if (
-            term_after - term_before > max(SURE * standard_error, 0.1 * abs(term_before))
+            term_after - term_before > max(MIN_SIGNIFICANT_ERRORS * standard_error, 0.1 * abs(term_before))
             and total_after - term_after < total_before - term_before
         ):
             others_text = (
@@ -291,7 +299,7 @@ def overfitting(log: Log, outcome: Outcome) -> Answer:
     )  # fmt: skip
 
 
-ALL_ALIKE = 0.95
+MAX_EQUAL_GROUP_FRACTION = 0.95
 """Fraction of groups without a signal in the median step above which no rise can be expected."""
 
 
@@ -300,8 +308,8 @@ def vanishing_signal(log: Log, outcome: Outcome) -> Answer:
     equal_groups = log.find("groups/zero_variance_frac", least=5)
     if equal_groups is None:
         needs = "the share of groups with equal rewards"
-        return lacking(log, "vanishing_signal", needs, "groups/zero_variance_frac", least=5)
-    limit = {"never_learned": 0.5, "inconclusive": ALL_ALIKE}.get(outcome.verdict, 1.0)
+        return missing_data(log, "vanishing_signal", needs, "groups/zero_variance_frac", least=5)
+    limit = {"never_learned": 0.5, "inconclusive": MAX_EQUAL_GROUP_FRACTION}.get(outcome.verdict, 1.0)
     if (median_share := float(np.median(equal_groups[1].values))) > limit:
         first_step = int(equal_groups[1].steps[0])
         sentence = f"{median_share:.0%} of the groups had equal rewards in the median step"

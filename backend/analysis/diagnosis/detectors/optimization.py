@@ -14,8 +14,8 @@ from backend.analysis.diagnosis.signs import (
     Answer,
     finding_of,
     first_of,
-    has,
-    lacking,
+    has_any_metric,
+    missing_data,
     standing,
     unjudged,
 )
@@ -33,14 +33,20 @@ def non_finite(log: Log, outcome: Outcome) -> Answer:
     if skipped is not None and (skipped.values > 0).any():
         first_steps["optim/skipped"] = int(skipped.steps[skipped.values > 0][0])
     if not first_steps:
-        return None if has(log, *names) else unjudged("non_finite", "a loss, a gradient norm or a reward")
+        return (
+            None
+            if has_any_metric(log, *names)
+            else unjudged("non_finite", "a loss, a gradient norm or a reward")
+        )
     name, step = min(first_steps.items(), key=lambda item: item[1])
     series = log.series[name]
     is_bad = (series.values > 0) if name == "optim/skipped" else ~np.isfinite(series.values)
     last_step = int(series.steps[is_bad][-1])
     count = int(is_bad.sum())
     is_end_known = log.status in {"failed", "stopped"}  # the trainer gave up, so the values lasted
-    share = float(np.mean(is_bad[series.steps >= step])) if count >= MIN_LASTING or is_end_known else 0.0
+    share = (
+        float(np.mean(is_bad[series.steps >= step])) if count >= MIN_LASTING_VALUES or is_end_known else 0.0
+    )
     sentence = f"{name} was not finite at {count} of {len(series)} steps, from step {step} to {last_step}"
     if name == "optim/skipped":
         sentence = (
@@ -52,13 +58,13 @@ def non_finite(log: Log, outcome: Outcome) -> Answer:
     return Finding("non_finite", TITLES["non_finite"], onset, "specific", 1.0, share, (sentence,), (name,))
 
 
-MIN_LASTING = 3
+MIN_LASTING_VALUES = 3
 """Minimum number of non-finite values that count as lasting, because a trainer can skip single updates."""
 
 
 def update_size(log: Log, outcome: Outcome) -> Answer:
     """Gradients or the learning rate grow, so that updates are too large for the policy."""
-    if not has(log, "optim/grad_norm", "optim/lr", "optim/update_norm"):
+    if not has_any_metric(log, "optim/grad_norm", "optim/lr", "optim/update_norm"):
         finding = _large_from_the_start(log, outcome)
         return finding or unjudged("update_size", "the gradient norm or the learning rate")
     signs = (
@@ -75,7 +81,7 @@ def update_size(log: Log, outcome: Outcome) -> Answer:
     )
 
 
-EARLY = 10
+MAX_EARLY_STEP = 10
 """Last step of a fall that leaves no healthy window for comparison."""
 
 
@@ -83,7 +89,7 @@ def _large_from_the_start(log: Log, outcome: Outcome) -> Answer:
     """Return a finding if ratios or distances are always too large, or
     the first updates changed the policy.
     """
-    if outcome.onset is None or outcome.onset.healthy > EARLY:
+    if outcome.onset is None or outcome.onset.healthy > MAX_EARLY_STEP:
         return None
     return (
         standing(log, "update_size", "ratio/max", 10.0)
@@ -116,11 +122,11 @@ def dead_run(log: Log, outcome: Outcome) -> Answer:
     """No update changes the weights. A loss of 0 or a ratio of 1 is not evidence for this."""
     if outcome.onset is not None:
         return None  # a fall of the goal proves that the weights changed
-    limits = {"optim/update_norm": 0.0, "optim/lr": NO_RATE, "optim/grad_norm": 0.0}
+    limits = {"optim/update_norm": 0.0, "optim/lr": MAX_DEAD_LEARNING_RATE, "optim/grad_norm": 0.0}
     logged_series = [named_series for name in limits if (named_series := log.find(name, least=5)) is not None]
     if not logged_series:
         needs = "the learning rate, the gradient norm or the size of the updates"
-        return lacking(log, "dead_run", needs, *limits, least=5)
+        return missing_data(log, "dead_run", needs, *limits, least=5)
     same_evaluations = _same_evaluations(log)
     for name, series in logged_series:
         values = series.values[len(series) // 10 :]
@@ -140,7 +146,7 @@ def dead_run(log: Log, outcome: Outcome) -> Answer:
     return None
 
 
-NO_RATE = 1e-9
+MAX_DEAD_LEARNING_RATE = 1e-9
 """Learning rate below which float32 weights hardly change during a run."""
 
 
@@ -153,32 +159,36 @@ def _same_evaluations(log: Log) -> tuple[str, ...]:
 
 def kl_pull(log: Log, outcome: Outcome) -> Answer:
     """The KL term jumps in the loss or dominates the gradient. k1 in the loss may even push away."""
-    if not has(log, "loss/kl", "optim/kl_share"):
-        return None if has(log, "loss/total") else unjudged("kl_pull", "the KL term of the loss")
+    if not has_any_metric(log, "loss/kl", "optim/kl_share"):
+        return None if has_any_metric(log, "loss/total") else unjudged("kl_pull", "the KL term of the loss")
     change = first_of(
         log,
         outcome,
         Sign("loss/kl", "up", 3.0, 1e-3, is_setting=True),
         Sign("loss/kl", "down", -3.0, 1e-3, is_setting=True),
-        *(() if has(log, "loss/kl") else (Sign("optim/kl_share", "up", 3.0, 0.02, threshold=DOMINANT),)),
+        *(
+            ()
+            if has_any_metric(log, "loss/kl")
+            else (Sign("optim/kl_share", "up", 3.0, 0.02, threshold=DOMINANT_FRACTION),)
+        ),
     )
     kind, coefficient = log.setting("objective.kl.type"), log.setting("objective.kl.coef")
     evidence = (
         (f"objective.kl is {kind} with coef {coefficient:g} in the loss",) if kind and coefficient else ()
     )
     overall_share = _share_of_kl(log, 0, outcome)
-    if overall_share > DOMINANT:
+    if overall_share > DOMINANT_FRACTION:
         return _always_pulled(log, (_dominates(overall_share), *evidence))
     if change is None:
         return None
     share = _share_of_kl(log, change.onset.sick, outcome)
-    if share > DOMINANT:
+    if share > DOMINANT_FRACTION:
         evidence = (_dominates(share), *evidence)
-    is_specific = kind == "k1" or share > DOMINANT
+    is_specific = kind == "k1" or share > DOMINANT_FRACTION
     return finding_of("kl_pull", change, tier="specific" if is_specific else "consistent", words=evidence)
 
 
-DOMINANT = 0.6
+DOMINANT_FRACTION = 0.6
 """Fraction of the gradient above which the KL term determines the update instead of the reward."""
 
 
@@ -203,17 +213,17 @@ def _always_pulled(log: Log, words: tuple[str, ...]) -> Finding:
 
 def kl_runaway(log: Log, outcome: Outcome) -> Answer:
     """The distance from the reference grows far beyond that of working runs."""
-    if gap := lacking(log, "kl_runaway", "a KL to the reference", "kl/k3", "kl/k2", "kl/k1"):
+    if gap := missing_data(log, "kl_runaway", "a KL to the reference", "kl/k3", "kl/k2", "kl/k1"):
         return gap
-    if (always_large := standing(log, "kl_runaway", "kl/k3", ABSURD_KL)) is not None:
+    if (always_large := standing(log, "kl_runaway", "kl/k3", MAX_WORKING_KL_NATS)) is not None:
         return always_large
-    threshold = KL_OF_A_FALL if outcome.onset is not None else KL_OF_A_WARNING
+    threshold = FALL_KL_NATS if outcome.onset is not None else WARNING_KL_NATS
     signs = [Sign(metric, "up", 5.0, 1e-3, is_log=True, threshold=threshold) for metric in ("kl/k3", "kl/k2")]
     change = first_of(log, outcome, *signs)
     return None if change is None else finding_of("kl_runaway", change, tier="consistent")
 
 
-KL_OF_A_FALL, KL_OF_A_WARNING, ABSURD_KL = 0.2, 1.0, 10.0
+FALL_KL_NATS, WARNING_KL_NATS, MAX_WORKING_KL_NATS = 0.2, 1.0, 10.0
 """Limits of the KL in nats per token. Runs without a penalty may learn
 at a few tenths, but never at ABSURD_KL.
 """
@@ -224,7 +234,7 @@ def displacement(log: Log, outcome: Outcome) -> Answer:
     lift_series = log.find("policy/lift_right", least=4)
     if lift_series is None:
         needs = "the lift of right answers (policy/lift_right)"
-        return lacking(log, "displacement", needs, "policy/lift_right", least=4)
+        return missing_data(log, "displacement", needs, "policy/lift_right", least=4)
     if outcome.healthy is None or outcome.onset is None:
         return None
     lift_before = lift_series[1].between(-math.inf, outcome.healthy.sick).values
@@ -245,7 +255,7 @@ def displacement(log: Log, outcome: Outcome) -> Answer:
 
 def critic(log: Log, outcome: Outcome) -> Answer:
     """The predictions of the critic are worse than the mean of the returns."""
-    if not has(log, "critic/explained_variance"):
+    if not has_any_metric(log, "critic/explained_variance"):
         return None  # no critic
     change = first_of(
         log, outcome,

@@ -44,7 +44,7 @@ from backend.exchange.imports.log_file import MAX_ARCHIVE_SECONDS, ImportSandbox
 from backend.exchange.imports.run_archive.prompts import Tallies, read_labels, read_prompts, read_tallies
 from backend.exchange.imports.run_archive.rollouts import read_rollouts
 from backend.exchange.imports.table import BadLog, Floats, Ints, excerpt
-from backend.metrics.store import NAME
+from backend.metrics.store import NAME_PATTERN
 from backend.rollouts.store import PackedGroups
 from backend.runs.origin import ORIGIN_TITLES
 
@@ -291,7 +291,7 @@ def _are_steps(steps: Floats) -> bool:
 
 def _metric(name: bytes) -> str:
     text = redact(name.decode(errors="replace"))
-    if not NAME.fullmatch(text):
+    if not NAME_PATTERN.fullmatch(text):
         raise BadLog(f"has a metric of the name {excerpt(text)}")
     return text
 

@@ -5,7 +5,7 @@ import { html, useId } from '../../dom.js';
 import { oneLine } from '../../lib/text/tokens.js';
 import { Heads } from '../shared/data_table.js';
 
-/** @typedef {Api.Mapped} Mapping */
+/** @typedef {Api.ColumnMapping} Mapping */
 
 /** Parts of an answer that can be used. @type {[string, string, Partial<Mapping>][]} */
 const PARTS = [

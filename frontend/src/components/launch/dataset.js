@@ -12,7 +12,7 @@ import { IconButton } from '../shared/icons.js';
 import { ForOperator } from '../shared/role.js';
 
 /** @typedef {Api.DatasetItem} Dataset */
-/** @typedef {Api.Mapped} Mapping */
+/** @typedef {Api.ColumnMapping} Mapping */
 
 /** @param {Dataset} dataset */
 const labelOf = ({ name, rows, bytes }) =>

@@ -6,7 +6,7 @@ import { formatBytes, formatPercent } from '../../lib/text/format.js';
 import { Columns } from './columns.js';
 
 /** @typedef {Pick<import('../../data/api.js').ApiError, 'message' | 'detail' | 'errors'>} Problem with a file */
-/** @typedef {{file: File, preview: Api.DatasetPreview, mapping: Api.Mapped | null}} Chosen */
+/** @typedef {{file: File, preview: Api.DatasetPreview, mapping: Api.ColumnMapping | null}} Chosen */
 /**
  * @typedef {{name: string, share: number | null, isLooking: boolean, chosen: Chosen | null,
  *   error: Problem | null}} State
@@ -76,7 +76,7 @@ export function Upload({ maxBytes, onDone }) {
       setState({ ...IDLE, name, chosen: { file, preview, mapping: preview.mapping } });
     });
   };
-  const change = (/** @type {Partial<Api.Mapped>} */ changes) => {
+  const change = (/** @type {Partial<Api.ColumnMapping>} */ changes) => {
     const chosen = /** @type {Chosen} */ (state.chosen);
     const mapping = { ...blank(chosen), ...chosen.mapping, ...changes };
     attempt({ chosen: { ...chosen, mapping } }, async (signal) => {
@@ -149,7 +149,7 @@ function useUnsent(name) {
 
 /**
  * Returns the first two columns as a mapping, if no columns were recognised.
- * @param {Chosen} chosen @returns {Api.Mapped}
+ * @param {Chosen} chosen @returns {Api.ColumnMapping}
  */
 const blank = ({ preview: { columns } }) => ({
   prompt_field: columns[0] ?? 'prompt',

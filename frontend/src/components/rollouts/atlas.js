@@ -88,7 +88,7 @@ export function PromptAtlas({ run, name }) {
 const NothingToCompare = ({ run, onSort }) => html`<${Empty}
   title="Nothing to compare: each prompt was sampled in one part of the run only"
   action=${html`<a class="button" href=${breakdownAddress(run, 'reward/mean', { split: 'flag' })}>
-      Compare flags in place of prompts
+      Compare flags instead of prompts
     </a>
     <button type="button" class="button-quiet" onClick=${() => onSort('rate')}>Lowest pass rate first</button>`}
 />`;

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from backend.analysis.diagnosis.detectors import DETECTORS
-from backend.analysis.diagnosis.diagnose import CONSEQUENCES, ORDER, diagnose
+from backend.analysis.diagnosis.diagnose import CAUSE_ORDER, CONSEQUENCES, diagnose
 from backend.analysis.diagnosis.log import METRICS as READ_METRICS
 from backend.analysis.diagnosis.log import Log, Series
 from backend.analysis.diagnosis.remedies import REMEDIES, remedy_for
@@ -161,7 +161,7 @@ def test_a_term_of_the_loss_that_appears_in_mid_run_is_seen_from_its_first_step(
 
 
 def test_every_cause_has_its_words():
-    assert DETECTORS.keys() == TITLES.keys() == REMEDIES.keys() == ORDER.keys()
+    assert DETECTORS.keys() == TITLES.keys() == REMEDIES.keys() == CAUSE_ORDER.keys()
     assert CONSEQUENCES.keys() <= DETECTORS.keys()
     assert set().union(*CONSEQUENCES.values()) <= DETECTORS.keys()
 

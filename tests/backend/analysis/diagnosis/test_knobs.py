@@ -2,7 +2,7 @@
 
 import pytest
 
-from backend.analysis.diagnosis.knobs import CHANGES, first_change
+from backend.analysis.diagnosis.knobs import CHANGES_BY_CAUSE, first_change
 from backend.analysis.diagnosis.log import Log
 from backend.analysis.diagnosis.remedies import REMEDIES, remedy_for
 from backend.config.merge import merge, nest_paths, resolve
@@ -226,7 +226,7 @@ def test_brevity_is_no_longer_rewarded():
 
 
 def test_every_cause_but_a_wrong_verifier_has_a_field_to_change():
-    assert REMEDIES.keys() - CHANGES.keys() == {"verifier"}
+    assert REMEDIES.keys() - CHANGES_BY_CAUSE.keys() == {"verifier"}
 
 
 @pytest.mark.parametrize("cause", REMEDIES)

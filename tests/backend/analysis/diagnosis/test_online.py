@@ -6,7 +6,7 @@ import pytest
 from backend.analysis.diagnosis.diagnose import diagnose
 from backend.analysis.diagnosis.log import Log, Series
 from backend.analysis.diagnosis.news import news, summary_of
-from backend.analysis.diagnosis.online import EVERY, GrowingLog, is_due, last_due
+from backend.analysis.diagnosis.online import DIAGNOSIS_INTERVAL_STEPS, GrowingLog, is_due, last_due
 from tests.backend.analysis.diagnosis.logs import broken, healthy
 
 COLLAPSE = broken(
@@ -69,8 +69,8 @@ def test_a_short_run_is_judged_every_ten_steps_and_a_long_one_every_fortieth_of_
     due = [step for step in range(100_001) if is_due(step)]
     assert due[:5] == [10, 20, 30, 40, 50]
     gaps = np.diff(due)
-    assert gaps.max() <= 100_000 / 40 + EVERY
-    assert all(gap >= min(step // 80, EVERY) for step, gap in zip(due, gaps, strict=False))
+    assert gaps.max() <= 100_000 / 40 + DIAGNOSIS_INTERVAL_STEPS
+    assert all(gap >= min(step // 80, DIAGNOSIS_INTERVAL_STEPS) for step, gap in zip(due, gaps, strict=False))
 
 
 @pytest.mark.parametrize(("step", "expected"), [(0, 0), (9, 0), (10, 10), (19, 10), (805, 800), (819, 800)])
@@ -81,7 +81,7 @@ def test_the_last_step_at_which_a_run_was_judged(step, expected):
 def told(log):
     """Kind and word of everything that is told while the log grows."""
     before, reported = None, []
-    for step in range(EVERY, 121, EVERY):
+    for step in range(DIAGNOSIS_INTERVAL_STEPS, 121, DIAGNOSIS_INTERVAL_STEPS):
         now = diagnose(up_to(log, step))
         lines = news(before, now)
         reported += [(line.kind, line.data.get("verdict") or line.data["warning"]) for line in lines]

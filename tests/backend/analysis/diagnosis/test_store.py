@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import select, update
 
 from backend.analysis.diagnosis.diagnose import diagnose
-from backend.analysis.diagnosis.store import judge_run, judge_runs, store_verdict, unjudged
+from backend.analysis.diagnosis.store import find_unjudged_runs, judge_run, judge_runs, store_verdict
 from backend.metrics.store import write_series
 from backend.storage.models import Event, Run
 from tests.backend.analysis.diagnosis.logs import broken, healthy
@@ -32,7 +32,7 @@ def stored(database):
 
 def judge_all(database):
     with database.sessions() as session:
-        runs = unjudged(session)
+        runs = find_unjudged_runs(session)
     for _ in judge_runs(database.sessions, runs):
         pass
     return runs

@@ -66,7 +66,7 @@ def listener():
 
 
 @contextmanager
-def only(monkeypatch, *names, permissions=process.NOTHING, plugin=""):
+def only(monkeypatch, *names, permissions=process.DEFAULT_PERMISSIONS, plugin=""):
     """Yield a sandbox with these layers and no other."""
     monkeypatch.setattr(process, "layer_names", lambda: {"on": list(names)})
     if "namespaces" not in names:
@@ -95,7 +95,7 @@ def test_it_sees_no_variable_but_named_ones(monkeypatch, tmp_path):
         seen = set(sandbox.ask("environment", seconds=30))
     fixed = {"PATH", "HOME", "TMPDIR", "PYTHONPATH", "PYTHONHASHSEED", "PYTHONDONTWRITEBYTECODE", "PWD"}
     fixed |= {"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MPLBACKEND", "LC_CTYPE"}
-    assert seen <= fixed | set(process.ENVIRONMENT)
+    assert seen <= fixed | set(process.INHERITED_VARIABLES)
 
 
 def test_it_has_no_file_open_but_the_pipe_of_its_reply(probes):

@@ -167,4 +167,4 @@ def test_the_command_keeps_a_file_and_prints_the_problem(tmp_path, monkeypatch, 
     problem = json.loads(told.partition("problem: ")[2])
     assert FileProblem(**problem).answer_form == "boxed"
     assert main(["upload", str(file)]) == 0
-    assert "was there already: 2 rows" in capsys.readouterr().out
+    assert "already stored: 2 rows" in capsys.readouterr().out

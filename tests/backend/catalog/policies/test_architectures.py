@@ -5,15 +5,20 @@ import json
 import pytest
 
 from backend.base.settings import Settings
-from backend.catalog.policies.architectures import REFUSED, TESTED, architecture_error, architecture_note
+from backend.catalog.policies.architectures import (
+    REFUSED_MODEL_TYPES,
+    TESTED_MODEL_TYPES,
+    architecture_error,
+    architecture_note,
+)
 from backend.catalog.policies.offered import policy_errors, policy_offers
 from backend.config.sections import PolicyConfig
 from tests.models.architectures import ARCHITECTURES
 
 
 def test_the_tested_types_are_those_of_the_test():
-    assert {kind for kind, _ in ARCHITECTURES.values()} == TESTED
-    assert not REFUSED.keys() & TESTED
+    assert {kind for kind, _ in ARCHITECTURES.values()} == TESTED_MODEL_TYPES
+    assert not REFUSED_MODEL_TYPES.keys() & TESTED_MODEL_TYPES
 
 
 @pytest.mark.parametrize(

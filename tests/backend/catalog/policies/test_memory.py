@@ -3,7 +3,12 @@
 import pytest
 
 from backend.catalog.policies.fitting import fitting_changes
-from backend.catalog.policies.memory import CONTEXT_BYTES, PROMPT_TOKENS, estimate_memory, estimate_phases
+from backend.catalog.policies.memory import (
+    ASSUMED_PROMPT_TOKENS,
+    CONTEXT_BYTES,
+    estimate_memory,
+    estimate_phases,
+)
 from backend.catalog.policies.model_shape import ModelShape, UnknownShape
 from backend.catalog.policies.weight_files import Weight
 from backend.config.adapters import LoraAdapter
@@ -74,7 +79,7 @@ def test_weights_optimizer_and_gradients_by_hand():
 def test_the_cache_of_a_group_by_hand():
     config = run()
     sampling = estimate_phases(config, SHAPE, None, on_cpu=False)[0]
-    assert sampling.parts["cache"] == 8 * LAYERS * 2 * 4 * 128 * 2 * (PROMPT_TOKENS + 1024)
+    assert sampling.parts["cache"] == 8 * LAYERS * 2 * 4 * 128 * 2 * (ASSUMED_PROMPT_TOKENS + 1024)
     assert sampling.parts["logits"] == 8 * VOCABULARY * 32
 
 
@@ -97,7 +102,7 @@ def test_each_measure_lowers_the_peak(changes):
 def test_changes_make_it_fit_and_none_of_them_is_idle(gigabytes):
     config, capacity = run(), gigabytes * 1e9
     peak = lambda changed: memory(changed).peak  # noqa: E731
-    changes = fitting_changes(config, peak, capacity, row_tokens=PROMPT_TOKENS + 1024)
+    changes = fitting_changes(config, peak, capacity, row_tokens=ASSUMED_PROMPT_TOKENS + 1024)
     if changes is None:
         assert gigabytes == 1
         return

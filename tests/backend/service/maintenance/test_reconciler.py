@@ -93,7 +93,7 @@ def test_one_process_at_a_time_holds_a_lease_until_it_ends(sessions):
 def test_points_are_sealed_piece_by_piece_and_nothing_is_written_where_all_are(
     sessions, settings, monkeypatch
 ):
-    monkeypatch.setattr(blocks, "BLOCK", 10)
+    monkeypatch.setattr(blocks, "BLOCK_STEPS", 10)
     monkeypatch.setattr(chores, "SEAL_SECONDS", 0.0)
     monkeypatch.setattr(chores, "SEAL_PAUSE_SECONDS", 0.0)
     with sessions.begin() as session:

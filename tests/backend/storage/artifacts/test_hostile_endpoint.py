@@ -80,7 +80,7 @@ def test_a_file_that_ends_too_early_is_a_bad_copy(asked, tmp_path):
             else iter([b"HTTP/1.1 206 P\r\nContent-Length: 3\r\n\r\nxyz"])
         )
 
-    with hostile_server(answer) as server, pytest.raises(BadCopy, match="gives 3 bytes in place of 100"):
+    with hostile_server(answer) as server, pytest.raises(BadCopy, match="gives 3 bytes instead of 100"):
         asked(server).manifest(tmp_path / "runs" / RUN / NAME)
 
 

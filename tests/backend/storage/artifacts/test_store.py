@@ -275,7 +275,10 @@ def test_copies_are_made_of_what_is_missing(store, runs_root, url, settings):
     first, *later = list(copy_missing(settings, rows))
     assert first[0].startswith(f"{RUN}/s000001-a1 was not copied: artifact store ")
     assert not first[1]
-    assert later == [(f"{RUN}/s000004-a1 is neither here nor there", False), (f"copied {RUN}/{NAME}", True)]
+    assert later == [
+        (f"{RUN}/s000004-a1 is missing on this machine and in the store", False),
+        (f"copied {RUN}/{NAME}", True),
+    ]
     assert list(copy_missing(settings, rows[2:])) == []
     assert Copies(settings).has(RUN, NAME)
     write(settings.artifact_dir(RUN) / NAME, {"model.safetensors": b"another of this name"})
