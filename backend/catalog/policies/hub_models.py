@@ -174,8 +174,8 @@ class _HubRequests:
             raise self._timeout_error() from error
         except (OSError, HTTPException) as error:
             raise HubModelError(
-                f"the Hugging Face hub cannot be reached ({getattr(error, 'reason', error)}): how much memory "
-                f"{self.name!r} takes is unknown until its files are here"
+                f"the Hugging Face hub cannot be reached ({getattr(error, 'reason', error)}): "
+                f"the memory that {self.name!r} takes is unknown until its files are here"
             ) from error
         if status in (401, 403, 404):
             return None

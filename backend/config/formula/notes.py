@@ -48,7 +48,7 @@ def _groups(config: RunConfig) -> Iterator[str]:
             yield f"A group is trained on if its rewards differ{judged}; the others are left out."
         case AccuracyFilter(low=low, high=high):
             yield (
-                f"A group is trained on if the share of right answers in it is above {low:g} and below {high:g}; "
+                f"A group is trained on if its share of right answers is above {low:g} and below {high:g}; "
                 "the others are left out."
             )
         case _:
