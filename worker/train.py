@@ -251,7 +251,7 @@ def _write_outcome(session: Session, assignment: Assignment, outcome: Outcome) -
     if outcome.status == "queued":
         lifecycle.release_run(session, *owner, outcome.reason)
     else:
-        lifecycle.finish_run(session, *owner, outcome.status, outcome.reason, obeyed=outcome.wish)
+        lifecycle.finish_run(session, *owner, outcome.status, outcome.reason, request=outcome.wish)
 
 
 if __name__ == "__main__":

@@ -28,20 +28,20 @@ def fetch(
     seconds: float,
     body: bytes | None = None,
     headers: Mapping[str, str] = MappingProxyType({}),
-    follows: Callable[[str], bool] = lambda _address: False,
+    may_redirect_to: Callable[[str], bool] = lambda _address: False,
     uses_proxies: bool = False,
 ) -> Answer:
     """Send a request to an http:// or https:// address and return the response. A `body` is sent with POST.
 
-    `follows` returns True for each address to which a redirect may lead, by default for none. A redirect that
-    is not followed is returned. The connection is closed after `seconds` in any state, or after `max_bytes`.
-    Raises TimeoutError after `seconds`, and OSError or HTTPException if the request fails.
+    `may_redirect_to` returns True for each address to which a redirect may lead, by default for none. A
+    redirect that is not followed is returned. The connection is closed after `seconds` in any state, or after
+    `max_bytes`. Raises TimeoutError after `seconds`, and OSError or HTTPException if the request fails.
     """
     request = Request(address, body, dict(headers))  # noqa: S310 - the next line checks the scheme
     if request.type not in ("http", "https"):
         raise OSError(f"expected an address of http:// or https://, got one of {request.type}:")
     with Deadline(seconds) as deadline:
-        handlers = [_Redirects(follows), _Statuses(), _Connections(deadline)]
+        handlers = [_Redirects(may_redirect_to), _Statuses(), _Connections(deadline)]
         proxies = [] if uses_proxies else [urllib.request.ProxyHandler({})]
         try:
             with _open(urllib.request.build_opener(*handlers, *proxies), request, seconds) as response:

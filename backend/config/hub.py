@@ -73,6 +73,6 @@ def ask_hub(
         max_bytes=max_bytes,
         seconds=seconds,
         headers=headers,
-        follows=lambda target: target.startswith(("https://", hub)),
+        may_redirect_to=lambda target: target.startswith(("https://", hub)),
         uses_proxies=True,
     )

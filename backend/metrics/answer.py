@@ -42,7 +42,9 @@ def make_answer(
         [] if group_by else [end for name in names if has_interval(name) for end in interval_names(name)]
     )
     is_whole = bool(group_by) or ends
-    curves = read_visible_curves(session, row_by_run, present, [*names, *intervals], view, is_whole=is_whole)
+    curves = read_visible_curves(
+        session, row_by_run, present, [*names, *intervals], view, needs_all_points=is_whole
+    )
     if group_by:
         keys = split_list(group_by)
         configs = load_configs(session, present) if any(key.startswith(CONFIG_PREFIX) for key in keys) else {}
@@ -93,10 +95,10 @@ def read_visible_curves(
     metrics: Sequence[str],
     view: View,
     *,
-    is_whole: bool,
+    needs_all_points: bool,
 ) -> dict[tuple[str, str], Curve]:
-    """Return the curves. Unless `is_whole`, they may have only those points that the view can show."""
-    outlined = None if is_whole else view.outlined_blocks(row_by_run.values())
+    """Return the curves. Unless `needs_all_points`, they may have only those points that the view can show."""
+    outlined = None if needs_all_points else view.outlined_blocks(row_by_run.values())
     curves = read_curves(session, runs, metrics, view.x, outlined, row_by_run)
     if outlined and not all(
         is_outline_sufficient(curve.at(view.visible(curve)), view.max_points) for curve in curves.values()

@@ -134,13 +134,13 @@ class Outlined:
         return case((is_sufficient, MetricBlock.outline), else_=MetricBlock.data)
 
 
-def read_tail(session: Session, run: str, key: int, reached: Reached) -> Stored:
+def read_tail(session: Session, run: str, key: int, sealed_steps: Reached) -> Stored:
     """Return the points that are rows.
 
     Call this before reading the blocks, so that points that are sealed in between are not missed.
     """
-    unsealed_attempts = {attempt: step for attempt, step in reached.items() if step < ALL_PACKED}
-    if reached and not unsealed_attempts:
+    unsealed_attempts = {attempt: step for attempt, step in sealed_steps.items() if step < ALL_PACKED}
+    if sealed_steps and not unsealed_attempts:
         return NO_POINTS
     bounds = {
         "attempt": min(unsealed_attempts, default=0),

@@ -161,17 +161,20 @@ ReportDamage = Callable[[Session, BlockPlace, str], None]
 """A function that records a damaged block and the reason in the transaction of the session."""
 
 
-def seal(sessions: Sessions, tasks: Sequence[Task], tell: ReportDamage | None = None) -> Iterator[None]:
+def seal(
+    sessions: Sessions, tasks: Sequence[Task], report_damage: ReportDamage | None = None
+) -> Iterator[None]:
     """Seal the points of all tasks, and yield after each transaction. Concurrent processes do no harm.
 
     If a run cannot be sealed, it is skipped. If the database is unavailable, sealing ends. A damaged block to
-    which points belong is reported with `tell` and replaced. Without `tell`, its run is skipped.
+    which points belong is reported with `report_damage` and replaced. Without `report_damage`, its run is
+    skipped.
     """
     failed = set()
     for task in tasks:
         try:
             if task.run not in failed:
-                yield from _seal_attempt(sessions, task, tell)
+                yield from _seal_attempt(sessions, task, report_damage)
         except (SQLAlchemyError, BlockDamaged) as error:
             logger.warning("the points of run %s cannot be sealed: %s", task.run, str(error).splitlines()[0])
             if isinstance(error, OperationalError):
@@ -179,13 +182,13 @@ def seal(sessions: Sessions, tasks: Sequence[Task], tell: ReportDamage | None = 
             failed.add(task.run)
 
 
-def _seal_attempt(sessions: Sessions, task: Task, tell: ReportDamage | None) -> Iterator[None]:
+def _seal_attempt(sessions: Sessions, task: Task, report_damage: ReportDamage | None) -> Iterator[None]:
     first_step, packed = task.first, task.packed
     while first_step <= task.last:
         with sessions.begin() as session:
             if not _lock_task(session, task, packed):
                 return
-            packed = _seal_block(session, task, first_step, tell)
+            packed = _seal_block(session, task, first_step, report_damage)
         yield
         first_step = packed + 1
 
@@ -209,7 +212,7 @@ def _attempt_condition(run: str, attempt: int) -> Any:
     return and_(Attempt.run_id == run, Attempt.number == attempt)
 
 
-def _seal_block(session: Session, task: Task, first: int, tell: ReportDamage | None) -> int:
+def _seal_block(session: Session, task: Task, first: int, report_damage: ReportDamage | None) -> int:
     """Convert the rows of all metrics in one range of steps to blocks, and return the last sealed step.
 
     The range is extended over following steps without rows.
@@ -231,7 +234,7 @@ def _seal_block(session: Session, task: Task, first: int, tell: ReportDamage | N
     session.execute(
         update(Attempt).where(_attempt_condition(task.run, task.attempt)).values(packed_step=last_sealed)
     )
-    put_into_blocks(session, task.run, task.attempt, points, tell)
+    put_into_blocks(session, task.run, task.attempt, points, report_damage)
     _remove_rows(
         session,
         task,
@@ -262,20 +265,24 @@ def _remove_rows(
 
 
 def put_into_blocks(
-    session: Session, run: str, attempt: int, points: Mapping[int, Stored], tell: ReportDamage | None = None
+    session: Session,
+    run: str,
+    attempt: int,
+    points: Mapping[int, Stored],
+    report_damage: ReportDamage | None = None,
 ) -> None:
     """Write points of an attempt into blocks, by metric key and in the order of steps. Existing steps are
     replaced.
 
-    A damaged block to which points belong is reported with `tell` and replaced. Raises BlockDamaged without
-    `tell`, or if a newer version wrote the block.
+    A damaged block to which points belong is reported with `report_damage` and replaced. Raises BlockDamaged
+    without `report_damage`, or if a newer version wrote the block.
     """
     points_by_block = {
         (key, number): block_points
         for key, stored in points.items()
         for number, block_points in _split_by_block(stored)
     }
-    old_points = _read_old_blocks(session, run, attempt, points_by_block, tell)
+    old_points = _read_old_blocks(session, run, attempt, points_by_block, report_damage)
     rows = [
         {"run_id": run, "key_id": key, "attempt": attempt, "number": number, **_block_row(merged)}
         for (key, number), block_points in points_by_block.items()
@@ -308,11 +315,11 @@ def _split_by_block(points: Stored) -> Iterator[tuple[int, Stored]]:
 
 
 def _read_old_blocks(
-    session: Session, run: str, attempt: int, places: Iterable[tuple[int, int]], tell: ReportDamage | None
+    session: Session, run: str, attempt: int, block_ids: Iterable[tuple[int, int]], tell: ReportDamage | None
 ) -> dict[tuple[int, int], Stored]:
     """Return the points of the blocks with these (key, number). Damaged blocks are reported and omitted."""
     stored = {}
-    for key, number, last_step, count, data in _read_data(session, run, attempt, places):
+    for key, number, last_step, count, data in _read_data(session, run, attempt, block_ids):
         try:
             first_step = number * blocks.BLOCK_STEPS
             last_of_block = min(last_step, first_step + blocks.BLOCK_STEPS - 1)
@@ -331,13 +338,13 @@ def _read_old_blocks(
 
 
 def _read_data(
-    session: Session, run: str, attempt: int, places: Iterable[tuple[int, int]]
+    session: Session, run: str, attempt: int, block_ids: Iterable[tuple[int, int]]
 ) -> Iterator[Row[int, int, int, int, bytes]]:
     """Yield the key, number, last step, number of points and bytes of each of these blocks."""
     table = MetricBlock
     columns = (table.key_id, table.number, table.last_step, table.points, table.data)
     conditions = (MetricBlock.run_id == run, MetricBlock.attempt == attempt)
-    remaining = iter(places)
+    remaining = iter(block_ids)
     while chunk := list(islice(remaining, MAX_BLOCKS_PER_READ)):
         is_in_chunk = tuple_(MetricBlock.key_id, MetricBlock.number).in_(chunk)
         yield from session.execute(

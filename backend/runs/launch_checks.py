@@ -98,10 +98,10 @@ def refuse_failed(session: Session, configs: Iterable[RunConfig]) -> None:
         raise InvalidConfig(errors)
 
 
-def _failures(session: Session, hashed: str) -> Iterator[FieldError]:
+def _failures(session: Session, config_hash: str) -> Iterator[FieldError]:
     newest = (
         select(Run.name, Run.check_report)
-        .where(Run.check_hash == hashed, Run.status == "finished")
+        .where(Run.check_hash == config_hash, Run.status == "finished")
         .where(Run.deleted_at.is_(None), Run.deleting_at.is_(None))
         .order_by(Run.finished_at.desc(), Run.id.desc())
         .limit(1)

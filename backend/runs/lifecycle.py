@@ -162,14 +162,14 @@ def note_attempt(session: Session, run_id: str, attempt: int, **facts: Any) -> N
 
 
 def finish_run(
-    session: Session, run_id: str, attempt: int, status: End, reason: str = "", *, obeyed: str = ""
+    session: Session, run_id: str, attempt: int, status: End, reason: str = "", *, request: str = ""
 ) -> None:
     """End or pause a run on behalf of the attempt that owns it.
 
-    `obeyed` is the wish that ends the run. If the user has changed the wish while the trainer saved its
+    `request` is the wish that ends the run. If the user has changed the wish while the trainer saved its
     checkpoint, the new wish takes effect instead.
     """
-    if obeyed and (wish := fence(session, run_id, attempt)) != obeyed:
+    if request and (wish := fence(session, run_id, attempt)) != request:
         new_status, new_reason = STATUS_BY_REQUEST.get(wish, ("queued", ""))
         _leave_running(
             session, run_id, attempt, new_status, new_reason, note=new_reason or "resumed by the user"

@@ -75,10 +75,10 @@ class RunOrder:
 
 
 def select_in_order(
-    conditions: Sequence[ColumnElement[bool]], order: RunOrder, seen: Sequence[Any] | None, limit: int
+    conditions: Sequence[ColumnElement[bool]], order: RunOrder, after: Sequence[Any] | None, limit: int
 ) -> Select[Any]:
     """Return the query for the ids and sort keys of the next matching runs, after the last row of a page."""
-    return (_select_by_index if order.is_indexed else _select_sorted)(conditions, order, seen, limit)
+    return (_select_by_index if order.is_indexed else _select_sorted)(conditions, order, after, limit)
 
 
 def _select_sorted(

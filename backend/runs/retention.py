@@ -35,7 +35,7 @@ def kept_ids(
     older = {
         checkpoint.step: checkpoint.id for checkpoint in reversed(newest_first) if checkpoint.id not in kept
     }  # the checkpoint of the last attempt
-    steps = spread_steps(list(older), behind=[checkpoint.step for checkpoint in newest], limit=spaced)
+    steps = spread_steps(list(older), newest_steps=[checkpoint.step for checkpoint in newest], limit=spaced)
     return kept | {older[step] for step in steps}
 
 
@@ -47,17 +47,17 @@ def max_kept_checkpoints(*, keep: int, spaced: int) -> int:
     return keep + spaced + 1
 
 
-def spread_steps(steps: Sequence[int], *, behind: Sequence[int], limit: int) -> set[int]:
+def spread_steps(steps: Sequence[int], *, newest_steps: Sequence[int], limit: int) -> set[int]:
     """Return the steps to keep, at most `limit`, spread as evenly as possible on a log scale of age.
 
     Steps are removed one by one, always the one whose neighbours are closest to each other. The first step
     stays. The function is called with the steps that remained the last time, so the result must also be good
-    when it is built up incrementally. `behind` are the newest steps, which stay in any case.
+    when it is built up incrementally. `newest_steps` are the newest steps, which stay in any case.
     """
     remaining = sorted(set(steps))
     if not limit or not remaining:
         return set()
-    newest, nearest = max(behind, default=remaining[-1]), min(behind, default=remaining[-1])
+    newest, nearest = max(newest_steps, default=remaining[-1]), min(newest_steps, default=remaining[-1])
     unit = min(
         (after - before for before, after in pairwise([*remaining, nearest]) if after > before), default=1
     )

@@ -126,14 +126,14 @@ def _terms(rewards: Sequence[Any]) -> tuple[list[Any] | None, list[Any] | None]:
     return [term_names[0] if term_names else [], *columns], None
 
 
-def decode(group_id: str, data: bytes, want: CompletionSelection = ALL_COMPLETIONS) -> list[Completion]:
+def decode(group_id: str, data: bytes, selection: CompletionSelection = ALL_COMPLETIONS) -> list[Completion]:
     """Decode the completions of a group. Raises CompletionsDamaged if the bytes are damaged."""
     content = _content(data)
-    if want is not ALL_COMPLETIONS and not want.may_be_in(content):
+    if selection is not ALL_COMPLETIONS and not selection.may_be_in(content):
         return []
     try:
         line_end = content.index(b"\n")
-        return list(_completions(group_id, content[line_end + 1 :], _columns(content[:line_end]), want))
+        return list(_completions(group_id, content[line_end + 1 :], _columns(content[:line_end]), selection))
     except CompletionsDamaged:
         raise
     except (ValueError, TypeError, LookupError, MemoryError, RecursionError) as error:

@@ -24,7 +24,7 @@ _lock = threading.Lock()
 
 
 def load_completions(
-    session: Session, group_ids: Sequence[str], want: CompletionSelection = ALL_COMPLETIONS
+    session: Session, group_ids: Sequence[str], selection: CompletionSelection = ALL_COMPLETIONS
 ) -> dict[str, list[Completion]]:
     """Return the completions of each group, in the order of positions, or none for a damaged group."""
     completions: dict[str, list[Completion]] = {}
@@ -32,26 +32,26 @@ def load_completions(
         ids = group_ids[start : start + MAX_GROUPS_PER_STATEMENT]
         query = select(RolloutGroup.id, RolloutGroup.completions).where(RolloutGroup.id.in_(ids))
         for group_id, block in session.execute(query):
-            completions[group_id] = decode_block(group_id, block, want)
+            completions[group_id] = decode_block(group_id, block, selection)
     return completions
 
 
 def iterate_completions(
-    session: Session, group_ids: Sequence[str], want: CompletionSelection = ALL_COMPLETIONS
+    session: Session, group_ids: Sequence[str], selection: CompletionSelection = ALL_COMPLETIONS
 ) -> Iterator[tuple[str, list[Completion]]]:
     """Yield each group's id and completions, in the order of `group_ids`, with little memory."""
     for start in range(0, len(group_ids), GROUPS_IN_MEMORY):
         ids = group_ids[start : start + GROUPS_IN_MEMORY]
-        completions = load_completions(session, ids, want)
+        completions = load_completions(session, ids, selection)
         yield from ((group_id, completions.get(group_id, [])) for group_id in ids)
 
 
 def decode_block(
-    group_id: str, block: bytes, want: CompletionSelection = ALL_COMPLETIONS
+    group_id: str, block: bytes, selection: CompletionSelection = ALL_COMPLETIONS
 ) -> list[Completion]:
     """Return the completions of a block. If it is damaged, return none and record the damage."""
     try:
-        completions = decode(group_id, block, want)
+        completions = decode(group_id, block, selection)
     except CompletionsDamaged as error:
         _record_damage(group_id, str(error))
         return []

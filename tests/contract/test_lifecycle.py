@@ -288,7 +288,7 @@ def test_a_wish_that_changes_while_the_trainer_saves_its_last_checkpoint_counts(
     claim(session)
     lifecycle.request_wish(session, run.id, "pause")
     lifecycle.request_wish(session, run.id, newest)
-    lifecycle.finish_run(session, run.id, 1, "paused", "paused by the user", obeyed="pause")
+    lifecycle.finish_run(session, run.id, 1, "paused", "paused by the user", request="pause")
     assert session.execute(select(Run.status, Run.reason, Run.wish)).one() == (status, reason, "")
 
 

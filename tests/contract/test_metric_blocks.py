@@ -239,7 +239,9 @@ def test_a_curve_of_outlines_shows_what_all_its_points_would_show(database, monk
         view = replace(view, after=chance.randint(-1, 900))
     with database.sessions() as session:
         names = load_run_names(session, [run.id for run in runs])
-        outlined = read_visible_curves(session, names, list(names), ["a", "early"], view, is_whole=False)
+        outlined = read_visible_curves(
+            session, names, list(names), ["a", "early"], view, needs_all_points=False
+        )
         full = read_curves(session, list(names), ["a", "early"], "step")
     assert outlined.keys() == full.keys()
     drawn, expected = (single_items(names, curves, list(full), view) for curves in (outlined, full))

@@ -84,5 +84,5 @@ def test_of_two_attempts_at_one_step_the_later_stays():
 
 
 def test_nothing_is_spread_out_where_nothing_may_be():
-    assert spread_steps([1, 2, 3], behind=[4], limit=0) == set()
-    assert spread_steps([], behind=[4], limit=3) == set()
+    assert spread_steps([1, 2, 3], newest_steps=[4], limit=0) == set()
+    assert spread_steps([], newest_steps=[4], limit=3) == set()

@@ -159,7 +159,7 @@ class Checkpoints:
             if is_fresh or directory.name not in self.uploads.complete or is_unchanged(candidate, directory):
                 raise
             logger.warning("%s; fetching its copy", error.detail)
-        self.uploads.fetch(directory, again=True)
+        self.uploads.fetch(directory, replace_existing=True)
         return load(candidate, directory, policy, parts)
 
     def _fetch_unrecorded(self, rows: Sequence[Checkpoint], recorded: int) -> None:

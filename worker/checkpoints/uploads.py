@@ -64,15 +64,15 @@ class Uploads:
         """The names of checkpoints that are being uploaded, whose directories must stay."""
         return self._at_work
 
-    def fetch(self, directory: Path, *, again: bool = False) -> bool:
+    def fetch(self, directory: Path, *, replace_existing: bool = False) -> bool:
         """Download a checkpoint unless it is on this machine, and return whether it was downloaded.
 
         Raise BadCheckpoint if the copy is invalid, ArtifactFault, or OSError of this machine's disk.
         """
-        if self._store is None or (directory.is_dir() and not again):
+        if self._store is None or (directory.is_dir() and not replace_existing):
             return False
         try:
-            is_fetched = self._retry(lambda store: store.fetch(directory, again=again))
+            is_fetched = self._retry(lambda store: store.fetch(directory, replace_existing=replace_existing))
         except BadCopy as error:
             raise BadCheckpoint(directory, error.detail) from error
         if is_fetched:

@@ -120,7 +120,7 @@ def _add_adapter(policy: Policy, config: PolicyConfig, directory: Path, settings
 def _read_adapter(adapter: ContinuedAdapter, policy: str, settings: Settings) -> LoraAdapter:
     """Return the config of the adapter in its directory."""
     directory = settings.models_dir.expanduser() / adapter.name
-    if reason := adapter_error(directory, policy, inside=settings.models_dir):
+    if reason := adapter_error(directory, policy, root=settings.models_dir):
         raise invalid("policy.adapter.name", f"{adapter.name!r}: {reason}")
     return parse_adapter(read_config(directory, ADAPTER_CONFIG) or {}).with_(dtype=adapter.dtype)
 
@@ -158,7 +158,7 @@ def check_directory(directory: Path, *, name: str, inside: Path | None = None) -
     """Raise InvalidConfig if a directory does not hold a causal language model in safetensors with its
     tokenizer.
     """
-    if reason := directory_error(directory, inside=inside):
+    if reason := directory_error(directory, root=inside):
         raise invalid("policy.name", f"{name!r}: {reason}")
 
 

@@ -67,13 +67,17 @@ def natural_step(
     )
 
 
-def conjugate_gradient(product: Product, target: Tensor, *, iterations: int, least: float = 1e-10) -> Tensor:
-    """Solve product(x) = target for x until the squared residual is at most `least` times the initial one."""
+def conjugate_gradient(
+    product: Product, target: Tensor, *, iterations: int, tolerance: float = 1e-10
+) -> Tensor:
+    """Solve product(x) = target for x until the squared residual is at most `tolerance` times the initial
+    one.
+    """
     solution, residual = torch.zeros_like(target), target.clone()
     direction, square = residual.clone(), residual @ residual
     first = square.clone()
     for _ in range(iterations):
-        if square <= least * first:
+        if square <= tolerance * first:
             break
         image = product(direction)
         length = square / (direction @ image)

@@ -31,13 +31,13 @@ METHOD = "sharded_forward"
 class ShardedModel:
     """A sharded model together with the complete model."""
 
-    def __init__(self, whole_model: PreTrainedModel, ranks: Ranks, forward: Forward) -> None:
+    def __init__(self, model: PreTrainedModel, ranks: Ranks, forward: Forward) -> None:
         """Shard a model.
 
         `forward` computes the inputs of the loss, whose sums run over the rows of all ranks.
         """
-        self.whole, self.ranks = whole_model, ranks
-        self.model: Any = copy.deepcopy(whole_model)
+        self.whole, self.ranks = model, ranks
+        self.model: Any = copy.deepcopy(model)
         self.model.sharded_forward = forward.__get__(self.model)
         for layer in self.model.get_decoder().layers:
             fully_shard(layer, mesh=ranks.mesh)

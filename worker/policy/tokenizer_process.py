@@ -49,7 +49,7 @@ class TokenizerProcess:
         # Files in the hub's cache are symbolic links.
         blobs = {path.resolve().parent for path in directory.iterdir() if path.is_symlink()}
         limits = Permissions(memory_gb=MEMORY_GB)
-        self._sandbox = Sandbox(CALLS, permissions=limits, further=(directory, *sorted(blobs)))
+        self._sandbox = Sandbox(CALLS, permissions=limits, additional_paths=(directory, *sorted(blobs)))
         self._turn = Lock()
         weakref.finalize(self, self._sandbox.close)
 

@@ -53,7 +53,10 @@ class CodeGrader:
 
     def __init__(self, benches: int) -> None:
         self._benches = [
-            Bench(Sandbox(PROGRAMS, forgets=True, runs_programs=True), Sandbox(PROGRAMS, runs_programs=True))
+            Bench(
+                Sandbox(PROGRAMS, forgets_requests=True, runs_programs=True),
+                Sandbox(PROGRAMS, runs_programs=True),
+            )
             for _ in range(benches)
         ]
 

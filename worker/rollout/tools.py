@@ -58,7 +58,7 @@ class Toolbox:
     def __init__(self, config: ToolUse, *, processes: int = 0) -> None:
         self.config = config
         count = process_count(processes) if "python" in config.tools else 0
-        self._sandboxes = [Sandbox(PROGRAMS, forgets=True, runs_programs=True) for _ in range(count)]
+        self._sandboxes = [Sandbox(PROGRAMS, forgets_requests=True, runs_programs=True) for _ in range(count)]
         self._turn = Lock()
         """Lock held while calls are answered, because evaluations and asynchronous rollouts may call
         concurrently.

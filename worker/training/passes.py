@@ -76,7 +76,7 @@ Score = Callable[..., Routed]
 
 def loss_passes(
     score: Score,
-    of: OptimizerBatch,
+    optimizer_batch: OptimizerBatch,
     parts: Sequence[MicroBatch],
     objective: Objective,
     *,
@@ -89,36 +89,41 @@ def loss_passes(
     `silent` scores the micro-batches that do not learn, if these need another model.
     """
     for rows, learns in parts:
-        chosen = rows.to(of.batch.mask.device)
+        chosen = rows.to(optimizer_batch.batch.mask.device)
         with torch.set_grad_enabled(learns):
             scored, router_logprobs, experts = (score if learns else silent or score)(
-                of.tokens.rows(of.rows[rows]),
+                optimizer_batch.tokens.rows(optimizer_batch.rows[rows]),
                 temperature=temperature,
                 entropy_gradient=objective.needs_entropy_gradient,
             )
             inputs = add_router_shift(
-                of.batch.rows(chosen).columns(scored.logprobs.shape[1]), router_logprobs
+                optimizer_batch.batch.rows(chosen).columns(scored.logprobs.shape[1]), router_logprobs
             )
             pass_loss = policy_loss(
                 scored.logprobs,
                 inputs,
                 objective,
-                of.weights.rows(chosen),
+                optimizer_batch.weights.rows(chosen),
                 entropy=scored.entropy,
             )
         yield pass_loss
         if seen is not None:
             seen.update_stats.sums += pass_loss.metrics
             seen.update_stats.sums += router_metrics(inputs, experts)
-            if of.tokens.sampling_masks:
-                seen.update_stats.sums += _kept_mass(scored, of.batch.mask[chosen])
+            if optimizer_batch.tokens.sampling_masks:
+                seen.update_stats.sums += _kept_mass(scored, optimizer_batch.batch.mask[chosen])
             values = (
                 pass_loss.per_token | choice_values(inputs) | {"policy_logprob": scored.logprobs.detach()}
             )
             if objective.entropy.type != "none":
                 values["policy_entropy"] = scored.entropy.detach()
-            keep_tokens(seen.per_token, values, of.rows[rows], of.tokens.mask.shape)
-            keep_tokens(seen.added, pass_loss.contributions, of.rows[rows], of.tokens.mask.shape)
+            keep_tokens(seen.per_token, values, optimizer_batch.rows[rows], optimizer_batch.tokens.mask.shape)
+            keep_tokens(
+                seen.added,
+                pass_loss.contributions,
+                optimizer_batch.rows[rows],
+                optimizer_batch.tokens.mask.shape,
+            )
 
 
 def _kept_mass(scored: TokenLogprobs, mask: Tensor) -> MetricSums:

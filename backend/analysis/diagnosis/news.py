@@ -53,19 +53,19 @@ def summary_of(diagnosis: Diagnosis) -> str:
     return f"{verdict}: {details}" if details else verdict
 
 
-def verdict_news(was: str, now: Diagnosis) -> News | None:
+def verdict_news(old_verdict: str, now: Diagnosis) -> News | None:
     """Return the change of the verdict, or None if it is the same."""
     outcome = now.outcome
-    if outcome.verdict == was:
+    if outcome.verdict == old_verdict:
         return None
     event_data = {
         "verdict": outcome.verdict,
-        "before": was,
+        "before": old_verdict,
         "goal": outcome.goal,
         "cause": first_cause(now),
         "onset": now.onset and now.onset._asdict(),
     }
-    message = f"verdict {summary_of(now)}; it was {was.replace('_', ' ')}"
+    message = f"verdict {summary_of(now)}; it was {old_verdict.replace('_', ' ')}"
     onset = now.onset if outcome.verdict in UNHEALTHY_VERDICTS else None
     return News("verdict", LEVEL_BY_VERDICT.get(outcome.verdict, "info"), message, event_data, onset)
 

@@ -50,8 +50,8 @@ def finding_of(
     change_: Change,
     *,
     tier: Tier = "specific",
-    words: tuple[str, ...] = (),
-    also: tuple[str, ...] = (),
+    evidence: tuple[str, ...] = (),
+    other_metrics: tuple[str, ...] = (),
 ) -> Finding:
     sentence = (
         f"{change_.metric} was {change_.healthy:.3g} in the median step while the run was healthy. "
@@ -60,7 +60,7 @@ def finding_of(
     )
     return Finding(
         cause, TITLES[cause], change_.onset, tier, min(1.0, change_.spreads / 10), change_.lasting,
-        (sentence, *words), (change_.metric, *also),
+        (sentence, *evidence), (change_.metric, *other_metrics),
     )  # fmt: skip
 
 
@@ -68,18 +68,19 @@ def unjudged(cause: str, needs: str) -> Unjudged:
     return Unjudged(cause, TITLES[cause], needs)
 
 
-def missing_data(log: Log, cause: str, needs: str, *metrics: str, least: int = 3) -> Unjudged | None:
-    """Return the reason why a cause cannot be judged, or None if a metric has at least `least` finite values.
+def missing_data(log: Log, cause: str, needs: str, *metrics: str, min_points: int = 3) -> Unjudged | None:
+    """Return the reason why a cause cannot be judged, or None if a metric has at least `min_points` finite
+    values.
 
     The reason is `needs` if the log has none of the metrics, or else names the metric with the most values.
     """
-    if log.find(*metrics, least=least) is not None:
+    if log.find(*metrics, least=min_points) is not None:
         return None
     counts = {name: len(log.series[name].finite()) for name in metrics if name in log.series}
     name, count = max(counts.items(), key=lambda item: item[1], default=("", 0))
     if not count:
         return unjudged(cause, needs)
-    return unjudged(cause, f"values of {name}: it has only {count}, and {least} are needed")
+    return unjudged(cause, f"values of {name}: it has only {count}, and {min_points} are needed")
 
 
 def change_of(log: Log, outcome: Outcome, sign: Sign) -> Change | None:

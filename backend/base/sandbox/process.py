@@ -48,9 +48,9 @@ class Sandbox:
 
     `operations` names the module whose `OPERATIONS` it serves. `plugin` names a module of user code, which
     becomes visible. Its output is shown, and it can write to a private directory, which is emptied after each
-    call. The paths in `further` are also visible. With `forgets`, nothing of a request stays in the memory
-    that later forks inherit, and the results of `prepare` are lost too. With `plugin` or `runs_programs`, the
-    first request raises SandboxIncomplete if the machine cannot confine programs.
+    call. The paths in `additional_paths` are also visible. With `forgets_requests`, nothing of a request
+    stays in the memory that later forks inherit, and the results of `prepare` are lost too. With `plugin` or
+    `runs_programs`, the first request raises SandboxIncomplete if the machine cannot confine programs.
     """
 
     def __init__(
@@ -59,16 +59,16 @@ class Sandbox:
         *,
         permissions: Permissions = DEFAULT_PERMISSIONS,
         plugin: str = "",
-        further: tuple[Path, ...] = (),
-        forgets: bool = False,
+        additional_paths: tuple[Path, ...] = (),
+        forgets_requests: bool = False,
         runs_programs: bool = False,
         settings: Settings | None = None,
     ) -> None:
         self._operations = operations
         self._permissions = permissions
         self._plugin = plugin
-        self._further = further
-        self._forgets = forgets
+        self._further = additional_paths
+        self._forgets = forgets_requests
         self._settings = settings or Settings()
         self._runs_programs = runs_programs
         self._process: subprocess.Popen[bytes] | None = None

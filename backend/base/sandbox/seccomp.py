@@ -73,16 +73,18 @@ def parent_filter(*, network: bool) -> Any:
     )
 
 
-def fork_filter(*, processes: bool, writes: bool, network: bool, sees_own_files_only: bool) -> Any:
+def fork_filter(*, processes: bool, may_write: bool, network: bool, sees_own_files_only: bool) -> Any:
     """Return the filter of a fork, which computes one answer."""
     optional_calls = [
         *(LIMIT_CALLS + PROCESS_CALLS) * processes,
-        *(WRITE_CALLS * writes),
+        *(WRITE_CALLS * may_write),
         *(NETWORK_CALLS * network),
     ]
-    optional_calls += MODE_CALLS * (writes and sees_own_files_only)
-    optional_calls += EVENT_LOOP_CALLS * writes
-    return _allow_only([*COMPUTE_CALLS, *optional_calls], opens_for_writing=writes, has_event_loop=writes)
+    optional_calls += MODE_CALLS * (may_write and sees_own_files_only)
+    optional_calls += EVENT_LOOP_CALLS * may_write
+    return _allow_only(
+        [*COMPUTE_CALLS, *optional_calls], opens_for_writing=may_write, has_event_loop=may_write
+    )
 
 
 def _allow_only(names: Iterable[str], *, opens_for_writing: bool, has_event_loop: bool) -> Any:

@@ -118,7 +118,7 @@ def confine(orders: Orders) -> Any:
             seccomp.parent_filter(network=orders.network),
             seccomp.fork_filter(
                 processes=orders.processes,
-                writes=orders.is_plugin,
+                may_write=orders.is_plugin,
                 network=orders.network,
                 sees_own_files_only="namespaces" in orders.layers,
             ),

@@ -117,7 +117,7 @@ async def upload(
     """
     kind = file_kind(name)
     async with _receive_draft(request, settings) as (uploads, received):
-        store = partial(store_upload, name=name, kind=kind, named=named, max_bytes=settings.upload_bytes)
+        store = partial(store_upload, name=name, kind=kind, columns=named, max_bytes=settings.upload_bytes)
         stored, is_new = await run_in_threadpool(store, uploads, received)
     return Json(upload_json(stored) | _mapping_json(stored.mapping), 201 if is_new else 200)
 
@@ -141,7 +141,7 @@ async def preview(
     """
     kind = file_kind(name)
     async with _receive_draft(request, settings) as (_, received):
-        look = partial(preview_upload, name=name, kind=kind, named=named, is_cut=cut)
+        look = partial(preview_upload, name=name, kind=kind, columns=named, is_cut=cut)
         rows_shown = await run_in_threadpool(look, received)
     return Json(rows_shown.model_dump(mode="json"))
 

@@ -22,7 +22,7 @@ _one_at_a_time = threading.Lock()
 
 
 def store_upload(
-    uploads: Uploads, packed: Draft, *, name: str, kind: str, named: Mapping[str, str], max_bytes: int
+    uploads: Uploads, packed: Draft, *, name: str, kind: str, columns: Mapping[str, str], max_bytes: int
 ) -> tuple[Upload, bool]:
     """Decompress, check, hash and store an upload, and return the dataset and whether it is new.
 
@@ -33,7 +33,7 @@ def store_upload(
         check, lines, digest, size = RowCheck(mapping.columns), LineSplitter(), sha256(), 0
         try:
             first_lines, pieces = read_first_lines(_read_as_jsonl(packed, kind, max_bytes))
-            mapping = guess_mapping(parse_rows(first_lines), named) or mapping
+            mapping = guess_mapping(parse_rows(first_lines), columns) or mapping
             check = RowCheck(mapping.columns)
             for piece in pieces:
                 digest.update(piece)
@@ -62,12 +62,12 @@ def store_upload(
 
 
 def preview_upload(
-    packed: Draft, *, name: str, kind: str, named: Mapping[str, str], is_cut: bool
+    packed: Draft, *, name: str, kind: str, columns: Mapping[str, str], is_cut: bool
 ) -> DatasetPreview:
     """Preview the first rows of a file, which may be truncated. Raises InvalidRequest if it has no rows."""
     try:
         lines, _ = read_first_lines(_read_as_jsonl(packed, kind, MAX_PREVIEWED_BYTES), is_cut=is_cut)
-        return make_preview(lines, named)
+        return make_preview(lines, columns)
     except BadFile as error:
         raise InvalidRequest([_field_error(LineError(0, str(error)), name, "row")]) from None
 

@@ -30,13 +30,13 @@ def upload_file(settings: Settings, path: Path, *, dry_run: bool, columns: dict[
         with path.open("rb") as file:
             draft = Draft(path, file)
             yield from _preview_lines(
-                preview_upload(draft, name=name, kind=kind, named=columns, is_cut=False)
+                preview_upload(draft, name=name, kind=kind, columns=columns, is_cut=False)
             )
             if dry_run:
                 return
             limit = settings.upload_bytes
             dataset, is_new = store_upload(
-                uploads, draft, name=name, kind=kind, named=columns, max_bytes=limit
+                uploads, draft, name=name, kind=kind, columns=columns, max_bytes=limit
             )
     except OSError as error:
         raise InvalidRequest([FieldError("file", f"{error.filename or path}: {error.strerror}")]) from None

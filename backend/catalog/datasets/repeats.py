@@ -51,7 +51,7 @@ def find_repeats(upload: Upload, path: Path) -> Repeats:
     """
     columns = (upload.mapping or ColumnMapping()).columns
     try:
-        with _one_at_a_time, Sandbox(OPERATIONS, further=(path,)) as sandbox:
+        with _one_at_a_time, Sandbox(OPERATIONS, additional_paths=(path,)) as sandbox:
             answer = sandbox.ask(
                 "repeats",
                 seconds=COMPARISON_SECONDS,

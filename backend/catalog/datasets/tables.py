@@ -26,7 +26,7 @@ def table_lines(path: Path, kind: str, *, max_bytes: int) -> Iterator[bytes]:
     deadline, size = time.monotonic() + MAX_TOTAL_SECONDS, 0
     packed = path.stat().st_size
     request: dict[str, Any] = {"path": str(path), "at": 0, "row": 0, "names": []}
-    with Sandbox(OPERATIONS, further=(path,)) as sandbox:
+    with Sandbox(OPERATIONS, additional_paths=(path,)) as sandbox:
         while request["at"] is not None:
             seconds = min(MAX_ANSWER_SECONDS, deadline - time.monotonic())
             if seconds <= 0:

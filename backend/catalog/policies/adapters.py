@@ -34,11 +34,11 @@ PLAIN_LORA_VALUES: Mapping[str, tuple[Any, ...]] = {
 """Values of fields in adapter_config.json with which the adapter is a plain LoRA adapter."""
 
 
-def adapter_error(directory: Path, policy: str, *, inside: Path) -> str:
+def adapter_error(directory: Path, policy: str, *, root: Path) -> str:
     """Return the reason why a directory has no usable LoRA adapter for `policy`, or "" if it has one."""
     if not directory.is_dir():
-        return f"is not a directory of MODELS_DIR ({inside})"
-    if has_outside_links(directory, inside.expanduser().resolve()):
+        return f"is not a directory of MODELS_DIR ({root})"
+    if has_outside_links(directory, root.expanduser().resolve()):
         return "the directory, or a file in it, is a symbolic link that leads out of MODELS_DIR"
     if not (directory / ADAPTER_WEIGHTS).is_file():
         return f"the directory holds no {ADAPTER_WEIGHTS}"

@@ -53,13 +53,13 @@ def config_error(name: str, config: dict[str, Any] | None) -> str:
     return ""
 
 
-def directory_error(directory: Path, *, inside: Path | None = None) -> str:
+def directory_error(directory: Path, *, root: Path | None = None) -> str:
     """Return the reason why a directory has no usable Hugging Face causal language model, or "" if it has
     one.
 
-    With `inside`, links that lead out of that directory are an error.
+    With `root`, links that lead out of that directory are an error.
     """
-    if inside is not None and has_outside_links(directory, inside.expanduser().resolve()):
+    if root is not None and has_outside_links(directory, root.expanduser().resolve()):
         return "the directory, or a file in it, is a symbolic link that leads out of MODELS_DIR"
     model = read_config(directory)
     if model is None and (directory / "adapter_config.json").is_file():

@@ -69,13 +69,13 @@ def policy_errors(policy: PolicyConfig, settings: Settings) -> list[FieldError]:
     adapter = policy.adapter
     if isinstance(adapter, ContinuedAdapter):
         directory = settings.models_dir / adapter.name
-        if reason := adapter_error(directory, policy.name, inside=settings.models_dir):
+        if reason := adapter_error(directory, policy.name, root=settings.models_dir):
             return [FieldError("policy.adapter.name", f"{adapter.name!r}: {reason}")]
     if is_built_in(policy.name):
         return []
     directory = settings.models_dir / policy.name
     if directory.is_dir():
-        reason = directory_error(directory, inside=settings.models_dir)
+        reason = directory_error(directory, root=settings.models_dir)
         return [FieldError("policy.name", f"{policy.name!r}: {reason}")] if reason else []
     if policy.name.endswith(".gguf") and directory.is_file():
         command = conversion_command(directory)
@@ -122,7 +122,7 @@ def _local_names(models_dir: Path) -> list[str]:
     if not models_dir.is_dir():
         return []
     config_files = [*models_dir.glob("*/config.json"), *models_dir.glob("*/*/config.json")]
-    usable = [path.parent for path in config_files if not directory_error(path.parent, inside=models_dir)]
+    usable = [path.parent for path in config_files if not directory_error(path.parent, root=models_dir)]
     names = sorted(directory.relative_to(models_dir).as_posix() for directory in usable)
     return [name for name in names if re.fullmatch(POLICY_NAME_PATTERN, name)]  # a draft begins with a dot
 

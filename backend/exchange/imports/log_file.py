@@ -49,7 +49,7 @@ class ImportSandbox:
         self._directory = tempfile.TemporaryDirectory(prefix=PREFIX)
         self._lock = os.open(self._directory.name, os.O_RDONLY)
         fcntl.flock(self._lock, fcntl.LOCK_EX)
-        self._sandbox = Sandbox(OPERATIONS, further=(Path(self._directory.name),))
+        self._sandbox = Sandbox(OPERATIONS, additional_paths=(Path(self._directory.name),))
         self._all_seconds = all_seconds
         self._deadline = time.monotonic() + all_seconds
         self._numbers = count()

@@ -36,15 +36,15 @@ def fields(message: bytes) -> Iterator[tuple[int, Value]]:
         at += size
 
 
-def varint(message: bytes, at: int) -> tuple[int, int]:
+def varint(message: bytes, position: int) -> tuple[int, int]:
     """Return (value, next position) of a varint, which has 7 bits in each byte."""
     value = shift = 0
-    while at < len(message) and shift < 70:
-        byte = message[at]
+    while position < len(message) and shift < 70:
+        byte = message[position]
         value |= (byte & 127) << shift
-        at += 1
+        position += 1
         if byte < 128:
-            return value & (1 << 64) - 1, at
+            return value & (1 << 64) - 1, position
         shift += 7
     raise ValueError("a number has no end")
 

@@ -36,9 +36,9 @@ def is_framed(head: bytes) -> bool:
     return record_bytes(head) is not None
 
 
-def record_bytes(head: bytes, at: int = 0) -> int | None:
+def record_bytes(head: bytes, position: int = 0) -> int | None:
     """Return the size of the record at a position, including its frame; None if there is no record."""
-    header = head[at : at + HEADER_BYTES]
+    header = head[position : position + HEADER_BYTES]
     return _size(header) if len(header) == HEADER_BYTES else None
 
 

@@ -37,11 +37,11 @@ def is_token_export(row: Mapping[str, Any]) -> bool:
     return row.keys() >= FIELDS
 
 
-def read_token_export(file: LogFile) -> Log:
+def read_token_export(log_file: LogFile) -> Log:
     """Return the curves of an export; raise BadLog if it has no sequence."""
-    table = Table(file.max_values)
+    table = Table(log_file.max_values)
     sums: dict[int, dict[str, tuple[float, int]]] = defaultdict(dict)
-    for line, row in records(file.content, table, is_jsonl=True):
+    for line, row in records(log_file.content, table, is_jsonl=True):
         step = as_number(row.get("export_step", row.get("step")))
         if step is None or not step.is_integer() or step < 0:
             table.bad.add(line, "has no step")

@@ -39,7 +39,7 @@ def read_trackio(file: LogFile) -> list[Log]:
     return logs
 
 
-def _read_run(file: LogFile, key: str, run: str, left: int) -> Log:
+def _read_run(file: LogFile, key: str, run: str, remaining_values: int) -> Log:
     parts, completions, rows, row, done = list[Points](), Completions(), Table(), 0, 0
     while True:
         reply = checked(file.ask("trackio-values", key=key, run=run, row=row, done=done), MAX_ROW)
@@ -48,8 +48,8 @@ def _read_run(file: LogFile, key: str, run: str, left: int) -> Log:
             break
         if type(next_done) is not int or (reply.used, next_done) <= (row, done):
             raise invalid_reply()
-        row, done, left = reply.used, next_done, left - len(reply.points.value)
-        if left < 0:
+        row, done, remaining_values = reply.used, next_done, remaining_values - len(reply.points.value)
+        if remaining_values < 0:
             raise too_many_values()
         parts.append(reply.points)
         for sample in _samples(reply.facts):

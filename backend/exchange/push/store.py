@@ -154,11 +154,11 @@ def _cleaned(head: RunHead) -> NewRun:
     )
 
 
-def _make(session: Session, owner: Owner, about: NewRun | None) -> Run:
-    if about is None:
+def _make(session: Session, owner: Owner, description: NewRun | None) -> Run:
+    if description is None:
         raise _no_run(owner)
     _check_quota(session, owner.writer)
-    head, names, config, left_out = about
+    head, names, config, left_out = description
     trial = session.begin_nested()
     experiment_id = experiment_of(session, names)
     row = {

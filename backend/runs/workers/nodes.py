@@ -96,10 +96,10 @@ def record_heartbeat(session: Session, group: str, rank: int, worker_id: str) ->
 
 
 def write_message(
-    session: Session, group: str, rank: int, worker_id: str, word: Order | Answer | None
+    session: Session, group: str, rank: int, worker_id: str, message: Order | Answer | None
 ) -> bool:
     """Store the leader's order or another node's answer; None removes it."""
-    work = {} if word is None else word._asdict()
+    work = {} if message is None else message._asdict()
     return _change(session, group, rank, worker_id, work=work, seen_at=db_now())
 
 

@@ -77,9 +77,9 @@ class _Requests:
         return response
 
 
-def _max_bytes(asked: str) -> int:
+def _max_bytes(range_header: str) -> int:
     """Return the maximum size of a response to a request with this Range header, in bytes."""
-    span = RANGE_PATTERN.fullmatch(asked)
+    span = RANGE_PATTERN.fullmatch(range_header)
     return int(span[2]) - int(span[1]) + 1 if span else MAX_PAGE_BYTES
 
 

@@ -159,16 +159,16 @@ class ArtifactStore:
         seconds = _seconds_for(source.stat().st_size)
         self._call(self._files.put_file, str(source), key, seconds=seconds)
 
-    def fetch(self, directory: Path, *, again: bool = False) -> bool:
+    def fetch(self, directory: Path, *, replace_existing: bool = False) -> bool:
         """Download a checkpoint unless its directory exists. Return False if the store does not have it.
 
-        With `again`, replace an existing directory. Raises BadCopy if the copy is not a complete checkpoint,
-        ArtifactFault if the store fails, and OSError if this disk is full or fails.
+        With `replace_existing`, replace an existing directory. Raises BadCopy if the copy is not a complete
+        checkpoint, ArtifactFault if the store fails, and OSError if this disk is full or fails.
         """
         make_directory(directory.parent)
         make_directory(self._locks)
         with _exclusive_lock(self._locks / f"fetch-{directory.parent.name}.lock"):
-            if directory.is_dir() and not again:
+            if directory.is_dir() and not replace_existing:
                 return True
             try:
                 manifest = self.manifest(directory)

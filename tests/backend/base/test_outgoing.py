@@ -31,7 +31,10 @@ def test_a_redirect_is_an_answer_unless_it_may_be_followed(status):
         assert fetch(redirecting_url, max_bytes=10, seconds=60).status == status
         assert [head.split()[1] for head in server.heads] == ["/here"]
         followed = fetch(
-            redirecting_url, max_bytes=10, seconds=60, follows=lambda target: target.endswith("/there")
+            redirecting_url,
+            max_bytes=10,
+            seconds=60,
+            may_redirect_to=lambda target: target.endswith("/there"),
         )
         assert followed == (200, b"")
 

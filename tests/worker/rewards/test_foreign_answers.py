@@ -32,7 +32,7 @@ def test_json_that_is_none_or_too_deep_is_a_value_error(text):
 
 def test_a_sandboxed_process_that_answers_with_a_deep_value_has_died(monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(HERE))
-    with Sandbox("deep_answers", further=(HERE,)) as sandbox:
+    with Sandbox("deep_answers", additional_paths=(HERE,)) as sandbox:
         with pytest.raises(Died):
             sandbox.ask("deep", seconds=60)
         assert sandbox.ask("flat", seconds=60) == {"a": 1}

@@ -64,7 +64,7 @@ def staleness(log: Log, outcome: Outcome) -> Answer:
     reason_text = " and ".join(reason for reason in (age_text, reuse_text) if reason)
     is_cause = change.metric in {"sampling/staleness", "optim/updates"} or is_old
     return finding_of(
-        "staleness", change, tier="specific" if is_cause else "consistent", words=(reason_text,)
+        "staleness", change, tier="specific" if is_cause else "consistent", evidence=(reason_text,)
     )
 
 
@@ -116,8 +116,8 @@ def _pushed(log: Log, outcome: Outcome, cause: str, change: Change, direction: D
         )
         is_specific = cause == "entropy_explosion" or similarity is not None
         evidence = (f"{similarity.metric} went to {similarity.extreme:.2f}",) if similarity else ()
-        return finding_of(cause, change, tier="specific" if is_specific else "consistent", words=evidence)
-    pushed = finding_of(cause, change, words=(f"loss/entropy went to {term.extreme:.3g} before it",))
+        return finding_of(cause, change, tier="specific" if is_specific else "consistent", evidence=evidence)
+    pushed = finding_of(cause, change, evidence=(f"loss/entropy went to {term.extreme:.3g} before it",))
     return pushed._replace(onset=term.onset, metrics=("loss/entropy", *pushed.metrics))
 
 
@@ -135,7 +135,7 @@ def length_blowup(log: Log, outcome: Outcome) -> Answer:
     if change is None:
         return None
     evidence = ("the log does not say how many were truncated",)
-    return finding_of("length_blowup", change, tier="consistent", words=evidence)._replace(
+    return finding_of("length_blowup", change, tier="consistent", evidence=evidence)._replace(
         title="Completions grew"
     )
 

@@ -308,7 +308,7 @@ def vanishing_signal(log: Log, outcome: Outcome) -> Answer:
     equal_groups = log.find("groups/zero_variance_frac", least=5)
     if equal_groups is None:
         needs = "the share of groups with equal rewards"
-        return missing_data(log, "vanishing_signal", needs, "groups/zero_variance_frac", least=5)
+        return missing_data(log, "vanishing_signal", needs, "groups/zero_variance_frac", min_points=5)
     limit = {"never_learned": 0.5, "inconclusive": MAX_EQUAL_GROUP_FRACTION}.get(outcome.verdict, 1.0)
     if (median_share := float(np.median(equal_groups[1].values))) > limit:
         first_step = int(equal_groups[1].steps[0])

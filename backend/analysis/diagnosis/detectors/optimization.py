@@ -126,7 +126,7 @@ def dead_run(log: Log, outcome: Outcome) -> Answer:
     logged_series = [named_series for name in limits if (named_series := log.find(name, least=5)) is not None]
     if not logged_series:
         needs = "the learning rate, the gradient norm or the size of the updates"
-        return missing_data(log, "dead_run", needs, *limits, least=5)
+        return missing_data(log, "dead_run", needs, *limits, min_points=5)
     same_evaluations = _same_evaluations(log)
     for name, series in logged_series:
         values = series.values[len(series) // 10 :]
@@ -185,7 +185,7 @@ def kl_pull(log: Log, outcome: Outcome) -> Answer:
     if share > DOMINANT_FRACTION:
         evidence = (_dominates(share), *evidence)
     is_specific = kind == "k1" or share > DOMINANT_FRACTION
-    return finding_of("kl_pull", change, tier="specific" if is_specific else "consistent", words=evidence)
+    return finding_of("kl_pull", change, tier="specific" if is_specific else "consistent", evidence=evidence)
 
 
 DOMINANT_FRACTION = 0.6
@@ -234,7 +234,7 @@ def displacement(log: Log, outcome: Outcome) -> Answer:
     lift_series = log.find("policy/lift_right", least=4)
     if lift_series is None:
         needs = "the lift of right answers (policy/lift_right)"
-        return missing_data(log, "displacement", needs, "policy/lift_right", least=4)
+        return missing_data(log, "displacement", needs, "policy/lift_right", min_points=4)
     if outcome.healthy is None or outcome.onset is None:
         return None
     lift_before = lift_series[1].between(-math.inf, outcome.healthy.sick).values

@@ -46,7 +46,7 @@ def importable():
 def probes(tmp_path_factory):
     """A sandbox with every layer."""
     settings = Settings(state_dir=tmp_path_factory.mktemp("state"))
-    with Sandbox(PROBES, further=(HERE,), settings=settings) as sandbox:
+    with Sandbox(PROBES, additional_paths=(HERE,), settings=settings) as sandbox:
         yield lambda op, seconds=30.0, **request: sandbox.ask(op, seconds=seconds, **request)
 
 
@@ -71,7 +71,7 @@ def only(monkeypatch, *names, permissions=process.DEFAULT_PERMISSIONS, plugin=""
     monkeypatch.setattr(process, "layer_names", lambda: {"on": list(names)})
     if "namespaces" not in names:
         monkeypatch.setattr(bubblewrap, "unavailable_reason", lambda: "switched off")
-    with Sandbox(PROBES, permissions=permissions, plugin=plugin, further=(HERE,)) as sandbox:
+    with Sandbox(PROBES, permissions=permissions, plugin=plugin, additional_paths=(HERE,)) as sandbox:
         yield lambda op, seconds=30.0, **request: sandbox.ask(op, seconds=seconds, **request)
 
 
@@ -91,7 +91,7 @@ def test_this_machine_has_every_layer():
 def test_it_sees_no_variable_but_named_ones(monkeypatch, tmp_path):
     monkeypatch.setenv("GRPOLAB_TOKEN", SECRET)
     monkeypatch.setenv("SOME_API_KEY", SECRET)
-    with Sandbox(PROBES, further=(HERE,)) as sandbox:
+    with Sandbox(PROBES, additional_paths=(HERE,)) as sandbox:
         seen = set(sandbox.ask("environment", seconds=30))
     fixed = {"PATH", "HOME", "TMPDIR", "PYTHONPATH", "PYTHONHASHSEED", "PYTHONDONTWRITEBYTECODE", "PWD"}
     fixed |= {"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MPLBACKEND", "LC_CTYPE"}
@@ -245,7 +245,7 @@ def test_without_any_of_them_the_probes_succeed(monkeypatch, token, listener):
 def test_an_operator_grants_network_variables_and_directories(monkeypatch, token, listener):
     monkeypatch.setenv("JUDGE_API_KEY", "k" * 20)
     may = Permissions(network=True, variables=("JUDGE_API_KEY",), directories=(Path(token).parent,))
-    with Sandbox(PROBES, permissions=may, further=(HERE,)) as sandbox:
+    with Sandbox(PROBES, permissions=may, additional_paths=(HERE,)) as sandbox:
         assert sandbox.ask("connect", host="127.0.0.1", port=listener, seconds=30) == "connected"
         assert "JUDGE_API_KEY" in sandbox.ask("environment", seconds=30)
         assert sandbox.ask("read", path=token, seconds=30) == SECRET
@@ -254,7 +254,7 @@ def test_an_operator_grants_network_variables_and_directories(monkeypatch, token
 
 
 def test_programs_that_an_operator_permits_end_with_the_call():
-    with Sandbox(PROBES, permissions=Permissions(processes=True), further=(HERE,)) as sandbox:
+    with Sandbox(PROBES, permissions=Permissions(processes=True), additional_paths=(HERE,)) as sandbox:
         assert sandbox.ask("start_program", seconds=30) == 0
         assert sandbox.ask("linger", seconds=30) == "left"
         outermost = psutil.Process(sandbox.pid)
@@ -302,7 +302,7 @@ def without(monkeypatch):
 def test_programs_are_refused_where_nothing_hides_files(without):
     def asked(value="auto", **kind):
         settings = Settings(sandbox=value)
-        with Sandbox(PROBES, further=(HERE,), settings=settings, **kind) as sandbox:
+        with Sandbox(PROBES, additional_paths=(HERE,), settings=settings, **kind) as sandbox:
             return len(sandbox.ask("descriptors", seconds=30))
 
     programs, plugin = {"runs_programs": True}, {"plugin": PROBES}

@@ -219,12 +219,12 @@ def test_a_directory_is_replaced_only_by_a_whole_copy(store, runs_root, plain):
     directory = write(runs_root / RUN / NAME)
     store.upload(directory)
     (directory / "model.safetensors").write_bytes(b"damaged")
-    assert store.fetch(directory, again=True)
+    assert store.fetch(directory, replace_existing=True)
     assert (directory / "model.safetensors").read_bytes() == FILES["model.safetensors"]
     files, base = plain
     files.rm_file(f"{base}/{RUN}/{NAME}/model.safetensors")
     with pytest.raises(BadCopy):
-        store.fetch(directory, again=True)
+        store.fetch(directory, replace_existing=True)
     assert (directory / "model.safetensors").read_bytes() == FILES["model.safetensors"]
     assert [path.name for path in (runs_root / RUN).iterdir()] == [NAME]
 
