@@ -97,7 +97,7 @@ def read_visible_curves(
     *,
     needs_all_points: bool,
 ) -> dict[tuple[str, str], Curve]:
-    """Return the curves. Unless `needs_all_points`, they may have only those points that the view can show."""
+    """Return the curves. Unless `needs_all_points`, they may have only the points that the view can show."""
     outlined = None if needs_all_points else view.outlined_blocks(row_by_run.values())
     curves = read_curves(session, runs, metrics, view.x, outlined, row_by_run)
     if outlined and not all(
