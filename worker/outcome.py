@@ -17,7 +17,7 @@ class Outcome(NamedTuple):
     reason: str = ""
     """Reason as a sentence, or as a word such as no_signal. It is shown next to the status."""
 
-    wish: str = ""
+    requested_action: str = ""
     """Request of the user, if it ended the run."""
 
 

@@ -251,7 +251,9 @@ def _write_outcome(session: Session, assignment: Assignment, outcome: Outcome) -
     if outcome.status == "queued":
         lifecycle.release_run(session, *owner, outcome.reason)
     else:
-        lifecycle.finish_run(session, *owner, outcome.status, outcome.reason, request=outcome.wish)
+        lifecycle.finish_run(
+            session, *owner, outcome.status, outcome.reason, request=outcome.requested_action
+        )
 
 
 if __name__ == "__main__":

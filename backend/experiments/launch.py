@@ -71,7 +71,7 @@ def launch(lab: Lab, request: ExperimentRequest, *, key: str) -> dict[str, Any]:
     run_fields = {"priority": request.priority, "tags": request.tags, "notes": request.notes}
     with lab.sessions.begin() as session:
         refuse_programs(session, [run.config for run in planned])
-        if not request.insist:
+        if not request.ignore_check:
             refuse_failed(session, [run.config for run in planned])
         experiment_id = enter_experiment(session, row | {"idempotency_key": key or None}, planned, run_fields)
         if experiment_id and is_search(request):

@@ -77,7 +77,7 @@ def _planned_search(
         "seconds_high": min(max_seconds * runs, budget),
         "tokens_at_most": runs * max((cell["tokens_at_most"] for cell in costs), default=0.0),
     }
-    sizes = {"configurations": trials, "further_runs": additional_runs, "top": top, "runs": runs}
+    sizes = {"configurations": trials, "additional_runs": additional_runs, "top": top, "runs": runs}
     return sizes | {"drawn": len(cells), "refused": len(cells) - len(costs)}, total
 
 

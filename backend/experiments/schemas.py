@@ -27,7 +27,7 @@ class ExperimentRequest(Body):
     tags: list[Tag] = Field(default=[], max_length=50)
     """Tags of every run."""
     notes: Annotated[str, Field(max_length=20_000)] = ""
-    insist: bool = False
+    ignore_check: bool = False
     """Launch even if the newest check of these problems found reference answers that are graded wrong."""
 
     @field_validator("seeds")
@@ -78,7 +78,7 @@ class PlannedSearch(Documented):
     """Maximum number of configurations that are tried, each with the first seed."""
     top: int
     """Number of configurations that are run again with the remaining seeds."""
-    further_runs: int
+    additional_runs: int
     runs: int
     """Maximum total number of runs."""
     drawn: int

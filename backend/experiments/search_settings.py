@@ -35,7 +35,7 @@ class SearchSettings(Body):
     """Share of a run's steps before which the pruner stops nothing; the rungs of halving are at 1, 3, 9, ...
     times this share.
     """
-    at_once: Annotated[int, Field(ge=1, le=64)] = 4
+    max_active_runs: Annotated[int, Field(ge=1, le=64)] = 4
     """Maximum number of runs that are active at a time; additional runs start only if a slot is free."""
     top: Annotated[int, Field(ge=1, le=20)] = 3
     """Number of configurations that are run again with the remaining seeds when the search ends."""

@@ -102,7 +102,7 @@ def load_mismatch(session: Session, run: Run, step: int, kind: Kind | None, leve
         "kind": rule.kind,
         "level": rule.level,
         "low": rule.low if rule.is_mask else None,
-        "own_cap": cap if is_own else None,
+        "run_cap": cap if is_own else None,
         "tokens": len(tokens.row),
         "completions": len(np.unique(tokens.row)),
         "groups": groups,

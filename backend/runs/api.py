@@ -104,14 +104,14 @@ def restore(run_id: str, session: WriteSession, settings: SettingsOf, later: Bac
 @router.post("/{run_id}/stop", status_code=202, response_model=RunItem, response_model_exclude_unset=True)
 def stop(run_id: str, session: WriteSession) -> Json:
     """Stop a run: a queued run at once, a running run after its current step, with a checkpoint."""
-    lifecycle.request_wish(session, run_id, "stop")
+    lifecycle.request_action(session, run_id, "stop")
     return Json(find_run(session, run_id), 202)
 
 
 @router.post("/{run_id}/pause", status_code=202, response_model=RunItem, response_model_exclude_unset=True)
 def pause(run_id: str, session: WriteSession) -> Json:
     """Pause a run until it is resumed; a running run saves a checkpoint first."""
-    lifecycle.request_wish(session, run_id, "pause")
+    lifecycle.request_action(session, run_id, "pause")
     return Json(find_run(session, run_id), 202)
 
 

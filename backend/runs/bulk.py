@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 
 from backend.base.errors import GrpoLabError, Unavailable
 from backend.runs.deletion import begin_deletion
-from backend.runs.lifecycle import request_wish
+from backend.runs.lifecycle import request_action
 from backend.runs.schemas import MAX_TAGS
 from backend.runs.store import restore_run, trash_run
 from backend.storage.engine import Sessions, db_now
@@ -64,9 +64,9 @@ def act_on(sessions: Sessions, action: Action, run_ids: Sequence[str], *, tag: s
 
 
 def _act_on_batch(session: Session, action: Action, ids: Sequence[str], tag: str, outcome: Outcome) -> None:
-    query = select(Run.id, Run.name, Run.status, Run.wish, Run.tags, Run.archived_at, Run.deleted_at).where(
-        Run.id.in_(ids), Run.deleting_at.is_(None)
-    )
+    query = select(
+        Run.id, Run.name, Run.status, Run.requested_action, Run.tags, Run.archived_at, Run.deleted_at
+    ).where(Run.id.in_(ids), Run.deleting_at.is_(None))
     rows = session.execute(query.order_by(Run.id.desc()).with_for_update()).all()
     changed = _ACTIONS[action](session, rows, outcome, tag)
     outcome.changed += changed
@@ -129,8 +129,12 @@ def _restore(session: Session, rows: Sequence[Row[Any]], outcome: Outcome, _tag:
 
 
 def _stop(session: Session, rows: Sequence[Row[Any]], outcome: Outcome, _tag: str) -> list[str]:
-    active = [row for row in rows if row.status in ("queued", "running", "paused") and row.wish != "stop"]
-    return _change_each(session, active, outcome, partial(request_wish, wish="stop"))
+    active = [
+        row
+        for row in rows
+        if row.status in ("queued", "running", "paused") and row.requested_action != "stop"
+    ]
+    return _change_each(session, active, outcome, partial(request_action, requested_action="stop"))
 
 
 def _delete(session: Session, rows: Sequence[Row[Any]], outcome: Outcome, _tag: str) -> list[str]:

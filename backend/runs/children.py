@@ -81,7 +81,11 @@ def queue_child(lab: Lab, run_id: str, request: ChildRequest, *, key: str) -> st
         case ForkCheckRequest():
             child = _fork_check(lab.settings, parent, request, step)
     with lab.sessions.begin() as session:
-        if isinstance(request, CloneRequest | ForkRequest) and not request.insist and not child.check_hash:
+        if (
+            isinstance(request, CloneRequest | ForkRequest)
+            and not request.ignore_check
+            and not child.check_hash
+        ):
             refuse_failed(session, [child.config])
         refuse_programs(session, [child.config])
         child_id = _insert_run(session, run_id, child, key=key, digest=digest)

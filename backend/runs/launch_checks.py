@@ -113,10 +113,11 @@ def _failures(session: Session, config_hash: str) -> Iterator[FieldError]:
     if references.wrong:
         first = references.examples[0]
         yield FieldError(
-            "insist",
+            "ignore_check",
             f"is false, but {check.name!r} found that the grader calls {references.wrong} of "
             f"{references.checked} reference answers wrong, e.g. {_shorten(first.answer)!r} to "
-            f"{_shorten(first.prompt)!r}: fix the data or the grader and check again, or set insist to true",
+            f"{_shorten(first.prompt)!r}: fix the data or the grader and check again, "
+            "or set ignore_check to true",
         )
 
 

@@ -27,7 +27,7 @@ class Lease(NamedTuple):
 
 
 def fence(session: Session, run_id: str, attempt: int, *, owner: str = "", **values: Any) -> str:
-    """Check that this attempt owns the run, store `values` in its row and return the user's wish.
+    """Check that this attempt owns the run, store `values` in its row and return the user's request.
 
     With `owner`, the attempt must also belong to that worker. A trainer calls this at the start of every
     transaction. Raise Fenced if another attempt owns the run.
@@ -37,18 +37,18 @@ def fence(session: Session, run_id: str, attempt: int, *, owner: str = "", **val
         update(Run)
         .where(Run.id == run_id, Run.attempt == attempt, Run.status == "running", belongs_to_owner)
         .values(**(values or {"attempt": attempt, "changed_at": Run.changed_at}))
-        .returning(Run.wish)
+        .returning(Run.requested_action)
     )
-    wish = session.execute(statement).scalar_one_or_none()
-    if wish is None:
+    requested_action = session.execute(statement).scalar_one_or_none()
+    if requested_action is None:
         raise Fenced(run_id, attempt)
-    return wish
+    return requested_action
 
 
 def renew_lease(
     session: Session, run_id: str, attempt: int, *, owner: str = "", lease_seconds: float = 60.0
 ) -> str:
-    """Renew the lease on a run and return the user's wish; raise Fenced if another attempt owns the run."""
+    """Renew the lease on a run and return the requested action; raise Fenced if another attempt owns it."""
     until = db_now() + lease_seconds
     return fence(session, run_id, attempt, owner=owner, lease_until=until, changed_at=Run.changed_at)
 

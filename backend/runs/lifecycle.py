@@ -26,7 +26,7 @@ from backend.runs.pushed import end_pushed, is_unresponsive
 from backend.storage.engine import db_now, now_or_later
 from backend.storage.models import Attempt, Run
 
-Wish = Literal["stop", "pause", "prune", ""]
+RequestedAction = Literal["stop", "pause", "prune", ""]
 End = Literal["finished", "stopped", "paused", "failed"]
 
 STATUSES = ("queued", "running", "paused", "finished", "stopped", "failed")
@@ -58,7 +58,7 @@ STATUS_BY_REQUEST: dict[str, tuple[Literal["stopped", "paused"], str]] = {
     "prune": ("stopped", PRUNED_REASON),
     "pause": ("paused", "paused by the user"),
 }
-"""New status and reason of a run that ends because of a wish."""
+"""New status and reason of a run that ends because of a request."""
 
 
 class Claim(NamedTuple):
@@ -138,7 +138,10 @@ def _next_claimable(lost: Collection[Lease], max_devices: int, nodes: int) -> An
     # A run that its user wants to stop is not started again: `take_back_lost` settles it.
     return (
         columns.where(
-            claimable_condition(lost), Run.wish == "", Run.devices <= max_devices, Run.nodes == nodes
+            claimable_condition(lost),
+            Run.requested_action == "",
+            Run.devices <= max_devices,
+            Run.nodes == nodes,
         )
         .order_by(Run.priority.desc(), Run.queued_at, Run.id)
         .limit(1)
@@ -166,11 +169,11 @@ def finish_run(
 ) -> None:
     """End or pause a run on behalf of the attempt that owns it.
 
-    `request` is the wish that ends the run. If the user has changed the wish while the trainer saved its
-    checkpoint, the new wish takes effect instead.
+    `request` is the action that ends the run. If the user requests another action while the trainer saves
+    its checkpoint, that action takes effect instead.
     """
-    if request and (wish := fence(session, run_id, attempt)) != request:
-        new_status, new_reason = STATUS_BY_REQUEST.get(wish, ("queued", ""))
+    if request and (requested_action := fence(session, run_id, attempt)) != request:
+        new_status, new_reason = STATUS_BY_REQUEST.get(requested_action, ("queued", ""))
         _leave_running(
             session, run_id, attempt, new_status, new_reason, note=new_reason or "resumed by the user"
         )
@@ -179,9 +182,9 @@ def finish_run(
 
 
 def release_run(session: Session, run_id: str, attempt: int, reason: str = "") -> str:
-    """Return a run to its position in the queue without counting a failure, or carry out its pending wish."""
-    wish = fence(session, run_id, attempt)
-    return _leave_running(session, run_id, attempt, _status_for(wish), reason)
+    """Return a run to its place in the queue without counting a failure, or carry out its pending request."""
+    requested_action = fence(session, run_id, attempt)
+    return _leave_running(session, run_id, attempt, _status_for(requested_action), reason)
 
 
 def fail_attempt(
@@ -194,22 +197,26 @@ def fail_attempt(
         return _leave_running(session, run_id, attempt, "failed", reason)
     delay_seconds = BACKOFF_SECONDS[min(run.own_failures, len(BACKOFF_SECONDS)) - 1]
     requeue: dict[str, Any] = {"queued_at": db_now(), "run_after": db_now() + delay_seconds}
-    return _leave_running(session, run_id, attempt, _status_for(run.wish), reason, level="error", **requeue)
+    return _leave_running(
+        session, run_id, attempt, _status_for(run.requested_action), reason, level="error", **requeue
+    )
 
 
 def take_back_lost(session: Session, leases: Collection[Lease]) -> list[str]:
-    """Return the runs of these lost leases to their queue positions, or carry out their users' wishes."""
+    """Return the runs of these lost leases to their queue positions, or carry out their users' requests."""
     query = (
-        select(Run.id, Run.attempt, Run.wish).where(is_lost_lease(leases)).with_for_update(skip_locked=True)
+        select(Run.id, Run.attempt, Run.requested_action)
+        .where(is_lost_lease(leases))
+        .with_for_update(skip_locked=True)
     )
     lost = session.execute(query).all()
-    for run_id, attempt, wish in lost:
-        _leave_running(session, run_id, attempt, _status_for(wish), LOST_REASON, level="warning")
+    for run_id, attempt, requested_action in lost:
+        _leave_running(session, run_id, attempt, _status_for(requested_action), LOST_REASON, level="warning")
     return [run_id for run_id, _, _ in lost]
 
 
-def _status_for(wish: str) -> str:
-    return STATUS_BY_REQUEST[wish][0] if wish in STATUS_BY_REQUEST else "queued"
+def _status_for(requested_action: str) -> str:
+    return STATUS_BY_REQUEST[requested_action][0] if requested_action in STATUS_BY_REQUEST else "queued"
 
 
 def _leave_running(
@@ -225,7 +232,13 @@ def _leave_running(
 ) -> str:
     """Move a run from running to another status; raise Fenced if another attempt owns the run."""
     reason = redact(clean_text(reason))
-    values |= {"status": status, "reason": reason, "wish": "", "worker_id": None, "lease_until": 0.0}
+    values |= {
+        "status": status,
+        "reason": reason,
+        "requested_action": "",
+        "worker_id": None,
+        "lease_until": 0.0,
+    }
     if status in ENDED_STATUSES:
         values |= {"finished_at": now_or_later(Run.started_at)}
     owned = update(Run).where(Run.id == run_id, Run.attempt == attempt, Run.status == "running")
@@ -252,45 +265,54 @@ def has_attempt_ended(session: Session, run_id: str, reason: str, *, since_attem
     return bool(session.scalar(select(ended)))
 
 
-def request_wish(session: Session, run_id: str, wish: Wish) -> None:
+def request_action(session: Session, run_id: str, requested_action: RequestedAction) -> None:
     """Stop or pause a run: at once if it is not running, else at the trainer's next step.
 
-    The wish "" withdraws an earlier wish, and "prune" is the stop that a search requests. Raise MoveForbidden
-    if the status of the run does not allow it.
+    The action "" withdraws an earlier request, and "prune" is the stop that a search requests. Raises
+    MoveForbidden if the status of the run does not allow the action.
     """
     run = locked_run(session, run_id)
-    if run.writer is None or wish == "pause":
-        refuse_imported(run, {"stop": "stopped", "prune": "stopped", "pause": "paused", "": "resumed"}[wish])
+    if run.writer is None or requested_action == "pause":
+        refuse_imported(
+            run, {"stop": "stopped", "prune": "stopped", "pause": "paused", "": "resumed"}[requested_action]
+        )
     if (
         run.status == "running"
-        and wish == "stop"
+        and requested_action == "stop"
         and run.writer is not None
         and is_unresponsive(session, run)
     ):
         end_pushed(session, run, "stopped", "stopped by the user; its client did not answer")
     elif run.status == "running":
-        _change(session, run, {"wish": wish})
-        verb = {"stop": "stop", "prune": "stop by its search", "pause": "pause", "": "carry on"}[wish]
+        _change(session, run, {"requested_action": requested_action})
+        verb = {"stop": "stop", "prune": "stop by its search", "pause": "pause", "": "carry on"}[
+            requested_action
+        ]
         add_event(
-            session, "lifecycle", f"asked to {verb}", run_id=run_id, attempt=run.attempt, data={"wish": wish}
+            session,
+            "lifecycle",
+            f"asked to {verb}",
+            run_id=run_id,
+            attempt=run.attempt,
+            data={"requested_action": requested_action},
         )
-    elif wish in ("stop", "prune") and run.status in ("queued", "paused"):
-        _move(session, run, *STATUS_BY_REQUEST[wish], finished_at=now_or_later(Run.started_at))
-    elif wish == "pause" and run.status == "queued":
-        _move(session, run, *STATUS_BY_REQUEST[wish])
+    elif requested_action in ("stop", "prune") and run.status in ("queued", "paused"):
+        _move(session, run, *STATUS_BY_REQUEST[requested_action], finished_at=now_or_later(Run.started_at))
+    elif requested_action == "pause" and run.status == "queued":
+        _move(session, run, *STATUS_BY_REQUEST[requested_action])
     else:
-        allowed = "queued or running" if wish == "pause" else "queued, running or paused"
-        raise MoveForbidden(run_id, run.status, wish or "carrying on", allowed)
+        allowed = "queued or running" if requested_action == "pause" else "queued, running or paused"
+        raise MoveForbidden(run_id, run.status, requested_action or "carrying on", allowed)
 
 
 def resume_run(session: Session, run_id: str) -> None:
-    """Queue a paused or stopped run again, or withdraw the wish of a running run."""
+    """Queue a paused or stopped run again, or withdraw the request of a running run."""
     run = locked_run(session, run_id)
     if run.writer is None or run.status != "running":
         refuse_imported(run, "resumed")
-    if run.status == "running" and run.wish:
+    if run.status == "running" and run.requested_action:
         _refuse_trashed(run)
-        request_wish(session, run_id, "")
+        request_action(session, run_id, "")
     elif run.status in ("paused", "stopped"):
         _move_to_queue(session, run, "resumed by the user")
     else:
@@ -313,7 +335,13 @@ def _refuse_trashed(run: Run) -> None:
 
 def _move_to_queue(session: Session, run: Run, reason: str) -> None:
     _refuse_trashed(run)
-    values = {"queued_at": db_now(), "finished_at": None, "own_failures": 0, "run_after": 0.0, "wish": ""}
+    values = {
+        "queued_at": db_now(),
+        "finished_at": None,
+        "own_failures": 0,
+        "run_after": 0.0,
+        "requested_action": "",
+    }
     _move(session, run, "queued", "", note=reason, **values)
 
 

@@ -30,7 +30,7 @@ COLUMNS = (
     Run.config_hash,
     Run.status,
     Run.reason,
-    Run.wish,
+    Run.requested_action,
     Run.priority,
     Run.archived_at,
     Run.deleted_at,

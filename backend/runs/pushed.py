@@ -21,7 +21,7 @@ SILENT_SECONDS = 120.0
 
 def is_unresponsive(session: Session, run: Run) -> bool:
     """Return whether the client was already asked to stop or has been silent for too long."""
-    if run.wish == "stop":
+    if run.requested_action == "stop":
         return True
     age = session.scalar(select(db_now() - Run.progress_at).where(Run.id == run.id))
     return age is not None and age > SILENT_SECONDS
@@ -32,14 +32,14 @@ def end_pushed(session: Session, run: Run, status: str, reason: str) -> None:
     reason = redact(clean_text(reason))
     if (run.status, run.reason) == (status, reason):
         return
-    _set_status(session, run, status, reason, wish="", finished_at=now_or_later(Run.started_at))
+    _set_status(session, run, status, reason, requested_action="", finished_at=now_or_later(Run.started_at))
     attempt = update(Attempt).where(Attempt.run_id == run.id)
     session.execute(attempt.values(ended_at=now_or_later(Attempt.started_at), outcome=reason or status))
 
 
 def continue_pushed(session: Session, run: Run) -> None:
     """Continue an ended run, because a script with its id has started again."""
-    _set_status(session, run, "running", "", wish="", finished_at=None)
+    _set_status(session, run, "running", "", requested_action="", finished_at=None)
     session.execute(update(Attempt).where(Attempt.run_id == run.id).values(ended_at=None, outcome=""))
 
 

@@ -143,7 +143,7 @@ class RunItem(Judged):
     """Hash of the config without its seed, equal for all seeds of a config."""
     status: str
     reason: str
-    wish: str
+    requested_action: str
     priority: int
     archived: bool
     deleted: bool
@@ -234,7 +234,7 @@ class CloneRequest(Body):
     """Fields of RunConfig that override those of the other run's config."""
     seed: Annotated[int, Field(ge=0, lt=2**31)] | None = None
     name: Name | None = None
-    insist: bool = False
+    ignore_check: bool = False
     """Launch even if the newest check of these problems found reference answers that are graded wrong."""
 
 
@@ -246,7 +246,7 @@ class ForkRequest(Body):
     changes: dict[str, Any] = {}
     """Fields of RunConfig that override those of the other run's config; the policy cannot change."""
     name: Name | None = None
-    insist: bool = False
+    ignore_check: bool = False
     """Launch even if the newest check of these problems found reference answers that are graded wrong."""
 
 

@@ -12,7 +12,7 @@ from backend.base.errors import RunNotFound
 from backend.base.text import clean_text
 from backend.http.paging import iso_time
 from backend.runs.cost import sum_cost
-from backend.runs.lifecycle import locked_run, request_wish
+from backend.runs.lifecycle import locked_run, request_action
 from backend.runs.list import run_columns
 from backend.runs.pushed import end_pushed
 from backend.storage.engine import db_now, insert_into
@@ -40,7 +40,7 @@ def run_json(run_row: Row[Any], *, attempts: Sequence[Attempt] | None = None) ->
         "config_hash": row.config_hash,
         "status": row.status,
         "reason": row.reason,
-        "wish": row.wish,
+        "requested_action": row.requested_action,
         "priority": row.priority,
         "archived": row.archived_at is not None,
         "deleted": row.deleted_at is not None,
@@ -146,7 +146,7 @@ def trash_run(session: Session, run_id: str) -> None:
     if run.status == "running" and run.writer is not None:
         end_pushed(session, run, "stopped", "moved to the trash")
     elif run.status == "running":
-        request_wish(session, run_id, "stop")
+        request_action(session, run_id, "stop")
     if run.deleted_at is None:
         session.execute(update(Run).where(Run.id == run_id).values(deleted_at=db_now()))
 
@@ -154,8 +154,8 @@ def trash_run(session: Session, run_id: str) -> None:
 def restore_run(session: Session, run_id: str) -> None:
     """Restore a run from the trash; if it is still running, withdraw its pending stop."""
     run = locked_run(session, run_id)
-    if run.status == "running" and run.wish == "stop" and run.deleted_at is not None:
-        request_wish(session, run_id, "")
+    if run.status == "running" and run.requested_action == "stop" and run.deleted_at is not None:
+        request_action(session, run_id, "")
     session.execute(update(Run).where(Run.id == run_id).values(deleted_at=None))
 
 

@@ -171,7 +171,7 @@ class Run(Base):
 
     status: Mapped[str] = mapped_column(String(16))
     reason: Mapped[str] = mapped_column(Text, default="")
-    wish: Mapped[str] = mapped_column(String(8), default="")
+    requested_action: Mapped[str] = mapped_column(String(8), default="")
     """Request to a running run, read at each step: "", "stop", "pause", or "prune" from a search."""
     attempt: Mapped[int] = mapped_column(default=0)
     worker_id: Mapped[str | None] = mapped_column(String(64))
@@ -466,7 +466,7 @@ class Trial(Base):
     """Id of the broken run."""
     experiment_id: Mapped[str | None] = mapped_column(ForeignKey("experiment.id"))
     """Id of the experiment, or NULL if all its runs were deleted after the verdict."""
-    found: Mapped[str] = mapped_column(String(16))
+    initial_verdict: Mapped[str] = mapped_column(String(16))
     """Verdict on the run when the trial began."""
     cause: Mapped[str] = mapped_column(String(32))
     """Cause whose remedies are tested, or "" if the diagnosis found none."""
@@ -475,7 +475,7 @@ class Trial(Base):
     fork_run: Mapped[str | None] = mapped_column(String(26))
     """Id of the run whose checkpoint the trial's runs start from, or NULL if they start from step 0."""
     fork_step: Mapped[int]
-    wanted_step: Mapped[int]
+    due_step: Mapped[int]
     """Step of the last scheduled checkpoint before the onset."""
     words: Mapped[str] = mapped_column(Text)
     """Sentence that explains from which step the runs start, and why."""

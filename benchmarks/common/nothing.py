@@ -10,7 +10,7 @@ from worker.recording.records import StepRecord
 class Nothing:
     """A recorder and control that store nothing and request nothing."""
 
-    run_id = wish = ""
+    run_id = requested_action = ""
     attempt = 0
 
     def begin(self, _step: int | None, /) -> None: ...

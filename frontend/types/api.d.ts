@@ -14,7 +14,7 @@ declare namespace Api {
   interface ArmResult {
     name: string;
     changes: Record<string, any>;
-    waits?: boolean;
+    is_pending?: boolean;
     planned: number;
     waiting: number;
     recurred: number;
@@ -348,7 +348,7 @@ declare namespace Api {
   interface ForkPointItem {
     run: string | null;
     step: number;
-    wanted: number;
+    due_step: number;
     words: string;
   }
   interface FormTrial {
@@ -607,7 +607,7 @@ declare namespace Api {
     kind: 'token_tis' | 'token_mask' | 'seq_tis' | 'seq_mask';
     level: 'product' | 'geo';
     low: number | null;
-    own_cap: number | null;
+    run_cap: number | null;
     tokens: number;
     completions: number;
     groups: number;
@@ -656,7 +656,7 @@ declare namespace Api {
   interface PlannedSearch {
     configurations: number;
     top: number;
-    further_runs: number;
+    additional_runs: number;
     runs: number;
     drawn: number;
     refused: number;
@@ -799,7 +799,7 @@ declare namespace Api {
     config_hash: string;
     status: string;
     reason: string;
-    wish: string;
+    requested_action: string;
     priority: number;
     archived: boolean;
     deleted: boolean;
@@ -884,7 +884,7 @@ declare namespace Api {
     pruner?: 'none' | 'median' | 'halving';
     prune_sick?: boolean;
     first_rung?: number;
-    at_once?: number;
+    max_active_runs?: number;
     top?: number;
     hours?: number | null;
     money?: number | null;
@@ -1036,7 +1036,7 @@ declare namespace Api {
     run: string;
     run_name: string;
     experiment: string | null;
-    found: 'healthy' | 'recovered' | 'declining' | 'collapsed' | 'never_learned' | 'inconclusive';
+    initial_verdict: 'healthy' | 'recovered' | 'declining' | 'collapsed' | 'never_learned' | 'inconclusive';
     cause: string;
     title: string;
     onset: Steps | null;

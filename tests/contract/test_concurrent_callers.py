@@ -77,7 +77,7 @@ def test_a_fork_never_loses_its_origin_to_a_parent_that_goes_on_training(client,
     assert accepted
 
 
-def test_wishes_of_many_callers_leave_a_history_without_a_forbidden_move(client, database):
+def test_requests_of_many_callers_leave_a_history_without_a_forbidden_move(client, database):
     with database.sessions.begin() as session:
         runs = [make_run(session, config={"steps": 20}).id for _ in range(2)]
         for run in runs:

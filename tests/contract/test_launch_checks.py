@@ -86,7 +86,7 @@ def test_a_launch_is_refused_while_the_newest_check_found_wrong_references(clien
     answer = launch(client)
     assert answer.status_code == 422
     [error] = answer.json()["errors"]
-    assert error["path"] == "insist"
+    assert error["path"] == "ignore_check"
     assert error["message"].startswith(
         "is false, but 'check of G' found that the grader calls 2 of 9 reference"
     )
@@ -94,7 +94,7 @@ def test_a_launch_is_refused_while_the_newest_check_found_wrong_references(clien
     other_rate = {"name": "H", "optimizer": {"lr": 1e-5}, "steps": 7}
     assert launch(client, other_rate).status_code == 422
     assert launch(client, {"name": "H", "problems": [{"name": "sums", "low": 20}]}).status_code == 201
-    assert launch(client, insist=True).status_code == 201
+    assert launch(client, ignore_check=True).status_code == 201
     finished(0, at=200.0)
     assert launch(client).status_code == 201
 
@@ -107,8 +107,11 @@ def test_clones_and_forks_are_refused_too_and_a_clone_of_a_check_checks_again(cl
     failed = finished(1, at=100.0)
     for deed, body in (("clone", {}), ("fork", {"step": 10})):
         refused = client.post(f"/api/v1/runs/{parent}/{deed}", json=body)
-        assert [error["path"] for error in refused.json()["errors"]] == ["insist"]
-        assert client.post(f"/api/v1/runs/{parent}/{deed}", json=body | {"insist": True}).status_code == 202
+        assert [error["path"] for error in refused.json()["errors"]] == ["ignore_check"]
+        assert (
+            client.post(f"/api/v1/runs/{parent}/{deed}", json=body | {"ignore_check": True}).status_code
+            == 202
+        )
     again = client.post(f"/api/v1/runs/{failed}/clone", json={})
     assert again.status_code == 202
     assert again.json()["is_check"] is True

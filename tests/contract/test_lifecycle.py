@@ -89,10 +89,10 @@ def test_an_older_attempt_is_fenced_from_everything(session):
     assert leases.fence(session, run.id, 2) == ""
 
 
-def test_the_fence_stores_what_it_is_given_and_tells_the_wish(session):
+def test_the_fence_stores_what_it_is_given_and_tells_the_request(session):
     run = make_run(session)
     claim(session)
-    lifecycle.request_wish(session, run.id, "stop")
+    lifecycle.request_action(session, run.id, "stop")
     assert leases.fence(session, run.id, 1, last_step=7) == "stop"
     assert session.scalar(select(Run.last_step)) == 7
 
@@ -125,10 +125,10 @@ def test_a_released_run_waits_again_unless_the_user_wanted_it_to_end(session):
     free, stopped = make_run(session, queued_at=1.0), make_run(session, queued_at=2.0)
     claim(session)
     claim(session)
-    lifecycle.request_wish(session, stopped.id, "stop")
+    lifecycle.request_action(session, stopped.id, "stop")
     assert lifecycle.release_run(session, free.id, 1, "the worker ends") == "queued"
     assert lifecycle.release_run(session, stopped.id, 1, "the worker ends") == "stopped"
-    assert session.scalar(select(Run.wish).where(Run.id == stopped.id)) == ""
+    assert session.scalar(select(Run.requested_action).where(Run.id == stopped.id)) == ""
 
 
 def test_a_run_that_was_interrupted_keeps_its_place_in_the_queue(session):
@@ -172,7 +172,7 @@ def test_leases_are_taken_back_without_counting_against_them(session):
 def test_a_lost_run_that_should_stop_is_stopped_not_started_again(session):
     run = make_run(session)
     claim(session)
-    lifecycle.request_wish(session, run.id, "pause")
+    lifecycle.request_action(session, run.id, "pause")
     lost = lose_lease(session, run.id)
     assert claim(session, lost=lost) is None
     lifecycle.take_back_lost(session, lost)
@@ -180,12 +180,12 @@ def test_a_lost_run_that_should_stop_is_stopped_not_started_again(session):
 
 
 @pytest.mark.parametrize(
-    ("status", "wish", "expected"),
+    ("status", "requested_action", "expected"),
     [("queued", "stop", "stopped"), ("queued", "pause", "paused"), ("paused", "stop", "stopped")],
 )
-def test_a_wish_takes_effect_at_once_where_nothing_runs(session, status, wish, expected):
+def test_a_request_takes_effect_at_once_where_nothing_runs(session, status, requested_action, expected):
     run = make_run(session, status=status)
-    lifecycle.request_wish(session, run.id, wish)
+    lifecycle.request_action(session, run.id, requested_action)
     assert status_of(session, run.id) == expected
 
 
@@ -195,7 +195,7 @@ def test_an_ended_run_cannot_be_stopped(session, status):
     with pytest.raises(
         MoveForbidden, match=f"is {status}; stop needs a run that is queued, running or paused"
     ):
-        lifecycle.request_wish(session, run.id, "stop")
+        lifecycle.request_action(session, run.id, "stop")
 
 
 @pytest.mark.parametrize("status", ["paused", "stopped"])
@@ -206,12 +206,12 @@ def test_a_resumed_run_waits_again(session, status):
     assert tuple(row) == ("queued", 0, None)
 
 
-def test_resuming_a_running_run_withdraws_the_wish(session):
+def test_resuming_a_running_run_withdraws_the_request(session):
     run = make_run(session)
     claim(session)
-    lifecycle.request_wish(session, run.id, "pause")
+    lifecycle.request_action(session, run.id, "pause")
     lifecycle.resume_run(session, run.id)
-    assert session.scalar(select(Run.wish)) == ""
+    assert session.scalar(select(Run.requested_action)) == ""
     with pytest.raises(MoveForbidden):
         lifecycle.resume_run(session, run.id)
 
@@ -281,20 +281,20 @@ def test_a_reason_that_no_database_stores_is_cleaned(session):
         ("pause", "paused", "paused by the user"),
     ],
 )
-def test_a_wish_that_changes_while_the_trainer_saves_its_last_checkpoint_counts(
+def test_a_request_that_changes_while_the_trainer_saves_its_last_checkpoint_counts(
     session, newest, status, reason
 ):
     run = make_run(session)
     claim(session)
-    lifecycle.request_wish(session, run.id, "pause")
-    lifecycle.request_wish(session, run.id, newest)
+    lifecycle.request_action(session, run.id, "pause")
+    lifecycle.request_action(session, run.id, newest)
     lifecycle.finish_run(session, run.id, 1, "paused", "paused by the user", request="pause")
-    assert session.execute(select(Run.status, Run.reason, Run.wish)).one() == (status, reason, "")
+    assert session.execute(select(Run.status, Run.reason, Run.requested_action)).one() == (status, reason, "")
 
 
-def test_a_run_that_ends_by_itself_obeys_no_late_wish(session):
+def test_a_run_that_ends_by_itself_obeys_no_late_request(session):
     run = make_run(session)
     claim(session)
-    lifecycle.request_wish(session, run.id, "pause")
+    lifecycle.request_action(session, run.id, "pause")
     lifecycle.finish_run(session, run.id, 1, "finished")
     assert session.scalar(select(Run.status)) == "finished"

@@ -24,34 +24,40 @@ pytestmark = pytest.mark.both_databases
 
 OPERATIONS = int(os.environ.get("GRPOLAB_MODEL_OPERATIONS", "150"))
 MAX_RUNS = 6
-AFTER_WISH = {"": "queued", "stop": "stopped", "pause": "paused"}
+AFTER_REQUEST = {"": "queued", "stop": "stopped", "pause": "paused"}
 
 
 class Model:
-    """The expected state of a run: status, wish, whether it lies in the trash, attempt, own failures."""
+    """The expected state of a run: status, request, whether it lies in the trash, attempt, own failures."""
 
     def __init__(self):
-        self.status, self.wish, self.trashed, self.attempt, self.failures = "queued", "", False, 0, 0
+        self.status, self.requested_action, self.trashed, self.attempt, self.failures = (
+            "queued",
+            "",
+            False,
+            0,
+            0,
+        )
 
     def stop(self):
-        self._wish("stop", {"queued": "stopped", "paused": "stopped"})
+        self._request("stop", {"queued": "stopped", "paused": "stopped"})
 
     def pause(self):
-        self._wish("pause", {"queued": "paused"})
+        self._request("pause", {"queued": "paused"})
 
-    def _wish(self, wish, at_once):
+    def _request(self, requested_action, status_after):
         if self.status == "running":
-            self.wish = wish
-        elif self.status in at_once:
-            self.status = at_once[self.status]
+            self.requested_action = requested_action
+        elif self.status in status_after:
+            self.status = status_after[self.status]
         else:
             raise Conflict("")
 
     def resume(self):
-        if self.trashed or not (self.status in ("paused", "stopped") or self.wish):
+        if self.trashed or not (self.status in ("paused", "stopped") or self.requested_action):
             raise Conflict("")
         if self.status == "running":
-            self.wish = ""
+            self.requested_action = ""
         else:
             self.status, self.failures = "queued", 0
 
@@ -62,23 +68,27 @@ class Model:
 
     def trash(self):
         self.trashed = True
-        self.wish = "stop" if self.status == "running" else ""
+        self.requested_action = "stop" if self.status == "running" else ""
 
     def restore(self):
-        self.wish = "" if self.trashed and self.wish == "stop" else self.wish
+        self.requested_action = (
+            "" if self.trashed and self.requested_action == "stop" else self.requested_action
+        )
         self.trashed = False
 
     def leave(self, status):
         self._owned()
-        self.status, self.wish = status, ""
+        self.status, self.requested_action = status, ""
 
     def release(self):
-        self.leave(AFTER_WISH[self.wish])
+        self.leave(AFTER_REQUEST[self.requested_action])
 
     def fail(self):
         self._owned()
         self.failures += 1
-        self.leave("failed" if self.failures >= lifecycle.MAX_FAILURES else AFTER_WISH[self.wish])
+        self.leave(
+            "failed" if self.failures >= lifecycle.MAX_FAILURES else AFTER_REQUEST[self.requested_action]
+        )
 
     def _owned(self):
         if self.status != "running":
@@ -94,8 +104,8 @@ def lose(session, run_id, _attempt):
 
 
 PLAYS: dict[str, tuple[Any, Any]] = {
-    "stop": (Model.stop, lambda s, run, _: lifecycle.request_wish(s, run, "stop")),
-    "pause": (Model.pause, lambda s, run, _: lifecycle.request_wish(s, run, "pause")),
+    "stop": (Model.stop, lambda s, run, _: lifecycle.request_action(s, run, "stop")),
+    "pause": (Model.pause, lambda s, run, _: lifecycle.request_action(s, run, "pause")),
     "resume": (Model.resume, lambda s, run, _: lifecycle.resume_run(s, run)),
     "retry": (Model.retry, lambda s, run, _: lifecycle.retry_run(s, run)),
     "trash": (Model.trash, lambda s, run, _: trash_run(s, run)),
@@ -177,7 +187,7 @@ def test_model_and_record_agree_after_every_operation(database, settings, seed):
                 model = models[run.id]
                 assert vars(model) == {
                     "status": run.status,
-                    "wish": run.wish,
+                    "requested_action": run.requested_action,
                     "trashed": run.deleted_at is not None,
                     "attempt": run.attempt,
                     "failures": run.own_failures,

@@ -46,7 +46,7 @@ def at_cap(answer, cap):
 def test_weights_under_a_cap_are_those_of_the_formula(client, database, run):
     store(database, run, MadeGroup(completions=(Sampled(),)))
     answer = asked(client, run)
-    assert (answer["kind"], answer["own_cap"], answer["tokens"], answer["groups"]) == ("token_tis", 3.0, 4, 1)
+    assert (answer["kind"], answer["run_cap"], answer["tokens"], answer["groups"]) == ("token_tis", 3.0, 4, 1)
     two = at_cap(answer, 2.0)  # weights 0.6, 1, 1.9, 2
     assert two["limited"] == pytest.approx(1 / 4)
     assert two["mean"] == pytest.approx(5.5 / 4, abs=1e-6)

@@ -159,9 +159,9 @@ def test_a_running_run_in_the_trash_is_asked_to_stop_and_goes_on_when_it_is_rest
 ):
     run = new_runs("a", status="running", attempt=1)["a"]
     assert act(client, "trash", ids=[run])["changed"] == [run]
-    assert listed(client, deleted="true")["a"]["wish"] == "stop"
+    assert listed(client, deleted="true")["a"]["requested_action"] == "stop"
     act(client, "restore", ids=[run])
-    assert listed(client)["a"]["wish"] == ""
+    assert listed(client)["a"]["requested_action"] == ""
 
 
 @pytest.mark.parametrize(

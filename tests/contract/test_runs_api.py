@@ -230,7 +230,7 @@ def test_a_waiting_run_stops_at_once_and_can_be_taken_up_again(client, new_run):
 def test_a_running_run_is_asked_and_goes_on_until_its_step_ends(client, new_run):
     run = new_run(status="running", lease_until=4e9)
     answer = client.post(f"/api/v1/runs/{run.id}/stop").json()
-    assert (answer["status"], answer["wish"]) == ("running", "stop")
+    assert (answer["status"], answer["requested_action"]) == ("running", "stop")
 
 
 def test_the_trash_holds_a_run_until_it_is_restored(client, new_run):

@@ -18,7 +18,7 @@ from tests.factories import make_attempt
 
 RATES = {"path": "optimizer.lr", "values": "1e-5..1e-2 log"}
 BASE = {"steps": 40, "evaluation": {"every": 10}}
-MEDIAN = {"pruner": "median", "first_rung": 0.25, "prune_sick": False, "at_once": 8}
+MEDIAN = {"pruner": "median", "first_rung": 0.25, "prune_sick": False, "max_active_runs": 8}
 BODY = {
     "name": "search",
     "base": BASE,
@@ -129,14 +129,14 @@ def test_a_run_that_falls_behind_the_median_is_pruned_with_its_reason(lab, datab
     [run] = lab.runs("queued")
     lab.train(run, {0: 0.9, 5: 0.0})
     assert lab.step(search)  # noted, but before the first rung
-    assert lab.runs("running")[0].wish == ""
+    assert lab.runs("running")[0].requested_action == ""
     lab.train(run, {10: 0.1})
     assert lab.step(search)
-    assert lab.runs("running")[0].wish == "prune"
+    assert lab.runs("running")[0].requested_action == "prune"
     pruned = lab.current(search).trials[3]
     assert pruned.reason == "eval/accuracy 0.1 at step 10 is behind the median of the finished runs"
     assert (pruned.state, pruned.counts) == ("running", False)
-    lab.train(run, {10: 0.1}, "stopped", wish="")
+    lab.train(run, {10: 0.1}, "stopped", requested_action="")
     current = lab.current(search)
     assert current.trials[3].state == "pruned"
     assert current.steps_saved == pytest.approx(30 / 160)
@@ -148,7 +148,7 @@ def test_a_run_that_falls_behind_the_median_is_pruned_with_its_reason(lab, datab
 
 
 def test_halving_lets_the_best_third_go_on(lab, database):
-    search = lab.begin(search={"pruner": "halving", "first_rung": 0.25, "at_once": 9}, cells=9)
+    search = lab.begin(search={"pruner": "halving", "first_rung": 0.25, "max_active_runs": 9}, cells=9)
     with database.sessions.begin() as session:
         session.add(Worker(id="w", host="h", pid=1, slot=0, device="cpu"))
     pruned = []
@@ -157,7 +157,9 @@ def test_halving_lets_the_best_third_go_on(lab, database):
         lab.train(run, {10: value})
         while lab.step(search):
             pass
-        pruned.append(next(running.wish for running in lab.runs("running") if running.id == run.id))
+        pruned.append(
+            next(running.requested_action for running in lab.runs("running") if running.id == run.id)
+        )
     assert pruned == ["", "", "prune", ""]  # the first one was alone at its rung
     assert "behind the best third" in lab.current(search).trials[2].reason
 
@@ -178,7 +180,7 @@ def test_a_sick_run_is_pruned(lab, verdict, step, is_pruned):
     [run] = lab.runs("queued")
     lab.train(run, {}, verdict=verdict, judged_step=step)
     lab.step(search)
-    assert (lab.runs("running")[0].wish == "prune") is is_pruned
+    assert (lab.runs("running")[0].requested_action == "prune") is is_pruned
 
 
 @pytest.mark.parametrize("status", ["queued", "paused"])
@@ -195,7 +197,7 @@ def test_a_run_that_does_not_train_is_pruned_at_once_and_may_be_resumed(lab, cli
 
 
 def test_further_runs_wait_only_where_a_slot_is_free(lab, database):
-    search = lab.begin(search={"at_once": 2})
+    search = lab.begin(search={"max_active_runs": 2})
     assert lab.step(search) is False  # the first one waits
     [first] = lab.runs("queued")
     lab.train(first, {})
@@ -318,7 +320,7 @@ def test_a_search_is_stopped_with_its_runs(lab, client):
     lab.train(run, {10: 0.5})
     answer = client.post(f"/api/v1/searches/{search}/stop")
     assert (answer.status_code, answer.json()["status"]) == (200, "stopped")
-    assert lab.runs("running")[0].wish == "stop"
+    assert lab.runs("running")[0].requested_action == "stop"
     assert lab.step(search) is False
     again = client.post(f"/api/v1/searches/{search}/stop")
     assert (again.status_code, again.json()["detail"]) == (409, "this search has stopped")
@@ -401,7 +403,9 @@ def test_a_budget_counts_every_gpu_of_a_run_before_one_has_finished(
     monkeypatch.setattr(budget, "estimate_duration", lambda *_: SimpleNamespace(high=3600.0))
     with database.sessions.begin() as session:
         session.add(Worker(id="w-0", host="h", pid=1, slot=0, device="cuda:0", stats={}))
-    search = lab.begin(search={"hours": 16.0, "at_once": 4}, base={"resources": {"devices": 8}}, seeds=[0])
+    search = lab.begin(
+        search={"hours": 16.0, "max_active_runs": 4}, base={"resources": {"devices": 8}}, seeds=[0]
+    )
     for run in lab.runs("queued"):
         lab.train(run, {10: 0.5})
     while lab.step(search):

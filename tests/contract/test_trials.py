@@ -91,7 +91,7 @@ def test_a_plan_follows_the_diagnosis(client, broken_run):
     assert answer.status_code == 200, answer.text
     TrialPlanItem.model_validate(planned := answer.json())
     assert (planned["verdict"], planned["cause"]) == ("collapsed", "entropy_explosion")
-    assert (planned["fork"]["run"], planned["fork"]["step"], planned["fork"]["wanted"]) == (run.id, 60, 60)
+    assert (planned["fork"]["run"], planned["fork"]["step"], planned["fork"]["due_step"]) == (run.id, 60, 60)
     assert planned["fork"]["words"] == "Every run forks from step 60, the last checkpoint before the onset."
     assert planned["arms"] == [{"name": "remedy", "changes": {"optimizer.lr": 1e-4}}]
     assert (planned["seeds"], planned["repeat_seed"]) == ([4, 5, 6, 7, 8], 3)
@@ -285,7 +285,7 @@ def test_remedies_are_tried_one_by_one_until_one_heals(client, database, broken_
     shown = trial_of(client, run)
     assert shown["judged_at"] is not None
     assert "2 of 2 runs stayed healthy with “second”: it heals." in shown["verdict"]["sentences"]
-    assert [(arm["name"], arm["waits"]) for arm in shown["verdict"]["arms"]][1:] == [
+    assert [(arm["name"], arm["is_pending"]) for arm in shown["verdict"]["arms"]][1:] == [
         ("first", False), ("second", False), ("third", True)
     ]  # fmt: skip
     configs = {trial_run.variant: trial_run.config for trial_run in runs_of(database, trial)}

@@ -88,10 +88,10 @@ class Enders:
         return wait_for(found, "a trainer gets on")[0]
 
     def stop_wished(self, victim: Trainer) -> None:
-        """Send the user's wish to stop, and then resume."""
+        """Send the user's request to stop, and then resume."""
         asked = time.monotonic()
         with self.plant.sessions.begin() as session:
-            lifecycle.request_wish(session, victim.run_id, "stop")
+            lifecycle.request_action(session, victim.run_id, "stop")
         wait_for(lambda: self.plant.read(victim.run_id).status != "running", "a run stops")
         took = self._note("stop_wished", asked)
         if self.plant.read(victim.run_id).status != "stopped":

@@ -71,7 +71,7 @@ def keeps_its_run(plant, run_id, *, attempt):
 
 def stop(plant, run_id):
     with plant.sessions.begin() as session:
-        lifecycle.request_wish(session, run_id, "stop")
+        lifecycle.request_action(session, run_id, "stop")
     wait_for(lambda: plant.read(run_id).status == "stopped", "it stops")
 
 

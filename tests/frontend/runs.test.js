@@ -5,7 +5,7 @@ import { movesOf } from '../../frontend/src/lib/runs/moves.js';
 import { assertClose } from './assertions.js';
 
 test('a run offers the moves that the server allows', () => {
-  for (const [status, wish, moves] of [
+  for (const [status, requested_action, moves] of [
     ['queued', '', ['pause', 'stop']],
     ['running', '', ['pause', 'stop']],
     ['running', 'stop', ['resume']],
@@ -15,9 +15,9 @@ test('a run offers the moves that the server allows', () => {
     ['finished', '', []],
   ])
     assert.deepEqual(
-      movesOf({ status, wish }).map(({ move }) => move),
+      movesOf({ status, requested_action }).map(({ move }) => move),
       moves,
-      `${status} ${wish}`,
+      `${status} ${requested_action}`,
     );
 });
 

@@ -72,7 +72,7 @@ class Recorder:
     ) -> None:
         """Create the recorder. The file `note` informs the service about queued steps."""
         self.run_id = run_id
-        self.wish = ""
+        self.requested_action = ""
         """Last request of the user that was seen: "", "stop" or "pause"."""
         self._sessions = sessions
         self._attempt = attempt
@@ -211,8 +211,8 @@ class Recorder:
                 self._steps_written += sum(isinstance(item, StepRecord) for item in batch)
                 self._queue.mark_written(len(batch))
             else:
-                with left_for_later("look for a wish"):
-                    self._look_for_wish()
+                with left_for_later("look for a request"):
+                    self._look_for_request()
 
     def _prepare(self, batch: list[Record]) -> Callable[[Session], None]:
         """Return the transaction that stores a batch. Its content is fixed here, so it can be repeated."""
@@ -284,7 +284,7 @@ class Recorder:
         """Check ownership and renew the lease as the first statement of a transaction. Raise Fenced."""
         values = dict(changes) or {"changed_at": Run.changed_at}
         until = db_now() + self._lease_seconds
-        self.wish = leases.fence(session, self.run_id, self._attempt, lease_until=until, **values)
+        self.requested_action = leases.fence(session, self.run_id, self._attempt, lease_until=until, **values)
         if self._paid:  # This is the total so far, so storing it twice changes nothing.
             lifecycle.note_attempt(session, self.run_id, self._attempt, judge_cost=self._paid)
 
@@ -298,16 +298,16 @@ class Recorder:
         lifecycle.begin_attempt(session, self.run_id, self._attempt, from_step)
         self._guard(session, _progress(max(from_step, 0), self._summary.document()))
 
-    def _look_for_wish(self) -> None:
+    def _look_for_request(self) -> None:
         """Read the user's request between steps, and check that this attempt still owns the run."""
-        query = select(Run.wish).where(
+        query = select(Run.requested_action).where(
             Run.id == self.run_id, Run.attempt == self._attempt, Run.status == "running"
         )
         with reading(self._sessions) as session:
-            wish = session.scalar(query)
-        if wish is None:
+            requested_action = session.scalar(query)
+        if requested_action is None:
             raise Fenced(self.run_id, self._attempt)
-        self.wish = wish
+        self.requested_action = requested_action
 
 
 def _unstored_loss(record: StepRecord, stored: Sequence[GroupRecord]) -> dict[str, float]:

@@ -115,7 +115,7 @@ class LaunchCheck:
             self.recorder.store_check(report)
             return Outcome("finished")
         except Interrupted:
-            return request_to_end(self.stopping, self.recorder.wish) or Outcome("stopped")
+            return request_to_end(self.stopping, self.recorder.requested_action) or Outcome("stopped")
         finally:
             self.scorer.close()
             if self.episodes is not None:
@@ -251,7 +251,7 @@ class LaunchCheck:
         )
 
     def _is_unwanted(self) -> bool:
-        return request_to_end(self.stopping, self.recorder.wish) is not None
+        return request_to_end(self.stopping, self.recorder.requested_action) is not None
 
 
 def with_detection(data: DataConfig) -> DataConfig:

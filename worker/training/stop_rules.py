@@ -16,11 +16,15 @@ MAX_EMPTY_STEPS = 20
 """Number of consecutive steps without any group that carries signal after which a run stops."""
 
 
-def request_to_end(stopping: threading.Event, wish: str) -> Outcome | None:
+def request_to_end(stopping: threading.Event, requested_action: str) -> Outcome | None:
     """Return the outcome that the worker or the user requests, or None if there is no request."""
     if stopping.is_set():
         return Outcome("queued", "the worker was asked to stop")
-    return Outcome(*STATUS_BY_REQUEST[wish], wish) if wish in STATUS_BY_REQUEST else None
+    return (
+        Outcome(*STATUS_BY_REQUEST[requested_action], requested_action)
+        if requested_action in STATUS_BY_REQUEST
+        else None
+    )
 
 
 def reason_to_end(rules: Sequence[StopRule], counters: RunCounters, metrics: Metrics) -> Outcome | None:

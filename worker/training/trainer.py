@@ -184,7 +184,7 @@ class Trainer:
             if sentence := self.engine.check():
                 self._event("engine", "info", sentence)
         except Interrupted:
-            return request_to_end(self.stopping, self.recorder.wish) or Outcome("stopped")
+            return request_to_end(self.stopping, self.recorder.requested_action) or Outcome("stopped")
         return None
 
     def _begin(self) -> None:
@@ -394,7 +394,7 @@ class Trainer:
         return self._is_asked_to_end()
 
     def _is_asked_to_end(self) -> bool:
-        return request_to_end(self.stopping, self.recorder.wish) is not None
+        return request_to_end(self.stopping, self.recorder.requested_action) is not None
 
     def _decide(self, metrics: Metrics) -> None:
         """Apply the stop rules before the step is saved, so that its checkpoint holds the decision."""
@@ -407,7 +407,7 @@ class Trainer:
         """Return the outcome with which training ends after this step, or None."""
         if self.counters.decision:
             return Outcome(*self.counters.decision)
-        return request_to_end(self.stopping, self.recorder.wish)
+        return request_to_end(self.stopping, self.recorder.requested_action)
 
     def _save(self) -> None:
         """Save a checkpoint of this step unless there is one."""

@@ -127,7 +127,7 @@ def state_of(session: Session, owner: Owner) -> PushAnswer:
 
 
 def _answer(run: Run, stored: int) -> PushAnswer:
-    wants_stop = run.wish == "stop" or run.status == "stopped"
+    wants_stop = run.requested_action == "stop" or run.status == "stopped"
     return PushAnswer(run=run.id, status=run.status, stop=wants_stop, stored=stored)
 
 

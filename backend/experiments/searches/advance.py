@@ -18,9 +18,9 @@ from backend.experiments.searches.decide import (
     SearchRow,
     best_trials,
     end_reason,
-    further_runs,
     is_compared,
     prune_reason,
+    repeated_runs,
     stop_reason,
     wants_another,
 )
@@ -29,7 +29,7 @@ from backend.experiments.searches.trial import LIVE_STATUSES, TrialRow
 from backend.experiments.sweep import Cell, make_cell, parse_axes
 from backend.runs.checks import resolve_runnable
 from backend.runs.events import add_event
-from backend.runs.lifecycle import request_wish
+from backend.runs.lifecycle import request_action
 from backend.runs.workers.store import live_slots
 from backend.storage.engine import Sessions, db_now, reading
 from backend.storage.models import Run, Search, SearchTrial
@@ -76,7 +76,7 @@ def stop_search(session: Session, experiment_id: str) -> None:
     for run_id in session.scalars(live_runs.where(Run.deleting_at.is_(None)).order_by(Run.id)).all():
         try:
             with session.begin_nested():
-                request_wish(session, run_id, "stop")
+                request_action(session, run_id, "stop")
                 add_event(session, "search", "the search was stopped by the user", run_id=run_id)
         except (Conflict, NotFound):  # the run has ended or was deleted in the meantime
             continue
@@ -121,7 +121,9 @@ def _prune(state: SearchState) -> Step | None:
     prune_reasons = {
         trial.number: prune_reason(trial, search.settings)
         for trial in trials_with_new_values
-        if prune_by_number.get(trial.number) and not trial.pruned and not (trial.run and trial.run.wish)
+        if prune_by_number.get(trial.number)
+        and not trial.pruned
+        and not (trial.run and trial.run.requested_action)
     }
 
     def write(session: Session) -> None:
@@ -131,7 +133,7 @@ def _prune(state: SearchState) -> Step | None:
             reason = stop_reasons.get(trial.number) or prune_reasons.get(trial.number)
             if reason and trial.run:
                 _update_trial(session, search, trial.number, pruned=reason)
-                request_wish(session, trial.run.id, "prune")
+                request_action(session, trial.run.id, "prune")
                 step = _newest_step(trial) or None
                 add_event(session, "search", f"pruned: {reason}", run_id=trial.run.id, step=step)
 
@@ -166,7 +168,7 @@ def _queue_trial(session: Session, settings: Settings, state: SearchState) -> St
             if not isinstance(config, str):
                 runs_wanted = 1 + min(search.settings.top, len(trials) + 1) * (len(search.seeds) - 1)
                 search_facts = search.experiment_id, search.settings, state.runs
-                ended = lacking_reason(session, settings, *search_facts, config, further_runs=runs_wanted)
+                ended = lacking_reason(session, settings, *search_facts, config, additional_runs=runs_wanted)
             if not ended:
                 return _begin_trial(state, next_cell[0], cell, config)
     if any(trial.state in LIVE_STATUSES for trial in trials):
@@ -247,7 +249,7 @@ def _choose_finalists(session: Session, settings: Settings, state: SearchState, 
         first_config
         and seeds
         and lacking_reason(
-            session, settings, *search_facts, first_config, further_runs=len(best) * len(seeds)
+            session, settings, *search_facts, first_config, additional_runs=len(best) * len(seeds)
         )
     ):
         seeds.pop()
@@ -292,7 +294,7 @@ def _load_config(session: Session, trial: TrialRow) -> RunConfig | None:
 
 
 def _finish_comparison(state: SearchState) -> Step | None:
-    runs = further_runs(state.search, state.trials, state.runs)
+    runs = repeated_runs(state.search, state.trials, state.runs)
     return _finish(state.search, state.search.reason) if is_compared(runs) else None
 
 

@@ -9,7 +9,7 @@ from itertools import combinations
 from typing import NamedTuple
 
 from backend.experiments.matrix.inference import ALPHA, Contrast, contrast, holm_correction
-from backend.experiments.searches.decide import SearchRow, further_runs
+from backend.experiments.searches.decide import SearchRow, repeated_runs
 from backend.experiments.searches.objective import final_value
 from backend.experiments.searches.trial import DONE_STATUSES, LIVE_STATUSES, RunRow, TrialRow
 from backend.metrics.statistics import Spread, spread
@@ -41,8 +41,8 @@ class Finalists(NamedTuple):
 def compare(search: SearchRow, trials: Sequence[TrialRow], runs: Sequence[RunRow]) -> Finalists:
     """Return the means over the remaining seeds and the differences from the first finalist."""
     chosen = [trial for trial in trials if trial.chosen]
-    additional_runs = further_runs(search, trials, runs)
-    values = {trial.number: _values_by_seed(trial, additional_runs) for trial in chosen}
+    repeats = repeated_runs(search, trials, runs)
+    values = {trial.number: _values_by_seed(trial, repeats) for trial in chosen}
     spreads = {number: spread(list(of.values())) for number, of in values.items()}
     sign = -1.0 if search.settings.maximizes else 1.0
 
@@ -63,7 +63,7 @@ def compare(search: SearchRow, trials: Sequence[TrialRow], runs: Sequence[RunRow
                 "variant": trial.variant,
                 "n": trial_spread.n,
                 "waiting": sum(
-                    run.variant == trial.variant and run.status in LIVE_STATUSES for run in additional_runs
+                    run.variant == trial.variant and run.status in LIVE_STATUSES for run in repeats
                 ),
                 "mean": trial_spread.mean,
                 "low": trial_spread.low,

@@ -46,7 +46,7 @@ class SearchRow(NamedTuple):
 def stop_reason(trial: TrialRow, settings: SearchSettings) -> str:
     """Return the reason to stop a live run because of its diagnosis or values; empty if there is none."""
     run = trial.run
-    if run is None or run.status not in LIVE_STATUSES or trial.pruned or run.wish:
+    if run is None or run.status not in LIVE_STATUSES or trial.pruned or run.requested_action:
         return ""
     newest = next(reversed(trial.reports.values()), 0.0)
     if settings.pruner != "none" and not math.isfinite(newest):
@@ -76,7 +76,7 @@ def wants_another(trials: Sequence[TrialRow], settings: SearchSettings, *, is_sl
     if not live:
         return True
     is_any_queued = any(trial.state == "queued" for trial in live)
-    return is_slot_free and not is_any_queued and len(live) < settings.at_once
+    return is_slot_free and not is_any_queued and len(live) < settings.max_active_runs
 
 
 def end_reason(trials: Sequence[TrialRow], sweep: Sweep) -> str:
@@ -109,7 +109,7 @@ def best_trials(trials: Sequence[TrialRow], settings: SearchSettings, limit: int
     return [trial for _, trial in sorted(valued, key=lambda pair: (sign * pair[0], pair[1].number))][:limit]
 
 
-def further_runs(search: SearchRow, trials: Sequence[TrialRow], runs: Sequence[RunRow]) -> list[RunRow]:
+def repeated_runs(search: SearchRow, trials: Sequence[TrialRow], runs: Sequence[RunRow]) -> list[RunRow]:
     """Return the runs of the finalists with the remaining seeds."""
     names = {trial.variant for trial in trials if trial.chosen}
     firsts = {trial.run.id for trial in trials if trial.run is not None}

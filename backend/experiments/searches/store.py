@@ -78,8 +78,8 @@ def _search(row: Search, experiment: Experiment) -> SearchRow:
 
 def _runs(session: Session, search: SearchRow) -> list[RunRow]:
     columns = (
-        Run.id, Run.name, Run.variant, Run.seed, Run.status, Run.steps, Run.last_step, Run.reason, Run.wish,
-        Run.verdict, Run.judged_step,
+        Run.id, Run.name, Run.variant, Run.seed, Run.status, Run.steps, Run.last_step, Run.reason,
+        Run.requested_action, Run.verdict, Run.judged_step,
     )  # fmt: skip
     conditions = (
         Run.experiment_id == search.experiment_id,

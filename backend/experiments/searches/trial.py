@@ -25,7 +25,7 @@ class RunRow:
     steps: int
     last_step: int = 0
     reason: str = ""
-    wish: str = ""
+    requested_action: str = ""
     verdict: str | None = None
     judged_step: int = 0
     """Last step that the verdict takes into account."""

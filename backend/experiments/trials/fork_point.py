@@ -18,7 +18,7 @@ class ForkPoint(NamedTuple):
     run: str | None
     """Id of the run with the checkpoint; None if the runs start from scratch."""
     step: int
-    wanted: int
+    due_step: int
     """Step of the last checkpoint that was due before the onset."""
     words: str
 

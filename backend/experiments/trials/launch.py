@@ -99,18 +99,18 @@ def _trial_columns(plan: TrialPlan) -> dict[str, Any]:
     onset = plan.diagnosis.onset
     return {
         "run_id": plan.run.id,
-        "found": plan.diagnosis.outcome.verdict,
+        "initial_verdict": plan.diagnosis.outcome.verdict,
         "cause": plan.cause.finding.cause if plan.cause else "",
         "onset_healthy": onset.healthy if onset else None,
         "onset_sick": onset.sick if onset else None,
         "fork_run": plan.point.run,
         "fork_step": plan.point.step,
-        "wanted_step": plan.point.wanted,
+        "due_step": plan.point.due_step,
         "words": plan.point.words,
         "steps": plan.steps,
         "seeds": list(plan.seeds),
         "arms": [
-            {"name": arm.name, "changes": arm.changes, "waits": plan.one_by_one and number > 0}
+            {"name": arm.name, "changes": arm.changes, "is_pending": plan.one_by_one and number > 0}
             for number, arm in enumerate(plan.arms)
         ],
     }

@@ -19,10 +19,10 @@ def start_next_arm(sessions: Sessions, settings: Settings, trial_id: str) -> str
     """Queue the runs of the next waiting arm; return the reason if that is impossible."""
     with sessions.begin() as session:
         trial = session.scalar(select(Trial).where(Trial.id == trial_id).with_for_update())
-        arm = next((arm for arm in trial.arms if arm.get("waits")), None) if trial is not None else None
+        arm = next((arm for arm in trial.arms if arm.get("is_pending")), None) if trial is not None else None
         if trial is None or arm is None or trial.experiment_id is None:
             return ""
-        point = ForkPoint(trial.fork_run, trial.fork_step, trial.wanted_step, trial.words)
+        point = ForkPoint(trial.fork_run, trial.fork_step, trial.due_step, trial.words)
         try:
             run = lock_runs(session, trial.run_id, point)
             changes = merge(nest_paths(arm["changes"]), common_changes(run, trial.steps))
@@ -34,7 +34,7 @@ def start_next_arm(sessions: Sessions, settings: Settings, trial_id: str) -> str
         planned = [planned_run(run, arm["name"], config, seed, parent, step) for seed in trial.seeds]
         queue_runs(session, trial.experiment_id, planned, {"tags": ["trial"]})
         trial.arms = [
-            other_arm | {"waits": False} if other_arm is arm else other_arm for other_arm in trial.arms
+            other_arm | {"is_pending": False} if other_arm is arm else other_arm for other_arm in trial.arms
         ]
         message = f"the {arm['name']} is tried in {len(planned)} runs: the arm before it did not heal"
         add_event(session, "trial", message, run_id=run.id, data={"trial": trial.id})

@@ -72,7 +72,7 @@ class ForkPointItem(Documented):
     """Id of the run whose checkpoint the runs start from; null if they start from scratch."""
     step: int
     """Step of the checkpoint; 0 if the runs start from scratch."""
-    wanted: int
+    due_step: int
     """Step of the last checkpoint that was due before the onset."""
     words: str
 
@@ -129,7 +129,7 @@ class TrialPlanItem(Documented):
 class ArmResult(TrialArm):
     """The runs of an arm, counted by their outcomes. The counts add up to `planned`."""
 
-    waits: bool = False
+    is_pending: bool = False
     """Whether the arm has not started, because an earlier arm has healed or has not been judged."""
     planned: int
     waiting: int
@@ -182,7 +182,7 @@ class TrialItem(Documented):
     run_name: str
     experiment: str | None
     """Id of the trial's experiment; null if its runs have been deleted."""
-    found: Verdict
+    initial_verdict: Verdict
     """Verdict on the run when the trial started."""
     cause: str
     title: str

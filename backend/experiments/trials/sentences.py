@@ -20,7 +20,7 @@ def sentences(trouble_found: str, verdict: TrialVerdict, next_cause: str = "") -
     `next_cause` is the title of a cause to try if no arm healed.
     """
     control, *planned_arms = verdict.arms
-    arms = [arm for arm in planned_arms if not arm.waits]
+    arms = [arm for arm in planned_arms if not arm.is_pending]
     trouble = SUBJECT_BY_DIAGNOSIS.get(trouble_found, "The trouble")
     verdict_sentences = []
     for arm in arms:

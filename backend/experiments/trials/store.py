@@ -50,14 +50,14 @@ def trial_json(session: Session, trial: Trial) -> dict[str, Any]:
         "run": trial.run_id,
         "run_name": session.scalar(select(Run.name).where(Run.id == trial.run_id)) or "",
         "experiment": trial.experiment_id,
-        "found": trial.found,
+        "initial_verdict": trial.initial_verdict,
         "cause": trial.cause,
         "title": TITLES.get(trial.cause, ""),
         "onset": onset if trial.onset_sick is not None else None,
         "fork": {
             "run": trial.fork_run,
             "step": trial.fork_step,
-            "wanted": trial.wanted_step,
+            "due_step": trial.due_step,
             "words": trial.words,
         },
         "steps": trial.steps,
@@ -103,7 +103,7 @@ def settle_trial(sessions: Sessions, settings: Settings, trial_id: str) -> bool:
             return False
         verdict = judge_trial(session, trial)
         judged_at = trial.judged_at
-    if not verdict.complete and any(arm.waits for arm in verdict.arms) and _is_complete(verdict):
+    if not verdict.complete and any(arm.is_pending for arm in verdict.arms) and _is_complete(verdict):
         refusal = start_next_arm(sessions, settings, trial_id)
         if not refusal:
             return False

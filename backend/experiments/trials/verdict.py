@@ -46,7 +46,7 @@ def judge_trial(session: Session, trial: Trial) -> TrialVerdict:
     if trial.experiment_id is not None:
         for run in session.scalars(select(Run).where(Run.experiment_id == trial.experiment_id)):
             runs[run.variant].append(run)
-    arms = [{"name": NO_CHANGE, "changes": {}, "waits": False}, *trial.arms]
+    arms = [{"name": NO_CHANGE, "changes": {}, "is_pending": False}, *trial.arms]
     runs_by_arm = {arm["name"]: [judge_run(session, run) for run in runs[arm["name"]]] for arm in arms}
     repeat = _compare_repeat(session, trial, runs[REPEAT])
     waiting = repeat.state == "waiting" or any(
@@ -56,11 +56,11 @@ def judge_trial(session: Session, trial: Trial) -> TrialVerdict:
     goal = max(goals, key=goals.count, default="")
     counts = [_count_outcomes(arm, runs_by_arm[arm["name"]], len(trial.seeds), goal) for arm in arms]
     results = counts if waiting else [counts[0], *(_add_p_value(arm, counts[0]) for arm in counts[1:])]
-    is_open = any(arm.waits for arm in counts) and healing_arm(counts) is None
+    is_open = any(arm.is_pending for arm in counts) and healing_arm(counts) is None
     complete = not waiting and not is_open
     verdict = TrialVerdict(complete=complete, goal=goal, arms=results, repeat=repeat, sentences=[])
     next_cause = _next_cause(session, trial) if complete and healing_arm(counts) is None else ""
-    return verdict.model_copy(update={"sentences": sentences(trial.found, verdict, next_cause)})
+    return verdict.model_copy(update={"sentences": sentences(trial.initial_verdict, verdict, next_cause)})
 
 
 def healing_arm(arms: Sequence[ArmResult]) -> ArmResult | None:
@@ -118,11 +118,11 @@ def _outcome(status: str, verdict: str) -> Outcome:
 def _count_outcomes(arm: Mapping[str, Any], runs: Sequence[JudgedRun], planned: int, goal: str) -> ArmResult:
     outcomes = [run.outcome for run in runs]
     ends = [run.end for run in runs if run.goal == goal and run.end is not None]
-    planned = 0 if arm.get("waits") else planned
+    planned = 0 if arm.get("is_pending") else planned
     return ArmResult(
         name=arm["name"],
         changes=arm["changes"],
-        waits=bool(arm.get("waits")),
+        is_pending=bool(arm.get("is_pending")),
         planned=planned,
         waiting=outcomes.count("waiting"),
         recurred=outcomes.count("recurred"),

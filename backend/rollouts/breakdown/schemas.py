@@ -129,7 +129,7 @@ class Mismatch(Documented):
     """How rho of a completion is computed: as the product or the geometric mean of the rho of its tokens."""
     low: float | None
     """Smallest rho that a mask accepts."""
-    own_cap: float | None
+    run_cap: float | None
     """Cap of the run; null if the run uses another correction."""
     tokens: int
     completions: int

@@ -43,7 +43,7 @@ DELETION_PAUSE_SECONDS = 30.0
 MARK_SECONDS = 10.0
 """Seconds between two updates of the database's high-water mark."""
 
-_WAITING = select(func.count()).select_from(Run).where(claimable_condition(), Run.wish == "")
+_WAITING = select(func.count()).select_from(Run).where(claimable_condition(), Run.requested_action == "")
 _DELETED = select(Run.id).where(Run.deleting_at.is_not(None)).limit(1)
 
 

@@ -132,7 +132,7 @@ def database_samples(session: Session, lease_seconds: float) -> Iterator[Sample]
         yield "grpolab_runs", (status,), count
     yield from _diagnosis_samples(session)
     waiting: Any = select(func.count(), db_now() - func.min(Run.queued_at)).where(
-        claimable_condition(), Run.wish == ""
+        claimable_condition(), Run.requested_action == ""
     )
     depth, oldest_wait = session.execute(waiting).one()
     yield "grpolab_queue_depth", (), depth

@@ -40,7 +40,7 @@ def compute_need(session: Session, pilots: Pilots, *, most: int, devices: int = 
     registered. Runs that need more devices than a pilot has, or another number of `nodes`, are not counted,
     because a pilot could never train them.
     """
-    fits = (claimable_condition(), Run.wish == "", Run.devices <= devices, Run.nodes == nodes)
+    fits = (claimable_condition(), Run.requested_action == "", Run.devices <= devices, Run.nodes == nodes)
     runs = session.scalars(select(Run.devices).where(*fits)).all()
     free_slots = [slot for slot in live_slots(session) if slot.run_id is None and slot.nodes == nodes]
     runs_without_slot = (

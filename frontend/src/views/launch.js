@@ -32,7 +32,7 @@ import { SettingsCard } from '../components/launch/settings.js';
 import { useLaunch } from '../components/launch/launching.js';
 import { LaunchBox, ResultBox } from '../components/launch/result.js';
 import { SweepCard, usePlan } from '../components/launch/sweep.js';
-import { CheckFirst, Insist, useCheck } from '../components/launch/check_first.js';
+import { CheckFirst, IgnoreCheck, useCheck } from '../components/launch/check_first.js';
 import { ForkCard, useFork } from '../components/launch/fork.js';
 
 /** @type {Variant[]} */
@@ -204,8 +204,8 @@ function LaunchForm({ offers, query, change, fork }) {
   const fulls = layers.variants.map(({ full }) => full);
   const resolved = resolvedOf(verdicts, fulls);
   const check = useCheck(query.check);
-  const [insist, setInsist] = useState(false);
-  const requests = requestsOf(query, resolved, fork, insist);
+  const [ignoresCheck, setIgnoresCheck] = useState(false);
+  const requests = requestsOf(query, resolved, fork, ignoresCheck);
   const launch = useLaunch(requests, fork);
   const isSwept = !fork && query.sweep.knobs.length > 0 && variants.length > 0 && !seeds.error;
   const planned = usePlan(isSwept ? bodyOf(query) : null);
@@ -328,7 +328,7 @@ function LaunchForm({ offers, query, change, fork }) {
           onApply=${apply}
           ...${launch}
         >
-          <${Insist} insist=${insist} check=${check.data} failure=${launch.failure} onInsist=${setInsist} />
+          <${IgnoreCheck} ignoresCheck=${ignoresCheck} check=${check.data} failure=${launch.failure} onIgnore=${setIgnoresCheck} />
           <${CheckFirst}
             form=${query}
             fork=${fork}

@@ -201,7 +201,7 @@ def test_a_rank_killed_on_the_second_node_loses_nothing_and_a_stop_reaches_both(
     stopped = lab.queue(steps=900)
     lab.wait_for_step(stopped, 1)
     with lab.sessions.begin() as session:
-        lifecycle.request_wish(session, stopped, "stop")
+        lifecycle.request_action(session, stopped, "stop")
     lab.wait_for_end(stopped, "stopped")
     lab.wait(lab.is_idle)
 

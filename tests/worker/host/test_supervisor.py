@@ -235,7 +235,7 @@ def test_the_lease_is_renewed_while_the_trainer_works(toy, sessions):
     first = read(sessions, run_id).lease_until
     wait_for(lambda: read(sessions, run_id).lease_until > first)
     with sessions.begin() as session:
-        lifecycle.request_wish(session, run_id, "stop")
+        lifecycle.request_action(session, run_id, "stop")
     thread.join(60)
     assert read(sessions, run_id).status == "stopped"
 

@@ -148,7 +148,7 @@ def test_a_broker_that_dies_disturbs_no_run_and_is_heard_again(settings, session
     try:
         assert are(sessions, "running", run_ids)()
         with sessions.begin() as session:
-            session.get_one(Run, run_ids[0]).wish = "stop"
+            session.get_one(Run, run_ids[0]).requested_action = "stop"
         wait_for(are(sessions, "stopped", run_ids))
         later_runs = queue_runs(sessions)
         ring_until(settings, are(sessions, "running", later_runs))

@@ -35,7 +35,7 @@ def count_to(recorder, last, stopping, seconds):
         time.sleep(seconds)
         if stopping.is_set():
             return "queued"
-        if recorder.wish == "stop":
+        if recorder.requested_action == "stop":
             return "stopped"
     return "finished"
 

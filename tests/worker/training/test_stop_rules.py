@@ -10,7 +10,7 @@ from worker.training.stop_rules import request_to_end
 
 
 @pytest.mark.parametrize(
-    ("wish", "outcome"),
+    ("requested_action", "outcome"),
     [
         ("", None),
         ("stop", Outcome("stopped", "stopped by the user", "stop")),
@@ -18,8 +18,8 @@ from worker.training.stop_rules import request_to_end
         ("prune", Outcome("stopped", PRUNED_REASON, "prune")),
     ],
 )
-def test_a_wish_ends_a_run_in_its_way(wish, outcome):
-    assert request_to_end(threading.Event(), wish) == outcome
+def test_a_request_ends_a_run_in_its_way(requested_action, outcome):
+    assert request_to_end(threading.Event(), requested_action) == outcome
 
 
 def test_a_worker_that_ends_hands_the_run_back_whatever_is_wished():

@@ -24,7 +24,7 @@ import { loadEnds, loadPanel } from '../curves/loaded.js';
  *   looks: import('../curves/lines.js').Looks, names: Map<string, string>,
  *   matrix: {columns: string[] | null, planned: number | null}}} Comparison `runs`: ids of the drawn runs;
  *   `baseline`: name of the group to compare with
- * @typedef {{title: string, note: string, step: string, prompts: number, order: 'first' | 'low' | 'high'}} Wishes
+ * @typedef {{title: string, note: string, step: string, prompts: number, order: 'first' | 'low' | 'high'}} ReportOptions
  */
 
 const MAX_METRICS = 60;
@@ -99,7 +99,7 @@ function differencesOf({ groups }) {
 
 /**
  * Returns prompts of the first seed of each variant, with all completions.
- * @param {Comparison} comparison @param {Wishes} wishes
+ * @param {Comparison} comparison @param {ReportOptions} options
  */
 async function rolloutsOf({ groups }, { step, prompts, order }) {
   if (!prompts) return [];
@@ -151,12 +151,12 @@ const leftOut = ({ metrics, groups }, values, rollouts, prompts) => [
 /**
  * Returns the file. Curves get fewer points, keeping their peaks, until it is small enough. Then values and rollouts
  * are omitted.
- * @param {Comparison} comparison @param {Wishes} wishes @param {(done: number) => boolean} isWanted
+ * @param {Comparison} comparison @param {ReportOptions} options @param {(done: number) => boolean} isWanted
  * @returns {Promise<string | null>} null if it is no longer wanted
  */
-async function makeReport(comparison, wishes, isWanted) {
+async function makeReport(comparison, options, isWanted) {
   const { metrics, runs, groups, view } = comparison;
-  const rollouts = await rolloutsOf(comparison, wishes);
+  const rollouts = await rolloutsOf(comparison, options);
   const theme = chartTheme(shade.peek());
   const cursorNow = cursor.peek();
   const cursorText = cursorNow?.isPinned
@@ -174,8 +174,8 @@ async function makeReport(comparison, wishes, isWanted) {
       charts.push(await chartOf(comparison, metric, points));
     }
     text = reportHtml({
-      title: wishes.title || comparison.title,
-      note: wishes.note,
+      title: options.title || comparison.title,
+      note: options.note,
       link: location.href,
       created: formatTime(Date.now()),
       facts: [
@@ -184,7 +184,7 @@ async function makeReport(comparison, wishes, isWanted) {
         `values: ${cursorText}`,
         view.smoothing ? `smoothed ${view.smoothing}` : 'unsmoothed',
         `at most ${points} points a curve, peaks kept`,
-        ...leftOut(comparison, values, withRollouts, wishes.prompts),
+        ...leftOut(comparison, values, withRollouts, options.prompts),
       ],
       charts: values ? charts : charts.map(({ title, picture }) => ({ title, picture })),
       sections: [await matrixOf(comparison), differencesOf(comparison)],
@@ -207,8 +207,8 @@ const ORDERS = [
  * @param {Comparison & {onClose: () => void}} props
  */
 export function ReportDialog({ onClose, ...comparison }) {
-  const [wishes, setWishes] = useState(
-    /** @type {Wishes} */ ({ title: comparison.title, note: '', step: '', prompts: 2, order: 'first' }),
+  const [options, setOptions] = useState(
+    /** @type {ReportOptions} */ ({ title: comparison.title, note: '', step: '', prompts: 2, order: 'first' }),
   );
   const [done, setDone] = useState(/** @type {number | null} */ (null));
   const isOpen = useRef(true);
@@ -218,18 +218,19 @@ export function ReportDialog({ onClose, ...comparison }) {
     },
     [],
   );
-  const set = (/** @type {Partial<Wishes>} */ changes) => setWishes({ ...wishes, ...changes });
-  const typed = (/** @type {keyof Wishes} */ name) => (/** @type {any} */ event) => set({ [name]: event.target.value });
+  const set = (/** @type {Partial<ReportOptions>} */ changes) => setOptions({ ...options, ...changes });
+  const typed = (/** @type {keyof ReportOptions} */ name) => (/** @type {any} */ event) =>
+    set({ [name]: event.target.value });
   const save = async (/** @type {SubmitEvent} */ event) => {
     event.preventDefault();
     setDone(0);
     try {
-      const text = await makeReport(comparison, wishes, (count) => {
+      const text = await makeReport(comparison, options, (count) => {
         if (isOpen.current) setDone(count);
         return isOpen.current;
       });
       if (text === null) return;
-      download(text, `${wishes.title || 'report'}.html`, 'text/html');
+      download(text, `${options.title || 'report'}.html`, 'text/html');
       say(`Report saved, ${formatBytes(new Blob([text]).size)}`);
       onClose();
     } catch (error) {
@@ -246,20 +247,20 @@ export function ReportDialog({ onClose, ...comparison }) {
       </p>
       <label>
         <span>title</span>
-        <input class="field" maxlength="200" value=${wishes.title} onInput=${typed('title')} />
+        <input class="field" maxlength="200" value=${options.title} onInput=${typed('title')} />
       </label>
       <label>
         <span>note</span>
-        <textarea class="field" rows="3" maxlength="5000" value=${wishes.note} onInput=${typed('note')}></textarea>
+        <textarea class="field" rows="3" maxlength="5000" value=${options.note} onInput=${typed('note')}></textarea>
       </label>
       <div class="toolbar">
         <${Select}
           label="rollouts of each variant"
-          value=${String(wishes.prompts)}
+          value=${String(options.prompts)}
           options=${['0', '1', '2', '4', '8'].map((value) => ({ value, label: value === '0' ? 'none' : value }))}
           onChange=${(/** @type {string} */ value) => set({ prompts: Number(value) })}
         />
-        <${Select} label="which" value=${wishes.order} options=${ORDERS} onChange=${(order) => set({ order })} />
+        <${Select} label="which" value=${options.order} options=${ORDERS} onChange=${(order) => set({ order })} />
         <label class="select">
           <span>at step</span>
           <input
@@ -267,7 +268,7 @@ export function ReportDialog({ onClose, ...comparison }) {
             type="number"
             min="0"
             placeholder="last"
-            value=${wishes.step}
+            value=${options.step}
             onInput=${typed('step')}
           />
         </label>

@@ -27,14 +27,14 @@ export const useCheck = (id) =>
 
 /**
  * A checkbox to launch despite wrong references, shown if the form's check or the service found any.
- * @param {{insist: boolean, check: Api.RunItem | undefined, failure: ApiError | null, onInsist: (insist: boolean) =>
+ * @param {{ignoresCheck: boolean, check: Api.RunItem | undefined, failure: ApiError | null, onIgnore: (ignoresCheck: boolean) =>
  *   void}} props
  */
-export function Insist({ insist, check, failure, onInsist }) {
-  const isRefused = failure?.errors.some(({ path }) => path === 'insist');
-  if (!insist && !isRefused && !check?.check?.references.wrong) return null;
+export function IgnoreCheck({ ignoresCheck, check, failure, onIgnore }) {
+  const isRefused = failure?.errors.some(({ path }) => path === 'ignore_check');
+  if (!ignoresCheck && !isRefused && !check?.check?.references.wrong) return null;
   return html`<label class="check">
-    <input type="checkbox" checked=${insist} onChange=${() => onInsist(!insist)} /> Launch even though reference answers
+    <input type="checkbox" checked=${ignoresCheck} onChange=${() => onIgnore(!ignoresCheck)} /> Launch even though reference answers
     are graded wrong
   </label>`;
 }

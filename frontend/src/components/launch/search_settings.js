@@ -36,7 +36,7 @@ export function SearchSettings({ sweep, metrics, onChange }) {
   const search = { ...SEARCH, ...sweep.search };
   const setSearch = (/** @type {Partial<Search>} */ changes) =>
     onChange({ ...sweep, search: { ...search, ...changes } });
-  const number = (/** @type {'at_once' | 'top'} */ key, /** @type {string} */ label) =>
+  const number = (/** @type {'max_active_runs' | 'top'} */ key, /** @type {string} */ label) =>
     html`<${WholeNumber}
       label=${label}
       value=${search[key]}
@@ -105,7 +105,7 @@ export function SearchSettings({ sweep, metrics, onChange }) {
       </label>
     </div>
     <div class="toolbar">
-      ${number('at_once', 'runs at once')} ${number('top', 'best to run again')}
+      ${number('max_active_runs', 'runs at once')} ${number('top', 'best to run again')}
       ${budget('hours', 'budget in slot hours')} ${budget('money', 'budget in money')}
     </div>
     <p class="form-help">

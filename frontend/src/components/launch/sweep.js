@@ -199,7 +199,7 @@ function Cells({ plan, isOld }) {
         ${
           search
             ? `At most ${plural(search.configurations, 'configuration')} + ${search.top} × ${plural(
-                search.top ? search.further_runs / search.top : 0,
+                search.top ? search.additional_runs / search.top : 0,
                 'remaining seed',
               )} = ${plural(runs, 'run')}`
             : `${plural(cells.length, 'cell')} × ${plural(seeds, 'seed')} = ${plural(runs, 'run')}`

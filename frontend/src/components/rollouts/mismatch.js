@@ -53,7 +53,7 @@ export function MismatchOfStep({ run, step }) {
 }
 
 /** Returns the index in `caps` of the run's own cap, else of the usual cap. @param {Api.Mismatch} data */
-function firstCap({ caps, own_cap: runCap }) {
+function firstCap({ caps, run_cap: runCap }) {
   const at = caps.findIndex(({ cap }) => cap === (runCap ?? USUAL_CAP));
   return at < 0 ? Math.floor(caps.length / 2) : at;
 }
@@ -61,7 +61,7 @@ function firstCap({ caps, own_cap: runCap }) {
 /** @param {{data: Api.Mismatch, by: 'position' | 'age'}} props */
 function Simulator({ data, by }) {
   const [at, setAt] = useState(firstCap(data));
-  const { caps, own_cap: runCap } = data;
+  const { caps, run_cap: runCap } = data;
   const simulation = caps[at];
   const isMask = data.kind.endsWith('mask');
   const rows = [

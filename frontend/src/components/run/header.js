@@ -199,7 +199,7 @@ function Moves({ run, onChange }) {
   const confirmText = isPushed(run)
     ? isSilent(run)
       ? 'Its trainer is silent: the run ends here at once. If the trainer comes back, it is asked to stop.'
-      : run.wish
+      : run.requested_action
         ? 'Its trainer was asked to stop and still pushes: the run ends here at once. What arrives later is stored.'
         : 'Its trainer is asked to stop after the current step. It cannot be resumed from here.'
     : run.status === 'running'

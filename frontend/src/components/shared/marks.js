@@ -38,11 +38,11 @@ const REQUESTED_STATUS = { stop: 'stopping', prune: 'stopping', pause: 'pausing'
 
 /**
  * The status of a run as icon, word and colour, or a requested change until it is done.
- * @param {{run: {status: string, wish?: string, reason?: string}, bare?: boolean}} props
+ * @param {{run: {status: string, requested_action?: string, reason?: string}, bare?: boolean}} props
  */
 export function Status({ run, bare = false }) {
   const { icon, text } = lookup(STATUS, run.status) ?? { icon: 'dots', text: run.status };
-  const word = (run.status === 'running' && lookup(REQUESTED_STATUS, run.wish ?? '')) || text;
+  const word = (run.status === 'running' && lookup(REQUESTED_STATUS, run.requested_action ?? '')) || text;
   return html`<span class=${`status status-${run.status}`} title=${run.reason ? `${word}: ${run.reason}` : word}>
     <${Icon} name=${icon} size=${12} label=${bare ? word : undefined} />
     ${!bare && html`<span>${word}</span>`}

@@ -86,7 +86,7 @@ function Arm({ arm, config }) {
   return html`<tr>
     <td>${arm.name}</td>
     <td><code>${changes.join(', ') || '–'}</code></td>
-    <td class="number">${arm.waits ? 'not begun' : `${arm.planned - arm.waiting} of ${arm.planned}`}</td>
+    <td class="number">${arm.is_pending ? 'not begun' : `${arm.planned - arm.waiting} of ${arm.planned}`}</td>
     <td class="number">${arm.recurred}</td>
     <td class="number">${arm.spared}</td>
     <td class="number">${missingCounts.join(', ') || 0}</td>

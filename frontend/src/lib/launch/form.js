@@ -78,12 +78,12 @@ export const bodyOf = ({ name, base, variants, seeds, sweep }) => ({
  * @param {Form} form
  * @param {(Fields | undefined)[]} fulls full config of each variant
  * @param {{run: Api.RunItem, step: number} | null} fork
- * @param {boolean} [insist] launch even if a check found reference answers that are graded wrong
+ * @param {boolean} [ignoresCheck] launch even if a check found reference answers that are graded wrong
  * @returns {Request[]}
  */
-export function requestsOf(form, fulls, fork, insist = false) {
-  const insisting = insist ? { insist } : {};
-  if (!fork) return [{ path: '/experiments', body: { ...bodyOf(form), ...insisting } }];
+export function requestsOf(form, fulls, fork, ignoresCheck = false) {
+  const ignoring = ignoresCheck ? { ignore_check: true } : {};
+  if (!fork) return [{ path: '/experiments', body: { ...bodyOf(form), ...ignoring } }];
   const { seeds } = parseSeeds(form.seeds);
   const isOne = seeds.length * form.variants.length === 1;
   const named = isOne && form.name.trim() ? { name: form.name.trim() } : {};
@@ -93,7 +93,7 @@ export function requestsOf(form, fulls, fork, insist = false) {
       body: {
         step: fork.step,
         ...named,
-        ...insisting,
+        ...ignoring,
         changes: changesBetween(fork.run.config ?? {}, { ...fulls[i], seed }),
       },
     })),

@@ -6,7 +6,7 @@ import { lookup } from '../lookup.js';
 /**
  * @typedef {{sampler: 'tpe' | 'random', metric: string, direction: 'catalog' | 'maximize' | 'minimize',
  *   reading: 'final' | 'best' | 'mean_of_3', pruner: 'none' | 'median' | 'halving', prune_sick: boolean,
- *   first_rung: number, at_once: number, top: number, hours: number | null, money: number | null}} Search
+ *   first_rung: number, max_active_runs: number, top: number, hours: number | null, money: number | null}} Search
  * @typedef {{knobs: SweptKnob[], method: 'grid' | 'random' | 'search', cells: number, seed: number,
  *   search?: Partial<Search>}} Sweep
  */
@@ -24,7 +24,7 @@ export const SEARCH = {
   pruner: 'median',
   prune_sick: true,
   first_rung: 0.5,
-  at_once: 4,
+  max_active_runs: 4,
   top: 3,
   hours: null,
   money: null,

@@ -20,14 +20,14 @@ const MOVES = {
 /**
  * Returns the allowed actions. A run from an archive never trains here, and a run of another trainer can only be
  * stopped, while it is pushed.
- * @param {{status: string, wish?: string, origin?: string, writer?: string | null, seen_at?: string | null}} run
+ * @param {{status: string, requested_action?: string, origin?: string, writer?: string | null, seen_at?: string | null}} run
  * @returns {{move: Move, label: string}[]}
  */
 export function movesOf(run) {
-  const { status, wish } = run;
+  const { status } = run;
   if (isArchived(run)) return [];
   if (isForeign(run) && !(isPushed(run) && status === 'running')) return [];
-  if (status === 'running' && wish && !isSilent(run)) {
+  if (status === 'running' && run.requested_action && !isSilent(run)) {
     const keep = { move: /** @type {Move} */ ('resume'), label: 'Keep running' };
     return isPushed(run) ? [keep, { move: 'stop', label: 'Stop now' }] : [keep];
   }
@@ -39,7 +39,7 @@ export function movesOf(run) {
 /** Returns the remaining seconds at the current pace, or null if they are unknown. @param {Api.RunItem} run */
 export function secondsLeft(run) {
   const pace = run.summary?.last?.['time/step_seconds'];
-  if (run.status !== 'running' || run.wish || typeof pace !== 'number' || !run.steps) return null;
+  if (run.status !== 'running' || run.requested_action || typeof pace !== 'number' || !run.steps) return null;
   return Math.max(0, run.steps - run.last_step) * pace;
 }
 

@@ -611,7 +611,7 @@ def test_an_archive_that_was_cut_off_is_refused(client, settings):
         assert send(client, content[:size]).status_code == 422
 
 
-def test_wishes_for_logs_are_refused_for_archives(client, settings):
+def test_requests_for_logs_are_refused_for_archives(client, settings):
     content = archive_of(client, make_full_run(client, settings))
     answer = send(client, content, seed=3)
     assert answer.json()["errors"][0]["path"] == "seed"

@@ -60,11 +60,11 @@ def search(seeds=(0, 1, 2, 3)):
 def finalist(number, first, further):
     name = f"c{number}"
     first_run = RunRow(f"{name}-0", name, name, 0, "finished", 40, reports={40: first})
-    further_runs = [
+    additional_runs = [
         RunRow(f"{name}-{seed}", name, name, seed, "finished", 40, reports={40: value})
         for seed, value in enumerate(further, start=1)
     ]
-    return TrialRow(number, (number,), name, first_run, chosen=True), [first_run, *further_runs]
+    return TrialRow(number, (number,), name, first_run, chosen=True), [first_run, *additional_runs]
 
 
 def test_the_seed_that_chose_a_configuration_is_left_out_of_the_comparison():

@@ -94,7 +94,7 @@ def test_a_claim_and_a_step_are_told_within_moments(sessions):
 def test_a_stream_resumes_where_it_was_cut_off(sessions):
     with sessions.begin() as session:
         run = make_run(session)
-        lifecycle.request_wish(session, run.id, "pause")
+        lifecycle.request_action(session, run.id, "pause")
     event_id = listen(sessions, "", 1)[0][2]
     with sessions.begin() as session:
         lifecycle.resume_run(session, run.id)

@@ -26,7 +26,7 @@ def test_pilots_cover_what_waits(session, queued, idle, busy, pilots, limit, exp
     for _ in range(queued):
         make_run(session, status="queued")
     make_run(session, status="running")
-    make_run(session, status="queued", wish="stop")
+    make_run(session, status="queued", requested_action="stop")
     for number in range(idle + busy):
         register_slot(session, f"w-{number}", Slot(number, "cpu", "CPU", 1), host="h", pid=1)
         report_slot(session, f"w-{number}", "idle", "a" * 26 if number >= idle else None, {})
