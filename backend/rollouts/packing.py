@@ -4,7 +4,7 @@ A text is its UTF-8 bytes compressed with zstd. Lone surrogates and NUL, which m
 preserved. The tokens of a group are a single zstd frame. Both have the checksum of zstd.
 
     4 bytes                    length of the header, little endian
-    header, JSON               {"version": 2 or 3, "lengths": [T per completion],
+    header, JSON               {"version": 3, "lengths": [T per completion],
                                 "strings": [length of each token's string in bytes],
                                 "arrays": {name: [indexes of its completions]}, "kinds": {name: kind},
                                 "scales": {name: [one per completion]}}, 1 by default
@@ -14,8 +14,7 @@ preserved. The tokens of a group are a single zstd frame. Both have the checksum
 
 Kinds of arrays (`backend.rollouts.token_values`): f4 is float32; f3 is float32 without its last eight bits;
 i1 is small integers; s3 is 24-bit integers times a power of two, whose sum over a completion equals that of
-the values; u3 is whole numbers below 2**24, only in frames of version 3. A frame without a version contains
-only float32.
+the values; u3 is whole numbers below 2**24.
 """
 
 import json
@@ -46,7 +45,7 @@ _local = threading.local()  # compressors must not be shared between threads
 
 
 class PackedDamaged(ValueError):
-    """The packed bytes are damaged, or were written by a newer version."""
+    """The packed bytes are damaged, or were written by another version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,8 +113,12 @@ def pack_tokens(completions: Sequence[Tokens]) -> bytes:
         encoded = [encode(array, kinds[name]) for array in arrays]
         columns += [data for data, _ in encoded]
         scales[name] = [scale for _, scale in encoded]
-    version = FORMAT_VERSION if "u3" in kinds.values() else 2  # earlier programs can read version 2
-    header = {"version": version, "lengths": lengths, "strings": list(sizes), "arrays": holders_by_name}
+    header = {
+        "version": FORMAT_VERSION,
+        "lengths": lengths,
+        "strings": list(sizes),
+        "arrays": holders_by_name,
+    }
     scaled = {name: factors for name, factors in scales.items() if any(scale != 1.0 for scale in factors)}
     head = orjson.dumps(header | {"kinds": kinds, "scales": scaled})
     return _compress(b"".join([len(head).to_bytes(4, "little"), head, _encode(text), ids, *columns]))
@@ -163,7 +166,7 @@ def _read_header(raw: bytes) -> tuple[dict[str, Any], int]:
     """Return the header and its end offset."""
     start = 4 + int.from_bytes(raw[:4], "little")
     header: dict[str, Any] = json.loads(raw[4:start])
-    if header.get("version", 1) > FORMAT_VERSION:
+    if header["version"] != FORMAT_VERSION:
         raise PackedDamaged(
             f"tokens are packed in version {header['version']}; this program reads {FORMAT_VERSION}"
         )
@@ -175,8 +178,8 @@ def _read_arrays(raw: bytes, header: dict[str, Any], offset: int) -> list[dict[s
     lengths: list[int] = header["lengths"]
     arrays: list[dict[str, NDArray[np.float32]]] = [{} for _ in lengths]
     for name, holders in header["arrays"].items():
-        kind = header.get("kinds", {}).get(name, "f4")
-        scales = header.get("scales", {}).get(name, [1.0] * len(holders))
+        kind = header["kinds"][name]
+        scales = header["scales"].get(name, [1.0] * len(holders))
         for n, scale in zip(holders, scales, strict=True):
             arrays[n][name] = decode(raw, offset, lengths[n], kind, scale)
             offset += value_width(kind) * lengths[n]

@@ -110,5 +110,5 @@ def delete_view(session: Session, view_id: str) -> dict[str, Any]:
 
 
 def _view_json(row: SavedView) -> dict[str, Any]:
-    view = View.model_validate(row.view).model_dump()  # views of earlier versions have fewer fields
+    view = View.model_validate(row.view).model_dump()
     return {"id": row.id, "name": row.name, "changed_at": iso_time(row.changed_at), **view}

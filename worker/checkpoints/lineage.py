@@ -72,5 +72,5 @@ def _read_unrecorded(directory: Path, lineage: Lineage) -> UnrecordedCheckpoint 
             directory, int(state["step"]), int(about["attempt"]), about["accuracy"]
         )
     except (OSError, ValueError, KeyError, TypeError, ValidationError):
-        return None  # written by an earlier version, or damaged
+        return None  # written by another version, or damaged
     return checkpoint if written_by == lineage else None
