@@ -1,9 +1,8 @@
-"""A process that has every checker judge the hostile answers and tells what that did: `python -m` this
-module.
+"""Let every checker judge the hostile answers and report the effects: `python -m` this module.
 
-Each subject (a reasoning_gym task, or one of the built-in rewards) is judged in a fork of a warm parent
-under an audit hook. An answer that takes longer than its limit ends the fork, as it ends the checking
-process in a run, and the next fork continues behind it. One line of JSON for each subject."""
+Each subject (a reasoning_gym task or one of the built-in rewards) is judged in a fork of a warm parent
+under an audit hook. An answer that exceeds its time limit ends the fork, as it ends the checking process
+in a run, and the next fork continues after it. The output is one line of JSON per subject."""
 
 import importlib
 import json
