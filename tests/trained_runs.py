@@ -124,8 +124,8 @@ def series(sessions, run_id):
     with sessions() as session:
         for point in stored_points(session, run_id):
             if not point.name.startswith(OF_THE_MACHINE):
-                value = point.value if math.isfinite(point.value) else None
-                points_by_name.setdefault(point.name, {})[point.step] = value
+                point_value = point.value if math.isfinite(point.value) else None
+                points_by_name.setdefault(point.name, {})[point.step] = point_value
     return points_by_name
 
 
