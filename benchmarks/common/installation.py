@@ -13,7 +13,7 @@ from tests import servers
 
 @dataclass(slots=True)
 class Installation:
-    """State directory and database of a service; its user starts and stops it."""
+    """State directory and database of a service, which the user of this class starts and stops."""
 
     root: Path
     url: str
@@ -46,7 +46,7 @@ def installation(database: str, cache: Path | None = None, name: str = "") -> It
 
 
 def vacuum(engine: Engine) -> None:
-    """Vacuum on Postgres, as autovacuum does within minutes of many new rows, so that a count reads an
+    """Vacuum on Postgres, as autovacuum does within minutes of many new rows, so that counts read an
     index.
     """
     if engine.dialect.name == "postgresql":
