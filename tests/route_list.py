@@ -21,8 +21,7 @@ FILLED = {
 
 
 def operations(app: FastAPI) -> set[str]:
-    """Return `METHOD /path` of each operation, as in backend/http/auth/permissions.py. HEAD is part of
-    GET."""
+    """Return `METHOD /path` of each operation, as in permissions.py. HEAD is part of GET."""
     return {f"{method} {path}" for route in app.router.routes for method, path in _of(route)}
 
 

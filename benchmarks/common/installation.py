@@ -46,9 +46,7 @@ def installation(database: str, cache: Path | None = None, name: str = "") -> It
 
 
 def vacuum(engine: Engine) -> None:
-    """Vacuum on Postgres, as autovacuum does within minutes of many new rows, so that counts read an
-    index.
-    """
+    """Vacuum Postgres, as autovacuum does soon after many inserts, so that counts read an index."""
     if engine.dialect.name == "postgresql":
         with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
             connection.exec_driver_sql("VACUUM (ANALYZE)")

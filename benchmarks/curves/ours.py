@@ -53,9 +53,7 @@ class Ours:
         return [row["id"] for row in rows]
 
     def add_curves(self, runs: Sequence[str], steps: int) -> float:
-        """Store points in transactions like those of trainers and pack them, and return the seconds of
-        both.
-        """
+        """Store points in transactions like those of trainers, pack them, and return the seconds of both."""
         seconds = 0.0
         for number, run in enumerate(runs):
             points = [(step, {METRIC: reward}) for step, reward in enumerate(values_of(number, steps), 1)]
@@ -67,9 +65,7 @@ class Ours:
         return seconds + self.settle()
 
     def settle(self) -> float:
-        """Do the work that the service and autovacuum do within minutes, and return the seconds of
-        sealing.
-        """
+        """Do the work that follows within minutes in service, and return the seconds of sealing."""
         seconds = seal_all(self.sessions)
         vacuum(self._engine)
         return seconds

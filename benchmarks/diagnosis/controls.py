@@ -34,9 +34,7 @@ def without_evaluations(log: Log, _key: Planted) -> Log:
 
 
 def half_withheld(log: Log, key: Planted) -> Log:
-    """Return the log without config and with a random half of the metrics in addition to the training
-    accuracy.
-    """
+    """Return the log without config and with a random half of the metrics plus the training accuracy."""
     names = sorted(set(log.series) - {GOAL})
     sampled_names = random.Random(str(key)).sample(names, len(names) // 2)
     return Log({name: log.series[name] for name in [GOAL, *sampled_names]})

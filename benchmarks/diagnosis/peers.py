@@ -66,9 +66,7 @@ def halved(log: Log) -> bool:
 
 
 def fixed_limits(log: Log) -> bool:
-    """Return True if groups without variance exceed 0.5, or truncated completions 0.25, in a mean of 10
-    steps.
-    """
+    """Return True if, in a mean of 10 steps, flat groups exceed 0.5 or truncated completions 0.25."""
     limits = {"groups/zero_variance_frac": 0.5, "length/truncated_frac": 0.25}
     for metric, limit in limits.items():
         values = _values(log, metric)

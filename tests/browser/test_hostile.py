@@ -265,8 +265,7 @@ HOVER = """(plot) => plot.data.flatMap((trace, curveNumber) => {
 
 
 def squeezed(text):
-    """Return the text without whitespace, which SVG folds, and without the mark that stops Plotly's
-    templates."""
+    """Return the text without whitespace, which SVG folds, and without the mark against templates."""
     return "".join(text.replace("%\u200b{", "%{").split())
 
 

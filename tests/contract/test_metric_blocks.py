@@ -205,8 +205,7 @@ def test_curves_are_those_of_the_rows_after_any_history(database, data):
 @settings(suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_a_curve_of_outlines_shows_what_all_its_points_would_show(database, monkeypatch, data):
-    """Long runs have several attempts, forks and unusual values, and are drawn whole, zoomed and
-    continued."""
+    """Long runs with attempts, forks and unusual values are drawn whole, zoomed and continued."""
     monkeypatch.setattr(blocks, "BLOCK", 64)
     chance = random.Random(data.draw(st.integers(0, 10**9), "seed"))
     with database.sessions.begin() as session:

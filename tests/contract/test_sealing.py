@@ -34,8 +34,7 @@ def small_blocks(monkeypatch):
 
 @pytest.fixture
 def run(database):
-    """A run with unusual values and gaps in two attempts, of which the second hides some steps of the
-    first."""
+    """A run with unusual values and gaps, whose second attempt hides some steps of the first."""
     with database.sessions.begin() as session:
         run = make_run(session, status="finished", attempt=2, last_step=40)
         make_attempt(session, run, 1, from_step=-1)

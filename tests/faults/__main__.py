@@ -51,8 +51,7 @@ BROKERS = ("valkey", "filesystem")
 
 
 def main() -> int:
-    """Play rounds until enough processes were killed or the time is over, and return 1 if anything was
-    lost."""
+    """Play rounds until enough is killed or the time is over, and return 1 if anything was lost."""
     options = _options()
     deadline = time.monotonic() + 60 * options.minutes
     options.seed = options.seed or random.randrange(1, 10**9)

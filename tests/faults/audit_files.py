@@ -50,8 +50,7 @@ def _described(path: Path) -> dict[str, Any]:
 def files_of_nobody(
     runs: Collection[Run], checkpoints: Collection[Checkpoint], state_dir: Path
 ) -> Iterator[str]:
-    """Check invariant I5 for files. The next attempt cleans up after a killed one, so a finished run has
-    none."""
+    """Check invariant I5 for files. A finished run has no leftovers, since each attempt cleans up."""
     directories = {path.name: path for path in (state_dir / "runs").glob("*")}
     for name in sorted(directories.keys() - {run.id for run in runs}):
         yield f"I5: {directories[name]} belongs to no run"

@@ -37,8 +37,7 @@ def rows_of_nobody(session: Session) -> Iterator[str]:
 
 
 def _owners() -> Iterator[tuple[Owner, Owner]]:
-    """Return (child, parent) pairs of every foreign key, and of the two references of `metric` without
-    one."""
+    """Return (child, parent) pairs of all foreign keys, and of two references of `metric` without one."""
     for table in Base.metadata.sorted_tables:
         for key in table.foreign_keys:
             yield (table.name, key.parent.name), (key.column.table.name, key.column.name)

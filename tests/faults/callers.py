@@ -105,8 +105,7 @@ class Caller(ABC):
 
 @dataclass
 class Maker(Caller):
-    """A client that creates runs: several per experiment if `experiments` is True, else children of one
-    run."""
+    """A client that creates experiments if `experiments` is True, else children of one run."""
 
     experiments: bool = True
 
@@ -215,8 +214,7 @@ class Uploader(Caller):
         self.survived += self._send() == httpx.codes.OK and not is_known
 
     def _look(self) -> set[str]:
-        """Return the digests of the files on disk, each complete and with its label. No other file may
-        exist."""
+        """Return the digests of the complete, labelled files on disk. No other file may exist."""
         files = {path.name for path in (self.target.datasets / "uploads").iterdir()} - {".lock"}
         complete = {name.removesuffix(".jsonl") for name in files if name.endswith(".jsonl")}
         unexpected = files - {f"{name}{end}" for name in complete for end in (".jsonl", ".json")}

@@ -84,8 +84,7 @@ class Chaos:
             self.witness.look(session, run_ids)
 
     def _victim(self) -> Trainer | None:
-        """Return a trainer, usually one that has made progress, since a run without progress would never
-        end."""
+        """Return a trainer, usually one with progress, since a run without progress would never end."""
         trainers = self.plant.trainers()
         started = [trainer for trainer in trainers if trainer.step > max(trainer.began_at, 0)]
         chosen = started if started and self._random.random() < 0.8 else trainers

@@ -28,8 +28,7 @@ Points = dict[str, list[str]]
 
 
 def discover(kind: Kind, warm: Path) -> Points:
-    """Return the points that a trainer and a worker pass in two runs, one of them killed once, and a
-    shutdown."""
+    """Return the points of a trainer and a worker in two runs, a kill and a shutdown."""
     with tempfile.TemporaryDirectory() as directory:
         files = {role: Path(directory) / role for role in ("trainer", "worker")}
         Path(directory).chmod(0o711)

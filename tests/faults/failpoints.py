@@ -35,8 +35,7 @@ Visit = Callable[[str], None]
 
 
 def arm(*arguments: str) -> None:
-    """Record the points to a file (`record FILE`), or die at the next point of a `Plan` (`take
-    DIRECTORY`)."""
+    """Record the points (`record FILE`), or die at the next point of a `Plan` (`take DIRECTORY`)."""
     match arguments:
         case ("record", file):
             listen(_recorder(Path(file)))

@@ -221,8 +221,7 @@ class Plant:
             return list(session.scalars(query))
 
     def wait_until_ended(self, run_ids: Sequence[str], *, seconds: float = 300.0) -> None:
-        """Wait until none of the runs is queued or trains, and fail if nothing changes for this many
-        seconds."""
+        """Wait until none of the runs is queued or trains, and fail if nothing changes for too long."""
         standing: object = None
         deadline = 0.0
         while self.unended(run_ids):

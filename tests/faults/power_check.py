@@ -153,8 +153,7 @@ def _lost_rows(sessions: Sessions, seen: Collection[Row]) -> list[str]:
 
 
 def _lost(installation: Installation, sessions: Sessions, acknowledged: Acknowledged) -> list[str]:
-    """Return sentences about acknowledgements that do not hold. Only the last one about each object
-    counts."""
+    """Return sentences about acknowledgements that do not hold, using the last one per object."""
     last = {tuple(acknowledgement[:2]): acknowledgement for acknowledgement in acknowledged}
     return [
         f"acknowledged but not so: {acknowledgement}"

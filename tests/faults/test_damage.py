@@ -50,8 +50,7 @@ def trained(sessions, settings, queued, train):
 
 
 def restored(trainer):
-    """Return the step that the trainer continues from (0 if no checkpoint is valid), and a sum of its
-    state."""
+    """Return the step that the trainer continues from (or 0), and a sum of its whole state."""
     try:
         step = trainer.checkpoints.restore(trainer.policy, trainer.parts)
     except BadCheckpoint as error:

@@ -23,8 +23,7 @@ Record = dict[tuple[Any, ...], Any]
 
 
 def record_of(session: Session, run_id: str) -> Record:
-    """Return everything relevant that a run recorded: metrics except for times, and completions with
-    rewards."""
+    """Return the metrics except for times, and the completions with rewards, that a run recorded."""
     limits = load_limits(session, [run_id]).get(run_id, ())
     (segment,) = load_run_points(session, [Stretch(run_id)])
     groups = {

@@ -31,8 +31,7 @@ AS_IN_PYTHONS_IMAGE = """
 ln -sf python3 /usr/bin/python
 rm -f /usr/lib/python3*/EXTERNALLY-MANAGED
 """
-"""Commands that make Debian like `python:3-slim`: the name of the command, and a pip that installs
-globally."""
+"""Commands that give Debian the differences of `python:3-slim`: the command's name and a global pip."""
 
 
 def main() -> int:

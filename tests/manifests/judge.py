@@ -1,5 +1,4 @@
-"""Count valid manifests, and check that a misspelt field in each is refused, in the environment with
-schemas."""
+"""Count valid manifests, and check that the schemas refuse a misspelt field in each of them."""
 
 import copy
 import json

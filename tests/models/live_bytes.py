@@ -53,8 +53,7 @@ class LiveBytes(TorchDispatchMode):
 
 
 def plain_parts(tensor: torch.Tensor) -> list[torch.Tensor]:
-    """Return the tensors with their own memory that a tensor consists of, such as torchao's codes and
-    scales."""
+    """Return the tensors with memory that a tensor consists of, such as torchao's codes and scales."""
     if not hasattr(tensor, "__tensor_flatten__"):
         return [tensor]
     names, _ = tensor.__tensor_flatten__()

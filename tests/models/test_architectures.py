@@ -89,8 +89,7 @@ def plain(policy, ids, prompt):
 
 
 def gradient(policy, batch, rows):
-    """Return the gradient of a weighted sum of log-probabilities as one vector, in passes of this many
-    rows."""
+    """Return the gradient of a weighted sum of log-probabilities as a vector, in passes of `rows` rows."""
     weights = torch.linspace(-1, 1, len(batch))
     policy.model.zero_grad()
     sums = {}

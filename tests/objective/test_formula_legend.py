@@ -43,8 +43,7 @@ def members(union):
 
 
 def objectives():
-    """Yield every member of every knob, every scale with every baseline, and every surrogate with every
-    ratio."""
+    """Yield every member of every knob, every scale per baseline, and every surrogate per ratio."""
     for field, union in UNIONS.items():
         for member in members(union):
             yield {field: member()} | (SUM if field == "reference" else {})
@@ -100,8 +99,7 @@ SINGLE_LETTERS_OF_WORDS = {"a", "s", "k"}
 
 
 def test_no_letter_of_a_formula_is_left_without_a_meaning():
-    """The letters are read from the text, since a symbol written as a plain word would not be in the
-    legend."""
+    """The letters are read from the text, since a plain word would not be in the legend."""
     for config in configs():
         explained = formula(config)
         entries = {entry["symbol"] for entry in explained["legend"]} | ELEMENTARY

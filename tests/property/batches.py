@@ -98,8 +98,7 @@ class Sample:
 
 @contextmanager
 def dice_untouched() -> Iterator[None]:
-    """Keep the run-time type checks of a batch from using Python's random state, which a strategy must
-    not."""
+    """Keep the type checks of a batch from using Python's random state, which a strategy must not."""
     state = random.getstate()
     yield
     random.setstate(state)
@@ -107,8 +106,7 @@ def dice_untouched() -> Iterator[None]:
 
 @dice_untouched()
 def draw_sample(seed: int, *, prompts: int, group: int, width: int, spread: float) -> Sample:
-    """Return log-probabilities around an exponential, drifted by `spread` nats, with some empty
-    completions."""
+    """Return log-probabilities around an exponential, drifted by `spread` nats, some of them empty."""
     dice = torch.Generator().manual_seed(seed)
     shape = (prompts * group, width)
     lengths = torch.randint(0, width + 1, (shape[0], 1), generator=dice)

@@ -42,8 +42,7 @@ def _values(field: FieldInfo) -> st.SearchStrategy[Any]:
 
 @st.composite
 def built(draw: st.DrawFn, model: type[Frozen]) -> Frozen:
-    """Return a value of a model whose fields are drawn in any order, each kept if the earlier ones allow
-    it."""
+    """Return a value of a model, with fields in random order that are kept if earlier ones allow it."""
     chosen: dict[str, Any] = {}
     for name in draw(st.permutations(list(model.model_fields))):
         candidate = chosen | {name: draw(_values(model.model_fields[name]))}

@@ -312,8 +312,7 @@ def opo(groups, max_new_tokens):
 
 
 def against_each_token(group):
-    """Yield the advantages of tokens, with entropies in place of energies, since any positive numbers will
-    do."""
+    """Yield the advantages of tokens, with entropies as energies, since any positive numbers will do."""
     for c in group:
         advantages = []
         for t in range(len(c.new)):
@@ -353,8 +352,7 @@ def maxrl(groups, max_new_tokens):
 
 
 def _whitened_rewards(groups, advantages):
-    """Return one advantage per completion, with mean 0 and deviation 1 over tokens, for each of its
-    tokens."""
+    """Return the advantage of each completion per token, with mean 0 and deviation 1 over tokens."""
     pairs = list(completions(groups, advantages))
     rows = whitened_over_tokens([[a] * len(c.new) for c, a in pairs])
     loss = 0.0
@@ -680,8 +678,7 @@ def vespo(groups, max_new_tokens):
 
 
 def _dppo(groups, has_left):
-    """Use `has_left(q, p)` to decide if a token sampled with probability q, which is now p, is too far
-    away."""
+    """Use `has_left(q, p)` to decide if a token is too far away, where q was sampled and p is now."""
     loss = 0.0
     for c, a in completions(groups, group_centred(groups)):
         for new, sampler in zip(c.new, c.sampler, strict=True):
@@ -789,8 +786,7 @@ def kl_to_old(groups, max_new_tokens):
 
 
 def masked_by_token(groups, max_new_tokens):
-    """Use the off-policy mask against the old policy under a mean over all tokens, with rare tokens
-    reweighted."""
+    """Mask against the old policy under a mean over all tokens, with rare tokens reweighted."""
     loss = 0.0
     for c, a in completions(groups, group_normalised(groups)):
         drift = sum(old - new.item() for old, new in zip(c.old, c.new, strict=True)) / len(c.new)

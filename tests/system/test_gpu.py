@@ -1,5 +1,4 @@
-"""Test of the full path on a GPU: runs launched over HTTP and trained by a worker, one of them after a
-kill."""
+"""Test of the full path on a GPU, from the launch over HTTP to a killed and repeated run."""
 
 import csv
 import os

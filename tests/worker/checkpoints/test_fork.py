@@ -89,8 +89,7 @@ def test_a_damaged_or_lost_origin_ends_the_fork_with_a_reason(sessions, queued, 
 def test_a_fenced_attempt_that_wakes_up_removes_nothing_of_its_successor(
     sessions, queued, train, settings, monkeypatch
 ):
-    """The attempt sleeps between the transaction that forgets old checkpoints and the removal of their
-    files."""
+    """The attempt sleeps after the transaction that forgets old checkpoints, before it removes the files."""
     config = resolve(SMALL)
     run_id = queued(config)
     train(run_id, config)

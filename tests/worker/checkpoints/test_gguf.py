@@ -1,5 +1,4 @@
-"""Tests of GGUF files as policies: a valid file becomes a policy, and a bad one is refused in one
-sentence."""
+"""Tests of GGUF files: a valid file becomes a policy, and a bad one is refused in one sentence."""
 
 import shutil
 import struct

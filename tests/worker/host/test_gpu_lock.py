@@ -1,5 +1,4 @@
-"""Tests of the GPU lock: two workers on one machine never share a GPU, even with different state
-directories."""
+"""Tests of the GPU lock, which keeps two workers of one machine from sharing a GPU."""
 
 import os
 import subprocess

@@ -1,5 +1,4 @@
-"""Tests of the real Celery worker process with toy trainers: claims, doorbells, broker failures and
-shutdowns."""
+"""Tests of the real Celery worker with toy trainers: claims, doorbells, failures and shutdowns."""
 
 import os
 import subprocess

@@ -102,8 +102,7 @@ def test_advantages_are_white_over_the_tokens_that_have_a_reward(policy, tokens)
 
 
 def test_while_it_is_pretrained_the_critic_learns_the_rewards_that_came(policy, tokens):
-    """lambda_critic 0 would teach it to predict its next value; pretraining uses the reward for every
-    token."""
+    """lambda_critic 0 would teach it to predict its next value, but pretraining uses the reward."""
     pretraining = estimate(policy, tokens, step=3, pretrain_steps=3).values.returns
     assert pretraining[0, :3].tolist() == pytest.approx([1, 1, 1], abs=1e-6)
     assert pretraining[1, :4].tolist() == pytest.approx([0, 0, 0, 0], abs=1e-6)

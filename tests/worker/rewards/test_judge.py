@@ -24,8 +24,7 @@ PROMPT = Prompt("p", "What is 3+4?", "7", "file", columns={"level": "easy"})
 
 
 class Server(ThreadingHTTPServer):
-    """A server that answers each POST with `respond(body)`, which returns (status, JSON or bytes,
-    headers)."""
+    """A server that answers each POST with the (status, JSON or bytes, headers) of `respond(body)`."""
 
     request_queue_size = 512
     daemon_threads = True

@@ -27,8 +27,7 @@ def test_a_token_is_written_without_copying_the_others():
 
 @pytest.mark.parametrize("tokens", [6, 11, 40])
 def test_a_sliding_window_holds_what_transformers_does(tokens):
-    """Prompts are shorter and longer than the window of 8, rows join and leave, with one or several
-    tokens."""
+    """Prompts are shorter or longer than the window of 8, and rows join and leave."""
     for prompt in (3, 7, 8, 20):
         sliding, dynamic = SlidingLayer(8, 2, tokens), DynamicSlidingWindowLayer(8)
         rows = 2

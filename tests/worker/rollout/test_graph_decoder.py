@@ -27,8 +27,7 @@ def on_gpu(test):
 
 @torch.inference_mode()
 def decoded(decoder, device, *, even):
-    """Return logits after every token of nine completions of three prompts, of which six and then three
-    continue."""
+    """Return logits after every token of nine completions, of which six and then three continue."""
     ids = torch.randint(3, 100, (3, 9), generator=torch.Generator().manual_seed(1))
     mask = torch.ones_like(ids)
     if not even:

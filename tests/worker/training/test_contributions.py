@@ -43,8 +43,7 @@ def packed(record: StepRecord) -> list[Tokens]:
 
 
 def adds_up(record: StepRecord) -> None:
-    """Compare the sums of `loss` and of each term with the logged numbers, within 1e-6 of the sum of
-    sizes."""
+    """Compare the sums of `loss` and of each term with the logged numbers, to 1e-6 of their size."""
     tokens = packed(record)
     for name, logged in (
         ("loss", record.metrics.get("loss/total")),

@@ -258,8 +258,7 @@ def test_a_group_that_was_left_out_counts_in_means_unless_the_rest_is_upweighted
 
 
 def test_gpg_divides_by_all_tokens_and_makes_up_for_the_groups_that_were_left_out(build):
-    """As in the paper, it is B / (B - M) = 3 / 2 times the sum over the 4 trained rows, per token of all
-    6."""
+    """As in the paper, B / (B - M) = 3 / 2 multiplies the sum over 4 trained rows, per token of all 6."""
     gpg = resolve({"preset": "gpg"})
     objective = gpg.objective.model_dump(include={"advantage", "ratio", "surrogate", "aggregation"})
     tokens = sum(length for lengths in LENGTHS for length in lengths)

@@ -103,8 +103,7 @@ def test_the_gradient_of_an_observation_is_exactly_zero(tiny, groups, name):
 
 @pytest.mark.parametrize("name", sorted(OBJECTIVES))
 def test_what_the_sampler_thought_of_an_observation_changes_nothing(tiny, groups, name):
-    """Neither the loss nor any metric changes: lengths, entropy, KL, mismatch and corrections skip
-    observations."""
+    """Loss and metrics are unchanged, since lengths, entropy, KL and corrections skip observations."""
 
     def numbers(value):
         changed = [

@@ -15,8 +15,7 @@ LENGTHS = (2, 4, 3, 3)
 
 
 def values_of(lengths):
-    """Return random values of completions whose policies differ by some tenths, so that bounds are
-    reached."""
+    """Return random values of completions whose policies differ by some tenths, to reach bounds."""
     chance = np.random.default_rng(7)
     shape = (len(lengths), max(lengths))
     old = -chance.gamma(1.0, 1.0, shape)

@@ -345,8 +345,7 @@ def test_completions_of_a_thousand_tokens_that_grow_to_the_cap_are_the_cause(see
 
 @pytest.mark.parametrize("seed", range(5))
 def test_a_collapse_of_one_long_completion_group_a_step_has_its_cause(seed):
-    """With one prompt and eight completions of about a thousand tokens, goal, length and entropy are
-    noisy."""
+    """With one prompt and eight completions of about a thousand tokens, all metrics are noisy."""
     chance = np.random.default_rng(seed)
     rate = np.minimum(0.6, 0.2 + np.arange(400) * 0.003)
     rate[255:] = 0.02

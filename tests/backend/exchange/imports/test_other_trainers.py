@@ -1,5 +1,4 @@
-"""Tests of logs of TRL, verl, TensorBoard and W&B: real ones from `make import-fixtures`, and damaged
-ones."""
+"""Tests of real logs of TRL, verl, TensorBoard and W&B (`make import-fixtures`), and of damaged ones."""
 
 import io
 import json

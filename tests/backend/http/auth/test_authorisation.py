@@ -95,8 +95,7 @@ def expected(method, path, lines, case):
 
 @pytest.fixture
 def gate(sqlite_url, settings):
-    """A function that calls the service and returns the status, which is 299 if the gate admits the
-    request."""
+    """A function that calls the service and returns the status, or 299 if the gate admits the request."""
     with serving(settings, sqlite_url) as client:
 
         async def routes(scope, receive, send):

@@ -239,8 +239,7 @@ def test_an_id_that_may_still_be_committed_is_waited_for(session):
 def test_a_page_that_comes_while_an_earlier_event_is_being_written_is_told_both(
     postgres_url, is_fresh, monkeypatch
 ):
-    """The later event is committed before the page connects, and the earlier one, with the smaller id,
-    after."""
+    """The event with the smaller id is committed after the page connects, the other one before."""
     engine = open_engine(postgres_url)
     sessions = open_sessions(engine)
     monkeypatch.setattr("backend.service.live.changes.GAP_SECONDS", 600)
