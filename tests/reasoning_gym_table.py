@@ -76,9 +76,9 @@ def _comparisons(test: ast.expr, parameter_types: dict[str, str]) -> Iterator[st
             yield from _comparisons(operand, parameter_types)
     elif isinstance(test, ast.Compare):
         sides = [_side(side, parameter_types) for side in (test.left, *test.comparators)]
-        for left, operator, right in zip(sides, test.ops, sides[1:], strict=False):
-            if left and right and type(operator) in COMPARISONS:
-                yield f"{left}{COMPARISONS[type(operator)]}{right}"
+        for left_side, operator, right in zip(sides, test.ops, sides[1:], strict=False):
+            if left_side and right and type(operator) in COMPARISONS:
+                yield f"{left_side}{COMPARISONS[type(operator)]}{right}"
 
 
 def _side(side: ast.expr, parameter_types: dict[str, str]) -> str:

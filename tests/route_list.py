@@ -17,11 +17,11 @@ FILLED = {
     "name:path": "x/y",
     "path:path": "x",
 }
-"""Values of a path's parameters."""
+"""Example values of path parameters."""
 
 
 def operations(app: FastAPI) -> set[str]:
-    """Return `METHOD /path` of each, as in backend/http/auth/permissions.py. HEAD is part of GET."""
+    """Return `METHOD /path` of each operation, as in permissions.py. HEAD is part of GET."""
     return {f"{method} {path}" for route in app.router.routes for method, path in _of(route)}
 
 
@@ -36,7 +36,7 @@ def _of(route: BaseRoute) -> Iterator[tuple[str, str]]:
 
 def filled_in(path: str) -> str:
     """Return a path with example values of its parameters."""
-    for name, value in FILLED.items():
-        path = path.replace(f"{{{name}}}", value)
+    for name, example in FILLED.items():
+        path = path.replace(f"{{{name}}}", example)
     assert "{" not in path, f"tests/route_list.py does not know the parameter of {path}"
     return path

@@ -1,4 +1,4 @@
-"""Chromium for benchmarks that look at pages."""
+"""Run Chromium for benchmarks that open pages."""
 
 import shutil
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from typing import Any
 from benchmarks.common.service import Service
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chromium-headless-shell")
-"""The shell without windows, which is quicker, only where there is no other."""
+"""Programs in order of preference. The headless shell, which is faster, is used only if no other exists."""
 
 
 @contextmanager
@@ -27,7 +27,7 @@ def chromium() -> Iterator[Any]:
 
 
 def fresh_page(browser: Any, service: Service) -> Any:
-    """Return a page with an empty cache, logged in as the operator; closing its context closes it."""
+    """Return a page with an empty cache, logged in as the operator. Closing its context closes the page."""
     headers = {"Authorization": f"Bearer {service.token}"}
     context = browser.new_context(viewport={"width": 1440, "height": 900}, extra_http_headers=headers)
     return context.new_page()

@@ -13,7 +13,7 @@ from tests import servers
 
 @dataclass(slots=True)
 class Installation:
-    """State directory and database of a service; its user starts and stops it."""
+    """State directory and database of a service, which the user of this class starts and stops."""
 
     root: Path
     url: str
@@ -46,9 +46,7 @@ def installation(database: str, cache: Path | None = None, name: str = "") -> It
 
 
 def vacuum(engine: Engine) -> None:
-    """Vacuum on Postgres, as autovacuum does within minutes of many new rows, so that a count reads an
-    index.
-    """
+    """Vacuum Postgres, as autovacuum does soon after many inserts, so that counts read an index."""
     if engine.dialect.name == "postgresql":
         with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
             connection.exec_driver_sql("VACUUM (ANALYZE)")

@@ -1,4 +1,4 @@
-"""Stand-ins for a recorder and checkpoints, for benchmarks in which a trainer keeps nothing."""
+"""Stand-ins for a recorder and checkpoints, for benchmarks in which a trainer stores nothing."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

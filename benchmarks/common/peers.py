@@ -1,4 +1,4 @@
-"""The peers, each in an environment of its own, such as `.venv-trl`, that is made when first needed."""
+"""The other trainers and trackers of the benchmarks, each in a separate environment such as `.venv-trl`."""
 
 import json
 import os
@@ -33,7 +33,7 @@ def python_of_rlwatch() -> Path:
 
 
 def python_of(peer: str) -> Path:
-    """Return the interpreter of a peer's environment."""
+    """Return the interpreter of a peer's environment, which is created when first needed."""
     environment = ROOT / f".venv-{peer}"
     python = environment / "bin" / "python"
     if not python.exists():
@@ -50,7 +50,7 @@ def version_of(checkout: Path) -> str:
 
 
 def run(python: Path | str, script: Path, job: dict[str, Any], root: Path = ROOT) -> Any:
-    """Return a script's answer to a job, both JSON, from a process with job["threads"] threads.
+    """Return a script's answer to a job, both in JSON, from a process with job["threads"] threads.
 
     The script imports the modules of the checkout at `root`.
     """

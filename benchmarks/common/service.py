@@ -1,4 +1,4 @@
-"""A service of a benchmark's own, as a person starts it, in a directory that nobody else uses."""
+"""Start a separate service for a benchmark as a user would, in a private directory."""
 
 import contextlib
 import os
@@ -41,9 +41,9 @@ class Service:
             **variables,
         }
         service_variables["PYTHONDONTWRITEBYTECODE"] = (
-            ""  # a person's second start finds the sources compiled
+            ""  # at a user's second start, the sources are already compiled
         )
-        quiet = subprocess.DEVNULL if command == "serve" else None  # its log
+        quiet = subprocess.DEVNULL if command == "serve" else None  # the service writes a log
         argv = [sys.executable, "-m", "backend.service", command]
         self.process = subprocess.Popen(
             argv,
@@ -83,7 +83,7 @@ class Service:
         return answer.json()
 
     def has_worker(self) -> bool:
-        """Return whether a slot is idle, or trains a run that this service has resumed."""
+        """Return True if a slot is idle, or trains a run that this service has resumed."""
         try:
             answer = self.http.get("/api/v1/workers")
         except httpx2.TransportError:
@@ -91,7 +91,7 @@ class Service:
         return answer.is_success and any(slot["status"] != "starting" for slot in answer.json()["items"])
 
     def stop(self) -> None:
-        """Stop the service; running trainers save a checkpoint."""
+        """Stop the service, whose running trainers save a checkpoint."""
         self.process.send_signal(signal.SIGTERM)
         self.process.wait(60)
 

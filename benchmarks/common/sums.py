@@ -1,4 +1,4 @@
-"""The built-in sums as rows of a data set, for benchmarks that change them."""
+"""The built-in sums as rows of a dataset, for benchmarks that change them."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -9,7 +9,7 @@ from worker.problems.sums import Sums
 
 
 def sums_rows(counts: Mapping[str, int]) -> list[dict[str, Any]]:
-    """Return rows with prompt, answer and split, `count` for each split."""
+    """Return rows with prompt, answer and split, in the given count for each split."""
     problem = Sums(seed=0)
     return [
         {"prompt": prompt.text, "answer": prompt.answer, "split": split}

@@ -1,10 +1,11 @@
-"""Curves and lists of runs beside MLflow, Aim, Trackio and TensorBoard.
+"""Compare curves and lists of runs with MLflow, Aim, Trackio and TensorBoard.
 
     python -m benchmarks.curves            everything, about half an hour
     python -m benchmarks.curves --quick    a small size, to try the benchmark itself
 
 The peers are installed into separate environments, `.venv-mlflow` and so on, and receive the requests of
-their own pages. Writes results.md in this directory; `make docs` copies it into docs/.
+their own pages. The results are written to results.md in this directory; `make docs` copies them into
+docs/.
 """
 
 import argparse
@@ -35,7 +36,7 @@ class Size:
     seconds: float = 3.0
     """Duration of one measurement, in seconds."""
     within: float = 600.0
-    """Seconds in which a peer must create the runs of a table."""
+    """Time limit for a peer to create the runs of a table, in seconds."""
 
 
 QUICK = Size(
@@ -73,7 +74,7 @@ def setting(size: Size) -> str:
 
 
 def beside(size: Size, databases: list[str], peers: list[str]) -> Beside:
-    """Measure this service on each database, and the peers, in turns."""
+    """Measure this service on each database, and the peers, in turn."""
     with ExitStack() as stack:
         ours = {}
         for database in databases:

@@ -1,4 +1,4 @@
-"""One chart and the first page of the table, here and at the peers, by turns."""
+"""Measure one chart and the first page of the table, for this service and the peers, in turn."""
 
 import json
 import os
@@ -27,7 +27,7 @@ RUNS_PAGE = Asked("GET", "/api/v1/runs?sort=-created_at&limit=50")
 def chart_of(runs: Sequence[str], **parameters: str | int) -> Asked:
     """Return the pages' request for one chart."""
     defaults = {"runs": ",".join(runs), "metrics": METRIC, "x": "step", "max_points": 500, "compact": "true"}
-    query = "&".join(f"{name}={value}" for name, value in (defaults | parameters).items())
+    query = "&".join(f"{name}={parameter}" for name, parameter in (defaults | parameters).items())
     return Asked("GET", f"/api/v1/series?{query}")
 
 
@@ -37,15 +37,15 @@ class System:
 
     name: str
     peer: str = ""
-    """Name of the peer; "" for this service."""
+    """Name of the peer, or "" for this service."""
     port: int = 0
     chart: str = ""
-    """Request of the system's page for one chart of all runs; NUMBER in it makes each answer new."""
+    """Request of the system's page for one chart of all runs. NUMBER in it makes each answer new."""
     table: str = ""
     loading: float = 0.0
     """Seconds until all points were stored."""
     cold: float = 0.0
-    """Seconds of the first chart after the start of the server."""
+    """Seconds for the first chart after the start of the server."""
     survived: tuple[int, int] = (0, 0)
     """Numbers of the chart's runs in which the spike and the NaN are preserved."""
     charts: dict[int, Answered] = field(default_factory=dict)
@@ -56,7 +56,7 @@ class System:
 
 @dataclass(slots=True)
 class Beside:
-    """All systems, and peers that could not be measured, with the reason."""
+    """All systems, and the peers that could not be measured, with the reason."""
 
     systems: list[System]
     absent: dict[str, str]
@@ -74,11 +74,11 @@ class Plan:
     seconds: float
     """Duration of one measurement, in seconds."""
     within: float
-    """Seconds in which a peer must create the runs of a table."""
+    """Time limit for a peer to create the runs of a table, in seconds."""
 
 
 def measure_beside(ours: Mapping[str, Ours], peers: Sequence[str], root: Path, plan: Plan) -> Beside:
-    """Load everything, then send requests in turns; the tables grow between the rounds."""
+    """Load everything, then send requests in turn, while the tables grow between the rounds."""
     write_curves(root / "curves", plan.runs, plan.steps)
     servers: dict[str, PeerServer] = {}
     comparison = Beside([_load_ours(name, side, plan.runs, plan.steps) for name, side in ours.items()], {})
@@ -101,8 +101,10 @@ def measure_beside(ours: Mapping[str, Ours], peers: Sequence[str], root: Path, p
                 if reason := _grow(peer, server, root, size, within=plan.within):
                     comparison.absent[f"The table of {size:,} runs of {peer}"] = reason
                     del tabled[peer]
-            shown = [system for system in comparison.systems if not system.peer or system.peer in tabled]
-            for system, clients, request in _turns(shown, plan, lambda system: system.table):
+            measured_systems = [
+                system for system in comparison.systems if not system.peer or system.peer in tabled
+            ]
+            for system, clients, request in _turns(measured_systems, plan, lambda system: system.table):
                 _ask(system, system.tables.setdefault((size, clients), Answered()), request, clients, plan)
     finally:
         for server in servers.values():
@@ -112,7 +114,7 @@ def measure_beside(ours: Mapping[str, Ours], peers: Sequence[str], root: Path, p
 
 
 def _ask(system: System, into: Answered, request: str, clients: int, plan: Plan) -> None:
-    """Send requests; errors of a peer are counted, errors of this service end the benchmark."""
+    """Send requests. Errors of a peer are counted, and errors of this service end the benchmark."""
     may_fail = bool(system.peer)
     ask(into, system.port, request, clients=clients, seconds=plan.seconds, may_fail=may_fail)
 
@@ -128,7 +130,7 @@ def _turns(
 
 
 def _grow(peer: str, server: PeerServer, root: Path, size: int, *, within: float) -> str:
-    """Create runs until there are `size` of them; return the reason if that takes too long."""
+    """Create runs until there are `size` of them, and return the reason if that takes too long."""
     print(f"{peer}: {size:,} runs", flush=True)
     run_count = len(server.runs)
     filled = _fill(peer, root, [f"run-{number:05}" for number in range(run_count, size)], within=within)

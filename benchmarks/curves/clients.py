@@ -1,8 +1,8 @@
 """Clients in a separate process, which shares only the loopback interface with the service.
 
-The job, as JSON on standard input: `port`, `request` as it travels (the word NUMBER in it is another large
-number each time), `clients`, `seconds`. Prints the seconds of each request, the bytes of the largest answer,
-and the statuses of all.
+The job is JSON on standard input with `port`, `request` as it is sent (the word NUMBER in it is a
+different large number each time), `clients` and `seconds`. The process prints the seconds of each request,
+the bytes of the largest answer, and the statuses of all.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Requests of one client and of many, in a process of their own, at systems by turns."""
+"""Send requests with one client and with many, from a separate process."""
 
 import json
 import subprocess
@@ -13,12 +13,12 @@ CLIENTS = Path(__file__).parent / "clients.py"
 
 @dataclass(slots=True)
 class Answered:
-    """Answers to one question, over all rounds."""
+    """Responses to one request, over all rounds."""
 
     seconds: list[float] = field(default_factory=list)
     bytes: int = 0
     errors: int = 0
-    """Answers that were none, which a peer may give; their seconds count."""
+    """Number of failed responses, which a peer may give. Their seconds count."""
 
     @property
     def middle(self) -> float:
@@ -41,7 +41,7 @@ def ask(
     seconds: float,
     may_fail: bool = False,
 ) -> None:
-    """Let clients ask for a while; NUMBER in the request is another number each time."""
+    """Send requests with the clients for a while, where NUMBER in the request is different each time."""
     job = {"port": port, "request": request, "clients": clients, "seconds": seconds}
     output = subprocess.run(
         [sys.executable, CLIENTS], input=json.dumps(job), text=True, stdout=subprocess.PIPE, check=True

@@ -1,4 +1,4 @@
-"""The service under measure: its runs and its curves."""
+"""The measured service with its runs and curves."""
 
 import random
 import time
@@ -19,7 +19,7 @@ PER_TRANSACTION = 20_000
 
 
 class Ours:
-    """An installation that is filled directly, as trainers do it, and served by its own process."""
+    """An installation that is filled directly, as trainers fill it, and served by a separate process."""
 
     def __init__(self, installation: Installation) -> None:
         self._installation = installation
@@ -53,10 +53,10 @@ class Ours:
         return [row["id"] for row in rows]
 
     def add_curves(self, runs: Sequence[str], steps: int) -> float:
-        """Store points in transactions like those of trainers and pack them; return the seconds of both."""
+        """Store points in transactions like those of trainers, pack them, and return the seconds of both."""
         seconds = 0.0
         for number, run in enumerate(runs):
-            points = [(step, {METRIC: value}) for step, value in enumerate(values_of(number, steps), 1)]
+            points = [(step, {METRIC: reward}) for step, reward in enumerate(values_of(number, steps), 1)]
             started = time.perf_counter()
             for first in range(0, steps, PER_TRANSACTION):
                 with self.sessions.begin() as session:
@@ -65,7 +65,7 @@ class Ours:
         return seconds + self.settle()
 
     def settle(self) -> float:
-        """Do what the service and autovacuum do within minutes; return the seconds that sealing took."""
+        """Do the work that follows within minutes in service, and return the seconds of sealing."""
         seconds = seal_all(self.sessions)
         vacuum(self._engine)
         return seconds
@@ -79,7 +79,7 @@ class Ours:
         return self.service
 
     def stop(self) -> None:
-        """End the service and leave the database."""
+        """Stop the service and leave the database."""
         if self.service is not None:
             self.service.stop()
         self._engine.dispose()

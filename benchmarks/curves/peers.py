@@ -1,4 +1,4 @@
-"""The peers' servers, and the requests of their pages: a chart of many runs, the first page of the table."""
+"""The peers' servers, and the requests of their pages for a chart of many runs and the table's first page."""
 
 import contextlib
 import json
@@ -45,7 +45,7 @@ class Asked:
         }
         lines = [
             f"{self.method} {self.path} HTTP/1.1",
-            *(f"{name}: {value}" for name, value in fields.items()),
+            *(f"{name}: {field_value}" for name, field_value in fields.items()),
         ]
         return "\r\n".join([*lines, "", self.body])
 
@@ -58,7 +58,7 @@ class Kind:
     chart: Callable[[Sequence[str]], Asked]
     table: Asked
     count: Callable[[bytes], tuple[int, int]]
-    """Function that counts the runs of a chart's answer in which the spike and the NaN are preserved."""
+    """Function that counts the runs in a chart's answer in which the spike and the NaN are preserved."""
 
 
 def _in_json(body: bytes) -> tuple[int, int]:
@@ -203,7 +203,7 @@ class PeerServer:
         return seconds, answer.content
 
     def stop(self) -> None:
-        """End the server with the processes that it started."""
+        """Stop the server and the processes that it started."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, 15)
         try:

@@ -1,4 +1,4 @@
-"""The figures in Markdown."""
+"""Format the figures in Markdown."""
 
 from collections.abc import Sequence
 
@@ -22,7 +22,7 @@ def _ms(answered: Answered | None) -> str:
 
 
 def beside_table(beside: Beside, sizes: Sequence[int]) -> str:
-    """Return the times of a chart and of the table of runs in Markdown, a row per system."""
+    """Return the times of a chart and of the table of runs in Markdown, with a row per system."""
     head = [
         "median / p95, ms",
         "loading",
@@ -56,7 +56,7 @@ def beside_table(beside: Beside, sizes: Sequence[int]) -> str:
 
 
 def _ratios(beside: Beside) -> list[str]:
-    """Return how much faster a chart is here than at the fastest peer."""
+    """Return how much faster a chart is here than with the fastest peer."""
     ours = [system for system in beside.systems if not system.peer]
     peers = [system for system in beside.systems if system.peer]
     if not ours or not peers:

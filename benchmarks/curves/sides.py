@@ -1,9 +1,9 @@
-"""Loading of the same curves into a peer, by its own Python API, in the peer's environment.
+"""Load the same curves into a peer through its Python API, in the peer's environment.
 
-The job, as JSON on standard input: `peer`, `directory`, `curves` (a directory with a file for each run, or
-null), `names` (the runs to make), `within` (seconds, after which no further run is begun). Runs with curves
-get `reward/mean` at each step; the others one value. Prints the ids of the runs, the seconds it took and the
-peer's version.
+The job is JSON on standard input with `peer`, `directory`, `curves` (a directory with a file for each run,
+or null), `names` (the runs to create) and `within` (seconds after which no more runs are started). Runs
+with curves get `reward/mean` at each step, and the others get one value. The process prints the ids of the
+runs, the seconds it took and the peer's version.
 """
 
 import json
@@ -54,7 +54,7 @@ def into_mlflow(directory: Path, curves: Curves) -> list[str]:
     for name, values in curves:
         run = client.create_run(experiment, run_name=name).info.run_id
         points = [
-            Metric(METRIC, value, 1_700_000_000_000 + step, step) for step, value in enumerate(values, 1)
+            Metric(METRIC, reward, 1_700_000_000_000 + step, step) for step, reward in enumerate(values, 1)
         ]
         for first in range(0, len(points), 1_000):
             client.log_batch(run, metrics=points[first : first + 1_000])
@@ -64,7 +64,7 @@ def into_mlflow(directory: Path, curves: Curves) -> list[str]:
 
 
 def into_aim(directory: Path, curves: Curves) -> list[str]:
-    """Write point by point: the client has no batches."""
+    """Write point by point, because the client has no batches."""
     import aim
 
     ids = []
@@ -73,8 +73,8 @@ def into_aim(directory: Path, curves: Curves) -> list[str]:
             repo=str(directory), experiment="curves", system_tracking_interval=None, log_system_params=False
         )
         run.name = name
-        for step, value in enumerate(values, 1):
-            run.track(value, name=METRIC, step=step)
+        for step, reward in enumerate(values, 1):
+            run.track(reward, name=METRIC, step=step)
         ids.append(run.hash)
         run.close()
     return ids
@@ -90,7 +90,7 @@ def into_trackio(directory: Path, curves: Curves) -> list[str]:
         SQLiteStorage.bulk_log(
             "curves",
             name,
-            [{METRIC: value} for value in values],
+            [{METRIC: reward} for reward in values],
             steps=list(range(1, len(values) + 1)),
             run_id=name,
         )
@@ -107,8 +107,8 @@ def into_tensorboard(directory: Path, curves: Curves) -> list[str]:
     for name, values in curves:
         ids.append(name)
         writer = EventFileWriter(str(directory / name), max_queue_size=len(values))
-        for step, value in enumerate(values, 1):
-            summary = Summary(value=[Summary.Value(tag=METRIC, simple_value=value)])
+        for step, reward in enumerate(values, 1):
+            summary = Summary(value=[Summary.Value(tag=METRIC, simple_value=reward)])
             writer.add_event(Event(wall_time=1_700_000_000.5 + step, step=step, summary=summary))
         writer.close()
     return ids

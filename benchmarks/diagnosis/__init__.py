@@ -1,1 +1,1 @@
-"""Suite of runs that break on purpose, and of healthy ones: how often diagnosis is right."""
+"""Benchmark of the diagnosis on runs that are broken on purpose and on healthy runs."""

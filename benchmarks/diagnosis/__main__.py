@@ -1,12 +1,14 @@
-"""Diagnosis, judged on runs that break on purpose.
+"""Evaluate the diagnosis on runs that are broken on purpose.
 
-    python -m benchmarks.diagnosis --part build     train what is missing; --seeds 2 the first seeds
-    python -m benchmarks.diagnosis --healthy        the same, of healthy runs alone
+    python -m benchmarks.diagnosis --part build     train missing runs; --seeds 2 limits them to the first
+seeds
+    python -m benchmarks.diagnosis --healthy        train only missing healthy runs
     python -m benchmarks.diagnosis --later          the plants that were added later, in the unseen recipes
-    python -m benchmarks.diagnosis --labels FILE    runs of a service whose completions people have labelled
-    python -m benchmarks.diagnosis --table          only the table, from what is there
+    python -m benchmarks.diagnosis --labels FILE    runs of a service whose completions people have
+labelled
+    python -m benchmarks.diagnosis --table          only the table, from the recorded runs
 
-Ctrl-C loses only what is training.
+Ctrl-C loses only the runs in training.
 """
 
 import argparse
@@ -29,10 +31,10 @@ from benchmarks.diagnosis.store import keep, recorded, write
 
 RESULTS = Path(__file__).parent / "results.md"
 LOOKED_AT: int | None = 1
-"""Version of the detectors when the unseen part was first judged; None until it is trained."""
+"""Version of the detectors when the unseen part was first judged, or None until it is trained."""
 
 AT_A_TIME = 6
-"""Runs in the queue."""
+"""Maximum number of runs in the queue."""
 
 
 def main() -> None:
@@ -63,7 +65,7 @@ def main() -> None:
 
 
 def _of_labels(path: Path, url: str) -> str:
-    """Print how the diagnosis of labelled runs agrees with their labels; the token is GRPOLAB_TOKEN."""
+    """Print how the diagnosis of labelled runs agrees with their labels. The token is GRPOLAB_TOKEN."""
     runs = labelled_runs(json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line)
     headers = {"Authorization": f"Bearer {os.environ.get('GRPOLAB_TOKEN', '')}"}
     with httpx2.Client(base_url=url, headers=headers, timeout=60) as client:
@@ -101,7 +103,7 @@ def _trained(results: Mapping[Planted, Any], split: Split) -> str:
 
 
 def train(missing: list[Planted]) -> None:
-    """Train the missing runs; a plant of mid-run waits for the healthy run that it forks from."""
+    """Train the missing runs. A mid-run plant waits for the healthy run that it is forked from."""
     try:
         with service_with_problems() as service:
             _Queue(service, missing).work()
@@ -110,7 +112,7 @@ def train(missing: list[Planted]) -> None:
 
 
 class _Queue:
-    """Runs that are still to be trained, runs that train, and the healthy runs to fork from."""
+    """Runs to be trained, runs in training, and healthy runs to fork from."""
 
     def __init__(self, service: Service, missing: list[Planted]) -> None:
         self.service = service
@@ -128,7 +130,7 @@ class _Queue:
             time.sleep(0.5)
 
     def launch(self, key: Planted) -> str:
-        """Queue a run and return its id; its parent is trained first."""
+        """Queue a run and return its id, after its parent has been trained."""
         recipe = RECIPES[key.recipe]
         plant = ALL_PLANTS[key.plant] if key.plant else None
         changes = dict(plant.severities[key.severity]) if plant else {}
@@ -162,14 +164,17 @@ class _Queue:
         return str(answer.json()["runs"][0]["id"])
 
     def collect(self) -> None:
-        """Write down what has ended."""
+        """Record the runs that have ended."""
         for run_id, key in list(self.running.items()):
             run = self.service.http.get(f"/api/v1/runs/{run_id}").json()
             if run["status"] in ENDED:
                 keep(self.service, run, key)
                 del self.running[run_id]
-                done = self.count - len(self.left) - len(self.running)
-                print(f"{done} of {self.count}: {tuple(key)}, {run['status']} {run['reason']}", flush=True)
+                finished_count = self.count - len(self.left) - len(self.running)
+                print(
+                    f"{finished_count} of {self.count}: {tuple(key)}, {run['status']} {run['reason']}",
+                    flush=True,
+                )
 
 
 def _plain(body: Any) -> Any:

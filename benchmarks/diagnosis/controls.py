@@ -1,4 +1,4 @@
-"""Logs that are changed to see whether the diagnosis holds: metrics withheld, steps shuffled or reversed."""
+"""Change logs to test the robustness of the diagnosis: withhold metrics, or shuffle or reverse steps."""
 
 import random
 from collections.abc import Callable
@@ -34,7 +34,7 @@ def without_evaluations(log: Log, _key: Planted) -> Log:
 
 
 def half_withheld(log: Log, key: Planted) -> Log:
-    """Return the log without config and with a random half of the metrics beside the training accuracy."""
+    """Return the log without config and with a random half of the metrics plus the training accuracy."""
     names = sorted(set(log.series) - {GOAL})
     sampled_names = random.Random(str(key)).sample(names, len(names) // 2)
     return Log({name: log.series[name] for name in [GOAL, *sampled_names]})
@@ -46,7 +46,7 @@ def shuffled(log: Log, key: Planted) -> Log:
 
 
 def reversed_plateau(log: Log, _key: Planted) -> Log:
-    """Return the steps after the goal first came near its best, in reverse order."""
+    """Return the steps after the goal first came close to its best, in reverse order."""
     healthy = judge(log).healthy
     first = healthy.sick if healthy else 0
     late = replace(log, series={name: series.between(first, np.inf) for name, series in log.series.items()})
@@ -54,9 +54,10 @@ def reversed_plateau(log: Log, _key: Planted) -> Log:
 
 
 def level_window(log: Log) -> Log | None:
-    """Return the steps from the first evaluation that is not surely below the best; None if fewer than 3.
+    """Return the steps from the first evaluation not significantly below the best, or None if fewer than
+    3.
 
-    This definition was made after the unseen part had been looked at.
+    This definition was made after the unseen part had been examined.
     """
     accuracy = log.series["eval/accuracy"].finite()
     best = float(accuracy.values.max(initial=0.0))
@@ -78,7 +79,7 @@ def level_reversed(log: Log, _key: Planted) -> Log:
 
 
 def _reordered(log: Log, order: Callable[[np.ndarray], np.ndarray]) -> Log:
-    """Return values in another order of the steps, moved together where metrics share their steps."""
+    """Return values in another order of the steps, moved together if metrics share their steps."""
     reordered = {}
     for name, series in log.series.items():
         reordered[name] = Series(series.steps, series.values[order(series.steps)]) if len(series) else series
@@ -95,16 +96,16 @@ VIEWS: dict[str, Change] = {
     "metrics alone, no evaluation": without_evaluations,
     "half of the metrics, no config": half_withheld,
 }
-"""The same runs, with less and less known of them."""
+"""The same runs, with less and less information about them."""
 
 CONTROLS: dict[str, Change] = {"steps shuffled": shuffled, "plateau reversed": reversed_plateau}
-"""Healthy runs in which nothing happens at any step."""
+"""Changes of healthy runs after which nothing happens at any step."""
 
 LEVEL_CONTROLS: dict[str, Change] = {
     "level window shuffled": level_shuffled,
     "level window reversed": level_reversed,
 }
-"""The same where the held-out accuracy no longer rises, for runs that have such a window."""
+"""Changes for runs with a window in which the held-out accuracy no longer rises."""
 
 NEEDED: dict[str, tuple[str, ...]] = {
     "update_size": ("optim/lr", "optim/grad_norm", "optim/update_norm", "ratio/max"),
@@ -119,9 +120,9 @@ NEEDED: dict[str, tuple[str, ...]] = {
     "mismatch": ("mismatch/k3", "mismatch/prob_diff_mean"),
     "overfitting": ("eval/accuracy",),
 }
-"""Metrics of which a planted cause's detector needs at least one, beside the training accuracy."""
+"""Metrics of which a planted cause's detector needs at least one, in addition to the training accuracy."""
 
 
 def can_be_named(log: Log, cause: str) -> bool:
-    """Return whether a log still has a metric that the cause requires."""
+    """Return True if a log still has a metric that the cause requires."""
     return any(metric in log.series for metric in NEEDED[cause])

@@ -1,10 +1,11 @@
-"""Heal rate: the share of planted collapses that the first remedy of the diagnosis heals.
+"""Measure the share of planted collapses that the first remedy of the diagnosis heals.
 
-    python -m benchmarks.diagnosis.heal            plant, diagnose and try what is missing
+    python -m benchmarks.diagnosis.heal            plant, diagnose and try missing runs
     python -m benchmarks.diagnosis.heal --table    only the table
 
-Each plant is a fork of a healthy run. Of those that fall, the remedies that the diagnosis ranks are tried one
-after the other from the fork, beside no change and a third of the learning rate. Ctrl-C loses one plant.
+Each plant is a fork of a healthy run. For those that fall, the ranked remedies of the diagnosis are tried
+one after the other from the fork, next to runs without a change and with a third of the learning rate.
+Ctrl-C loses one plant.
 """
 
 import argparse
@@ -40,8 +41,8 @@ PLANTS: dict[str, dict[str, Any]] = {
     "verifier": {"problems": [{"name": "file", "path": "wrong_100.jsonl"}]},
     "cap": {"sampling": {"max_new_tokens": 12}},
 }
-"""Changes of a healthy run by name. Without a penalty, a missing KL does this policy no harm; the KL that is
-planted in its place pulls in the wrong direction.
+"""Changes of a healthy run by name. Without a penalty, a missing KL does this policy no harm, so the
+planted KL pulls in the wrong direction.
 """
 
 
@@ -62,8 +63,8 @@ def read_record() -> list[dict[str, Any]]:
 
 def train() -> None:
     """Train the plants that are not recorded yet, seed by seed."""
-    done = {(record["plant"], record["seed"]) for record in read_record()}
-    missing = [(plant, seed) for seed in SEEDS for plant in PLANTS if (plant, seed) not in done]
+    recorded_plants = {(record["plant"], record["seed"]) for record in read_record()}
+    missing = [(plant, seed) for seed in SEEDS for plant in PLANTS if (plant, seed) not in recorded_plants]
     if not missing:
         return
     with service_with_problems() as service:
@@ -114,7 +115,7 @@ def _try_remedies(service: Service, parent: str, changes: Mapping[str, Any]) -> 
 
 
 def _trial(service: Service, run: str, arms: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the counts of each arm of a trial with one seed, to the last step of the run."""
+    """Return the counts of each arm of a trial with one seed, up to the last step of the run."""
     steps = RECIPES[RECIPE].config["steps"]
     body = {
         "seeds": 1,
@@ -143,7 +144,7 @@ def _wait_until_ended(service: Service, run: str) -> str:
 
 
 def table(records: list[dict[str, Any]]) -> str:
-    """Return the heal rates, and the plants one by one, in Markdown."""
+    """Return the heal rates and all plants in Markdown."""
     fell = [record for record in records if record["verdict"] in ILL]
     lines = [
         f"{len(records)} plants, of which {len(fell)} made the run fall or kept it from learning.",

@@ -1,6 +1,7 @@
-"""People's labels as a measure of the diagnosis: runs with completions that somebody called hacked.
+"""Compare the diagnosis with people's labels of completions as hacked.
 
-Takes the export of a search (JSON lines) and asks a running service for the diagnosis of each run in it.
+The input is the export of a search (JSON lines). A running service is asked for the diagnosis of each run
+in it.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -17,11 +18,11 @@ class Labelled(NamedTuple):
 
     run: str
     labelled: int
-    """Completions with any label."""
+    """Number of completions with any label."""
     hacked: int
-    """Those that were called hacked."""
+    """Number of completions labelled as hacked."""
     first_step: int | None
-    """Step of the first of them."""
+    """Step of the first completion labelled as hacked."""
 
 
 def labelled_runs(rows: Iterable[Mapping[str, Any]]) -> list[Labelled]:

@@ -1,4 +1,4 @@
-"""Lead of the diagnosis: a run is judged while it trains, and the held-out accuracy shows its fall later."""
+"""Measure how much earlier the diagnosis detects a fall than the held-out accuracy."""
 
 import math
 from collections.abc import Iterable, Iterator
@@ -13,15 +13,15 @@ from benchmarks.diagnosis.recipes import HELD_OUT
 
 ALARMS = frozenset({"collapsed", "declining"})
 SURE = 3.0
-"""Standard errors by which a held-out accuracy is surely below the best."""
+"""Number of standard errors by which a held-out accuracy is significantly below the best."""
 
 
 class Lead(NamedTuple):
-    """Steps at which a fall was detected; None if it was not."""
+    """Steps at which a fall was detected, or None if it was not."""
 
     by_diagnosis: int | None
     by_accuracy: int | None
-    """The first evaluation that is surely below the best before it."""
+    """Step of the first evaluation that is significantly below the best before it."""
 
 
 def lead(log: Log) -> Lead:
@@ -41,10 +41,10 @@ def _alarms(log: Log) -> Iterator[int]:
 def _falls(log: Log) -> Iterator[int]:
     best = 0.0
     accuracy = log.series["eval/accuracy"]
-    for step, value in zip(accuracy.steps, accuracy.values, strict=True):
-        if best - value > surely_lower(best):
+    for step, evaluated_accuracy in zip(accuracy.steps, accuracy.values, strict=True):
+        if best - evaluated_accuracy > surely_lower(best):
             yield int(step)
-        best = max(best, float(value))
+        best = max(best, float(evaluated_accuracy))
 
 
 def surely_lower(best: float) -> float:
@@ -53,7 +53,7 @@ def surely_lower(best: float) -> float:
 
 
 def lead_table(fell: Iterable[Log], healthy: Iterable[Log]) -> list[str]:
-    """Return what a judgement every 10 steps says before the end of runs that fell and of healthy runs."""
+    """Return the judgements every 10 steps before the end of fallen and healthy runs, as a table."""
     leads = [lead(log) for log in fell]
     gained_steps = sorted(
         run_lead.by_accuracy - run_lead.by_diagnosis
@@ -67,13 +67,13 @@ def lead_table(fell: Iterable[Log], healthy: Iterable[Log]) -> list[str]:
         else "none"
     )
     alarmed = [run_lead.by_diagnosis is not None for run_lead in leads]
-    shown = [run_lead.by_accuracy is not None for run_lead in leads]
+    is_detected = [run_lead.by_accuracy is not None for run_lead in leads]
     false = [run_lead.by_diagnosis is not None for run_lead in map(lead, healthy)]
     return [
         "| judged every 10 steps while it trains | |",
         "|---|---|",
         f"| falls called collapsed or declining | {sum(alarmed)} of {len(alarmed)} |",
-        f"| falls that an evaluation shows, one every 10 steps | {sum(shown)} of {len(shown)} |",
+        f"| falls that an evaluation shows, one every 10 steps | {sum(is_detected)} of {len(is_detected)} |",
         f"| steps from the alarm to that evaluation, median (8 in 10 runs) | {spread} |",
         f"| healthy runs called collapsed or declining at any time | {sum(false)} of {len(false)} |",
     ]

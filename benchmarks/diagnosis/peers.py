@@ -1,8 +1,8 @@
-"""Alarms of other detectors on the runs of the suite, by the series that a run has logged.
+"""Alarms of other detectors on the runs of the suite, from the logged series.
 
-rlwatch runs as published, in an environment of its own. Of rewardspy (HarperZ9/rewardspy, commit 5bfd03e) the
-rules are restated: variance, ceiling, component and CUSUM, at medium sensitivity; its length rule needs the
-length of each rollout and is left out. Two rules of thumb join them.
+rlwatch runs as published, in a separate environment. The rules of rewardspy (HarperZ9/rewardspy, commit
+5bfd03e) are restated: variance, ceiling, component and CUSUM, at medium sensitivity. Its length rule needs
+the length of each rollout and is omitted. Two rules of thumb are added.
 """
 
 import random
@@ -15,7 +15,7 @@ from backend.analysis.diagnosis.log import Floats, Log
 from benchmarks.common.peers import python_of_rlwatch, run
 
 WINDOW = 100
-"""Rollouts of rewardspy's rolling statistics."""
+"""Number of rollouts in rewardspy's rolling statistics."""
 
 RLWATCH_READS = {
     "entropy": "policy/entropy",
@@ -29,7 +29,7 @@ RLWATCH_READS = {
 
 
 def alarms(logs: Sequence[Log]) -> dict[str, list[bool]]:
-    """Return for each detector whether it raises its highest alarm on each log."""
+    """Return whether each detector raises its highest alarm, for each log."""
     return {
         "rlwatch 0.5.1, critical": rlwatch(logs),
         **{name: [rule(log) for log in logs] for name, rule in RULES.items()},
@@ -37,27 +37,27 @@ def alarms(logs: Sequence[Log]) -> dict[str, list[bool]]:
 
 
 def rlwatch(logs: Sequence[Log]) -> list[bool]:
-    """Return whether rlwatch's detectors with their default configuration say critical at any step."""
+    """Return whether rlwatch's detectors with their default configuration report critical at any step."""
     rows = [_rows(log) for log in logs]
     answer = run(python_of_rlwatch(), Path(__file__).parent / "rlwatch_side.py", {"logs": rows, "threads": 1})
     return [severity == "critical" for severity in answer["severities"]]
 
 
 def _rows(log: Log) -> list[dict[str, float]]:
-    """Yield the metrics that rlwatch reads, a row per step."""
+    """Yield the metrics that rlwatch reads, one row per step."""
     steps: dict[int, dict[str, float]] = {}
     for name, metric in RLWATCH_READS.items():
         if series := log.series.get(metric):
-            for step, value in zip(series.steps.tolist(), series.values.tolist(), strict=True):
-                steps.setdefault(step, {})[name] = value
+            for step, metric_value in zip(series.steps.tolist(), series.values.tolist(), strict=True):
+                steps.setdefault(step, {})[name] = metric_value
     return [{"step": step, **values} for step, values in sorted(steps.items())]
 
 
 def halved(log: Log) -> bool:
-    """Return whether the reward, smoothed with weight 0.1, is below half of its best for 5 steps."""
+    """Return True if the reward, smoothed with weight 0.1, is below half of its best for 5 steps."""
     smooth, best, low = None, 0.0, 0
-    for value in _values(log, "reward/mean"):
-        smooth = value if smooth is None else 0.9 * smooth + 0.1 * value
+    for reward in _values(log, "reward/mean"):
+        smooth = reward if smooth is None else 0.9 * smooth + 0.1 * reward
         best = max(best, smooth)
         low = low + 1 if smooth < 0.5 * best else 0
         if low >= 5:
@@ -66,7 +66,7 @@ def halved(log: Log) -> bool:
 
 
 def fixed_limits(log: Log) -> bool:
-    """Return whether groups without variance exceed 0.5, or cut completions 0.25, in a mean of 10 steps."""
+    """Return True if, in a mean of 10 steps, flat groups exceed 0.5 or truncated completions 0.25."""
     limits = {"groups/zero_variance_frac": 0.5, "length/truncated_frac": 0.25}
     for metric, limit in limits.items():
         values = _values(log, metric)
@@ -77,7 +77,7 @@ def fixed_limits(log: Log) -> bool:
 
 
 def rewardspy(log: Log) -> bool:
-    """Return whether a rule of rewardspy alerts or warns of a shift, on rollouts of reward 0 or 1."""
+    """Return True if a rule of rewardspy alerts or warns of a shift, on rollouts of reward 0 or 1."""
     rewards = _rollouts(log)
     if len(rewards) < WINDOW:
         return False
@@ -85,7 +85,7 @@ def rewardspy(log: Log) -> bool:
 
 
 def _rollouts(log: Log) -> Floats:
-    """Yield a reward for each rollout in the order of steps, at random within a step."""
+    """Yield a reward for each rollout in the order of steps, in random order within a step."""
     size = int((log.setting("sampling.prompts_per_step") or 8) * (log.setting("sampling.group_size") or 8))
     drawn = random.Random(0)
     rewards: list[float] = []

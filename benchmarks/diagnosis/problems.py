@@ -1,4 +1,4 @@
-"""A service with the data sets of the suite: sums, and copies of them that are damaged."""
+"""A service with the datasets of the suite: sums, and damaged copies of them."""
 
 import random
 import signal
@@ -16,13 +16,13 @@ ROWS = {"train": 2000, "eval": 1024}
 
 @contextmanager
 def service_with_problems() -> Iterator[Service]:
-    """Yield a service that is ready, in a temporary directory; SIGTERM stops it in order."""
+    """Yield a ready service in a temporary directory, which SIGTERM stops in order."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     with tempfile.TemporaryDirectory(prefix="grpolab-suite-") as state:
-        data = Path(state) / "data"
-        data.mkdir()
-        write_problems(data)
-        service = Service(state, DATASETS_DIR=str(data))
+        data_directory = Path(state) / "data"
+        data_directory.mkdir()
+        write_problems(data_directory)
+        service = Service(state, DATASETS_DIR=str(data_directory))
         try:
             service.wait()
             yield service
@@ -31,7 +31,7 @@ def service_with_problems() -> Iterator[Service]:
 
 
 def write_problems(folder: Path) -> None:
-    """Write sums as a file, and copies whose training answers are wrong or are in the prompt."""
+    """Write sums as a file, and copies whose training answers are wrong or contained in the prompt."""
     rows = sums_rows(ROWS)
     write_rows(folder / "sums.jsonl", rows)
     for share in (60, 80, 100):
@@ -40,19 +40,19 @@ def write_problems(folder: Path) -> None:
 
 
 def _is_spared(row: dict[str, str], share: int, chance: random.Random) -> bool:
-    """Return whether a row stays unchanged, as held-out rows do."""
+    """Return True if a row stays unchanged, as held-out rows do."""
     return row["split"] == "eval" or chance.randrange(100) >= share
 
 
 def _leaked(row: dict[str, str], share: int) -> dict[str, str]:
-    """Return training rows whose prompt ends with the answer: `65+82+80=227`."""
+    """Return training rows whose prompt ends with the answer, such as `65+82+80=227`."""
     if _is_spared(row, share, random.Random(row["prompt"])):
         return row
     return row | {"prompt": row["prompt"].removesuffix("?") + row["answer"]}
 
 
 def _wrong(row: dict[str, str], share: int) -> dict[str, str]:
-    """Return training rows whose answer is another number; held-out rows stay."""
+    """Return training rows with a different number as answer, and held-out rows unchanged."""
     chance = random.Random(row["prompt"])
     if _is_spared(row, share, chance):
         return row

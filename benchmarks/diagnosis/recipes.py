@@ -1,6 +1,6 @@
 """Recipes that learn, and the causes that are planted in them.
 
-A plant of mid-run is a fork of a healthy run at step `PLANTED`; its log begins with the healthy steps.
+A mid-run plant is a fork of a healthy run at step `PLANTED`, whose log begins with the healthy steps.
 """
 
 from collections.abc import Iterator, Mapping
@@ -20,12 +20,12 @@ Split = Literal["build", "unseen"]
 
 
 class Recipe(Frozen):
-    """A healthy run's config."""
+    """Config of a healthy run."""
 
     split: Split
     config: Mapping[str, Any]
     is_planted: bool = True
-    """Whether causes are planted in the recipe; otherwise its runs are only healthy ones."""
+    """Whether causes are planted in the recipe. Otherwise it only has healthy runs."""
 
 
 class Plant(Frozen):
@@ -34,7 +34,7 @@ class Plant(Frozen):
     cause: str
     when: Literal["start", "mid"]
     severities: tuple[Mapping[str, Any], Mapping[str, Any], Mapping[str, Any]]
-    """Fields of RunConfig that override the recipe's, for each severity."""
+    """Fields of RunConfig that override those of the recipe, for each severity."""
 
 
 class Planted(NamedTuple):
@@ -42,7 +42,7 @@ class Planted(NamedTuple):
 
     recipe: str
     plant: str
-    """Name of the plant; "" for a healthy run."""
+    """Name of the plant, or "" for a healthy run."""
     severity: int
     seed: int
 
@@ -103,7 +103,7 @@ def _file(name: str) -> dict[str, Any]:
 
 
 def _reward(weight: float) -> dict[str, Any]:
-    """Return a reward with a sign error: correct answers cost, and the format pays."""
+    """Return a reward with a sign error, which penalises correct answers and rewards the format."""
     terms = [{"name": "correctness", "weight": weight}, {"name": "think_format", "weight": 1.0}]
     return {"rewards": terms}
 
@@ -157,7 +157,7 @@ LATER_PLANTS: dict[str, Plant] = {
         severities=(_file("leaked_60"), _file("leaked_80"), _file("leaked_100")),
     ),
 }
-"""Plants that were added after the unseen part had been examined. They have a separate table."""
+"""Plants that were added after the unseen part had been examined, with a separate table."""
 
 ALL_PLANTS = PLANTS | LATER_PLANTS
 
@@ -172,7 +172,7 @@ def later(seeds: int) -> Iterator[Planted]:
 
 
 def suite(split: Split, seeds: int = 5) -> Iterator[Planted]:
-    """Yield all runs of a part, seed by seed; a healthy run precedes the plants that fork from it."""
+    """Yield all runs of a part, seed by seed, each healthy run before the plants that fork from it."""
     for seed in range(max(seeds, HEALTHY_SEEDS)):
         for severity in (2, 1, 0):
             for name, recipe in RECIPES.items():

@@ -1,4 +1,4 @@
-"""Figures of the suite: falls found, causes ranked, onsets dated, and healthy runs reported as broken."""
+"""Figures of the suite: detected falls, ranked causes, dated onsets, and false alarms."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -28,7 +28,7 @@ ILL = frozenset({"collapsed", "declining", "recovered", "never_learned"})
 
 
 class Judged(NamedTuple):
-    """A run of the suite, its label and its diagnosis."""
+    """A run of the suite with its label and diagnosis."""
 
     key: Planted
     fell: bool
@@ -38,23 +38,23 @@ class Judged(NamedTuple):
 
     @property
     def is_ill(self) -> bool:
-        """Return whether the verdict is that something went wrong."""
+        """True if the verdict is that something went wrong."""
         return self.diagnosis.outcome.verdict in ILL
 
     @property
     def cause(self) -> str:
-        """Planted cause; "" in a healthy run."""
+        """Planted cause, or "" in a healthy run."""
         return ALL_PLANTS[self.key.plant].cause if self.key.plant else ""
 
     @property
     def rank(self) -> int:
-        """Rank of the planted cause, from 1; 0 if it is not among the causes."""
+        """Rank of the planted cause from 1, or 0 if it is not among the causes."""
         names = [cause.finding.cause for cause in self.diagnosis.causes]
         return names.index(self.cause) + 1 if self.cause in names else 0
 
     @property
     def onset_error(self) -> int | None:
-        """Steps between the planted step and the onset's interval; None without an onset."""
+        """Steps between the planted step and the onset's interval, or None without an onset."""
         if self.diagnosis.onset is None:
             return None
         planted = PLANTED if ALL_PLANTS[self.key.plant].when == "mid" else 1
@@ -67,8 +67,10 @@ def log_of(result: Mapping[str, Any]) -> Log:
     steps = np.array(result["steps"])
     series = {}
     for name, values in result["series"].items():
-        has_value = np.array([value is not None for value in values])
-        numbers = np.array([math.nan if value is None else float(value) for value in values])
+        has_value = np.array([metric_value is not None for metric_value in values])
+        numbers = np.array(
+            [math.nan if metric_value is None else float(metric_value) for metric_value in values]
+        )
         series[name] = Series(steps[has_value], numbers[has_value])
     return Log(series, result["config"], result["status"], result["reason"])
 
@@ -157,7 +159,7 @@ def report(results: Mapping[Planted, Mapping[str, Any]], split: Split) -> str:
 
 
 def later_report(results: Mapping[Planted, Mapping[str, Any]]) -> str:
-    """Return the table of the later plants; "" before any of them is trained."""
+    """Return the table of the later plants, or "" if none of them is trained."""
     runs = _judged({key: result for key, result in results.items() if key.plant in LATER_PLANTS})
     if not runs:
         return ""
@@ -187,7 +189,7 @@ def _fallen(runs: Iterable[Judged]) -> list[Judged]:
 
 
 def _views(results: Mapping[Planted, Mapping[str, Any]], split: Split) -> list[str]:
-    """Return the figures with less of each log, and alarms in runs without events."""
+    """Return the figures with less and less of each log, and alarms in runs without events."""
     lines = [
         "| the log holds | falls found | healthy reported as broken | cause first | among two | no verdict |",
         "|---|---|---|---|---|---|",
@@ -207,7 +209,7 @@ def _views(results: Mapping[Planted, Mapping[str, Any]], split: Split) -> list[s
 
 
 def _named_of_half(results: Mapping[Planted, Mapping[str, Any]], split: Split) -> list[str]:
-    """Return causes named with half of the metrics, if these include one that the cause requires."""
+    """Return the causes named with half of the metrics, if these include one that the cause requires."""
     fell = _fallen(judged(results, split, half_withheld))
     nameable = [run for run in fell if can_be_named(half_withheld(run.log, run.key), run.cause)]
     return [
@@ -245,7 +247,7 @@ def _rate(title: str, hits: list[bool]) -> str:
 
 
 def _lost(log: Log) -> bool:
-    """Return whether the last evaluation is significantly below the first."""
+    """Return True if the last evaluation is significantly below the first."""
     first, *_, last = log.series["eval/accuracy"].values
     return bool(first - last > surely_lower(first))
 
@@ -269,7 +271,7 @@ def _of(hits: Iterable[bool]) -> str:
 
 
 def share_row(title: str, hits: Iterable[bool]) -> str:
-    """Return a table row: hits, total, and the Clopper-Pearson interval."""
+    """Return a table row with hits, total and the Clopper-Pearson interval."""
     outcomes = list(hits)
     if not outcomes:
         return f"| {title} | 0 | | |"
@@ -279,7 +281,7 @@ def share_row(title: str, hits: Iterable[bool]) -> str:
 
 
 def _row(name: str, runs: list[Judged], fell: list[Judged] | None = None) -> str:
-    """Return the figures of a plant; for all fallen runs also how often its cause is named correctly."""
+    """Return the figures of a plant and, for all fallen runs, how often the cause is named correctly."""
     ill_count = sum(run.is_ill for run in runs)
     first, two = sum(run.rank == 1 for run in runs), sum(0 < run.rank <= 2 for run in runs)
     cause = ALL_PLANTS[name].cause

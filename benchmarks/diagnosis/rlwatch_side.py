@@ -1,4 +1,4 @@
-"""rlwatch's detectors on logs; runs in an environment of its own, logs on standard input."""
+"""Run rlwatch's detectors on logs from standard input, in a separate environment."""
 
 import json
 import sys
@@ -13,7 +13,7 @@ def main() -> None:
 
 
 def worst(rows: list[dict[str, float]]) -> str:
-    """Return the highest severity of any alert; empty without one."""
+    """Return the highest severity of any alert, or an empty text without one."""
     suite = DetectorSuite(RLWatchConfig())
     severities = {
         alert.severity

@@ -1,4 +1,4 @@
-"""False alarms on series without any trend: 70 made-up series, each in 40 random orders.
+"""Measure false alarms on series without a trend: 70 synthetic series, each in 40 random orders.
 
 python -m benchmarks.diagnosis.shuffles
 """
@@ -22,14 +22,14 @@ Floats = NDArray[np.float64]
 
 
 def kinds(chance: np.random.Generator, count: int) -> dict[str, Floats]:
-    """Return series of `count` values as rewards have them, healthy and broken ones."""
-    place = np.arange(count) / count
+    """Return series of `count` reward-like values, healthy and broken."""
+    progress = np.arange(count) / count
     return {
         "normal noise": chance.normal(0.4, 0.1, count),
         "rare hits": (chance.random(count) < 0.04) * 1.0,
         "heavy tails": chance.standard_t(1.5, count) * 0.1 + 1,
-        "a collapse": np.where(place < 0.5, place, 0.02) + chance.normal(0, 0.03, count),
-        "learning": np.minimum(0.8, place * 3) + chance.normal(0, 0.05, count),
+        "a collapse": np.where(progress < 0.5, progress, 0.02) + chance.normal(0, 0.03, count),
+        "learning": np.minimum(0.8, progress * 3) + chance.normal(0, 0.05, count),
         "eight completions": chance.binomial(8, 0.2, count) / 8,
         "log-normal": np.exp(chance.normal(0, 1.5, count)),
         "negative": -0.3 + chance.normal(0, 0.1, count),

@@ -1,4 +1,4 @@
-"""The record of the suite's runs: `runs.jsonl.zst`, one line per run with all its metrics."""
+"""The record of the suite's runs in `runs.jsonl.zst`, one line per run with all its metrics."""
 
 import csv
 import json
@@ -16,7 +16,7 @@ from benchmarks.diagnosis.recipes import Planted
 RUNS = Path(__file__).parent / "runs.jsonl.zst"
 DIGITS = 4
 QUICK, SMALL = 9, 19
-"""Levels of compression: after each run, and at the end; the second takes seconds."""
+"""Compression levels after each run and at the end, of which the second takes seconds."""
 
 
 def recorded() -> dict[Planted, dict[str, Any]]:
@@ -37,7 +37,7 @@ def write(results: dict[Planted, dict[str, Any]], level: int = SMALL) -> None:
 
 
 def keep(service: Service, run: dict[str, Any], key: Planted) -> None:
-    """Write down a run that has ended."""
+    """Record a run that has ended."""
     text = service.http.get(f"/api/v1/runs/{run['id']}/metrics.csv").text
     rows = list(csv.DictReader(text.splitlines()))
     names = [name for name in rows[0] if not name.startswith(MACHINE_PREFIXES)] if rows else []
@@ -57,5 +57,5 @@ def keep(service: Service, run: dict[str, Any], key: Planted) -> None:
 def _rounded(text: str) -> float | str | None:
     if not text:
         return None
-    value = float(text)
-    return float(f"{value:.{DIGITS}g}") if math.isfinite(value) else text
+    number = float(text)
+    return float(f"{number:.{DIGITS}g}") if math.isfinite(number) else text

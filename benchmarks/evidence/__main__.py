@@ -1,11 +1,11 @@
-"""Runs of the evidence, trained again with the settings that are recorded beside this file.
+"""Train runs of the evidence again with their recorded settings.
 
     python -m benchmarks.evidence --claims c2 --seeds 2    the first seeds of one claim
     python -m benchmarks.evidence                          everything, more than half a day on 2 cores
 
-`runs.jsonl.zst` holds settings and curves of each run that was looked at (`zstdcat` prints it), and
-results.md the tables that were made of them; both stay as they are. Prints the held-out accuracy at the end
-of the runs beside the recorded one.
+`runs.jsonl.zst` contains settings and curves of each examined run (`zstdcat` prints it), and results.md
+the tables made from them; both are never changed. The command prints the final held-out accuracy next to
+the recorded one.
 """
 
 import argparse
@@ -30,7 +30,7 @@ ACCURACY = "eval/accuracy"
 DATA_ROWS = {"train": 2000, "eval": 1024}
 
 Recorded = dict[str, Any]
-"""Claim, variant, seed, the settings that were asked for (`asked`), and the series of a run."""
+"""Claim, variant, seed, the requested settings (`asked`), and the series of a run."""
 
 
 def main() -> None:
@@ -58,12 +58,12 @@ def first_seeds(runs: Iterable[Recorded], count: int | None) -> Iterator[Recorde
 
 
 def again(runs: list[Recorded]) -> Iterator[tuple[Recorded, float]]:
-    """Train each run again and return it with the held-out accuracy at its end."""
+    """Train each run again, and return it with its final held-out accuracy."""
     with tempfile.TemporaryDirectory(prefix="grpolab-evidence-") as state:
-        data = Path(state) / "data"
-        data.mkdir()
-        write_rows(data / "sums.jsonl", sums_rows(DATA_ROWS))
-        service = Service(state, DATASETS_DIR=str(data))
+        data_directory = Path(state) / "data"
+        data_directory.mkdir()
+        write_rows(data_directory / "sums.jsonl", sums_rows(DATA_ROWS))
+        service = Service(state, DATASETS_DIR=str(data_directory))
         try:
             service.wait()
             launched = {
@@ -82,7 +82,7 @@ def again(runs: list[Recorded]) -> Iterator[tuple[Recorded, float]]:
 
 
 def launch(service: Service, runs: list[Recorded]) -> dict[str, Recorded]:
-    """Queue the variants of a claim with one seed; return the runs by id."""
+    """Queue the variants of a claim with one seed, and return the runs by id."""
     body = {
         "name": runs[0]["claim"],
         "base": runs[0]["asked"]["base"],
@@ -102,25 +102,25 @@ def wait_for(service: Service, run_id: str) -> None:
 
 def last(values: Iterable[Any]) -> float:
     """Return the last value of a metric."""
-    return float([value for value in values if value not in {"", None}][-1])
+    return float([cell for cell in values if cell not in {"", None}][-1])
 
 
 def table(repeated: list[tuple[Recorded, float]]) -> str:
     """Return the mean accuracy of each variant, recorded and trained again, in Markdown."""
     lines = ["| claim | variant | n | recorded | again | |", "|---|---|---|---|---|---|"]
     groups: dict[tuple[str, str], list[tuple[Recorded, float]]] = {}
-    for run, value in repeated:
-        groups.setdefault((run["claim"], run["variant"]), []).append((run, value))
+    for run, accuracy in repeated:
+        groups.setdefault((run["claim"], run["variant"]), []).append((run, accuracy))
     for (claim, variant), variant_runs in groups.items():
         before = mean(last(run["series"][ACCURACY]) for run, _ in variant_runs)
-        now = mean(value for _, value in variant_runs)
+        now = mean(accuracy for _, accuracy in variant_runs)
         note = "its preset has changed since" if has_changed(variant_runs[0][0]["asked"]) else ""
         lines.append(f"| {claim} | {variant} | {len(variant_runs)} | {before:.1%} | {now:.1%} | {note} |")
     return "\n".join(lines)
 
 
 def has_changed(asked: Mapping[str, Any]) -> bool:
-    """Return whether the preset of a run has changed since."""
+    """Return True if the preset of a run has changed since."""
     name = asked["variant"].get("preset") or asked["base"].get("preset")
     changes = PRESETS[name].changes if name else {}
     return bool(json.loads(json.dumps(changes)) != asked["preset"])

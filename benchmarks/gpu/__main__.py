@@ -1,20 +1,20 @@
-"""What a GPU shows in eight minutes, on a machine that may have nothing but torch, transformers and peft.
+"""Measure a GPU in eight minutes, on a machine that may have only torch, transformers and peft.
 
-    make gpu-folder GPU_FOLDER=DIR    where there is a network: wheels and the package with the model
-    make gpu GPU_FOLDER=DIR           where there is a GPU
-    make gpu ARGS=--rehearse          the same on a CPU with the tiny policy; its times are not a GPU's
+    make gpu-folder GPU_FOLDER=DIR    with a network: collect wheels and the package with the model
+    make gpu GPU_FOLDER=DIR           with a GPU
+    make gpu ARGS=--rehearse          the same on a CPU with the tiny policy, whose times are not a GPU's
 
-The parts, in this order, each in a process of its own that is ended when its time is over: what it has
-printed until then stays.
+The parts run in this order, each in a separate process that is ended at its time limit and whose earlier
+output counts:
 
-    service     a run through the service, killed, resumed, beside an undisturbed one
-    step        a step beside TRL's, and its parts beside the limits of this machine
+    service     a run through the service, killed and resumed, compared with an undisturbed one
+    step        a step compared with TRL's, and its parts with the limits of this machine
     learning    held-out accuracy of the recipe `smollm2_sums` before and after
-    memory      peaks beside their estimates
+    memory      measured peaks compared with their estimates
     tests       tests that need a GPU and did not run or failed before
 
-Imports the standard library alone until the packages are there. Writes results.md beside this file when it
-ran on a GPU, or the file of --out.
+The module imports only the standard library until the packages are available. It writes results.md in this
+directory if it ran on a GPU, or the file of --out.
 """
 
 import argparse
@@ -35,7 +35,7 @@ from typing import Any
 ROOT = Path(__file__).parents[2]
 RESULTS = Path(__file__).with_name("results.md")
 PARTS = {"service": 110, "step": 150, "learning": 90, "memory": 50, "tests": 80}
-"""Seconds that each part may take."""
+"""Time limit of each part, in seconds."""
 
 REHEARSAL_SECONDS = 600
 ENDING_SECONDS = 10
@@ -59,7 +59,7 @@ def main() -> None:
     began = time.monotonic()
     for line in HEAD:
         print(line, flush=True)
-    rows = [row for part in arguments.parts for row in shown(rows_of(part, arguments, variables))]
+    rows = [row for part_name in arguments.parts for row in shown(rows_of(part_name, arguments, variables))]
     print(f"\n{time.monotonic() - began:.0f} s", flush=True)
     out = arguments.out or (None if arguments.rehearse else RESULTS)
     if out is not None:
@@ -67,7 +67,7 @@ def main() -> None:
 
 
 def variables_of(folder: Path, *, is_rehearsal: bool) -> dict[str, str]:
-    """Return the environment of the parts; missing packages are unpacked into the folder first."""
+    """Return the environment of the parts, after unpacking missing packages into the folder."""
     packages = folder / "packages"
     wheels = [wheel for wheel in sorted((folder / "wheels").glob("*.whl")) if not is_installed(wheel)]
     if wheels and not packages.is_dir():
@@ -81,14 +81,14 @@ def variables_of(folder: Path, *, is_rehearsal: bool) -> dict[str, str]:
 
 
 def convert_model(folder: Path, variables: dict[str, str]) -> None:
-    """Convert the packaged model to a policy, unless it is there already."""
+    """Convert the packaged model to a policy, unless this has been done."""
     pip = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(folder / "models")}
     command = [sys.executable, "-m", "backend.service", "model"]
     subprocess.run(command, env=variables | pip, cwd=ROOT, check=True)
 
 
 def is_installed(wheel: Path) -> bool:
-    """Return whether this Python has the package of a wheel, in any version."""
+    """Return True if this Python has the package of a wheel, in any version."""
     try:
         importlib.metadata.version(wheel.name.split("-")[0])
     except importlib.metadata.PackageNotFoundError:
@@ -97,7 +97,7 @@ def is_installed(wheel: Path) -> bool:
 
 
 def rows_of(part: str, arguments: argparse.Namespace, variables: dict[str, str]) -> Iterator[str]:
-    """Yield the rows of a part's table; the last one says if the part failed or ran out of time."""
+    """Yield the rows of a part's table. The last row says if the part failed or ran out of time."""
     seconds = REHEARSAL_SECONDS if arguments.rehearse else PARTS[part]
     job = {"part": part, "rehearse": arguments.rehearse, "trl": arguments.trl, "seconds": seconds}
     process = subprocess.Popen(
@@ -157,10 +157,10 @@ def caption(arguments: argparse.Namespace, variables: dict[str, str]) -> str:
         "print(torch.cuda.get_device_name() if torch.cuda.is_available() else 'a CPU', "
         "'with torch', torch.__version__ + ', transformers', transformers.__version__)"
     )
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", script], env=variables, capture_output=True, text=True, check=True
     )
-    with_what = f"{done.stdout.splitlines()[-1]}, Python {platform.python_version()}"
+    with_what = f"{result.stdout.splitlines()[-1]}, Python {platform.python_version()}"
     if not arguments.rehearse:
         return f"`make gpu` on {with_what}."
     return (

@@ -1,4 +1,4 @@
-"""The parts of `benchmarks.gpu`, each in a process of its own: rows of its table as lines of JSON."""
+"""The parts of `benchmarks.gpu`, each in a separate process that prints table rows as lines of JSON."""
 
 import json
 import os
@@ -45,9 +45,9 @@ class Sizes(NamedTuple):
     work: Workload
     rounds: int
     copied_values: int
-    """Values of the copy that measures bandwidth."""
+    """Number of values of the copy that measures bandwidth."""
     matrix: int
-    """Rows of the matrices that measure arithmetic."""
+    """Number of rows of the matrices that measure arithmetic."""
     memory: dict[str, Any]
     learning_steps: int
 
@@ -64,8 +64,8 @@ class Job(NamedTuple):
 def main() -> None:
     job = Job(**json.loads(sys.argv[1]))
     sizes = rehearsed() if job.rehearse else on_gpu()
-    for what, result in PARTS[job.part](job, sizes):
-        print(json.dumps({"what": what, "result": result}), flush=True)
+    for quantity, result in PARTS[job.part](job, sizes):
+        print(json.dumps({"what": quantity, "result": result}), flush=True)
 
 
 def on_gpu() -> Sizes:
@@ -119,7 +119,7 @@ def service_of() -> Iterator[Service]:
 
 
 def launch(service: Service, *layers: dict[str, Any]) -> str:
-    """Launch a run whose config is merged from layers; return its id."""
+    """Launch a run whose config is merged from layers, and return its id."""
     config: dict[str, Any] = {}
     for layer in layers:
         for section, fields in layer.items():
@@ -133,9 +133,9 @@ def launch(service: Service, *layers: dict[str, Any]) -> str:
 
 
 def until(service: Service, run_id: str, condition: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-    while not condition(shown := service.get(f"/runs/{run_id}")):
+    while not condition(current_run := service.get(f"/runs/{run_id}")):
         time.sleep(WAIT_SECONDS)
-    return dict(shown)
+    return dict(current_run)
 
 
 def ended(service: Service, run_id: str) -> dict[str, Any]:
@@ -167,14 +167,14 @@ def service_part(_job: Job, sizes: Sizes) -> Rows:
 
 
 def compared(service: Service, left: str, right: str) -> str:
-    """Return how far the metrics of two runs differ, except those of the machine."""
+    """Return the differences between the metrics of two runs, except those of the machine."""
     largest, where = 0.0, ""
     pairs = zip(metric_rows(service, left), metric_rows(service, right), strict=True)
     for before, after in pairs:
         for name, text in before.items():
             if name.startswith(OF_THE_MACHINE) or text == after[name]:
                 continue
-            values = [float(value) if value else float("nan") for value in (text, after[name])]
+            values = [float(cell) if cell else float("nan") for cell in (text, after[name])]
             difference = abs(values[0] - values[1]) / max(map(abs, values))
             if not difference <= largest:
                 largest, where = difference, f"{name} of step {before['step']}"
@@ -191,16 +191,16 @@ def learning_part(job: Job, sizes: Sizes) -> Rows:
     }
     with service_of() as service:
         run_id = launch(service, sizes.base, changes)
-        seen: dict[int, str] = {}
+        accuracies: dict[int, str] = {}
         while True:
             status = service.get(f"/runs/{run_id}")["status"]
             rows = metric_rows(service, run_id) if status not in {"queued", "starting"} else []
             for row in rows:
-                if row.get("eval/accuracy") and int(row["step"]) not in seen:
-                    seen[int(row["step"])] = row["eval/accuracy"]
+                if row.get("eval/accuracy") and int(row["step"]) not in accuracies:
+                    accuracies[int(row["step"])] = row["eval/accuracy"]
                     seconds = float(row["time/wall_seconds"] or 0)
-                    what = f"held-out accuracy after {row['step']} steps, {seconds:.0f} s"
-                    yield what, f"{float(row['eval/accuracy']):.1%}"
+                    quantity = f"held-out accuracy after {row['step']} steps, {seconds:.0f} s"
+                    yield quantity, f"{float(row['eval/accuracy']):.1%}"
             if status in ENDED:
                 return
             time.sleep(1)
@@ -215,11 +215,11 @@ def memory_part(_job: Job, sizes: Sizes) -> Rows:
                 {"evaluation": {"every": 0}, "policy": sizes.memory.get("policy", {}) | {"adapter": adapter}},
             )
             run_id = launch(service, *layers)
-            shown = ended(service, run_id)
-            config = {"base": shown["config"]}
+            ended_run = ended(service, run_id)
+            config = {"base": ended_run["config"]}
             estimate = service.http.post("/api/v1/validate", json=config).raise_for_status().json()["memory"]
             peaks = [row.get("memory/peak_bytes") for row in metric_rows(service, run_id)]
-            peak = max((float(value) for value in peaks if value), default=float("nan"))
+            peak = max((float(peak_text) for peak_text in peaks if peak_text), default=float("nan"))
             expected = estimate["peak_bytes"] or float("nan")
             yield (
                 f"peak with {name}, of the estimate",
@@ -275,7 +275,7 @@ def parts_of_step(work: Workload, seconds: dict[str, float], bandwidth: float, r
 
 
 def timed(work: Callable[[], object], device: str, repeats: int = 10) -> float:
-    """Return the seconds of the fastest of some calls."""
+    """Return the seconds of the fastest of several calls."""
     fastest = float("inf")
     for _ in range(repeats):
         began = time.perf_counter()
@@ -301,18 +301,18 @@ def rate_of(device: str, rows: int) -> float:
 
 
 def tests_part(job: Job, _sizes: Sizes) -> Rows:
-    """Run each test file by itself; a rehearsal only collects the tests."""
+    """Run each test file separately. A rehearsal only collects the tests."""
     for file in TESTS:
         command = [sys.executable, "-m", "pytest", "-m", "gpu", "-q", "-n", "0", file]
-        done = subprocess.run(
+        result = subprocess.run(
             [*command, "--collect-only"] if job.rehearse else command,
             cwd=ROOT,
             capture_output=True,
             text=True,
             check=False,
         )
-        failed = re.findall(r"^FAILED (\S+)", done.stdout, re.MULTILINE)
-        last = (done.stdout.strip().splitlines() or [done.stderr[-200:]])[-1].strip("= ")
+        failed = re.findall(r"^FAILED (\S+)", result.stdout, re.MULTILINE)
+        last = (result.stdout.strip().splitlines() or [result.stderr[-200:]])[-1].strip("= ")
         yield file, f"{last} {' '.join(failed[:5])}"
 
 

@@ -1,9 +1,10 @@
-"""Learning evidence: the two recipes through the service itself, three seeds each, as tables.
+"""Train two recipes through the service with three seeds each, as evidence of learning.
 
-    python -m benchmarks.learning          starts a service of its own, takes about 5 minutes on 2 cores
+    python -m benchmarks.learning          starts a separate service, takes about 5 minutes on 2 cores
     python -m benchmarks.learning --seeds 0
 
-Writes results.json and results.md beside this file; `make docs` brings the tables into docs/.
+The results are written to results.json and results.md in this directory; `make docs` copies the tables
+into docs/.
 """
 
 import argparse
@@ -43,7 +44,7 @@ def main() -> None:
 
 
 def launch_and_wait(service: Service, seeds: list[int]) -> list[dict[str, Any]]:
-    """Train every recipe with every seed in one experiment; return the ended runs."""
+    """Train every recipe with every seed in one experiment, and return the ended runs."""
     variants = [
         {"name": name, **RECIPES[name].config.model_dump(mode="json", exclude={"seed"})} for name in NAMES
     ]
@@ -51,9 +52,9 @@ def launch_and_wait(service: Service, seeds: list[int]) -> list[dict[str, Any]]:
     launched = service.http.post("/api/v1/experiments", json=body).raise_for_status().json()["runs"]
     while True:
         runs = [service.http.get(f"/api/v1/runs/{run['id']}").json() for run in launched]
-        done = [run for run in runs if run["status"] in ENDED]
-        print(f"\r{len(done)} of {len(runs)} runs", end="", flush=True, file=sys.stderr)
-        if len(done) == len(runs):
+        ended_runs = [run for run in runs if run["status"] in ENDED]
+        print(f"\r{len(ended_runs)} of {len(runs)} runs", end="", flush=True, file=sys.stderr)
+        if len(ended_runs) == len(runs):
             print(file=sys.stderr)
             return runs
         time.sleep(2)
@@ -74,9 +75,9 @@ def measured(service: Service, run: dict[str, Any]) -> dict[str, Any]:
         "seconds": round(float(trained[-1]["time/wall_seconds"]), 1),
         "accuracy": accuracies,
         "first_accuracy": evaluated[0][1],
-        "best_accuracy": max(value for _, value in evaluated),
+        "best_accuracy": max(accuracy for _, accuracy in evaluated),
         "last_accuracy": evaluated[-1][1],
-        "step_at_60_percent": next((step for step, value in evaluated if value >= 0.6), None),
+        "step_at_60_percent": next((step for step, accuracy in evaluated if accuracy >= 0.6), None),
         "first_reward": float(trained[0]["reward/mean"]),
         "last_reward": float(trained[-1]["reward/mean"]),
         "last_length": float(trained[-1]["length/mean"]),
@@ -95,7 +96,7 @@ def metric_rows(service: Service, run_id: str) -> list[dict[str, str]]:
 
 
 def caption(facts: dict[str, Any]) -> str:
-    """Return the sentence above the tables: sizes, machine and versions."""
+    """Return the sentence above the tables with sizes, machine and versions."""
     versions = f"torch {facts['torch']}, transformers {facts['transformers']}, Python {facts['python']}"
     return (
         f"Tiny policy on `sums`, accuracy on {RECIPES[NAMES[0]].config.evaluation.prompts} held-out prompts, "

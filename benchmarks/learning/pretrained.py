@@ -1,12 +1,13 @@
-"""Learning of a pretrained model: the recipe `smollm2_sums` and changes of it, through the service.
+"""Train a pretrained model through the service, with the recipe `smollm2_sums` and changes of it.
 
-    python -m benchmarks.learning.pretrained --state DIR               three seeds on one slot; hours on a CPU
+    python -m benchmarks.learning.pretrained --state DIR               three seeds on one slot; hours on a
+CPU
     python -m benchmarks.learning.pretrained --state DIR --arms all    every arm; a day on a CPU
     python -m benchmarks.learning.pretrained --state DIR --steps 2 --prompts 8          a rehearsal
 
-Ctrl-C saves a checkpoint, and the same command continues from it. `make model` installs the model. Each run
-that has ended adds a line to results-pretrained.jsonl, from which the table in .md is made; `--out` names
-another file.
+Ctrl-C saves a checkpoint, and the same command continues from it. `make model` installs the model. Each
+ended run adds a line to results-pretrained.jsonl, from which the table in the .md file is made; `--out`
+names another file.
 """
 
 import argparse
@@ -27,7 +28,7 @@ RESULTS = Path(__file__).with_name("results-pretrained.jsonl")
 POLL_SECONDS = 5
 
 FOUR_UPDATES = {"minibatches": 4}
-"""Ratios differ from 1 only after the first update of a step."""
+"""Knobs for four updates per step, since ratios differ from 1 only after the first update."""
 
 ARMS: dict[str, dict[str, Any]] = {
     "recipe": {},
@@ -54,7 +55,7 @@ weights.
 
 
 def main() -> None:
-    """Train the runs that are missing and write their table."""
+    """Train the missing runs and write their table."""
     parser = argparse.ArgumentParser(description="Train the pretrained model of the recipe and measure it.")
     parser.add_argument("--state", type=Path, required=True, help="state directory, in which runs continue")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
@@ -90,7 +91,7 @@ def base_config(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def train(service: Service, arm: str, seed: int, base: dict[str, Any]) -> dict[str, Any]:
-    """Return the run of an arm and a seed once it has ended; one of an earlier call continues."""
+    """Return the ended run of an arm and a seed, after continuing a run of an earlier call."""
     body = {"name": RECIPE, "base": base, "variants": [{"name": arm, **ARMS[arm]}], "seeds": [seed]}
     key = {"Idempotency-Key": f"{RECIPE}-{arm}-{seed}"}
     answer = service.http.post("/api/v1/experiments", json=body, headers=key)
@@ -133,7 +134,7 @@ def add_result(file: Path, row: dict[str, Any]) -> None:
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """Return a line for each run and, of arms with several seeds, the mean gain, in Markdown."""
+    """Return a line for each run and the mean gain of arms with several seeds, in Markdown."""
     about = rows[-1]
     facts = about["machine"]
     caption = (

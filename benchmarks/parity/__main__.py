@@ -1,9 +1,9 @@
-"""Policy loss and gradient against TRL's own GRPOTrainer, on the same random batches.
+"""Compare policy loss and gradient with TRL's GRPOTrainer, on the same random batches.
 
-    python -m benchmarks.parity        exits with 1 when a pair that should agree does not
+    python -m benchmarks.parity        exits with 1 if a pair that should agree does not
 
-TRL lives in an environment of its own, `.venv-trl`, which is made on the first run. Writes results.md beside
-this file; `make docs` brings it into docs/.
+TRL is installed in a separate environment, `.venv-trl`, on the first run. The results are written to
+results.md in this directory; `make docs` copies them into docs/.
 """
 
 import argparse
@@ -31,7 +31,7 @@ from benchmarks.parity.our_side import loss_and_gradient
 
 HERE = Path(__file__).parent
 TOLERANCE = 1e-5
-"""Absolute, on loss and gradient."""
+"""Absolute tolerance of loss and gradient."""
 
 
 SETTING = (
@@ -61,7 +61,7 @@ class Comparison(NamedTuple):
 
     @property
     def agrees(self) -> bool:
-        """Return whether both sides agree within the tolerance."""
+        """Return True if both sides agree within the tolerance."""
         return max(self.loss_gap, self.gradient_gap) <= TOLERANCE
 
 
@@ -110,12 +110,12 @@ def _largest_gap(ours: Any, trl: Any) -> float:
 
 def report(compared: list[Comparison], versions: dict[str, str], batches: int) -> str:
     """Return the report in Markdown."""
-    shown = [case.name for case in CASES]
+    case_names = [case.name for case in CASES]
     different = [comparison for comparison in compared if comparison.case.differs]
     alike = {
         comparison.case.name: comparison for comparison in reversed(compared) if not comparison.case.differs
     }
-    equal = [alike[name] for name in shown if name in alike]
+    equal = [alike[name] for name in case_names if name in alike]
     same_meaning = list(alike.values())
     setting = ", ".join(f"{name} {version}" for name, version in versions.items())
     lines = [

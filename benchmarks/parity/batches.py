@@ -1,4 +1,4 @@
-"""Random batches as plain numbers, so that both sides get the same bits. Imports neither of them."""
+"""Random batches as plain numbers, so that both sides get the same bits. This module imports neither side."""
 
 from random import Random
 from typing import Any
@@ -10,7 +10,8 @@ ROWS = PROMPTS * GROUP_SIZE
 
 
 def random_batch(seed: int) -> dict[str, Any]:
-    """Return a batch of ragged lengths: log-probabilities that drifted by 0.4 nats, garbage as padding.
+    """Return a batch of uneven lengths, with log-probabilities that drifted by 0.4 nats and garbage
+    padding.
 
     One group has equal rewards, and one completion has a single token.
     """
@@ -25,7 +26,7 @@ def random_batch(seed: int) -> dict[str, Any]:
     old = table(lambda: -dice.expovariate(1.0) - 0.01)
 
     def near() -> list[list[float]]:
-        return [[value + dice.gauss(0, 0.4) for value in row] for row in old]
+        return [[logprob + dice.gauss(0, 0.4) for logprob in row] for row in old]
 
     return {
         "lengths": lengths,
@@ -41,5 +42,5 @@ def random_batch(seed: int) -> dict[str, Any]:
 
 
 def _rewards(dice: Random) -> list[float]:
-    """Eighths are exact in single precision, in which TRL keeps rewards; the last group's are equal."""
+    """Return rewards in eighths, which are exact in TRL's single precision. The last group's are equal."""
     return [dice.randint(-8, 8) / 8 for _ in range(ROWS - GROUP_SIZE)] + [0.625] * GROUP_SIZE

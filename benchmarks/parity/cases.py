@@ -1,6 +1,6 @@
-"""Cases of the comparison: settings of TRL's GRPOConfig beside the objective that should mean the same.
+"""Cases of the comparison: settings of TRL's GRPOConfig with the equivalent objective.
 
-Both sides read this table; it imports neither of them.
+Both sides read this table, which imports neither of them.
 """
 
 from collections.abc import Iterator
@@ -17,23 +17,23 @@ class Case(NamedTuple):
     trl: Settings
     """Keyword arguments of TRL's GRPOConfig."""
     ours: Settings | None
-    """Our objective; None if only TRL has it."""
+    """Our objective, or None if only TRL has it."""
     note: str = ""
     differs: bool = False
     """Whether the two are known to differ, for the reason in the note."""
     trainer: str = "GRPOTrainer"
     terms: int = 1
-    """Reward terms; the second weighs a half."""
+    """Number of reward terms, of which the second has a weight of a half."""
     truncated: bool = False
-    """Completions that were cut take no part in the loss (TRL: mask_truncated_completions)."""
+    """Whether truncated completions are excluded from the loss (TRL: mask_truncated_completions)."""
     holes: bool = False
-    """Some tokens inside a completion were not written by the policy (TRL: tool_mask)."""
+    """Whether some tokens inside a completion were not written by the policy (TRL: tool_mask)."""
     parts: int = 1
-    """Micro-batches that share an optimizer step."""
+    """Number of micro-batches per optimizer step."""
 
     @property
     def with_sampler(self) -> bool:
-        """Return whether the sampler's log-probabilities are used."""
+        """Whether the sampler's log-probabilities are used."""
         return "vllm_importance_sampling_mode" in self.trl or "off_policy_mask_threshold" in self.trl
 
 
@@ -87,7 +87,7 @@ def combination(loss: str, level: str, scale: str, correction: str, **changes: A
         trl["off_policy_mask_threshold"] = 0.1
     elif correction != "none":
         trl["vllm_importance_sampling_mode"] = correction
-        trl |= {f"vllm_importance_sampling_{side}": value for side, value in limits.items()}
+        trl |= {f"vllm_importance_sampling_{side}": limit for side, limit in limits.items()}
     ours = {
         "advantage": {"type": "group_mean", "scale": {"type": SCALES[scale]}},
         "ratio": LEVELS[level],
@@ -99,7 +99,7 @@ def combination(loss: str, level: str, scale: str, correction: str, **changes: A
 
 
 def every_combination() -> Iterator[Case]:
-    """Return the cross product of what both sides have; only TRL caps sequence weights."""
+    """Yield the cross product of settings that both sides have, of which only TRL caps sequence weights."""
     for loss, level, scale, correction in product(LOSSES, LEVELS, SCALES, CORRECTIONS):
         if (loss, level) != ("cispo", "sequence"):
             yield combination(loss, level, scale, correction)
@@ -179,7 +179,7 @@ CASES = [
     _with(DR_GRPO, "dr_grpo, 3 micro-batches", {}, {}, parts=3),
     _with(DAPO, "dapo, 3 micro-batches", {}, {}, parts=3),
 ]
-"""What both sides have and must agree on."""
+"""Cases that both sides have and must agree on."""
 
 DIFFERENT = [
     _with(
@@ -220,7 +220,7 @@ DIFFERENT = [
         "the step's tokens by the sampler's. They agree up to one token while there is one update.",
     ),
 ]
-"""What both sides have and mean differently."""
+"""Cases that both sides have and define differently."""
 
 ONLY_TRL = {
     "loss_type vespo with a sampler's correction": "our vespo takes ratio.old = sampler instead",

@@ -1,4 +1,4 @@
-"""Loss and gradient by GRPO Lab's objective, in double precision."""
+"""Compute loss and gradient by GRPO Lab's objective, in double precision."""
 
 from typing import Any
 

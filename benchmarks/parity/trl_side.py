@@ -1,7 +1,7 @@
-"""Loss and gradient by TRL's own code: GRPOTrainer's advantages, corrections, masks and loss.
+"""Compute loss and gradient by TRL's own code: GRPOTrainer's advantages, corrections, masks and loss.
 
-Runs in an environment of its own. The trainer is built as a user builds it; what a model or a sampler would
-have said is given: `_generate` returns the completions, and the models answer with log-probabilities.
+It runs in a separate environment. The trainer is built as a user builds it, with prescribed outputs of
+model and sampler: `_generate` returns the completions, and the models answer with log-probabilities.
 """
 
 import json
@@ -25,12 +25,12 @@ from benchmarks.parity.cases import CASES, DIFFERENT, MAX_NEW_TOKENS, Case, ever
 from benchmarks.step.workload import TINY
 
 FIRST_PROMPT_ID = 5
-"""The prompt of row i is the single token FIRST_PROMPT_ID + i, by which a model knows its row."""
+"""The prompt of row i is the single token FIRST_PROMPT_ID + i, which identifies the row for a model."""
 TRAINERS = {"GRPOTrainer": (trl.GRPOTrainer, trl.GRPOConfig), "GMPOTrainer": (GMPOTrainer, GMPOConfig)}
 
 
 class Answers(nn.Module):
-    """A model whose log-probabilities and entropies are given."""
+    """A model with prescribed log-probabilities and entropies."""
 
     is_gradient_checkpointing = False
 
@@ -133,7 +133,8 @@ def main() -> None:
     transformers.utils.logging.disable_progress_bar()
     model = AutoModelForCausalLM.from_pretrained(TINY.policy, dtype=torch.float32)
     tokenizer = AutoTokenizer.from_pretrained(TINY.policy)
-    # rewards and sampler log-probabilities become tensors of the default type: double, as the rest is
+    # rewards and sampler log-probabilities become tensors of the default type, which is double like the
+    # others
     torch.set_default_dtype(torch.float64)
     answers_by_case = []
     with tempfile.TemporaryDirectory() as directory:

@@ -1,11 +1,12 @@
-"""Waiting times at scale: 10,000 runs with 100 million points, and a run of a million completions.
+"""Measure response times with 10,000 runs of 100 million points, and with a run of a million completions.
 
     python -m benchmarks.scale                     both databases, about an hour and 20 GB of disk
-    python -m benchmarks.scale --parts rollouts    the run of a million completions alone
+    python -m benchmarks.scale --parts rollouts    only the run of a million completions
     python -m benchmarks.scale --databases sqlite  one of them; --share 0.01 tries the benchmark itself
     python -m benchmarks.scale --cache DIRECTORY   keeps databases of completions there for the next time
 
-Writes results.md and results-rollouts.md beside this file; `make docs` brings them into docs/.
+The results are written to results.md and results-rollouts.md in this directory; `make docs` copies them
+into docs/.
 """
 
 import argparse
@@ -71,7 +72,7 @@ def _publish(text: str, name: str, share: float) -> None:
 def inspected(
     installed: Installation, size: Rollouts, *, rounds: int
 ) -> tuple[FilledRollouts, dict[str, list[float]]]:
-    """Fill a database with completions unless it is filled, start the service on it and measure."""
+    """Fill a database with completions if it is empty, start the service on it and measure."""
     note = installed.state / "filled.json"
     if note.exists():
         filled = FilledRollouts(**json.loads(note.read_text()))
@@ -162,8 +163,10 @@ def table(by_database: dict[str, DatabaseFigures], size: Size, rounds: int) -> s
 def _rates(by_database: dict[str, DatabaseFigures]) -> list[str]:
     lines = [f"| | {' | '.join(by_database)} |", f"|---|{'---|' * len(by_database)}"]
     for name in next(iter(by_database.values())).waited.pages:
-        shown = ("{:.2f} s, {:.2f} s".format(*figures.waited.pages[name]) for figures in by_database.values())
-        lines.append(f"| page {name}: first paint, data drawn | {' | '.join(shown)} |")
+        page_times = (
+            "{:.2f} s, {:.2f} s".format(*figures.waited.pages[name]) for figures in by_database.values()
+        )
+        lines.append(f"| page {name}: first paint, data drawn | {' | '.join(page_times)} |")
     for title, cells in {
         "points stored a second": (
             f"{figures.filled.points_per_second:,.0f}" for figures in by_database.values()

@@ -1,4 +1,4 @@
-"""A large record of runs, written as trainers write it but without the training."""
+"""Write a large number of runs, as trainers write them but without the training."""
 
 import math
 import random
@@ -25,15 +25,15 @@ METRICS = [f"reward/term_{number}/mean" for number in range(7)] + [
     "policy/entropy",
     "time/wall_seconds",
 ]
-"""Ten curves of each run that has any."""
+"""Ten metrics of each run that has curves."""
 
 WIDE = [f"layer_{number}/gradient_norm" for number in range(200)]
-"""Metrics that a run records at irregular steps: number n once in n % 10 + 1 steps on average."""
+"""Metrics that a run records at irregular steps: number n every n % 10 + 1 steps on average."""
 
 STATUSES = ("finished", "finished", "finished", "stopped", "failed")
 COMPLETIONS = 8
 RARE = "quaternion"
-"""A word that stands in the completions of one group of each run alone."""
+"""A word that only occurs in the completions of one group of each run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,15 +44,15 @@ class Size:
     chart_runs: int = 50
     chart_steps: int = 10_000
     long_steps: int = 1_000_000
-    """Points of one curve of one run."""
+    """Number of points of one curve of one run."""
     short_runs: int = 400
-    """Runs with ten curves of 1,000 steps."""
+    """Number of runs with ten curves of 1,000 steps."""
     copies: int = 9_400
-    """Further runs whose curves are copies of those."""
+    """Number of additional runs whose curves are copies of those."""
     wide_steps: int = 20_000
-    """Steps of a run with 200 metrics, each at steps of its own."""
+    """Number of steps of a run with 200 metrics, each at different steps."""
     rollouts: int = 1_000_000
-    """Half of them of one run."""
+    """Number of completions, half of them in one run."""
 
     def scaled(self, share: float) -> "Size":
         """Return smaller sizes, to try the benchmark itself."""
@@ -79,9 +79,9 @@ class Filled:
     """The run with half of all rollouts."""
     points: int
     points_per_second: float
-    """How fast those were stored that are no copies."""
+    """Speed at which points other than copies were stored."""
     sealed_per_second: float
-    """How fast the points were sealed, which the service does in the background."""
+    """Speed at which the points were sealed, which the service does in the background."""
     rollouts: int
     rollouts_per_second: float
 
@@ -201,7 +201,7 @@ def _curves(sessions: Sessions, run: str, metrics: list[str], steps: int) -> int
 
 
 def _wide(sessions: Sessions, run: str, steps: int) -> int:
-    """Add points at irregular steps, one in a hundred of them NaN; the last metric is always NaN."""
+    """Add points at irregular steps, of which one in a hundred is NaN. The last metric is always NaN."""
     with sessions.begin() as session:
         session.execute(update(Run).where(Run.id == run).values(**ended_at(steps)))
     chance = np.random.default_rng(0)

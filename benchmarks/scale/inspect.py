@@ -1,4 +1,4 @@
-"""Waiting times of a person who inspects a run of a million completions, over HTTP."""
+"""Measure the response times of a user who inspects a run of a million completions, over HTTP."""
 
 import random
 from collections.abc import Callable, Iterator
@@ -32,7 +32,7 @@ FILTERS: dict[str, Params] = {
 def measure_rollouts(
     service: Service, filled: FilledRollouts, size: Rollouts, *, rounds: int
 ) -> dict[str, list[float]]:
-    """Return the seconds of each kind of request, after an uncounted one of each."""
+    """Return the seconds of each kind of request, after an uncounted request of each."""
     seconds_by_request: dict[str, list[float]] = {}
     for name, request in _requests(service, filled, size):
         timed(service, *request())

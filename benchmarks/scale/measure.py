@@ -1,4 +1,4 @@
-"""Waiting times of a person: over HTTP with a kept connection, and in a browser."""
+"""Measure the response times of a user, over HTTP with a kept connection and in a browser."""
 
 import random
 import threading
@@ -28,17 +28,17 @@ class Figures:
 
     seconds: dict[str, list[float]] = field(default_factory=dict)
     walked: int = 0
-    """Runs that a walk through all pages met while others were added."""
+    """Number of runs that a walk through all pages met while others were added."""
     walked_twice: int = 0
     missed: int = 0
     added: int = 0
-    """Runs that were added during the walk."""
+    """Number of runs that were added during the walk."""
     pages: dict[str, tuple[float, float]] = field(default_factory=dict)
-    """First paint, and until its data are drawn, in seconds, by page."""
+    """Seconds until the first paint and until the data are drawn, by page."""
 
 
 def measure(service: Service, sessions: Sessions, size: Size, filled: Filled, *, rounds: int) -> Figures:
-    """Measure everything; each kind of request reads random positions."""
+    """Measure everything, with each kind of request at random positions."""
     figures = Figures()
     for name, request in requests(size, filled).items():
         figures.seconds[name] = [timed(service, *request()) for _ in range(rounds)]
@@ -54,7 +54,7 @@ def percentile(seconds: list[float], share: float) -> float:
 
 
 def requests(size: Size, filled: Filled) -> dict[str, Callable[[], Request]]:
-    """Return requests as people make them, at random positions."""
+    """Return typical requests at random positions."""
     chance = random.Random(1)
     chart = ",".join(filled.chart_runs)
 
@@ -109,13 +109,13 @@ def _walk(service: Service, sessions: Sessions, figures: Figures) -> None:
     """Read the list of runs page by page while another thread adds runs."""
     with sessions() as session:
         expected = set(session.scalars(select(Run.id)))
-    done = threading.Event()
-    adding = threading.Thread(target=_add_runs, args=(sessions, done, figures))
+    finished = threading.Event()
+    adding = threading.Thread(target=_add_runs, args=(sessions, finished, figures))
     adding.start()
     try:
         met = list(_all_runs(service))
     finally:
-        done.set()
+        finished.set()
         adding.join()
     figures.walked = len(met)
     figures.walked_twice = len(met) - len(set(met))
@@ -156,8 +156,8 @@ def _pages(service: Service, filled: Filled, figures: Figures, *, visits: int = 
     with chromium() as browser:
         for name, (path, drawn) in pages.items():
             timings = (_visit(fresh_page(browser, service), service.url + path, drawn) for _ in range(visits))
-            paints, data = zip(*timings, strict=True)
-            figures.pages[name] = (median(paints), median(data))
+            paints, data_times = zip(*timings, strict=True)
+            figures.pages[name] = (median(paints), median(data_times))
 
 
 def _visit(page: Any, address: str, drawn: str) -> tuple[float, float]:

@@ -1,4 +1,4 @@
-"""A run with a million realistic completions: words of a vocabulary by Zipf's law, rare and common ones."""
+"""A run with a million realistic completions, with words of a vocabulary distributed by Zipf's law."""
 
 import random
 import time
@@ -165,7 +165,7 @@ class _Writer:
 
 
 def _vocabulary(chance: Any) -> list[str]:
-    """Return different words of two to four syllables, the most common first."""
+    """Return distinct words of two to four syllables, the most common first."""
     syllables = [c + v for c in "bcdfghklmnprstvz" for v in "aeiou"]
     vocabulary: dict[str, None] = dict.fromkeys(("the", "so", "we", "is", "and", "of", "then", "equals"))
     while len(vocabulary) < VOCABULARY:

@@ -1,12 +1,13 @@
-"""A training step against TRL's, on the same policy, prompts, batch and machine, in alternating rounds.
+"""Compare a training step with TRL's, on the same policy, prompts, batch and machine, in alternating
+rounds.
 
     python -m benchmarks.step              the tiny policy, and a policy of 80 M parameters
     python -m benchmarks.step --only large
-    python -m benchmarks.step --before DIRECTORY    beside the checkout of another version, too
+    python -m benchmarks.step --before DIRECTORY    also compare with the checkout of another version
 
-TRL lives in an environment of its own, `.venv-trl`, which is made on the first run, or is imported by the
-interpreter that `--trl` names. Writes results.md beside this file; `make docs` brings it into docs/. On a GPU
-`make gpu` times a step.
+TRL is installed in a separate environment, `.venv-trl`, on the first run, or imported by the interpreter
+that `--trl` names. The results are written to results.md in this directory; `make docs` copies them into
+docs/. On a GPU, `make gpu` times a step.
 """
 
 import argparse
@@ -27,7 +28,7 @@ from worker.problems.sums import Sums
 
 HERE = Path(__file__).parent
 FIGURES = HERE / "figures.json"
-"""What was measured of each workload, so that one can be measured again without the other."""
+"""Measurements of each workload, so that one can be repeated without the others."""
 
 VOCABULARY = 32_000
 

@@ -1,4 +1,4 @@
-"""GRPO Lab's own trainer on the workload: sampling, scoring, learning and building the records of a step."""
+"""Run GRPO Lab's trainer on the workload: sample, score, learn and build the records of a step."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""What was measured of a step, in Markdown."""
+"""Format the measurements of a step in Markdown."""
 
 import argparse
 import platform

@@ -1,4 +1,4 @@
-"""TRL's GRPOTrainer on the workload; runs in an environment of its own, prompts on standard input."""
+"""Run TRL's GRPOTrainer on the workload, in a separate environment, with prompts from standard input."""
 
 import json
 import logging

@@ -1,4 +1,4 @@
-"""The workloads of both sides of the step benchmark: policy, prompts, sizes. Imports neither of them."""
+"""The workloads of both sides of the step benchmark: policy, prompts and sizes. It imports neither side."""
 
 import json
 import re
@@ -19,14 +19,14 @@ class Workload(NamedTuple):
     max_new_tokens: int = 64
     learning_rate: float = 3e-4
     warm_up_steps: int = 5
-    """Steps that are run but not counted."""
+    """Number of steps that are run but not counted."""
     steps: int = 30
     device: str = "cpu"
-    """cpu in float32, or cuda in bfloat16."""
+    """Device and precision: cpu in float32, or cuda in bfloat16."""
 
     @property
     def path(self) -> Path:
-        """Its policy's directory."""
+        """Directory of the policy."""
         return Path(self.policy)
 
 
@@ -36,7 +36,7 @@ BOX = re.compile(r"\\boxed\{([^{}]*)\}")
 
 
 def correctness(text: str, answer: str) -> float:
-    """Return 1 if the last box has the answer, else 0."""
+    """Return 1 if the last box contains the answer, else 0."""
     boxes = BOX.findall(text)
     return float(bool(boxes) and boxes[-1].strip() == answer)
 

@@ -1,1 +1,1 @@
-"""Bytes a metric point takes, beside other stores."""
+"""Benchmark of the bytes per metric point, compared with other stores."""

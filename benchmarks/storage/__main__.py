@@ -1,10 +1,10 @@
-"""Bytes of a metric point in a sealed run, beside TensorBoard, Trackio and Parquet with the same curves.
+"""Compare the bytes per metric point of a sealed run with TensorBoard, Trackio and Parquet.
 
     python -m benchmarks.storage            20 runs x 10,000 steps, some minutes
     python -m benchmarks.storage --quick    a small size, whose result is not kept
 
-The peers are installed into separate environments, `.venv-tensorboard` and `.venv-trackio`. Writes results.md
-in this directory; `make docs` copies it into docs/.
+The peers are installed into separate environments, `.venv-tensorboard` and `.venv-trackio`. The results
+are written to results.md in this directory; `make docs` copies them into docs/.
 """
 
 import argparse
@@ -80,7 +80,7 @@ def measured(curves: Curves) -> dict[str, float]:
 
 
 def ours(database: str, curves: Curves) -> tuple[int, int]:
-    """Return the bytes of the points as rows, and in blocks."""
+    """Return the bytes of the points as rows and in blocks."""
     with installation(database) as installed:
         upgrade(installed.url)
         engine = open_engine(installed.url, pool_size=2)
@@ -91,7 +91,7 @@ def ours(database: str, curves: Curves) -> tuple[int, int]:
                 row = run_row(number, name, len(values))
                 session.execute(insert(Run), [row])
                 session.execute(insert(Attempt), [attempt_row(row["id"])])
-                points = ((step, {METRIC: value}) for step, value in enumerate(values.tolist(), 1))
+                points = ((step, {METRIC: reward}) for step, reward in enumerate(values.tolist(), 1))
                 write_points(session, row["id"], 1, points)
         live = used(sessions, TABLES)
         seal_all(sessions)

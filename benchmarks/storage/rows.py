@@ -1,4 +1,4 @@
-"""Rows of a run that has ended, without points."""
+"""Rows of an ended run without points."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Bytes that tables take on either database."""
+"""Measure the bytes that tables take on either database."""
 
 from collections.abc import Sequence
 
@@ -10,10 +10,10 @@ APART = text("SELECT pg_relation_size(reltoastrelid) FROM pg_class WHERE oid = t
 
 
 def used(sessions: Sessions, tables: Sequence[str]) -> int:
-    """Return the used bytes: of SQLite all but free pages, of Postgres tables with indexes.
+    """Return the used bytes: on SQLite all except free pages, on Postgres tables with indexes.
 
-    Postgres' tables are emptied of what was deleted: by `VACUUM FULL`, or by `VACUUM`, as in service, where
-    rows have values that lie apart. Of those `VACUUM FULL` fills pages worse than what was inserted.
+    Deleted rows are first removed from tables of Postgres by `VACUUM FULL`, or by `VACUUM`, as in service,
+    if values are stored out of line, because `VACUUM FULL` fills such pages worse than inserts.
     """
     engine = sessions.kw["bind"]
     with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:

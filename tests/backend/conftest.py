@@ -1,4 +1,4 @@
-"""Clients of a service on SQLite."""
+"""Fixtures with HTTP clients of a service on SQLite."""
 
 from collections.abc import Iterator
 
@@ -11,20 +11,20 @@ from tests.api_client import VIEWER_TOKEN, serving
 
 @pytest.fixture
 def client(sqlite_url: str, settings: Settings) -> Iterator[TestClient]:
-    """Logged in as the operator."""
+    """A client that is logged in as the operator."""
     with serving(settings, sqlite_url) as client:
         yield client
 
 
 @pytest.fixture
 def viewer(sqlite_url: str, settings: Settings) -> Iterator[TestClient]:
-    """Logged in as one who may only look."""
+    """A client that is logged in as a viewer."""
     with serving(settings, sqlite_url, token=VIEWER_TOKEN) as client:
         yield client
 
 
 @pytest.fixture
 def stranger(sqlite_url: str, settings: Settings) -> Iterator[TestClient]:
-    """Without any token."""
+    """A client without a token."""
     with serving(settings, sqlite_url, token="") as client:
         yield client

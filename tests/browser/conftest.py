@@ -1,9 +1,8 @@
-"""A browser and a service for the tests of a file.
+"""Fixtures with a browser and a service for the tests of a file.
 
-service    a running service without runs; most files make one of their own with runs in it
+service    a running service without runs; most files make their own service with runs
 browser    a Chromium
-page       a page of the file's service
-"""
+page       a page of the file's service"""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +13,7 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 from tests.browser.service import Service, running
 from tests.browser.watched import watched
 
-expect.set_options(timeout=120_000)  # a busy machine is slow, not wrong
+expect.set_options(timeout=120_000)  # a busy machine is slow, which is not a failure
 
 ARGUMENTS = [
     "--no-sandbox",
@@ -29,7 +28,7 @@ ARGUMENTS = [
 
 @pytest.fixture(scope="module")
 def browser(chromium: Path) -> Iterator[Browser]:
-    """One Chromium for the tests of a file; each opens pages of its own."""
+    """A Chromium for the tests of a file, in which each test opens its own pages."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=str(chromium), args=ARGUMENTS)
         yield browser
@@ -44,6 +43,6 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 
 @pytest.fixture
 def page(service: Service, browser: Browser) -> Iterator[Page]:
-    """A page of the file's own service, which fails its test when a hostile text is executed."""
+    """A page of the file's service, which fails its test if a hostile text is executed."""
     with watched(browser, service.base) as page:
         yield page

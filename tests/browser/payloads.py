@@ -1,8 +1,8 @@
 # ruff: noqa: E501, Q003 - a text each, as it is
-"""Five hundred texts that have done harm somewhere, or would if a page took them for more than text.
+"""Five hundred texts that have done harm elsewhere, or would if a page treated them as more than text.
 
-What is executed calls `__hit()`; what is fetched goes to evil.example. `python -m tests.browser.payloads` lists them.
-"""
+Executed payloads call `__hit()`, and fetched addresses are at evil.example. `python -m
+tests.browser.payloads` lists the texts."""
 
 import unicodedata
 from itertools import product
@@ -19,7 +19,7 @@ TAGS = (
 HANDLERS = (
     "onerror", "onload", "onfocus", "ontoggle", "onmouseover", "onanimationstart", "onpointerenter", "onclick",
 )  # fmt: skip
-"""Those that need no click and those that the tests themselves may set off."""
+"""Event handlers that need no click, and those that the tests may trigger."""
 
 SCRIPTS = (
     f"<script>{HIT}</script>", f"<ScRiPt>{HIT}</sCrIpT>", f"<script >{HIT}</script >", f"<script/x>{HIT}</script>",
@@ -135,11 +135,11 @@ def _all() -> list[str]:
 
 
 PAYLOADS = _all()
-"""All different, each of at most 200 characters."""
+"""Distinct texts of at most 200 characters."""
 
 
 def is_hidden(character: str) -> bool:
-    """Whether a reader could not see it, by Unicode's own table, and a few letters that look like nothing."""
+    """Return whether a character is invisible, by Unicode's own table and a list of blank letters."""
     if character in "\n\t":
         return False
     if (
@@ -151,12 +151,14 @@ def is_hidden(character: str) -> bool:
 
 
 def seen(text: str, spelling: str = "‹U+{:04X}›") -> str:
-    """What a page must show for `text`."""
-    shown = [spelling.format(ord(character)) if is_hidden(character) else character for character in text]
-    for position in range(1, len(text)):  # a second choice of a picture chooses nothing
+    """Return the text that a page must show for `text`."""
+    characters = [
+        spelling.format(ord(character)) if is_hidden(character) else character for character in text
+    ]
+    for position in range(1, len(text)):  # a second variation selector has no effect
         if text[position] in "\ufe0e\ufe0f" and text[position - 1] in "\ufe0e\ufe0f":
-            shown[position] = spelling.format(ord(text[position]))
-    return "".join(shown)
+            characters[position] = spelling.format(ord(text[position]))
+    return "".join(characters)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Pictures of pages for the documentation, as small files."""
+"""Compress screenshots of pages for the documentation."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ COLOURS = 256
 
 
 def shrink(picture: Path) -> None:
-    """Write a PNG again with a palette: the file of a chart becomes a third as large."""
+    """Write a PNG again with a palette, which makes the file of a chart a third as large."""
     with Image.open(picture) as image:
         few = image.convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE)
     few.save(picture, optimize=True)

@@ -1,4 +1,4 @@
-"""The real service in a thread of this process, with runs in its database as a trainer would leave them."""
+"""Run the real service in a thread of this process, with runs in its database as a trainer leaves them."""
 
 import asyncio
 import itertools
@@ -36,7 +36,7 @@ from tests.api_client import empty
 TOKEN = "a-token-for-tests"
 VIEWER_TOKEN = "a-viewers-token-for-tests"
 PATIENCE_SECONDS = 300
-"""A busy machine is slow, not wrong: no page of a test is answered 503 because others compute."""
+"""A long timeout, so that no page is answered with 503 on a busy machine."""
 HOSTILE = '<img src=x onerror="alert(1)"><script>alert(2)</script>\u202egnp.exe\u200b\x07 \\boxed{233}'
 
 
@@ -44,9 +44,9 @@ class Service:
     """A running service and its database."""
 
     trained = failed = waiting = older = hostile = imported = experiment = ""
-    """Ids of the runs that the tests look at."""
+    """Ids of the runs that the tests use."""
     cells: list[str]
-    """Ids of the runs of a grid, where a test has one."""
+    """Ids of the runs of a grid, if a test has one."""
 
     def __init__(self, base, sessions):
         self.base = base
@@ -56,17 +56,17 @@ class Service:
         )
 
     def get(self, path, **params):
-        """The body of a successful GET below /api/v1."""
+        """Return the body of a successful GET below /api/v1."""
         return self.client.get(path, params=params).raise_for_status().json()
 
     def launch(self, name, **variant):
-        """A run that waits in the queue."""
+        """Queue a run and return its id."""
         body = {"name": name, "base": {"steps": 30}, "variants": [{"name": "grpo", **variant}], "seeds": [0]}
         answer = self.client.post("/experiments", json=body).raise_for_status().json()
         return answer["runs"][0]["id"]
 
     def train(self, run_id, steps, *, end, reason=""):
-        """Leave behind what a trainer would: points, rollouts, output, a checkpoint, an end."""
+        """Store what a trainer would: points, rollouts, output, a checkpoint and an end."""
         with self.sessions.begin() as session:
             claim = lifecycle.claim_run(session, "test-worker", "test-host")
             assert claim is not None
@@ -84,7 +84,7 @@ class Service:
 
 
 def metrics_of(step):
-    """Metrics of a step that rises, with one value that is not a number."""
+    """Return metrics that rise with the step, with one value that is not a number."""
     return {
         "reward/mean": 0.1 * step,
         "loss/total": -0.25,
@@ -95,13 +95,16 @@ def metrics_of(step):
 
 
 def summary_of(steps):
-    """The summary document as the recorder writes it."""
-    last = {name: "NaN" if math.isnan(value) else value for name, value in metrics_of(steps).items()}
+    """Return the summary document as the recorder writes it."""
+    last = {
+        name: "NaN" if math.isnan(metric_value) else metric_value
+        for name, metric_value in metrics_of(steps).items()
+    }
     return {"step": steps, "last": last, "best": {}}
 
 
 def checkpoint_of(run_id, attempt, step):
-    """A row of a checkpoint."""
+    """Return the row of a checkpoint."""
     return {
         "run_id": run_id, "attempt": attempt, "step": step, "path": f"checkpoints/{step}", "sha256": "0" * 64,
         "bytes_total": 3_000_000, "manifest": {"files": ["model.safetensors"], "accuracy": 0.4},
@@ -109,7 +112,9 @@ def checkpoint_of(run_id, attempt, step):
 
 
 def group_of(kind, step, index):
-    """The first completion is right, the second wrong and cut; that of the third prompt is hostile."""
+    """Return a group whose first completion is right and whose second is wrong and truncated.
+
+    The completion of the third prompt is hostile."""
     hostile = index == 2
     right = completion_of(HOSTILE if hostile else "<think>85+60=145</think>\\boxed{233}", correct=True)
     wrong = completion_of("<think></think><think>", correct=False)
@@ -120,7 +125,7 @@ def group_of(kind, step, index):
 
 
 def completion_of(text, *, correct):
-    """A completion whose tokens are its characters, each less likely than the one before."""
+    """Return a completion whose tokens are its characters, each less probable than the previous one."""
     count, sign = len(text), -1.0 if correct else 0.5
     return CompletionRecord(
         text=text, token_strings=list(text), token_ids=list(range(count)), reward=float(correct),
@@ -138,18 +143,18 @@ def completion_of(text, *, correct):
 
 NARROW = (400, "dark")
 WIDE = pytest.param((1400, "light"), marks=pytest.mark.nightly)
-"""Width and scheme of a page. Other tests have wide light pages; so the gate takes narrow dark ones here."""
+"""Width and colour scheme of a page. Other tests have wide light pages, so the gate uses narrow dark ones."""
 
 
 def viewports(*widths):
-    """(width, scheme) of pages: the narrowest is dark in the gate, all others are for the night."""
+    """Return (width, scheme) of pages. The gate only uses the narrowest, in dark; the others run at night."""
     gate = (widths[0], "dark")
     viewports = itertools.product(widths, ("light", "dark"))
     return [pytest.param(*size, marks=() if size == gate else pytest.mark.nightly) for size in viewports]
 
 
 def opened(browser, service, width=1400, scheme="light", *, token=TOKEN, height=1000):
-    """A browser's context that is logged in to the service."""
+    """Open a browser context that is logged in to the service."""
     return browser.new_context(
         base_url=service.base,
         color_scheme=scheme,
@@ -159,13 +164,13 @@ def opened(browser, service, width=1400, scheme="light", *, token=TOKEN, height=
 
 
 END_SECONDS = 60
-"""How long a service may take to end before its tasks are told instead."""
+"""Maximum time for a service to end before its tasks are cancelled."""
 
 
 async def _serve(
     server: uvicorn.Server, listener: socket.socket, loops: list[asyncio.AbstractEventLoop]
 ) -> None:
-    """Serve until it should exit; streams that a busy browser still reads then are cut off."""
+    """Serve until told to exit, and then end the streams that a busy browser still reads."""
     loops.append(asyncio.get_running_loop())
     await server.serve([listener])
     for connection in list(server.server_state.connections):
@@ -175,7 +180,7 @@ async def _serve(
 
 @contextmanager
 def running(directory: Path, url: str = "", **changes: Any) -> Iterator[Service]:
-    """A service on a free port, with a fresh database unless one is named."""
+    """Run a service on a free port, with a fresh database unless one is given."""
     url = url or f"sqlite:///{directory / 'grpolab.db'}"
     upgrade(url)
     (listener,) = listen(Settings().model_copy(update={"port": 0}))

@@ -1,4 +1,4 @@
-"""The alternatives of a token, in a browser."""
+"""Tests of the alternatives of a token, in a browser."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ PIECES = ("<think>", "85", "+", "60", "=", "145", "</think>", HOSTILE, "\n", " s
 
 
 def completion(strings, ids):
-    """A completion whose likeliest token is the drawn one at 0.75, then the next id at 0.25."""
+    """Return a completion whose sampled tokens have probability 0.75, followed by the next id at 0.25."""
     count = len(strings)
     arrays = {
         "logprob": np.full(count, np.log(0.75), np.float32),

@@ -1,4 +1,4 @@
-"""The archive of a run, from the page of the run to the page that imports it, in a real browser."""
+"""Tests of a run's archive, from its download on the run's page to its import, in a real browser."""
 
 import tarfile
 

@@ -1,4 +1,4 @@
-"""The signal budget, and planted regressions that are found from a run's page within five clicks each."""
+"""Tests of the signal budget, and of planted regressions that can be found within five clicks."""
 
 import re
 from dataclasses import replace
@@ -21,7 +21,7 @@ SHARES = (5, 15, 20, 10, 5, 5, 40)
 
 
 def answer(prompt, step, index):
-    """Three of four are right, with the format's term; some get longer from step 25 on."""
+    """Return completions of which three in four are right, and some get longer from step 25 on."""
     is_right = index < 3 and not (prompt == "7*8=?" and step >= 40)
     has_format = step < 30
     spread = " Let me double check that result." if step >= 25 and index < 2 else ""
@@ -78,7 +78,7 @@ def train(service, name):
 
 
 def mismatched():
-    """A group of 200 tokens; rho is above 1.5 at a tenth of them."""
+    """Return a group of 200 tokens, of which a tenth have rho above 1.5."""
     logprob = -np.linspace(0.1, 6, 200, dtype=np.float32)
     log_rho = np.where(np.arange(200) % 10 == 0, 0.7, 0.05 * np.sin(np.arange(200))).astype(np.float32)
     completion = completion_of("x" * 200, correct=True)
@@ -96,7 +96,7 @@ def service(tmp_path_factory):
 
 
 class Person:
-    """Somebody who opens a run's page and clicks; `clicks` counts."""
+    """A person who opens a run's page and clicks, which `clicks` counts."""
 
     def __init__(self, page, run):
         self.page, self.clicks = page, 0
@@ -108,7 +108,7 @@ class Person:
         locator.click()
 
     def why(self, metric):
-        """The question mark of a panel."""
+        """Click the question mark of a panel."""
         panel = self.page.locator(f'[data-metric="{metric}"]')
         self.click(panel.get_by_role("link", name="Why did this change?"))
 

@@ -1,4 +1,4 @@
-"""Check first: from the launch form to the result and to the launch, in a real browser."""
+"""Tests of a check before launch, from the form to the result and the launch, in a real browser."""
 
 import json
 import re
@@ -19,7 +19,7 @@ from worker.train import Assignment, train_run
 
 @pytest.fixture(scope="module")
 def directory(tmp_path_factory):
-    """The state directory, with a dataset that has a broken reference answer."""
+    """A state directory with a dataset that has a wrong reference answer."""
     directory = tmp_path_factory.mktemp("lab")
     (directory / "datasets").mkdir()
     rows = [{"prompt": f"{n}+1=?", "answer": str(n + 1), "split": "train"} for n in range(8)]
@@ -55,7 +55,7 @@ def page(request, service, browser):
 
 @pytest.fixture
 def work(service, directory, monkeypatch):
-    """Does the checks that wait, as a worker would, with fewer completions."""
+    """A function that performs the queued checks like a worker, with fewer completions."""
     monkeypatch.setenv("STATE_DIR", str(directory))
     monkeypatch.setenv("DATASETS_DIR", str(directory / "datasets"))
 

@@ -1,4 +1,4 @@
-"""Runs: queries with completion, selections of thousands, actions that are taken back, saved views."""
+"""Tests of the run list: queries, selections of thousands, actions with undo, and saved views."""
 
 from urllib.parse import parse_qs
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.nightly
 COUNT = 5_213
 SHOWN = "5\u202f213"
 LONGEST_TASK_MS = 1_000
-"""A page that computes for longer than this feels frozen; other processes may hold the cores meanwhile."""
+"""A page that computes longer feels frozen. Other processes may use the cores at the same time."""
 
 
 def row_of(number):
@@ -62,7 +62,7 @@ def test_a_query_narrows_the_list_stands_in_the_address_and_says_where_it_is_wro
     error = page.locator(".query-error")
     expect(error).to_contain_text("did you mean eval/accuracy")
     assert error.locator("pre").inner_text().splitlines()[1] == " " * 14 + "^"
-    expect(page.get_by_role("row").nth(2)).to_be_visible()  # the list stays
+    expect(page.get_by_role("row").nth(2)).to_be_visible()  # the list is unchanged
 
 
 def test_a_filter_offers_the_values_of_all_runs_and_not_of_those_that_are_loaded(page):
@@ -78,7 +78,8 @@ def test_a_filter_offers_the_values_of_all_runs_and_not_of_those_that_are_loaded
 def test_five_thousand_matching_runs_are_selected_tagged_and_untagged_without_a_frozen_page(page):
     page.goto("/runs?q=sweep")
     expect(page.get_by_text(f"100 of {SHOWN} runs")).to_be_visible()
-    expect(page.locator(".panel .js-plotly-plot .main-svg").last).to_be_attached()  # the charts are there
+    # the charts have been drawn
+    expect(page.locator(".panel .js-plotly-plot .main-svg").last).to_be_attached()
     page.get_by_label("Select all").check()
     page.evaluate(
         """() => { window.longest = 0;

@@ -1,4 +1,4 @@
-"""A user's own dataset, from a file of their computer to a launched run, in a real browser."""
+"""Tests of a user's dataset, from a local file to a launched run, in a real browser."""
 
 import gzip
 import json
@@ -34,8 +34,8 @@ def test_a_data_set_is_uploaded_looked_at_launched_and_deleted(page, service):
     expect(page.get_by_role("button", name="Launch 1 run")).to_be_disabled()
     page.get_by_role("button", name="Upload this file").click()
     chosen = field.get_by_role("combobox").locator("option:checked")
-    shown = NAME.replace("\u202e", "‹U+202E›")
-    expect(chosen).to_have_text(f"{shown} · 40 rows, {len(GOOD) / 1024:.2f} KiB")
+    visible_name = NAME.replace("\u202e", "‹U+202E›")
+    expect(chosen).to_have_text(f"{visible_name} · 40 rows, {len(GOOD) / 1024:.2f} KiB")
     expect(refused).to_have_count(0)
     rows = page.locator(".preview tbody tr")
     expect(rows).to_have_count(3)

@@ -1,4 +1,4 @@
-"""The diagnosis on the page of a run, in a real browser."""
+"""Tests of the diagnosis on the page of a run, in a real browser."""
 
 import re
 
@@ -29,7 +29,7 @@ def service(tmp_path_factory):
 
 
 def stored(service, name, log):
-    """A finished run with these metrics."""
+    """Store a finished run with these metrics."""
     run_id = service.launch(name)
     with service.sessions.begin() as session:
         claim = lifecycle.claim_run(session, "test-worker", "test-host")
@@ -37,8 +37,8 @@ def stored(service, name, log):
         lifecycle.begin_attempt(session, run_id, claim.attempt, -1)
         points = {}
         for metric, series in log.series.items():
-            for step, value in zip(series.steps.tolist(), series.values.tolist(), strict=True):
-                points.setdefault(step, {})[metric] = value
+            for step, metric_value in zip(series.steps.tolist(), series.values.tolist(), strict=True):
+                points.setdefault(step, {})[metric] = metric_value
         write_points(session, run_id, claim.attempt, sorted(points.items()))
         last = {metric: float(series.values[-1]) for metric, series in log.series.items()}
         summary = {"step": max(points), "last": last, "best": {}}

@@ -1,4 +1,4 @@
-"""Suites in the pages: chosen in the form, side by side in a table, with their completions."""
+"""Tests of suites on the pages: chosen in the form, compared in a table, with their completions."""
 
 import pytest
 from playwright.sync_api import expect
@@ -18,15 +18,15 @@ STEPS = 4
 
 
 def suite_values(name, step):
-    """Metrics of a suite in which more prompts are solved at each step."""
+    """Return metrics of a suite in which more prompts are solved at each step."""
     votes = [("7", "7", "3", None) if prompt < 6 + 5 * step else ("3", "4", "3", "7") for prompt in range(40)]
     graded = [GradedPrompt([vote == "7" for vote in prompt_votes], prompt_votes) for prompt_votes in votes]
     metrics = suite_metrics(graded, seed=step) | {"length_mean": 20.0, "truncated_frac": 0.1}
-    return {f"eval/{name}/{metric}": value for metric, value in metrics.items()}
+    return {f"eval/{name}/{metric}": metric_value for metric, metric_value in metrics.items()}
 
 
 def leave(service, run_id, steps, *, held_out=True):
-    """Leave behind what a trainer would that evaluates the suite after each of these steps."""
+    """Store what a trainer would that evaluates the suite after each of these steps."""
     with service.sessions.begin() as session:
         claim = lifecycle.claim_run(session, "test-worker", "test-host")
         assert claim.run_id == run_id
@@ -46,7 +46,7 @@ def leave(service, run_id, steps, *, held_out=True):
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory):
-    """A run with a suite at three steps."""
+    """A service with a run that has a suite at three steps."""
     with running(tmp_path_factory.mktemp("evaluations")) as service:
         run = service.launch("suites", evaluation={"suites": [PAIRS]}, steps=STEPS)
         leave(service, run, (0, 2, 4))
@@ -83,8 +83,8 @@ def test_an_interval_is_drawn_as_a_band_and_has_no_panel_of_its_own(page, servic
     assert page.locator("[data-metric='eval/pairs/accuracy_low']").count() == 0
     [series] = service.get("/series", runs=service.trained, metrics="eval/pairs/accuracy")["series"]
     assert all(
-        low <= value <= high
-        for low, value, high in zip(series["low"], series["values"], series["high"], strict=True)
+        low <= middle <= high
+        for low, middle, high in zip(series["low"], series["values"], series["high"], strict=True)
     )
 
 

@@ -1,4 +1,4 @@
-"""Charts as files, with their legends and notes."""
+"""Tests of charts that are saved as files, with their legends and notes."""
 
 import csv
 import json
@@ -46,7 +46,7 @@ def data_of(page, panel, kind):
 
 
 def figure_of(page, kind):
-    """Save the figure that the dialog shows, in its present size."""
+    """Save the figure in the dialog at its current size."""
     dialog = page.get_by_role("dialog")
     dialog.get_by_role("button", name=kind, exact=True).click()
     expect(dialog.locator("img")).to_be_visible()

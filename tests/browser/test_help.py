@@ -1,4 +1,4 @@
-"""The help pages in a real browser, in the design of the other pages."""
+"""Tests of the help pages in a real browser."""
 
 import pytest
 from playwright.sync_api import expect

@@ -1,8 +1,7 @@
-"""Five hundred hostile texts in every place where text from outside is shown, in a real browser.
+"""Tests that show five hundred hostile texts everywhere that external text is shown, in a real browser.
 
-Nothing is executed, fetched, opened or reported, and what is read is what was written, with everything made
-visible that would hide. `make hostile` puts all 500 also into the places that take one text per page.
-"""
+Nothing may be executed, fetched, opened or reported, and the page must show what was written, with hidden
+characters made visible. `make hostile` also shows all 500 in the positions that take one text per page."""
 
 import csv
 import io
@@ -35,20 +34,20 @@ pytestmark = pytest.mark.nightly
 
 IS_LONG = bool(os.environ.get("GRPOLAB_HOSTILE"))
 NAMES = [text for text in PAYLOADS if text == clean_text(text)]
-"""Those that a database holds: other names are refused with the reason."""
+"""Texts that a database accepts. Other names are refused with a reason."""
 FEW = NAMES if IS_LONG else NAMES[3::200]
-"""For places that take one text per page."""
+"""Texts for positions that take one text per page."""
 GROUPS = 5
 HUGE = "<img src=x onerror=__hit(1)>" * 360_000
 
 
 def only(texts):
-    """The same texts, in chunks of one hundred."""
+    """Return the texts in chunks of one hundred."""
     return [texts[at : at + 100] for at in range(0, len(texts), 100)]
 
 
 class Stage:
-    """A service whose every text is hostile."""
+    """A service in which every text is hostile."""
 
     def __init__(self, service, directory):
         self.service = service
@@ -62,7 +61,7 @@ class Stage:
         self._datasets(directory / "datasets")
 
     def _runs(self, session):
-        """A run for each text, called so in every respect."""
+        """Store a run for each text, which is used for all of its names."""
         variants = [{"name": text} for text in NAMES[:100]]
         request = {"name": NAMES[0], "base": {}, "variants": variants, "seeds": [0]}
         experiment = {"id": self.experiment, "name": "<svg onload=__hit(1)>", "request": request}
@@ -99,7 +98,7 @@ class Stage:
         )
 
     def _texts(self, session):
-        """History and output of one run."""
+        """Store the history and output of one run."""
         for text in PAYLOADS:
             add_event(session, "alert", text, run_id=self.main, level="warning", step=1)
         self.log = "".join(clean_line(line) + "\n" for text in PAYLOADS for line in text.split("\n"))
@@ -107,7 +106,7 @@ class Stage:
         session.execute(update(Run).where(Run.id == self.main).values(reason=clean_text("\n".join(PAYLOADS))))
 
     def _rollouts(self, session):
-        """Every text as a completion, and as the prompt, the answer and the source of some group."""
+        """Store every text as a completion, and as the prompt, answer and source of some group."""
         chunks = only(PAYLOADS)
         groups = [
             GroupRecord(
@@ -121,7 +120,7 @@ class Stage:
             write_groups(session, pack_groups(self.main, step, 1, groups_of_step))
 
     def _datasets(self, directory):
-        """A dataset called by each text; the files differ in their last row."""
+        """Store a dataset named after each text, with files that differ in their last row."""
         uploads = Uploads(directory)
         for number, text in enumerate(NAMES):
             with uploads.draft() as draft:
@@ -131,7 +130,7 @@ class Stage:
 
 
 def completion(text):
-    """A completion in pieces of five characters."""
+    """Return a completion in tokens of five characters."""
     tokens = [text[at : at + 5] for at in range(0, min(len(text), 40_000), 5)] or [""]
     return CompletionRecord(
         text=text, token_strings=tokens, token_ids=[0] * len(tokens), reward=0.0, advantage=0.0,
@@ -149,18 +148,18 @@ def stage(tmp_path_factory) -> Iterator[Stage]:
 
 @pytest.fixture
 def page(stage, browser) -> Iterator[Page]:
-    """A page so tall that nothing needs to be scrolled to."""
+    """A page that is tall enough to need no scrolling."""
     with watched(browser, stage.service.base, viewport={"width": 1400, "height": 17_500}) as page:
         yield page
 
 
 def texts_of(page, selector):
-    """The text of every element, as it stands in the document."""
+    """Return the text of every element, exactly as in the document."""
     return page.locator(selector).evaluate_all("(found) => found.map((element) => element.textContent)")
 
 
 def go(page, address):
-    """To an address of the application, as a link inside of it goes."""
+    """Go to an address of the application, like an internal link."""
     page.evaluate(
         "(to) => { history.pushState(null, '', to); dispatchEvent(new PopStateEvent('popstate')); }",
         address,
@@ -172,10 +171,11 @@ def test_completions_prompts_and_answers(page, stage):
         page.goto(f"/run/{stage.main}?tab=rollouts&step=1&prompt={number}&colour=none")
         expect(page.get_by_text(f"prompt {number} of {GROUPS}")).to_be_visible()
         expect(page.get_by_role("article")).to_have_count(len(chunk))
-        shown = [seen(text, "U+{:04X}") for text in chunk]
-        assert texts_of(page, "article .model-text") == shown
+        visible_texts = [seen(text, "U+{:04X}") for text in chunk]
+        assert texts_of(page, "article .model-text") == visible_texts
         assert (
-            texts_of(page, ".group-question .model-text, .group-answer .model-text") == ["\n".join(shown)] * 2
+            texts_of(page, ".group-question .model-text, .group-answer .model-text")
+            == ["\n".join(visible_texts)] * 2
         )
         assert seen(clean_text("\n".join(chunk))) in texts_of(page, ".group-facts")[0]
     print(f"\n{len(PAYLOADS)} texts as completion, prompt, answer and source")
@@ -218,7 +218,7 @@ def test_the_table_of_runs(page, stage):
 
 
 def check_csv(text, stage):
-    """No cell of text is a formula to a spreadsheet, and each is what it was but for the apostrophe."""
+    """Check that no text cell is a formula for a spreadsheet, and is unchanged except for the apostrophe."""
     rows = list(csv.DictReader(io.StringIO(text, newline="")))
     assert {row["id"] for row in rows} == set(stage.runs)
     for row in rows:
@@ -229,8 +229,8 @@ def check_csv(text, stage):
 
 
 def test_curves_legends_and_hover_labels(page, stage):
-    shown, runs = 0, list(stage.runs)
-    few = 12  # more lines are painted, see test_painted.py
+    drawn_count, runs = 0, list(stage.runs)
+    few = 12  # more lines are painted on a canvas, see test_painted.py
     for chunk in [runs[at : at + few] for at in range(0, len(runs), few)] if IS_LONG else [runs[::50][:few]]:
         page.set_viewport_size({"width": 1400, "height": 1000})
         page.goto(f"/runs?show={','.join(chunk)}&panel=reward/mean")
@@ -242,13 +242,13 @@ def test_curves_legends_and_hover_labels(page, stage):
             name = seen(stage.runs[run])
             assert squeezed(label).startswith(squeezed(f"{name} · {name} s0"))
         assert plot.locator("a, img, script, foreignObject").count() == 0
-        shown += len(hover_labels)
+        drawn_count += len(hover_labels)
     page.goto(f"/experiment/{stage.experiment}")
     expect(page.locator(".legend-item")).to_have_count(40)
     page.get_by_role("button", name="60 more").click()
     legend = set(texts_of(page, ".legend-item > span:first-of-type"))
     assert {seen(text) for text in NAMES[:100]} <= legend
-    print(f"\n{shown} texts in hover labels, 100 in legend and tables of a comparison")
+    print(f"\n{drawn_count} texts in hover labels, 100 in legend and tables of a comparison")
 
 
 DRAWN = """(count) => document.querySelector('dialog .js-plotly-plot')
@@ -261,11 +261,11 @@ HOVER = """(plot) => plot.data.flatMap((trace, curveNumber) => {
     Plotly.Fx.unhover(plot);
     return found;
 })"""
-"""The hover label of every curve; it is cut by nobody but Plotly."""
+"""The hover label of every curve, which only Plotly truncates."""
 
 
 def squeezed(text):
-    """Without white space, which SVG folds, and without the mark that keeps Plotly from filling in values."""
+    """Return the text without whitespace, which SVG folds, and without the mark against templates."""
     return "".join(text.replace("%\u200b{", "%{").split())
 
 
@@ -311,13 +311,13 @@ def test_titles_and_headings(page, stage):
             "(id) => location.pathname.endsWith(id) && document.querySelector('h1.run-name')", arg=run_id
         )
         page.wait_for_function("() => document.title !== 'Run · GRPO Lab'")
-        shown = seen(stage.runs[run_id])
+        visible_name = seen(stage.runs[run_id])
         page.wait_for_function(
-            "(text) => document.querySelector('h1.run-name')?.textContent === text", arg=shown
+            "(text) => document.querySelector('h1.run-name')?.textContent === text", arg=visible_name
         )
         expect(heading).to_be_attached()
-        # Browsers fold white space in titles.
-        assert page.title().split() == f"{shown}: Config · GRPO Lab".split()
+        # Browsers fold whitespace in titles.
+        assert page.title().split() == f"{visible_name}: Config · GRPO Lab".split()
     print(f"\n{len(few)} texts as title and heading")
 
 
@@ -326,7 +326,7 @@ def test_messages_about_what_was_done(page, stage):
     few = [text[:40] for text in FEW if text.strip() == text and "\n" not in text and "\r" not in text]
     for number, text in enumerate(few):
         page.goto("/runs?show=-")
-        # No run may have more than fifty tags.
+        # A run may have at most fifty tags.
         row = page.locator(".grid-row").nth(3 + number % 12)
         row.locator("input[type=checkbox]").check()
         had = stage.runs[row.get_attribute("data-key")][:64] == text

@@ -1,4 +1,4 @@
-"""Five hundred hostile texts in search results, labels, evaluations, the atlas and what-if, in a browser."""
+"""Tests of five hundred hostile texts in search results, labels, evaluations, the atlas and what-if."""
 
 from urllib.parse import quote
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.nightly
 
 NAMES = [text for text in PAYLOADS if text == clean_text(text)]
 FROM_TEXT = "script, img, iframe, object, embed, base, form[action], a[href^='javascript'], style"
-"""Elements that payloads would make and these views do not have."""
+"""Elements that payloads would create and that these views do not have."""
 
 
 @pytest.fixture(scope="module")
@@ -70,23 +70,25 @@ def test_search_results_and_labels(page, stage):
         expect(page.locator(".search-result")).to_have_count(count)
         page.get_by_role("button", name="Show more").click()
     expect(page.locator(".search-result")).to_have_count(len(PAYLOADS))
-    shown = texts_of(page, ".search-snippet")
+    snippets = texts_of(page, ".search-snippet")
     for text in (text for text in PAYLOADS if text.isprintable() and 0 < len(text) < 100):
-        assert any(seen(text, "U+{:04X}") in shown_text for shown_text in shown), text
+        assert any(seen(text, "U+{:04X}") in shown_text for shown_text in snippets), text
     assert is_clean(page, ".search-results")
     for name in page.locator(".label-name").all()[:200:40]:
         name.click()
     expect(page.locator(".label-note").first).to_be_visible()
     assert is_clean(page, ".search-results")
-    print(f"\n{len(shown)} texts in results, {page.locator('.label-name').count()} labels")
+    print(f"\n{len(snippets)} texts in results, {page.locator('.label-name').count()} labels")
 
 
 def test_evaluations_and_their_difference(page, stage):
     page.goto(f"/run/{stage.trained}?tab=evaluations")
     rows = page.locator(".probe-matrix tbody th[scope='row']")
     expect(rows).to_have_count(len(PAYLOADS))
-    shown = texts_of(page, ".probe-matrix .group-prompt")
-    assert {text.split(" ", 1)[0] for text in shown} == {str(number) for number in range(len(PAYLOADS))}
+    prompt_texts = texts_of(page, ".probe-matrix .group-prompt")
+    assert {text.split(" ", 1)[0] for text in prompt_texts} == {
+        str(number) for number in range(len(PAYLOADS))
+    }
     cells = page.locator("button.probe")
     for number in range(0, len(PAYLOADS), 60):
         cells.nth(number).click()
@@ -96,7 +98,7 @@ def test_evaluations_and_their_difference(page, stage):
 
 def test_the_atlas(page, stage):
     page.goto(f"/run/{stage.trained}?tab=rollouts&view=prompts")
-    page.get_by_label("sort by").select_option("rate")  # no prompt was sampled twice, so that none drifted
+    page.get_by_label("sort by").select_option("rate")  # no prompt was sampled twice, so none drifted
     rows = page.locator(".probe-matrix .group-prompt")
     expect(rows).to_have_count(100)
     page.get_by_role("button", name="Show more").click()

@@ -1,4 +1,4 @@
-"""A log of another trainer, from a file of the user's computer to a run, in a real browser."""
+"""Tests of the import of another trainer's log, from a local file to a run, in a real browser."""
 
 import json
 

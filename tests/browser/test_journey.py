@@ -1,8 +1,7 @@
-"""A person's way through the lab, with nothing replaced: open the link, launch, watch, compare, read.
+"""Test a user's way through the application: open the link, launch, watch, compare and read.
 
-`make screenshot` takes the same way as far as the experiment with longer runs, and keeps
-the picture of README.
-"""
+`make screenshot` follows the same steps up to the experiment with longer runs, and saves the picture for
+the README."""
 
 import os
 import re
@@ -54,9 +53,9 @@ PLACE = """(plot, step) => {
 
 
 def place_of_point(page: Page, metric: str, step: int) -> tuple[float, float]:
-    """Where on the page the first curve of a panel has its point of a step."""
-    x, y = page.locator(f"[data-metric='{metric}'] .js-plotly-plot").evaluate(PLACE, step)
-    return x, y
+    """Return the position on the page of a step's point in the first curve of a panel."""
+    left_pixels, top_pixels = page.locator(f"[data-metric='{metric}'] .js-plotly-plot").evaluate(PLACE, step)
+    return left_pixels, top_pixels
 
 
 @pytest.mark.nightly
@@ -99,5 +98,5 @@ def test_launch_watch_compare_and_read(page, lab):
     expect(page.get_by_text(group["prompt"], exact=True).first).to_be_visible()
     cards = page.locator("article.rollout")
     expect(cards).to_have_count(8)
-    shown = cards.first.inner_text()
-    assert group["completions"][0]["text"][:20] in shown.replace("\n", "")
+    card_text = cards.first.inner_text()
+    assert group["completions"][0]["text"][:20] in card_text.replace("\n", "")

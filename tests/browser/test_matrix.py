@@ -1,4 +1,4 @@
-"""The ablation matrix of an experiment: read with mouse and keys, copied, and filled with more seeds."""
+"""Tests of the ablation matrix of an experiment: mouse, keys, copy, and more seeds."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ METRIC = "eval/accuracy"
 
 
 def trained(service, run_id, end, metric=METRIC):
-    """Leave a finished run whose accuracy rises to `end`."""
+    """Store a finished run whose accuracy rises to `end`."""
     with service.sessions.begin() as session:
         claim = lifecycle.claim_run(session, "test-worker", "test-host")
         assert claim is not None

@@ -1,4 +1,4 @@
-"""Memory at the launch form: what fits which worker, and one click that applies the changes."""
+"""Tests of the memory estimate at the launch form: which worker fits, and applying changes with one click."""
 
 import json
 from urllib.parse import urlencode
@@ -20,7 +20,7 @@ def page(request, service, browser):
 
 
 def slots(service, *sizes):
-    """Workers with GPUs of these sizes; the first has a hostile name."""
+    """Register workers with GPUs of these sizes, the first with a hostile name."""
     with service.sessions.begin() as session:
         for number, size in enumerate(sizes):
             slot = Slot(number, "cuda:0", HOSTILE if number == 0 else "NVIDIA H100", 2, "GPU-0")

@@ -1,4 +1,4 @@
-"""From any page to what one looks for: experiments and their tabs, the quick jump, former addresses."""
+"""Tests of navigation: experiments and their tabs, the quick jump, and former addresses."""
 
 import re
 
@@ -17,7 +17,7 @@ RUNS_EACH = 4
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory):
-    """Three hundred runs in 75 experiments, and two that have trained."""
+    """A service with three hundred runs in 75 experiments, and two trained runs."""
     with running(tmp_path_factory.mktemp("lab")) as service:
         service.trained = service.launch("first", sampling={"group_size": 4})
         service.train(service.trained, 4, end="finished")
@@ -110,11 +110,11 @@ def test_experiments_are_searched_by_the_service_and_name_few_of_many_variants(p
 
 
 def test_only_the_open_tab_of_an_experiment_is_built_and_loaded(page, service):
-    asked = []
-    page.on("request", lambda request: asked.append(request.url))
+    paths = []
+    page.on("request", lambda request: paths.append(request.url))
     page.goto(f"/experiment/{service.experiment}?tab=settings")
     expect(page.get_by_role("heading", name="Config differences")).to_be_visible()
-    assert not [url for url in asked if re.search(r"/api/v1/(matrix|series|evaluations|signal-budget)", url)]
+    assert not [url for url in paths if re.search(r"/api/v1/(matrix|series|evaluations|signal-budget)", url)]
     page.get_by_role("tab", name="Settings").press("ArrowLeft")
     expect(page.get_by_role("heading", name="Matrix")).to_be_visible()
     expect(page).to_have_url(re.compile("tab=results"))
@@ -168,7 +168,7 @@ def test_the_quick_jump_is_moved_by_keys_and_takes_hostile_names_and_words(page)
     for text in ('" or status = "', "\\", "(((", "not in", "<img src=x>", "\u202e"):
         field.fill(text)
         expect(page.get_by_role("status").filter(has_text=re.compile("choose|Nothing"))).to_be_visible()
-        page.wait_for_timeout(250)  # asked after a pause
+        page.wait_for_timeout(250)  # requested after a pause
     field.fill("zzqqxx")
     expect(page.get_by_text("Nothing matches.")).to_be_visible()
 

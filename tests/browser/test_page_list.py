@@ -1,4 +1,4 @@
-"""A page is its view, its style and one entry in the list of pages."""
+"""Test that a page consists of its view, its style and one entry in the list of pages."""
 
 from urllib.parse import urlsplit
 

@@ -1,4 +1,4 @@
-"""The pages launch, run and rollouts in a real browser on the real service."""
+"""Tests of the launch, run and rollouts pages in a real browser on the real service."""
 
 import json
 import re
@@ -154,8 +154,8 @@ def test_notes_tags_and_trash_are_on_the_page_of_the_run(page, service):
     expect(page.get_by_text("This run is in the trash.")).to_be_visible()
     page.get_by_role("button", name="Restore").click()
     expect(page.get_by_text("This run is in the trash.")).to_have_count(0)
-    shown = service.get(f"/runs/{run}")
-    assert (shown["name"], shown["tags"], shown["archived"], shown["deleted"]) == (
+    run_json = service.get(f"/runs/{run}")
+    assert (run_json["name"], run_json["tags"], run_json["archived"], run_json["deleted"]) == (
         name,
         ["baseline"],
         False,
@@ -236,11 +236,11 @@ def test_a_token_shows_its_numbers(page, service):
     page.goto(f"/run/{service.trained}?tab=rollouts&step=3")
     token = page.locator("[data-token='2']").first
     expect(token).to_have_class("token heat-3")
-    place = token.bounding_box()
+    box = token.bounding_box()
     token.hover()
     expect(page.locator(".readout")).to_contain_text("logprob −2")
-    assert token.bounding_box() == place, "nothing moves under the pointer"
-    page.mouse.move(0, 0)  # from here on the keyboard alone chooses
+    assert token.bounding_box() == box, "nothing moves under the pointer"
+    page.mouse.move(0, 0)  # from here on, only the keyboard is used
     page.get_by_role("group", name="Completion 0").focus()
     page.keyboard.press("ArrowRight")
     expect(page.locator(".readout")).to_contain_text("Completion 0, token")
@@ -305,7 +305,7 @@ def test_the_pages_have_no_barrier_that_axe_finds(page, service):
 
 
 def violations(page, address):
-    """In light; in dark those of the colours, which are all that changes."""
+    """Return all violations in light mode, and those of colours in dark mode, since nothing else changes."""
     page.emulate_media(color_scheme="light")
     page.goto(address)
     page.locator("h1").first.wait_for()
@@ -403,11 +403,11 @@ def test_a_checkpoint_is_forked_with_changes_from_the_launch_form(page, service)
             page.get_by_text("What was restored").click()
         else:
             expect(page.get_by_role("heading", name="Restored from a checkpoint")).to_be_visible()
-        told = page.locator(".restored")
-        expect(told).to_contain_text("weights, optimizer")
-        expect(told).to_contain_text("random state")
-        expect(told).to_contain_text("model.safetensors is damaged")
-        expect(told).to_contain_text("was 2.12.0, now 2.13.0")
+        notice = page.locator(".restored")
+        expect(notice).to_contain_text("weights, optimizer")
+        expect(notice).to_contain_text("random state")
+        expect(notice).to_contain_text("model.safetensors is damaged")
+        expect(notice).to_contain_text("was 2.12.0, now 2.13.0")
 
 
 def test_a_link_that_names_an_unknown_metric_says_so_in_its_place(page):

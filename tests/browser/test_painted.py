@@ -1,4 +1,4 @@
-"""Panels with more lines than SVG draws quickly: painted on a canvas, and read as every other panel is."""
+"""Tests of panels with more lines than SVG draws quickly, which are painted on a canvas."""
 
 import re
 
@@ -45,13 +45,13 @@ def test_many_lines_are_painted_between_the_axes_of_plotly(panel):
 
 
 def test_a_point_has_a_label_and_opens_its_completions(panel, page, service):
-    spot = panel.locator(".js-plotly-plot").evaluate(SPOT)
-    page.mouse.move(spot[0] - 3, spot[1])
-    page.mouse.move(*spot)
+    position = panel.locator(".js-plotly-plot").evaluate(SPOT)
+    page.mouse.move(position[0] - 3, position[1])
+    page.mouse.move(*position)
     label = panel.locator(".point-label")
     expect(panel.locator(".values.is-floating")).to_contain_text("step 2")
     expect(label).to_be_hidden()  # one of the two is enough
     expect(label).to_contain_text("step 2")
-    assert "<img" in label.inner_text()  # the first of lines in one place, its name as text
-    page.mouse.click(*spot)
+    assert "<img" in label.inner_text()  # the first of overlapping lines, with its name as text
+    page.mouse.click(*position)
     page.wait_for_url(re.compile(rf"/run/{service.cells[0]}\?tab=rollouts&step=2"))

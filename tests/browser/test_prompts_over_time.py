@@ -1,4 +1,4 @@
-"""Prompts through time: evaluations with a word diff, the atlas of training prompts, counts over steps."""
+"""Tests of prompts over time: evaluations with a word diff, the atlas, and counts over steps."""
 
 import re
 

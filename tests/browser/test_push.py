@@ -1,4 +1,4 @@
-"""A run that another trainer pushes, in a real browser: live, readable, stopped by its button."""
+"""Tests of a run that another trainer pushes, in a real browser: live, readable, and stoppable."""
 
 import sys
 from functools import partial
@@ -29,7 +29,7 @@ def lab(tmp_path):
 @pytest.fixture
 def pushed(lab, tmp_path, monkeypatch):
     client = load()
-    monkeypatch.setattr(client, "SIGN_SECONDS", 3600.0)  # nothing is heard of it but what it logs
+    monkeypatch.setattr(client, "SIGN_SECONDS", 3600.0)  # only its records are received
     run = client.init(
         lab.base, writer_token(Settings(state_dir=tmp_path), "node-7"),
         name=f"pushed {HOSTILE}", origin="trl", steps=40, directory=tmp_path / "spool",
@@ -70,14 +70,14 @@ def test_a_pushed_run_is_live_and_its_stop_button_is_heard(lab, pushed, chromium
             page.get_by_role("dialog").get_by_role("button", name="Stop").click()
             expect(page.get_by_role("button", name="Keep running")).to_be_visible()
             pushed.log({"reward": 0.5}, step=21)
-            # Step 21 has arrived, so that nothing is heard of the trainer later than now.
+            # Step 21 has arrived, so the trainer's last message cannot be later than now.
             wait_for(lambda: pushed.should_stop() and has_step(21))
             with lab.sessions.begin() as session:
                 session.execute(update(Run).values(progress_at=Run.progress_at - 300))
             page.goto(address)
             expect(page.locator(".run-silent")).to_contain_text("Its trainer was last heard from 5 min ago")
             expect(page.get_by_role("button", name="Stop")).to_be_visible()
-            pushed.log({"reward": 0.5}, step=22)  # its script goes on all the same
+            pushed.log({"reward": 0.5}, step=22)  # its script continues nevertheless
             expect(page.locator(".run-advance")).to_contain_text("step 22 of 40")
             page.goto(address)
             page.get_by_role("button", name="Stop now").click()

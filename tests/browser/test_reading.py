@@ -1,4 +1,4 @@
-"""Reading at x: what every line had recorded at one position, as a table, as text and as a file."""
+"""Tests of reading all lines at one position, as a table, as text and as a file."""
 
 import csv
 
@@ -19,7 +19,7 @@ def service(tmp_path_factory):
 
 
 def place_of(panel, share):
-    """Where to point at, in the empty top of a panel's plot."""
+    """Return a pointer position in the empty top of a panel's plot."""
     box = panel.locator(".nsewdrag").first.bounding_box()
     return box["x"] + box["width"] * share, box["y"] + 3
 
@@ -73,12 +73,12 @@ def test_the_table_is_the_legend_the_copy_and_the_file(page, service):
 
 def test_a_click_on_a_point_still_opens_its_completions(page, service):
     panel = opened(page, service)
-    spot = panel.locator(".js-plotly-plot").evaluate(
+    point = panel.locator(".js-plotly-plot").evaluate(
         """(plot) => { const { xaxis, yaxis } = plot._fullLayout; const box = plot.getBoundingClientRect();
         return [box.left + xaxis._offset + xaxis.d2p(4), box.top + yaxis._offset + yaxis.d2p(0.4)]; }"""
     )
-    page.mouse.move(spot[0] - 3, spot[1])
-    page.mouse.move(*spot)
+    page.mouse.move(point[0] - 3, point[1])
+    page.mouse.move(*point)
     expect(panel.locator(".hovertext").first).to_be_attached()
-    page.mouse.click(*spot)
+    page.mouse.click(*point)
     page.wait_for_url(f"**/run/{service.trained}?tab=rollouts&step=4")

@@ -1,4 +1,4 @@
-"""The report of a comparison: one file that opens without a network and in which text is nothing but text."""
+"""Tests of the report of a comparison: one file that opens without a network and in which text is inert."""
 
 import pytest
 from playwright.sync_api import expect
@@ -19,7 +19,7 @@ def report(**changes):
 
 
 def opened(browser, path):
-    """A file opened without a network: what it did, its elements and text, the widths of its pictures."""
+    """Open a file without a network, and return its requests, elements, text and image widths."""
     context = browser.new_context(offline=True)
     messages, requests = [], []
     context.expose_function("__report", lambda *arguments: messages.append(arguments))

@@ -1,4 +1,4 @@
-"""Reward terms in the launch form: their fields, and a judge that nobody has configured."""
+"""Tests of reward terms in the launch form: their fields, and a judge that is not configured."""
 
 import json
 from urllib.parse import urlencode

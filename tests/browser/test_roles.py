@@ -1,4 +1,4 @@
-"""Pages as a viewer sees them: everything to read, nothing that would be refused."""
+"""Tests of pages as a viewer sees them: everything is readable, and no button is refused."""
 
 import pytest
 from playwright.sync_api import expect, sync_playwright
@@ -18,7 +18,7 @@ def service(tmp_path_factory):
 
 @pytest.fixture
 def page_as(service, chromium):
-    """A page that has logged in by the form, with a token."""
+    """A function that opens a page logged in with a token."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=str(chromium), args=ARGUMENTS)
 
@@ -38,10 +38,10 @@ def page_as(service, chromium):
 
 
 def press_every_button(page):
-    """Once each; dialogs and menus that open are closed again."""
+    """Press each button once, and close the dialogs and menus that open."""
     buttons = page.locator("main button:visible:enabled")
     for number in range(buttons.count()):
-        if number < buttons.count():  # some fold others away
+        if number < buttons.count():  # some buttons hide others
             buttons.nth(number).click(timeout=120_000, no_wait_after=True)
             page.keyboard.press("Escape")
 

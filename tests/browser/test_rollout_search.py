@@ -1,4 +1,4 @@
-"""Search in completions, lift and labels as a person uses them."""
+"""Tests of the search in completions, lift and labels from a user's view."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Searches in a real browser: launched from the form, followed, compared and stopped."""
+"""Tests of searches in a real browser: launched from the form, followed, compared and stopped."""
 
 import json
 import re
@@ -41,7 +41,7 @@ def finish(service, run, value):
 
 
 def follow(service, page, experiment, runs):
-    """Finish the runs of a search one after the other as it queues them."""
+    """Finish the runs of a search one after the other as the search queues them."""
     for number in range(runs):
         queued = wait_for(partial(waiting, service, experiment), "the search queued no run")
         finish(service, queued[0], (0.3, 0.7, 0.5, 0.6)[number] if number < 4 else 0.5 + number / 40)

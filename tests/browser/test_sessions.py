@@ -1,4 +1,4 @@
-"""Logging out, the list of sessions, and the question before a viewer's link takes an operator's place."""
+"""Tests of logout, the list of sessions, and the confirmation before a viewer's link replaces an operator."""
 
 import pytest
 from playwright.sync_api import expect, sync_playwright
@@ -23,7 +23,7 @@ def service(lab):
 
 @pytest.fixture
 def link(lab, service):
-    """A fresh link, for a role."""
+    """A function that makes a fresh login link for a role."""
     port = int(service.base.rpartition(":")[2])
     settings = Settings(state_dir=lab, port=port, grpolab_token=TOKEN, grpolab_viewer_token=VIEWER_TOKEN)
     return lambda role: login_link(settings, role)
@@ -31,7 +31,7 @@ def link(lab, service):
 
 @pytest.fixture
 def browser_of(service, chromium, link):
-    """A page of a browser of its own, logged in by a link."""
+    """A function that opens a page in a separate browser, logged in by a link."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=str(chromium), args=ARGUMENTS)
 

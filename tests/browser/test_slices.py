@@ -1,4 +1,4 @@
-"""Slices of a comparison: grouped by any field, settings against results, panels in an order of one's own."""
+"""Tests of slices of a comparison: grouping by any field, settings against results, and panel order."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Sweeps and ladders: from the launch form to cells that fill, in a real browser."""
+"""Tests of sweeps and ladders, from the launch form to finished cells, in a real browser."""
 
 import json
 import re
@@ -19,13 +19,13 @@ def launch_page(page, variants=None, **further_fields):
 
 
 def swept(page):
-    """The sweep in the address."""
+    """Return the sweep in the address."""
     [sweep] = parse_qs(urlsplit(page.url).query)["sweep"]
     return json.loads(sweep)
 
 
 def finish(service, run_id, accuracy, end="finished"):
-    """Leave behind a run that was trained to this accuracy."""
+    """Store the results of a run that was trained to this accuracy."""
     with service.sessions.begin() as session:
         claim = lifecycle.claim_run(session, "test-worker", "test-host")
         assert claim is not None
@@ -86,7 +86,7 @@ def test_a_ladder_adds_one_knob_at_a_time_in_the_chosen_order(page):
     for _ in range(paths.index("objective.surrogate.eps_high")):
         dialog.get_by_role("button", name="Move objective.surrogate.eps_high up").click()
     rungs = dialog.get_by_role("list", name="Variants to add").get_by_role("listitem")
-    expect(rungs).to_have_count(len(paths) - 1)  # grpo is there, and the last rung is dapo itself
+    expect(rungs).to_have_count(len(paths) - 1)  # grpo exists already, and the last rung is dapo itself
     expect(rungs.first).to_have_text("grpo + eps_high")
     dialog.get_by_role("button", name=re.compile("^Add \\d+ variants?$")).click()
     expect(page.get_by_label("Name of variant 3")).to_have_value("grpo + eps_high")

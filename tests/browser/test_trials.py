@@ -1,4 +1,4 @@
-"""A person's way from a diagnosis to a trial and its verdict, in a real browser."""
+"""Tests of the way from a diagnosis to a trial and its verdict, in a real browser."""
 
 import pytest
 from playwright.sync_api import expect
@@ -49,7 +49,7 @@ def looks_right(page, where):
 
 
 def finish(service, experiment):
-    """The runs of a trial as they ended: those without change fell."""
+    """Finish the runs of a trial, of which those without a change fell."""
     with service.sessions.begin() as session:
         for run in session.query(Run).where(Run.experiment_id == experiment):
             store(session, run, healthy() if run.variant == "remedy" else ILL, after=run.fork_step)
@@ -89,9 +89,9 @@ def test_two_clicks_lead_from_the_diagnosis_to_a_trial_and_its_verdict_is_shown_
     trial.get_by_role("link", name="Compare the curves").click()
     expect(page.get_by_role("heading", name="Trial of", level=1)).to_be_visible()
     page.get_by_role("tab", name="Trial").click()
-    shown = page.get_by_role("article", name="Trial: Entropy exploded")
-    expect(shown).to_contain_text("The collapse recurred in 5 of 5 runs without change")
-    expect(shown.get_by_role("link").first).to_have_attribute("href", f"/run/{service.failed}")
+    trial_card = page.get_by_role("article", name="Trial: Entropy exploded")
+    expect(trial_card).to_contain_text("The collapse recurred in 5 of 5 runs without change")
+    expect(trial_card.get_by_role("link").first).to_have_attribute("href", f"/run/{service.failed}")
     looks_right(page, ".trial")
 
 

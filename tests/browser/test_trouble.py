@@ -1,4 +1,4 @@
-"""Pages while the database is away, and their recovery."""
+"""Tests of pages during a database outage and afterwards."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""The pages under Trusted Types, which the service demands: they draw, and text never becomes markup."""
+"""Tests of the pages under Trusted Types, which the service requires: text never becomes markup."""
 
 import pytest
 from playwright.sync_api import expect, sync_playwright
@@ -9,7 +9,7 @@ from tests.browser.service import TOKEN, running
 
 @pytest.fixture(scope="module")
 def visit(tmp_path_factory, chromium):
-    """A page that has looked at a trained run, and what its console complained about."""
+    """A function that opens a page with a trained run, and returns it with its console errors."""
     with running(tmp_path_factory.mktemp("lab")) as service, sync_playwright() as playwright:
         run = service.launch("trained")
         service.train(run, 4, end="finished")

@@ -1,4 +1,4 @@
-"""Turns of a completion on the page of rollouts, with hostile text; tools in the form."""
+"""Tests of a completion's turns on the rollouts page, with hostile text, and of tools in the form."""
 
 import pytest
 from playwright.sync_api import expect

@@ -1,4 +1,4 @@
-"""A page of the service that is watched: whatever it does that it should not do is written down."""
+"""A watched page of the service, which records everything that it must not do."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,7 +9,7 @@ from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Dialog,
 from tests.browser.service import TOKEN
 
 REFUSED = ("status of 400", "status of 404", "status of 409", "status of 413", "status of 422")
-"""Chromium reports on its console each request that the service refuses, as it should."""
+"""Console messages of Chromium for requests that the service refuses correctly."""
 
 WATCH = """
 document.addEventListener('securitypolicyviolation',
@@ -18,11 +18,11 @@ for (const name of ['alert', 'confirm', 'prompt', 'open', 'print'])
     window[name] = (...words) => __report(`${name}: ${words.join()}`);
 window.__hit = (...words) => __report(`executed: ${words.join()}`);
 """
-"""Installed before any script of the page; payloads call `__hit` or `alert`."""
+"""A script that is installed before any script of the page. Payloads call `__hit` or `alert`."""
 
 
 class Watch:
-    """Takes down what a page does."""
+    """A record of what a page does."""
 
     def __init__(self, base: str) -> None:
         self.complaints: list[str] = []
@@ -45,12 +45,12 @@ class Watch:
 
 
 _contexts: dict[tuple[Browser, str, str], tuple[BrowserContext, Watch]] = {}
-"""Contexts by browser, service and options. Pages of one context share the modules that they have loaded."""
+"""Contexts by browser, service and options. Pages of one context share their loaded modules."""
 
 
 @contextmanager
 def watched(browser: Browser, base: str, **options: Any) -> Iterator[Page]:
-    """A page; on leaving, nothing may have been said, asked for, opened, blocked or executed."""
+    """Yield a page, and fail if anything was logged, requested, opened, blocked or executed."""
     key = (browser, base, repr(sorted(options.items())))
     if key not in _contexts:
         _contexts[key] = _new_context(browser, base, options)
@@ -63,7 +63,7 @@ def watched(browser: Browser, base: str, **options: Any) -> Iterator[Page]:
     page.on("dialog", watch.dialog)
     page.on("popup", lambda popup: watch.report(f"popup: {popup.url}"))
     yield page
-    page.evaluate("0")  # what was reported meanwhile has arrived
+    page.evaluate("0")  # earlier reports have arrived
     stored = {"origin": base, "storageTypes": "cookies,local_storage"}
     context.new_cdp_session(page).send("Storage.clearDataForOrigin", stored)
     page.close()

@@ -1,4 +1,4 @@
-"""Descriptions of fields: the texts below them, in JSON schemas."""
+"""Test that every config field and every setting has a description in its JSON schema."""
 
 from backend.base.documented import field_descriptions
 from backend.base.settings import Settings

@@ -1,4 +1,4 @@
-"""Tool settings that the form refuses, each at its field; a run without tools is unchanged."""
+"""Tests of tool settings that the form refuses, and of the unchanged hash of runs without tools."""
 
 from typing import Any
 

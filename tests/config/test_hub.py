@@ -1,4 +1,4 @@
-"""The newest commit of a hub dataset, asked of a server that stands in for the hub."""
+"""Tests of finding a hub dataset's newest commit, with a local server as the hub."""
 
 import json
 import threading

@@ -1,4 +1,4 @@
-"""Datasets are checked line by line, and every complaint says where, what and what was expected."""
+"""Tests of datasets, which are checked line by line with errors that name line, value and expectation."""
 
 import json
 from pathlib import Path

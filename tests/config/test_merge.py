@@ -1,4 +1,4 @@
-"""Merging what a user wrote into the config that runs."""
+"""Tests of merging a user's input into the config that runs."""
 
 import pytest
 
@@ -193,12 +193,12 @@ def test_an_absurd_size_is_refused_once_at_its_field(written, path, phrase):
 
 
 def lone(advantage):
-    """Return one completion per prompt under an advantage that allows it."""
+    """Return a config with one completion per prompt and an advantage that allows it."""
     return {"sampling": {"group_size": 1}, "objective": {"advantage": advantage}}
 
 
 def served(**sampling):
-    """Return what a server samples, and how."""
+    """Return the config of a run that a server samples."""
     return {"sampling": {"engine": {"type": "server"}, **sampling}}
 
 
@@ -290,5 +290,6 @@ def test_what_the_learner_does_not_sample_itself_is_corrected_unless_somebody_ch
     assert "nothing corrects for that" in warnings_of(sampling=sampling, **chosen)
     assert "nothing corrects" not in warnings_of(sampling=sampling)
     assert correction(objective={"correction": {"type": "seq_mask"}}).type == "seq_mask"
-    assert correction(objective={"ratio": {"old": "sampler"}}).type == "none"  # it holds the mismatch already
+    # the ratio already covers the mismatch
+    assert correction(objective={"ratio": {"old": "sampler"}}).type == "none"
     assert resolve({}).objective.correction.type == "none"

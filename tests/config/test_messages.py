@@ -1,4 +1,4 @@
-"""Conversations in rows: what is a prompt, and what is refused by name."""
+"""Tests of conversations in rows: accepted prompts, and refusals with a reason."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The metric catalog."""
+"""Tests of the metric catalog."""
 
 from backend.config.metrics import (
     FAMILIES,

@@ -1,4 +1,4 @@
-"""Problem sources and reward terms: their schema, and what can be refused before a run is queued."""
+"""Tests of the schema of problem sources and reward terms, and of errors that are found before queueing."""
 
 import json
 from pathlib import Path
@@ -56,10 +56,10 @@ def test_no_parameter_is_refused_that_the_library_accepts():
     for name, config in reasoning_gym_table.config_classes().items():
         for key, parameter in TASKS[name].parameters.items():
             if parameter.type in ("int", "number"):
-                for value in (-(10**6), -1, 0, 1, 2, 1000, 10**6):
-                    errors = parameter_errors(name, TASKS[name], {key: value})
-                    accepts = library_accepts(config, {key: value})
-                    assert not (errors and accepts), (name, key, value, errors)
+                for number in (-(10**6), -1, 0, 1, 2, 1000, 10**6):
+                    errors = parameter_errors(name, TASKS[name], {key: number})
+                    accepts = library_accepts(config, {key: number})
+                    assert not (errors and accepts), (name, key, number, errors)
                     refused += bool(errors)
     assert refused > 500
 

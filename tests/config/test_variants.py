@@ -1,4 +1,4 @@
-"""A sentence names what a new variant lacks, never a KeyError somewhere else."""
+"""Tests that a new variant with missing parts fails with a clear sentence instead of a KeyError."""
 
 import typing
 from collections import Counter

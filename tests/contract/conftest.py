@@ -1,4 +1,4 @@
-"""The contract suite runs on SQLite and on Postgres: see `database` and `session` in tests/conftest.py."""
+"""Fixtures of the contract suite, which runs on SQLite and Postgres with `database` of tests/conftest.py."""
 
 from collections.abc import Iterator
 

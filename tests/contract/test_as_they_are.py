@@ -1,4 +1,4 @@
-"""Recorded values through the HTTP interface: every float and every text comes out as it went in."""
+"""Tests that recorded floats and texts are returned unchanged by the HTTP API."""
 
 import csv
 import io
@@ -43,20 +43,20 @@ texts = st.text(st.characters(), max_size=40) | st.sampled_from(STRANGE_TEXTS)
 
 
 def bits(value):
-    """Return a number of an answer, or its name, as 64 bits; every NaN is one."""
+    """Return a number of a response, or its name, as 64 bits, with a single NaN."""
     number = float(value)
     return "NaN" if math.isnan(number) else struct.pack("<d", number)
 
 
 class Trained:
-    """A run that is training, and the client that looks at it."""
+    """A run in training, and the client that reads it."""
 
     def __init__(self, client, recorder, run_id):
         self.client, self.recorder, self.run_id = client, recorder, run_id
         self.step = 0
 
     def record(self, metrics, groups=()):
-        """Record one more step, committed."""
+        """Record and commit one more step."""
         self.step += 1
         self.recorder.record_step(StepRecord(self.step, metrics, groups))
         self.recorder.flush()
@@ -67,20 +67,20 @@ class Trained:
         return answer
 
     def series(self, name):
-        """Return every value of a metric by step, as `/series` gives it."""
+        """Return every value of a metric by step, as `/series` returns it."""
         answer = self.get("/series", runs=self.run_id, metrics=name, max_points=1000, after=self.step - 1)
         [curve] = json.loads(answer.text)["series"]
         finite = dict(zip(curve["steps"], curve["values"], strict=True))
         return finite | {point["step"]: point["value"] for point in curve["non_finite"]}
 
     def groups(self):
-        """Return the groups of the newest step."""
+        """Return the groups of the latest step."""
         return json.loads(self.get("/rollouts", run=self.run_id, step=self.step).text)["items"]
 
 
 @pytest.fixture
 def run_id(database):
-    """A run that attempt 1 owns."""
+    """The id of a run that attempt 1 owns."""
     with database.sessions.begin() as session:
         run_id = make_run(session).id
         lifecycle.claim_run(session, "worker", "host", lease_seconds=600)
@@ -120,8 +120,8 @@ def test_every_float_is_the_same_in_sql_curves_summary_and_csv(trained):
         rows = list(csv.DictReader(io.StringIO(trained.get(f"/runs/{trained.run_id}/metrics.csv").text)))
         assert [bits(rows[-1][name]) for name in ("loss/total", "reward/mean")] == [bits(loss), bits(reward)]
 
-    for value in STRANGE_FLOATS:
-        check = example(value, -value)(check)
+    for number in STRANGE_FLOATS:
+        check = example(number, -number)(check)
     check()
 
 
@@ -131,9 +131,13 @@ def test_every_text_is_the_same_in_prompt_answer_completion_and_tokens(trained):
     def check(prompt, answer, text):
         trained.record({"loss/total": 0.0}, [group(prompt, answer, completion(text))])
         [stored_group] = trained.groups()
-        [shown] = stored_group["completions"]
-        assert (stored_group["prompt"], stored_group["answer"], shown["text"]) == (prompt, answer, text)
-        tokens = json.loads(trained.get(f"/rollouts/{shown['id']}/tokens").text)
+        [completion_json] = stored_group["completions"]
+        assert (stored_group["prompt"], stored_group["answer"], completion_json["text"]) == (
+            prompt,
+            answer,
+            text,
+        )
+        tokens = json.loads(trained.get(f"/rollouts/{completion_json['id']}/tokens").text)
         assert tokens["tokens"] == [text[:1], text[1:]]
 
     for text in STRANGE_TEXTS:
@@ -147,14 +151,18 @@ def test_every_number_of_a_completion_is_the_same(trained):
     def check(reward, advantage, term, logprob):
         first = completion("ab", reward, advantage, {"correctness": term}, (logprob, -0.0))
         trained.record({"loss/total": 0.0}, [group("p", "a", first, completion("cd", -reward))])
-        shown = trained.groups()[0]["completions"][0]
-        numbers = (shown["reward"], shown["advantage"], shown["rewards"]["correctness"])
+        completion_json = trained.groups()[0]["completions"][0]
+        numbers = (
+            completion_json["reward"],
+            completion_json["advantage"],
+            completion_json["rewards"]["correctness"],
+        )
         assert list(map(bits, numbers)) == list(map(bits, (reward, advantage, term)))
-        arrays = json.loads(trained.get(f"/rollouts/{shown['id']}/tokens").text)["arrays"]
+        arrays = json.loads(trained.get(f"/rollouts/{completion_json['id']}/tokens").text)["arrays"]
         assert list(map(bits, arrays["logprob"])) == [bits(logprob), bits(-0.0)]
 
-    for value in STRANGE_FLOATS:
-        check = example(value, -value, value, float(np.float32(1e-45)))(check)
+    for number in STRANGE_FLOATS:
+        check = example(number, -number, number, float(np.float32(1e-45)))(check)
     check()
 
 
@@ -215,9 +223,9 @@ def test_a_download_is_a_file_and_never_a_page(client, session):
 
 
 def test_runs_are_sorted_by_a_metric_whatever_its_values_are(session, client):
-    for value in ("NaN", -0.0, "Infinity", 1e308, 5e-324):
-        summary = {"step": 1, "last": {"loss/total": value}, "best": {}}
-        make_run(session, name=str(value), summary=summary)
+    for accuracy in ("NaN", -0.0, "Infinity", 1e308, 5e-324):
+        summary = {"step": 1, "last": {"loss/total": accuracy}, "best": {}}
+        make_run(session, name=str(accuracy), summary=summary)
     session.commit()
     answer = client.get("/api/v1/runs", params={"sort": "summary.loss/total"})
     assert [run["name"] for run in answer.json()["items"][:3]] == ["-0.0", "5e-324", "1e+308"]

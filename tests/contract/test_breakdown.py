@@ -1,4 +1,4 @@
-"""Breakdown of a metric's change: rows that add up to it, on both databases, by hand and on real steps."""
+"""Tests of the breakdown of a metric's change, whose rows must add up, by hand and on real steps."""
 
 import random
 from statistics import fmean
@@ -49,7 +49,7 @@ def totals(breakdown):
 
 
 def two_steps(database, run):
-    """Prompt a stays right, b is forgotten, c is sampled at the second step alone."""
+    """Store steps in which prompt a stays right, b is forgotten, and c is only sampled at the second step."""
     store(database, run, 1, group("a", RIGHT, RIGHT), group("b", RIGHT, RIGHT, index=1))
     store(
         database,
@@ -72,7 +72,7 @@ def test_a_forgotten_prompt_is_the_first_row(client, database, run, metric):
     breakdown = broken_down(client, run, metric)
     assert breakdown["change"] == -0.5
     first, *later_rows = breakdown["rows"]
-    # shares 1/2 and 1/3: its mean fell from 1 to 0 at (1/2 + 1/3) / 2; the rest is its share
+    # shares 1/2 and 1/3: its mean fell from 1 to 0 at (1/2 + 1/3) / 2; the remainder is its share
     assert first["label"] == "sums/b"
     assert first["prompt"] == "b"
     assert first["value"] == pytest.approx(-5 / 12)
@@ -83,8 +83,8 @@ def test_a_forgotten_prompt_is_the_first_row(client, database, run, metric):
         ("before", 1),
         ("after", 2),
     ]
-    shown = client.get("/api/v1/rollouts", params={"run": run.id, "step": 2}).json()["items"]
-    assert first["examples"][1]["group"] == shown[1]["id"]
+    groups = client.get("/api/v1/rollouts", params={"run": run.id, "step": 2}).json()["items"]
+    assert first["examples"][1]["group"] == groups[1]["id"]
 
 
 def test_groups_flags_and_lengths_add_up_too(client, database, run):
@@ -125,8 +125,8 @@ def test_windows_of_random_steps_add_up_in_every_way(client, database, run):
                 *(
                     MadeCompletion(
                         text="x" * chance.randrange(1, 200),
-                        reward=(value := chance.choice([0.0, 0.5, 1.0, None])),
-                        rewards={"correctness": value},
+                        reward=(reward := chance.choice([0.0, 0.5, 1.0, None])),
+                        rewards={"correctness": reward},
                         correct=chance.choice([True, False, None]),
                         flags=tuple(chance.sample(("repetitive", "unparsed"), chance.randrange(3))),
                         finish_reason=chance.choice(["stop", "length"]),
@@ -187,11 +187,11 @@ def test_what_cannot_be_decomposed_says_why(client, database, run):
 
 
 def with_tokens(text):
-    """Return a completion whose tokens have an entropy of their number, and a loss of an eighth each."""
+    """Return a completion whose tokens have their number as entropy, and a loss of an eighth each."""
     count = len(text)
     values = {"entropy": float(count), "kl": 0.5, "loss": 0.125}
     return MadeCompletion(
-        text, arrays={name: np.full(count, each, np.float32) for name, each in values.items()}
+        text, arrays={name: np.full(count, token_value, np.float32) for name, token_value in values.items()}
     )
 
 

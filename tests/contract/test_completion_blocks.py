@@ -1,4 +1,4 @@
-"""Completions in blocks: what was written comes back, and damage is found."""
+"""Tests of completions in blocks, which must be restored exactly and detect damage."""
 
 import pytest
 import zstandard
@@ -41,7 +41,7 @@ def some(*texts, **fields):
 def test_what_is_packed_comes_back(completions):
     decoded = decode(GROUP, encode(completions))
     assert decoded == completions
-    assert repr(decoded) == repr(completions)  # 0.0 equals -0.0, and 1 True
+    assert repr(decoded) == repr(completions)  # 0.0 equals -0.0, and 1 equals True
 
 
 def test_any_changed_byte_is_found():

@@ -1,4 +1,4 @@
-"""Callers that really act at the same time, each through the HTTP interface. On both databases."""
+"""Tests of truly concurrent callers through the HTTP API, on both databases."""
 
 import random
 import threading
@@ -19,7 +19,7 @@ VERBS = ("stop", "pause", "resume", "retry", "clone", "restore")
 
 
 def together(*actions):
-    """Runs all at once and raises what one of them raised."""
+    """Run all functions concurrently, and raise the exception of any of them."""
     failures = []
 
     def guarded(act):
@@ -37,7 +37,7 @@ def together(*actions):
 
 
 def test_a_fork_never_loses_its_origin_to_a_parent_that_goes_on_training(client, database):
-    """Either the fork is refused, or the checkpoint it begins with stays."""
+    """Either the fork is refused, or the checkpoint that it begins with stays."""
     with database.sessions.begin() as session:
         parent = make_run(session, config={"steps": 1000}).id
         lifecycle.claim_run(session, "worker", "host")
@@ -61,7 +61,7 @@ def test_a_fork_never_loses_its_origin_to_a_parent_that_goes_on_training(client,
 
     def fork():
         is_last = False
-        while not is_last:  # the last call meets a parent that has stopped, and nothing to race with
+        while not is_last:  # the last call meets a stopped parent, so there is no race
             is_last = has_trained.is_set()
             newest = client.get(f"/api/v1/runs/{parent}/checkpoints").json()["items"]
             if newest:

@@ -1,4 +1,4 @@
-"""Datasets and the runs that need them."""
+"""Tests of datasets and the runs that need them."""
 
 from backend.storage.models import Run
 
@@ -20,15 +20,15 @@ def launched_on(client, path):
 
 
 def test_a_run_records_what_it_trains_on_and_keeps_it_from_being_deleted(client, database):
-    shown = put(client)
-    run = launched_on(client, shown["path"])
+    uploaded = put(client)
+    run = launched_on(client, uploaded["path"])
     [problem] = client.get(f"/api/v1/runs/{run['id']}").json()["config"]["problems"]
-    assert (problem["path"], problem["sha256"]) == (shown["path"], shown["sha256"])
-    refused = client.delete(f"/api/v1/datasets/{shown['sha256']}")
+    assert (problem["path"], problem["sha256"]) == (uploaded["path"], uploaded["sha256"])
+    refused = client.delete(f"/api/v1/datasets/{uploaded['sha256']}")
     assert refused.status_code == 409
     assert run["name"] in refused.json()["detail"]
     client.post(f"/api/v1/runs/{run['id']}/stop")
-    assert client.delete(f"/api/v1/datasets/{shown['sha256']}").status_code == 409  # it may be resumed
+    assert client.delete(f"/api/v1/datasets/{uploaded['sha256']}").status_code == 409  # it may be resumed
     with database.sessions.begin() as session:
         session.get_one(Run, run["id"]).status = "finished"
-    assert client.delete(f"/api/v1/datasets/{shown['sha256']}").status_code == 200
+    assert client.delete(f"/api/v1/datasets/{uploaded['sha256']}").status_code == 200

@@ -1,6 +1,4 @@
-"""Deleting runs for ever: what is refused, what goes, and that a kill is not an obstacle. On both
-databases.
-"""
+"""Tests of permanent deletion of runs, including refusals and kills, on both databases."""
 
 import os
 import signal
@@ -22,7 +20,7 @@ pytestmark = pytest.mark.both_databases
 
 @pytest.fixture
 def full_run(database, settings):
-    """Makes a run of the trash with rows in every table and files."""
+    """A function that makes a run in the trash with files and with rows in every table."""
 
     def make(name="doomed", *, steps=6, **fields):
         with database.sessions.begin() as session:
@@ -45,7 +43,7 @@ def full_run(database, settings):
 
 
 def left(database, run_id):
-    """Tables that still hold something of a run."""
+    """Return the tables that still hold rows of a run."""
     with database.sessions() as session:
         return {
             table.name
@@ -75,8 +73,8 @@ def test_a_run_that_is_deleted_for_ever_is_gone_at_once_and_leaves_nothing(
     assert [path.name for path in (settings.state / "runs").iterdir()] == [other_run.id]
     with database.sessions() as session:
         assert session.scalars(select(Run.id)).all() == [other_run.id]
-        told = session.scalars(select(Event.message).where(Event.run_id.is_(None))).all()
-    assert told == ["doomed was deleted permanently"]
+        messages = session.scalars(select(Event.message).where(Event.run_id.is_(None))).all()
+    assert messages == ["doomed was deleted permanently"]
     damaged = {f"{other_run.id}/s000006-a1"}
     assert audit(database.sessions, settings.state, damaged=damaged) == []
 

@@ -1,4 +1,4 @@
-"""Evaluations over HTTP: what is asked for, and results by step and suite, on both databases."""
+"""Tests of evaluations over HTTP: requests, and results by step and suite, on both databases."""
 
 import pytest
 from sqlalchemy import update
@@ -16,7 +16,7 @@ PATH = "eval/pairs"
 
 @pytest.fixture
 def new_run(database):
-    """Makes a run with these metrics by step, and a checkpoint of step 10."""
+    """A function that makes a run with these metrics by step, and a checkpoint of step 10."""
 
     def make(points, **fields):
         config = {"evaluation": {"suites": [SUITE]}, "checkpointing": {"best_by": "pairs"}}

@@ -1,4 +1,4 @@
-"""Launching and judging experiments over HTTP, on both databases."""
+"""Tests of launching and evaluating experiments over HTTP, on both databases."""
 
 import json
 import threading
@@ -22,7 +22,7 @@ BODY = {
 
 
 def launch(client, body, key=""):
-    """Sent as Python writes JSON: with infinities, and half surrogate pairs escaped."""
+    """Post a launch as Python writes JSON, with infinities and escaped lone surrogates."""
     headers = {"Content-Type": "application/json"} | ({"Idempotency-Key": key} if key else {})
     return client.post("/api/v1/experiments", content=json.dumps(body), headers=headers)
 

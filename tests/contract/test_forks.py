@@ -1,4 +1,4 @@
-"""Forks through the HTTP interface: what is refused where, and the curves they show. On both databases."""
+"""Tests of forks through the HTTP API: refusals, and their curves, on both databases."""
 
 import pytest
 from sqlalchemy import select

@@ -1,4 +1,4 @@
-"""Points at any steps, in blocks or in rows: sparse, restarting, late and far apart; on both databases."""
+"""Tests of points at irregular steps (sparse, restarting, late, distant) in blocks and in rows."""
 
 import threading
 
@@ -28,18 +28,19 @@ def make(session, *, status="finished", **fields):
 
 
 def same_as_rows(database, runs):
-    """Return whether curves are what is read step by step, of every run and metric."""
+    """Return whether the curves of every run and metric equal the values read step by step."""
     with database.sessions() as session:
         read = read_points(session, runs, NAMES)
         for run in runs:
-            rows = {(row.name, row.step): row.value for row in valid_rows(session, run)}  # the newest is last
-            shown = {
-                (name, step): value
+            # the latest attempt comes last
+            rows = {(row.name, row.step): row.value for row in valid_rows(session, run)}
+            drawn_curve = {
+                (name, step): metric_value
                 for name in NAMES
                 if (points := read.get((run, name)))
-                for step, value in zip(points.steps.tolist(), points.values.tolist(), strict=True)
+                for step, metric_value in zip(points.steps.tolist(), points.values.tolist(), strict=True)
             }
-            assert shown == rows
+            assert drawn_curve == rows
     return True
 
 

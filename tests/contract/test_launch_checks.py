@@ -1,4 +1,4 @@
-"""Checks before launch over HTTP: what is queued, and which launches they refuse. On both databases."""
+"""Tests of checks before launch over HTTP, and the launches that they refuse, on both databases."""
 
 import pytest
 from sqlalchemy import update
@@ -22,15 +22,15 @@ def launch(client, variant=BODY["variant"], **fields):
 
 @pytest.fixture
 def finished(client, database):
-    """Queues a check and finishes it with so many wrong references; its id."""
+    """A function that queues a check, finishes it with this many wrong references, and returns its id."""
 
     def finish(wrong, at):
         run_id = check(client).json()["id"]
         references = {"wrong": wrong, "examples": [WRONG] * min(wrong, 1)}
         check_report = report(references=references).model_dump(mode="json")
-        done = {"status": "finished", "finished_at": at, "check_report": check_report}
+        updates = {"status": "finished", "finished_at": at, "check_report": check_report}
         with database.sessions.begin() as session:
-            session.execute(update(Run).where(Run.id == run_id).values(**done))
+            session.execute(update(Run).where(Run.id == run_id).values(**updates))
         return run_id
 
     return finish
@@ -81,8 +81,8 @@ def test_what_cannot_be_checked_is_refused_at_its_field(client, body, path, phra
 
 def test_a_launch_is_refused_while_the_newest_check_found_wrong_references(client, database, finished):
     first = finished(2, at=100.0)
-    shown = client.get(f"/api/v1/runs/{first}").json()["check"]
-    assert shown["references"]["examples"] == [WRONG]
+    check_json = client.get(f"/api/v1/runs/{first}").json()["check"]
+    assert check_json["references"]["examples"] == [WRONG]
     answer = launch(client)
     assert answer.status_code == 422
     [error] = answer.json()["errors"]

@@ -1,4 +1,4 @@
-"""Moves of a run, on both databases."""
+"""Tests of the status transitions of a run, on both databases."""
 
 import multiprocessing
 import threading
@@ -21,7 +21,7 @@ def claim(session, **options):
 
 
 def lose_lease(session, run_id):
-    """Let the lease run out, and be seen to have done so for long enough."""
+    """Let the lease expire, and stay expired for the grace period."""
     session.execute(update(Run).where(Run.id == run_id).values(lease_until=db_now() - 1))
     return [
         Lease(*session.execute(select(Run.id, Run.attempt, Run.lease_until).where(lease_expired())).one())
@@ -141,12 +141,12 @@ def test_a_run_that_was_interrupted_keeps_its_place_in_the_queue(session):
 
 def test_a_run_fails_at_the_third_failure_of_its_own(session):
     run = make_run(session)
-    seen = []
+    statuses = []
     for attempt in (1, 2, 3):
         session.execute(update(Run).values(run_after=0.0))
         assert claim(session).attempt == attempt
-        seen.append(lifecycle.fail_attempt(session, run.id, attempt, "out of memory"))
-    assert seen == ["queued", "queued", "failed"]
+        statuses.append(lifecycle.fail_attempt(session, run.id, attempt, "out of memory"))
+    assert statuses == ["queued", "queued", "failed"]
     assert session.scalar(select(Run.reason)) == "out of memory"
 
 
@@ -229,22 +229,22 @@ def race(url: str, number: int, taken: list[tuple[str, int]]) -> None:
 
 
 def race_in_process(url: str, number: int, pipe) -> None:
-    taken: list[tuple[str, int]] = []
-    race(url, number, taken)
-    pipe.send(taken)
+    claimed: list[tuple[str, int]] = []
+    race(url, number, claimed)
+    pipe.send(claimed)
 
 
 def test_threads_that_race_for_runs_get_each_run_once(database):
     with database.sessions.begin() as session:
         run_ids = {make_run(session, name=f"run-{number}").id for number in range(24)}
-    taken: list[tuple[str, int]] = []
-    threads = [threading.Thread(target=race, args=(database.url, number, taken)) for number in range(6)]
+    claims: list[tuple[str, int]] = []
+    threads = [threading.Thread(target=race, args=(database.url, number, claims)) for number in range(6)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert sorted(run for run, _ in taken) == sorted(run_ids)
-    assert {attempt for _, attempt in taken} == {1}
+    assert sorted(run for run, _ in claims) == sorted(run_ids)
+    assert {attempt for _, attempt in claims} == {1}
 
 
 def test_processes_that_race_for_runs_get_each_run_once(database):
@@ -258,10 +258,10 @@ def test_processes_that_race_for_runs_get_each_run_once(database):
     ]
     for process in processes:
         process.start()
-    taken = [claimed for receiver, _ in pipes for claimed in receiver.recv()]
+    claims = [claimed for receiver, _ in pipes for claimed in receiver.recv()]
     for process in processes:
         process.join()
-    assert sorted(run for run, _ in taken) == sorted(run_ids)
+    assert sorted(run for run, _ in claims) == sorted(run_ids)
     with database.sessions() as session:
         assert session.scalar(select(func.count()).select_from(Attempt)) == 12
 

@@ -1,7 +1,6 @@
-"""Whatever is asked of runs in whatever order, the record is where a small model says. On both databases.
+"""Test random operations on runs against a small model, on both databases.
 
-GRPOLAB_MODEL_OPERATIONS sets how many operations are played, e.g. 2000 for the long form.
-"""
+GRPOLAB_MODEL_OPERATIONS sets the number of operations, e.g. 2000 for the long form."""
 
 import os
 import random
@@ -96,7 +95,7 @@ class Model:
 
 
 def lose(session, run_id, _attempt):
-    """Let the lease run out, for all to see, and the reconciler take the run back."""
+    """Let the lease expire visibly, and let the reconciler take the run back."""
     session.execute(update(Run).where(Run.id == run_id, Run.status == "running").values(lease_until=1.0))
     row = session.execute(select(Run.id, Run.attempt, Run.lease_until).where(Run.id == run_id)).one()
     if not lifecycle.take_back_lost(session, [Lease(*row)]):
@@ -121,7 +120,7 @@ PLAYS: dict[str, tuple[Any, Any]] = {
 
 
 def play(model, sessions, run_id, name):
-    """Play one operation on both, which agree on whether it is refused."""
+    """Apply one operation to model and record, which must agree on whether it is refused."""
     step, act = PLAYS[name]
     expected = outcome = None
     try:
@@ -137,21 +136,21 @@ def play(model, sessions, run_id, name):
 
 
 def claim(models, sessions):
-    """Let a worker take one of the queued runs, or none where none is queued."""
+    """Let a worker claim one of the queued runs, or none if none is queued."""
     waiting = {run_id for run_id, model in models.items() if model.status == "queued" and not model.trashed}
     with sessions.begin() as session:
         session.execute(update(Run).values(run_after=0.0))
-        taken = lifecycle.claim_run(session, "worker", "host")
-    assert (taken.run_id in waiting) if taken else not waiting
-    if taken:
-        models[taken.run_id].status = "running"
-        models[taken.run_id].attempt += 1
+        claimed = lifecycle.claim_run(session, "worker", "host")
+    assert (claimed.run_id in waiting) if claimed else not waiting
+    if claimed:
+        models[claimed.run_id].status = "running"
+        models[claimed.run_id].attempt += 1
         with sessions.begin() as session, pytest.raises(Fenced):
-            leases.fence(session, taken.run_id, taken.attempt - 1)
+            leases.fence(session, claimed.run_id, claimed.attempt - 1)
 
 
 def delete(models, sessions, settings, run_id):
-    """Delete the run for ever, where that is allowed."""
+    """Delete the run permanently, if that is allowed."""
     allowed = models[run_id].trashed and models[run_id].status != "running"
     try:
         with sessions.begin() as session:

@@ -1,4 +1,4 @@
-"""The matrix over HTTP: pairing, correction, plans, and the sentence for whatever cannot be claimed."""
+"""Tests of the matrix over HTTP: pairing, correction, plans, and the reason if nothing can be claimed."""
 
 import math
 
@@ -28,8 +28,8 @@ def launched(session, seeds, **variants):
     request = {"name": "sweep", "base": {}, "variants": [{"name": name} for name in variants], "seeds": seeds}
     experiment = make_experiment(session, request=request)
     for variant, values in variants.items():
-        for seed, value in enumerate(values):
-            trained(session, variant, seed, value, experiment=experiment)
+        for seed, accuracy in enumerate(values):
+            trained(session, variant, seed, accuracy, experiment=experiment)
     return experiment.id
 
 
@@ -62,7 +62,7 @@ def test_a_launched_experiment_is_judged_once_all_its_seeds_have_finished(client
     assert cell_by_variant["grpo"]["mean"] == pytest.approx(0.5)
     assert cell_by_variant["grpo"]["high"] == pytest.approx(0.5 + 4.302653 * 0.1 / math.sqrt(3))
     dapo = cell_by_variant["dapo"]["versus"]
-    # Differences .11, .10, .10; with the third seed of dry missing its test still counts in the correction.
+    # Differences .11, .10, .10; although the third seed of dry is missing, its test counts in the correction.
     assert (dapo["paired"], dapo["n"], dapo["mean"]) == (True, 3, pytest.approx(0.31 / 3))
     assert dapo["variance_ratio"] < 0.01
     assert dapo["p_corrected"] == pytest.approx(2 * dapo["p"])
@@ -76,12 +76,14 @@ def test_a_launched_experiment_is_judged_once_all_its_seeds_have_finished(client
 def test_seeds_added_after_a_look_make_intervals_always_valid(client, database):
     with database.sessions.begin() as session:
         experiment = launched(session, [0, 1, 2], grpo=(0.5, 0.6, 0.4), dapo=(0.6, 0.71, 0.5))
-        added = [trained(session, variant, 3, value).id for variant, value in (("grpo", 0.5), ("dapo", 0.6))]
+        added = [
+            trained(session, variant, 3, accuracy).id for variant, accuracy in (("grpo", 0.5), ("dapo", 0.6))
+        ]
     ids = [run["id"] for row in matrix(client, experiment=experiment)["rows"] for run in row["runs"]]
     answer = matrix(client, runs=",".join([*ids, *added]))
     assert (answer["looks"], answer["planned"]) == ("any time", None)
     cell = cells(answer)["dapo"]
-    # At four seeds t has to exceed 7.2, where a single look asks for 3.2: this t is 41.
+    # At four seeds t must exceed 7.2, while a single look requires 3.2; this t is 41.
     assert (cell["versus"]["n"], cell["verdict"]) == (4, "better")
     again = matrix(client, runs=",".join([*ids, *added]), planned=4)
     assert again["looks"] == "planned"
@@ -125,7 +127,7 @@ def test_what_cannot_be_claimed_is_said_in_one_sentence(client, database, dapo, 
 
 
 def imported(session, variant, seed, *, accuracy=0.9, tokens=False):
-    """Return a run of another trainer that ends at an accuracy, and may lack it or the tokens."""
+    """Return a run of another trainer that ends at an accuracy; accuracy or tokens may be missing."""
     run = make_run(session, variant=variant, seed=seed, status="finished", last_step=30, origin="trl")
     write_metric(session, run, "reward/mean", {10: 0.1, 30: 0.2})
     if accuracy is not None:

@@ -1,4 +1,4 @@
-"""Points in sealed blocks: the same curves, whatever was sealed when; on both databases."""
+"""Tests that points in sealed blocks give the same curves at any time of sealing, on both databases."""
 
 import math
 import random
@@ -37,13 +37,13 @@ def pack(database):
 
 
 def in_pieces(database):
-    """Return what the reconciler goes on with piece by piece."""
+    """Return the work of the reconciler, step by step."""
     with database.sessions() as session:
         return sealing.seal(database.sessions, sealing.find_sealable(session))
 
 
 def begin(session, run, number, from_step):
-    """Begin the next attempt, as `lifecycle` would."""
+    """Begin the next attempt, as `lifecycle` does."""
     make_attempt(session, run, number, from_step=from_step)
     run.status, run.attempt, run.last_step = "running", number, max(from_step, 0)
 
@@ -60,7 +60,7 @@ def points(database, run, name="a"):
 
 
 def packed(database, run):
-    """Steps in blocks by attempt."""
+    """Return the steps in blocks, by attempt."""
     with database.sessions() as session:
         of_run = select(MetricBlock).where(MetricBlock.run_id == run.id)
         steps_by_attempt = {}
@@ -152,16 +152,16 @@ def test_a_run_deleted_while_it_is_packed_leaves_no_block(database, tmp_path):
     assert list(under_way) == []
     continue_deletions(database.sessions, Settings(state_dir=tmp_path), seconds=60)
     with database.sessions() as session:
-        left = [
+        remaining = [
             session.scalar(select(func.count()).select_from(table)) for table in (MetricBlock, Metric, Run)
         ]
-    assert left == [0, 0, 0]
+    assert remaining == [0, 0, 0]
 
 
 @settings(suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_curves_are_those_of_the_rows_after_any_history(database, data):
-    """Attempts that begin anywhere before what is there, sparse metrics, sealing at any moment."""
+    """Attempts begin anywhere before the last step, metrics are sparse, and sealing happens at any moment."""
     with database.sessions.begin() as session:
         run = make_run(session)
     written: dict[tuple[str, int], float] = {}
@@ -170,7 +170,7 @@ def test_curves_are_those_of_the_rows_after_any_history(database, data):
             run_row = session.get(Run, run.id)
             from_step = data.draw(st.integers(-1, run_row.last_step), "from") if number > 1 else -1
             begin(session, run_row, number, from_step)
-        written = {key: value for key, value in written.items() if key[1] <= from_step}
+        written = {key: metric_value for key, metric_value in written.items() if key[1] <= from_step}
         for _ in range(data.draw(st.integers(0, 3))):
             with database.sessions.begin() as session:
                 run_row = session.get(Run, run.id)
@@ -190,12 +190,16 @@ def test_curves_are_those_of_the_rows_after_any_history(database, data):
     with database.sessions() as session:
         rows = [(row.name, row.step, row.value) for row in valid_rows(session, run.id)]
         read = read_points(session, [run.id], ["a", "eval"])
-    shown = [
-        (name, step, value)
+    drawn_points = [
+        (name, step, metric_value)
         for (_, name), curve in read.items()
-        for step, value in zip(curve.steps.tolist(), curve.values.tolist(), strict=True)
+        for step, metric_value in zip(curve.steps.tolist(), curve.values.tolist(), strict=True)
     ]
-    assert sorted(shown) == sorted(rows) == sorted((*key, value) for key, value in written.items())
+    assert (
+        sorted(drawn_points)
+        == sorted(rows)
+        == sorted((*key, metric_value) for key, metric_value in written.items())
+    )
 
 
 @settings(suppress_health_check=list(HealthCheck))
@@ -246,7 +250,7 @@ def test_a_curve_of_outlines_shows_what_all_its_points_would_show(database, monk
     assert outlined.keys() == full.keys()
     drawn, expected = (single_items(names, curves, list(full), view) for curves in (outlined, full))
     for drawn_curve, expected_curve in zip(drawn, expected, strict=True):
-        assert {key: repr(np.asarray(value).tolist()) for key, value in drawn_curve.items()} == {
-            key: repr(np.asarray(value).tolist()) for key, value in expected_curve.items()
+        assert {key: repr(np.asarray(column).tolist()) for key, column in drawn_curve.items()} == {
+            key: repr(np.asarray(column).tolist()) for key, column in expected_curve.items()
         }
     assert next_cursor(outlined, names) == next_cursor(full, names)

@@ -1,4 +1,4 @@
-"""Metric points in SQL and out again, on both databases."""
+"""Tests of storing metric points in SQL and reading them, on both databases."""
 
 import math
 
@@ -21,7 +21,7 @@ STRANGE = {1: 0.0, 2: math.nan, 3: math.inf, 4: -math.inf, 5: 1e-308, 6: 1.79769
 
 
 def committed(session):
-    """Sessions of the same database, which see what this one has written."""
+    """Commit, and return a factory of sessions that see what this session has written."""
     session.commit()
     return open_sessions(session.get_bind())
 
@@ -40,18 +40,23 @@ def test_every_float_comes_back_as_it_was(session):
 
 def test_writing_a_step_again_replaces_it(session):
     run = make_run(session)
-    for value in (1.0, 2.0):
-        write_points(session, run.id, 1, [(1, {"a": value, "b": value}), (2, {"a": value})])
+    for loss in (1.0, 2.0):
+        write_points(session, run.id, 1, [(1, {"a": loss, "b": loss}), (2, {"a": loss})])
     assert session.scalar(select(func.count()).select_from(Metric)) == 3
     assert read_points(session, [run.id], ["a"])[run.id, "a"].values.tolist() == [2.0, 2.0]
 
 
 def test_many_points_at_once_are_the_same_as_one_by_one(session):
-    """Postgres gets them by COPY."""
+    """Postgres receives them by COPY."""
     run = make_run(session)
     values = {1_000 + step: step / 7 for step in range(2_000)} | STRANGE
     for factor in (2.0, 1.0):
-        write_points(session, run.id, 1, [(step, {"a": value * factor}) for step, value in values.items()])
+        write_points(
+            session,
+            run.id,
+            1,
+            [(step, {"a": metric_value * factor}) for step, metric_value in values.items()],
+        )
     points = read_points(session, [run.id], ["a"])
     assert points[run.id, "a"].steps.tolist() == sorted(values)
     assert (
@@ -73,7 +78,7 @@ def test_whole_curves_are_the_same_as_points_one_by_one(session):
         },
     )
     assert session.scalar(select(func.count()).select_from(Metric)) == 0
-    write_points(session, run.id, 1, [(step, {"b": value}) for step, value in values.items()])
+    write_points(session, run.id, 1, [(step, {"b": metric_value}) for step, metric_value in values.items()])
     points = read_points(session, [run.id], ["a", "b", "none"])
     assert {name for _, name in points} == {"a", "b"}
     first, second = points[run.id, "a"], points[run.id, "b"]
@@ -129,7 +134,7 @@ def test_a_metric_name_is_no_formula_to_a_spreadsheet(session):
 
 def test_curves_csv_history_and_rollouts_agree_on_what_counts(session):
     run = make_run(session)
-    # The third attempt went back behind the second one, the fourth had not begun when its worker was lost.
+    # The third attempt resumed before the second one, and the fourth lost its worker before it began.
     for number, from_step in ((1, -1), (2, 4), (3, 2), (4, NOT_BEGUN)):
         make_attempt(session, run, number, from_step=from_step)
     for attempt, steps in ((1, (1, 2, 3, 4, 5)), (2, (5, 6)), (3, (3, 4))):
@@ -140,6 +145,8 @@ def test_curves_csv_history_and_rollouts_agree_on_what_counts(session):
     points = read_points(session, [run.id], ["a"])[run.id, "a"]
     assert dict(zip(points.steps.tolist(), points.values.tolist(), strict=True)) == expected
     assert csv_of(session, run.id, all_attempts=False) == "step,a\n1,1.0\n2,1.0\n3,3.0\n4,3.0\n"
-    assert dict(valid_steps(session, run.id, up_to=9)) == {n: {"a": value} for n, value in expected.items()}
+    assert dict(valid_steps(session, run.id, up_to=9)) == {
+        n: {"a": metric_value} for n, metric_value in expected.items()
+    }
     assert [row["step"] for row in step_counts(committed(session), run.id)] == [1, 2, 3, 4]
     assert all(row["groups"] == 1 for row in step_counts(committed(session), run.id))

@@ -1,4 +1,4 @@
-"""Caps of the sampler correction over stored tokens, on both databases, by hand."""
+"""Tests of caps of the sampler correction over stored tokens, by hand and on both databases."""
 
 import math
 from dataclasses import replace
@@ -53,13 +53,13 @@ def test_weights_under_a_cap_are_those_of_the_formula(client, database, run):
     assert two["ess"] == pytest.approx(5.5**2 / (4 * (0.36 + 1 + 1.9**2 + 4)), abs=1e-6)
     assert two["lost"] == pytest.approx(1 - 5.5 / 7.5, abs=1e-6)
     assert at_cap(answer, 3.0)["mean"] == pytest.approx(6.5 / 4, abs=1e-6)
-    mask = at_cap(asked(client, run, kind="token_mask"), 2**0.5)  # 0.6 and 1 stay, 1.9 and 4 go
+    mask = at_cap(asked(client, run, kind="token_mask"), 2**0.5)  # 0.6 and 1 stay, 1.9 and 4 are excluded
     assert (mask["limited"], mask["mean"]) == (pytest.approx(1 / 2), pytest.approx(1.6 / 4, abs=1e-6))
 
 
 def test_completions_share_the_product_or_the_geometric_mean(client, database, run):
     store(database, run, MadeGroup(completions=(Sampled(), Sampled(rho=(1.0, 1.0, 1.0, 1.0)))))
-    product = at_cap(asked(client, run, kind="seq_tis"), 2.0)  # 0.6 * 1 * 1.9 * 4 is over the cap
+    product = at_cap(asked(client, run, kind="seq_tis"), 2.0)  # 0.6 * 1 * 1.9 * 4 exceeds the cap
     assert (product["limited"], product["mean"]) == (pytest.approx(1 / 2), pytest.approx(1.5))
     geometric = at_cap(asked(client, run, kind="seq_tis", level="geo"), 2.0)
     assert geometric["mean"] == pytest.approx((math.pow(4.56, 1 / 4) + 1) / 2, abs=1e-6)

@@ -1,4 +1,4 @@
-"""Counts over steps, probes of evaluations and the atlas of prompts, on both databases, by hand."""
+"""Tests of counts over steps, evaluation probes and the atlas of prompts, by hand on both databases."""
 
 import json
 
@@ -107,17 +107,17 @@ def test_pass_rates_are_stored_for_later_runs_and_outlive_their_run(client, data
     store(database, run, hard, easy, question("once", MadeCompletion(correct=None), index=2))
     stored = client.post("/api/v1/rollouts/pass-rates", json={"run": run.id})
     assert stored.status_code == 201, stored.text
-    shown = stored.json()
-    assert (shown["run"], shown["run_name"], shown["prompts"]) == (run.id, run.name, 2)
-    assert client.post("/api/v1/rollouts/pass-rates", json={"run": run.id}).json() == shown
-    rates = read_rates(settings.datasets_dir, shown["sha256"])
+    stored_rates = stored.json()
+    assert (stored_rates["run"], stored_rates["run_name"], stored_rates["prompts"]) == (run.id, run.name, 2)
+    assert client.post("/api/v1/rollouts/pass-rates", json={"run": run.id}).json() == stored_rates
+    rates = read_rates(settings.datasets_dir, stored_rates["sha256"])
     assert rates.by_id == {"sums/hard": 0.0, "sums/easy": 0.5}
     assert (rates.rate("gone", " easy"), rates.rate("gone", "other")) == (0.5, None)
 
     with database.sessions.begin() as session:
         session.execute(delete(GroupTally).where(GroupTally.run_id == run.id))
-    assert got(client, f"pass-rates/{shown['sha256']}") == shown
-    body = {"base": {"data": {"pass_rates": shown["sha256"], "min_pass_rate": 0.1}}}
+    assert got(client, f"pass-rates/{stored_rates['sha256']}") == stored_rates
+    body = {"base": {"data": {"pass_rates": stored_rates["sha256"], "min_pass_rate": 0.1}}}
     assert client.post("/api/v1/validate", json=body).status_code == 200
 
 
@@ -126,10 +126,10 @@ def test_probes_are_solved_lost_and_forgotten_at_their_steps(client, database, r
         store(database, run, question("a", *completions, kind="eval"), step=step)
     store(database, run, question("b", RIGHT, kind="eval", index=1), step=20)
     probes = got(client, "probes", run=run.id)
-    a, b = (item["runs"][0] for item in probes["items"])
+    first_probe, second_probe = (item["runs"][0] for item in probes["items"])
     assert probes["runs"] == [{"id": run.id, "steps": [0, 10, 20, 30]}]
-    assert a == {
+    assert first_probe == {
         "rates": [0, 1, 1, 0], "stored": [True] * 4, "first_solved": 10, "first_lost": 30, "forgotten": True,
     }  # fmt: skip
-    assert b["rates"] == [None, None, 1, None]
-    assert not b["forgotten"]
+    assert second_probe["rates"] == [None, None, 1, None]
+    assert not second_probe["forgotten"]

@@ -1,4 +1,4 @@
-"""Pushed runs through HTTP: numbered records, one writer's runs apart from another's, hostile bodies."""
+"""Tests of pushed runs over HTTP: numbered records, separate writers and hostile bodies."""
 
 import gzip
 import json
@@ -36,7 +36,7 @@ def completions(step, *texts, index=0, **columns):
 
 @pytest.fixture
 def send(client, settings):
-    """POST a batch; answers the response."""
+    """A function that posts a batch and returns the response."""
 
     def sending(records=(), *, key="r", first=1, session=SESSION, run=HEAD, writer="node", token=""):
         body = {"session": session, "first": first, "records": list(records), "run": run}
@@ -77,7 +77,11 @@ def test_a_pushed_run_is_live_and_has_curves_completions_and_a_config(client, se
     assert (run["last_step"], run["steps"], run["config"]) == (1, 10, {"lr": 1e-6})
     assert run["experiment_name"] == "pushed runs"
     assert run["seen_at"]
-    last = {name: value for name, value in run["summary"]["last"].items() if not name.startswith("text/")}
+    last = {
+        name: metric_value
+        for name, metric_value in run["summary"]["last"].items()
+        if not name.startswith("text/")
+    }
     assert last == {
         "reward/mean": 0.5, "kl/k3": "NaN", "optim/grad_norm": 2.0, "weird_b_name": 1.0,
     }  # fmt: skip
@@ -100,7 +104,7 @@ def test_a_batch_that_comes_again_changes_nothing_and_an_overlap_adds_its_new_pa
     for _ in range(3):
         assert send(first).json()["stored"] == 2
     points, groups, events = (count(client, table) for table in (Metric, RolloutGroup, Event))
-    assert (points, groups) == (1 + 7, 1)  # the reward, and seven metrics of the texts
+    assert (points, groups) == (1 + 7, 1)  # the reward and seven text metrics
     changed = [metrics(1, reward=9), completions(1, "x"), metrics(2, reward=2)]
     assert send(changed, run=None).json()["stored"] == 3
     assert values_of(client, only_run(client), "reward/mean")[0] == {1: 1.0, 2: 2.0}
@@ -116,13 +120,14 @@ def test_pushed_completions_are_read_for_repetition_format_and_script(client, se
     assert values_of(client, run, "text/repetition")[0][1] == pytest.approx((1 - 3 / 505) / 4)
     send([completions(1, box, box, index=2), completions(2, "<think>")], first=3)
     assert values_of(client, run, "text/structure_ok")[0] == {1: 0.5, 2: 0.0}
-    assert values_of(client, run, "text/structure_broken")[0] == {1: 1 / 6, 2: 0.0}  # nobody knows: cut?
+    # unknown whether it was truncated
+    assert values_of(client, run, "text/structure_broken")[0] == {1: 1 / 6, 2: 0.0}
     send([completions(1, "3", "3", index=2)], first=5)
     assert values_of(client, run, "text/structure_ok")[0] == {1: 1 / 6, 2: 0.0}
 
 
 def test_two_processes_that_push_one_step_at_once_are_read_together(client, send, monkeypatch):
-    """The second one's completions come while those of the first are read."""
+    """The second one's completions arrive while those of the first are read."""
 
     def interrupted(session, run_id, written):
         points_of_texts = compute_text_points(session, run_id, written)
@@ -359,10 +364,10 @@ def test_a_config_that_cannot_be_kept_is_left_out_and_says_so(client, send):
     ],
 )
 def test_a_config_is_measured_before_it_is_looked_through(client, settings, config, reason, monkeypatch):
-    seen = []
+    redacted = []
 
     def redacting(document):
-        seen.append(document)
+        redacted.append(document)
         return redact_document(document)
 
     monkeypatch.setattr(backend.exchange.imports.store, "redact_document", redacting)
@@ -372,8 +377,8 @@ def test_a_config_is_measured_before_it_is_looked_through(client, settings, conf
     assert run["config"] == {}
     events = client.get(f"/api/v1/runs/{run['id']}/events").json()["items"]
     assert any(reason in event["message"] for event in events)
-    assert not seen or "nested" not in reason
-    assert not seen or "at most" not in reason
+    assert not redacted or "nested" not in reason
+    assert not redacted or "at most" not in reason
 
 
 def test_a_secret_is_shown_nowhere_whatever_it_was_pushed_as(client, send):
@@ -385,19 +390,19 @@ def test_a_secret_is_shown_nowhere_whatever_it_was_pushed_as(client, send):
     finish = {"kind": "finish", "status": "failed", "reason": secret}
     assert send([values, group, finish], run=head).status_code == 200
     run = only_run(client)
-    shown = [client.get(f"/api/v1/runs/{run['id']}{path}").text for path in ("", "/events", "/metrics.csv")]
-    shown += [client.get(path).text for path in ("/api/v1/runs", "/api/v1/experiments")]
+    texts = [client.get(f"/api/v1/runs/{run['id']}{path}").text for path in ("", "/events", "/metrics.csv")]
+    texts += [client.get(path).text for path in ("/api/v1/runs", "/api/v1/experiments")]
     for path in ("", "/prompts", "/counts"):
-        shown.append(client.get(f"/api/v1/rollouts{path}", params={"run": run["id"]}).text)
-    assert not [text for text in shown if secret in text]
+        texts.append(client.get(f"/api/v1/rollouts{path}", params={"run": run["id"]}).text)
+    assert not [text for text in texts if secret in text]
     assert {"_secret_", "loss/total"} <= run["summary"]["last"].keys()
     (item,) = client.get("/api/v1/rollouts", params={"run": run["id"]}).json()["items"]
     assert (item["prompt"], item["completions"][0]["text"]) == ("[secret]", "it is [secret]")
 
 
 def test_more_than_a_thousand_metrics_are_refused_whole(client, send):
-    many = [metrics(n, **{f"m{n}_{k}": k for k in range(200)}) for n in range(6)]
-    answer = send(many)
+    batches = [metrics(n, **{f"m{n}_{k}": k for k in range(200)}) for n in range(6)]
+    answer = send(batches)
     assert answer.status_code == 422
     assert "1,200 metrics" in answer.json()["errors"][0]["message"]
     assert count(client, Metric) == 0
@@ -459,7 +464,7 @@ def test_runs_of_a_sweep_that_begin_at_once_are_in_one_experiment(client, send):
 
 
 def test_steps_that_are_pushed_again_are_judged_again(client, send):
-    """A script that resumes replaces values that a stored verdict rests on."""
+    """A script that resumes replaces values on which a stored verdict is based."""
     sessions = client.app.state.lab.sessions
 
     def judge():
@@ -498,7 +503,7 @@ def test_the_late_end_of_an_older_process_does_not_end_a_run_that_a_newer_one_pu
 
 
 def test_a_process_that_outlives_a_newer_one_ends_the_run(client, send):
-    """As a trainer does whose evaluation logged under the same id, and finished or died."""
+    """This is a trainer whose evaluation logged under the same id, and finished or died."""
     send([metrics(1, reward=1)])
     send([metrics(2, reward=2), {"kind": "finish", "status": "finished"}], session=OTHER)
     with client.app.state.lab.sessions.begin() as session:

@@ -1,4 +1,4 @@
-"""A request that makes a run, sent again with its Idempotency-Key, makes nothing twice. On both databases."""
+"""Tests that a request repeated with its Idempotency-Key creates nothing twice, on both databases."""
 
 import threading
 
@@ -12,7 +12,7 @@ from tests.factories import make_run
 pytestmark = pytest.mark.both_databases
 
 REQUESTS = [("fork", {"step": 10}, {"step": 20}), ("clone", {}, {"seed": 7}), ("evaluations", {}, {"k": 4})]
-"""Requests by their route, with their body and another body."""
+"""Requests as (route, body, a different body)."""
 
 EXPERIMENT = {"name": "x", "variants": [{"name": "v"}]}
 
@@ -32,7 +32,7 @@ def ask(client, parent, verb, body, key):
 
 
 def counts(database):
-    """Runs, and lines of history that say so."""
+    """Return the number of runs, and of events that record their creation."""
     with database.sessions() as session:
         return [session.scalar(select(func.count()).select_from(table)) for table in (Run, Event)]
 

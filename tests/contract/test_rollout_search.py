@@ -1,4 +1,4 @@
-"""Search in completions, lift and labels, on both databases."""
+"""Tests of the search in completions, lift and labels, on both databases."""
 
 import pytest
 from sqlalchemy import select, text
@@ -27,7 +27,7 @@ def index(database):
 
 @pytest.fixture(autouse=True)
 def without_hurry(monkeypatch):
-    """However busy this machine is, a search reads all that it was asked for."""
+    """Let a search read everything, however busy this machine is."""
     monkeypatch.setattr(search_pages, "TIME_BUDGET_SECONDS", 1e9)
 
 
@@ -100,13 +100,13 @@ def test_a_search_is_narrowed_by_step_reward_flag_correct_and_kind(client, run):
 
 
 def test_pages_follow_each_other_without_a_gap(client, run):
-    seen: list[tuple[int, int]] = []
+    matches: list[tuple[int, int]] = []
     cursor: str | None = ""
     while cursor is not None:
         page = searched(client, run, "wait*", limit=2, cursor=cursor)
-        seen += places(page)
+        matches += places(page)
         cursor = page["next"]
-    assert seen == [(1, 0), (1, 1), (2, 0), (2, 1), (2, 2)]
+    assert matches == [(1, 0), (1, 1), (2, 0), (2, 1), (2, 2)]
 
 
 def counted(client, run, q="", **params):
@@ -123,7 +123,7 @@ def test_counts_over_steps_say_of_how_many(client, run):
 
 @pytest.fixture
 def many(database, monkeypatch):
-    """Eighteen groups of two runs by turns, with bounds so small that their words are common."""
+    """Eighteen groups of two runs in turn, with bounds so small that their words count as common."""
     monkeypatch.setattr(search_pages, "RARE_MATCH_LIMIT", 3)
     monkeypatch.setattr(search_pages, "INITIAL_BATCH_SIZE", 3)
     monkeypatch.setattr(search_pages, "MAX_BATCH_SIZE", 8)
@@ -321,8 +321,8 @@ def test_a_label_is_given_changed_and_removed_by_its_version(client, database, r
     counts = client.get("/api/v1/rollouts/labels", params={"runs": run.id}).json()["items"]
     assert counts == [{"label": "good", "completions": 1}, {"label": "hacked", "completions": 1}]
     assert client.delete(path, params={"label": "hacked", "version": 1}).status_code == 409
-    left = client.delete(path, params={"label": "hacked", "version": 2}).json()["items"]
-    assert [label["label"] for label in left] == ["good"]
+    remaining = client.delete(path, params={"label": "hacked", "version": 2}).json()["items"]
+    assert [label["label"] for label in remaining] == ["good"]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Rollouts in SQL and out again, on both databases."""
+"""Tests of storing rollouts in SQL and reading them, on both databases."""
 
 import io
 import math
@@ -52,10 +52,10 @@ def test_tokens_make_up_the_text_and_have_their_values(session):
     run = make_run(session)
     make_group(session, run, completions=(MadeCompletion(text="x"), MadeCompletion(text=HOSTILE)))
     rollout = stored_completions(session)[1]
-    shown = load_tokens(session, rollout.id)
-    assert "".join(shown["tokens"]) == HOSTILE
-    assert shown["arrays"]["logprob"][:3] == [0.0, -1.0, -2.0]
-    assert len(shown["arrays"]["entropy"]) == len(shown["mask"]) == len(HOSTILE)
+    tokens = load_tokens(session, rollout.id)
+    assert "".join(tokens["tokens"]) == HOSTILE
+    assert tokens["arrays"]["logprob"][:3] == [0.0, -1.0, -2.0]
+    assert len(tokens["arrays"]["entropy"]) == len(tokens["mask"]) == len(HOSTILE)
 
 
 def test_rewards_that_are_not_finite_are_spelled(client, database, run):
@@ -64,9 +64,9 @@ def test_rewards_that_are_not_finite_are_spelled(client, database, run):
     )
     store(database, run, MadeGroup(completions=(completion, MadeCompletion(reward=1.0))))
     group = rollouts(client, run)["items"][0]
-    shown = group["completions"][0]
-    assert (shown["reward"], shown["advantage"]) == ("NaN", "-Infinity")
-    assert shown["rewards"] == {"mine": "Infinity", "none": None}
+    completion_json = group["completions"][0]
+    assert (completion_json["reward"], completion_json["advantage"]) == ("NaN", "-Infinity")
+    assert completion_json["rewards"] == {"mine": "Infinity", "none": None}
     assert (group["reward_mean"], group["reward_std"]) == (1.0, 0.0)
 
 
@@ -74,13 +74,13 @@ def test_groups_come_by_step_kind_and_prompt_page_by_page(client, database, run)
     for step in (0, 1, 2):
         kind = "eval" if step == 0 else "train"
         store(database, run, *(MadeGroup(prompt_index=number, kind=kind) for number in range(3)), step=step)
-    seen: list[Any] = []
+    listed: list[Any] = []
     cursor: str | None = ""
     while cursor is not None:
         page = rollouts(client, run, limit=2, cursor=cursor)
-        seen += [(item["step"], item["prompt_index"]) for item in page["items"]]
+        listed += [(item["step"], item["prompt_index"]) for item in page["items"]]
         cursor = page["next"]
-    assert seen == [(step, number) for step in (0, 1, 2) for number in range(3)]
+    assert listed == [(step, number) for step in (0, 1, 2) for number in range(3)]
 
 
 def test_groups_are_found_by_what_one_of_their_completions_is(client, database, run):
@@ -113,8 +113,8 @@ def test_a_later_attempt_hides_the_groups_it_made_again(client, database, run):
         make_attempt(session, run, 2, from_step=1)
         for step, attempt in ((1, 1), (2, 1), (2, 2)):
             make_group(session, run, step=step, attempt=attempt)
-    shown = [(item["step"], item["attempt"]) for item in rollouts(client, run)["items"]]
-    assert shown == [(1, 1), (2, 2)]
+    attempts = [(item["step"], item["attempt"]) for item in rollouts(client, run)["items"]]
+    assert attempts == [(1, 1), (2, 2)]
 
 
 def test_a_page_is_limited_by_what_it_holds_and_not_by_the_tokens_that_a_client_claims(

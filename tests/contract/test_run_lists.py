@@ -1,4 +1,4 @@
-"""Lists of runs over HTTP: queries with totals, actions on many runs, saved views."""
+"""Tests of run lists over HTTP: queries with totals, actions on many runs, and saved views."""
 
 import pytest
 from sqlalchemy import text
@@ -11,7 +11,7 @@ pytestmark = pytest.mark.both_databases
 
 @pytest.fixture
 def new_runs(database):
-    """Makes runs in a transaction of their own; their ids by name."""
+    """A function that makes runs in a separate transaction, and returns their ids by name."""
 
     def make(*names, **fields):
         with database.sessions.begin() as session:
@@ -52,9 +52,9 @@ def test_a_list_says_how_many_runs_there_are_on_its_first_page_and_all_ids_on_re
 
 def test_filters_offer_the_values_of_all_listed_runs_and_find_them_by_a_part(client, database):
     with database.sessions.begin() as session:
-        many, few = (make_experiment(session, name=name) for name in ("100% ablation", "lengths"))
+        full_experiment, few = (make_experiment(session, name=name) for name in ("100% ablation", "lengths"))
         for seed in range(3):
-            make_run(session, experiment_id=many.id, seed=seed, tags=["kept", "paper"])
+            make_run(session, experiment_id=full_experiment.id, seed=seed, tags=["kept", "paper"])
         make_run(session, experiment_id=few.id, variant="dapo", tags=["kept"])
         make_run(session, experiment_id=few.id, variant="hidden", deleted_at=1.0)
 
@@ -62,7 +62,7 @@ def test_filters_offer_the_values_of_all_listed_runs_and_find_them_by_a_part(cli
         items = get(client, "/run-values", **params)["items"]
         return [(item["value"], item["label"], item["runs"]) for item in items]
 
-    by_runs = [(many.id, "100% ablation", 3), (few.id, "lengths", 1)]
+    by_runs = [(full_experiment.id, "100% ablation", 3), (few.id, "lengths", 1)]
     assert values(field="experiment") == by_runs
     assert values(field="experiment", search="0% A") == by_runs[:1]
     assert values(field="variant") == [("grpo", "grpo", 3), ("dapo", "dapo", 1)]
@@ -101,12 +101,12 @@ def test_an_action_is_repeated_without_effect_and_taken_back_exactly(
     ids = new_runs("a", "b", "c")
     tag = {"tag": "old"} if action == "tag" else {}
     act(client, action, ids=[ids["c"]], **tag)
-    done = act(client, action, ids=[*ids.values(), ids["a"], "nobody"], **tag)
-    assert (done["matched"], sorted(done["changed"])) == (4, [ids["a"], ids["b"]])
-    assert (done["missing"], done["refused"]) == (1, [])
+    outcome = act(client, action, ids=[*ids.values(), ids["a"], "nobody"], **tag)
+    assert (outcome["matched"], sorted(outcome["changed"])) == (4, [ids["a"], ids["b"]])
+    assert (outcome["missing"], outcome["refused"]) == (1, [])
     assert listed(client, **params).keys() == {"a", "b", "c"}
     assert act(client, action, ids=list(ids.values()), **tag)["changed"] == []
-    assert sorted(act(client, opposite, ids=done["changed"], **tag)["changed"]) == [ids["a"], ids["b"]]
+    assert sorted(act(client, opposite, ids=outcome["changed"], **tag)["changed"]) == [ids["a"], ids["b"]]
     assert listed(client, **params).keys() == {"c"}
 
 
@@ -116,8 +116,8 @@ def test_an_action_on_a_query_works_in_batches_on_all_of_its_runs_and_no_others(
     monkeypatch.setattr(bulk, "BATCH_SIZE", 3)
     new_runs(*(f"run-{number}" for number in range(8)), tags=["x"])
     new_runs("other")
-    done = act(client, "archive", query="run and tag = x")
-    assert (done["matched"], len(done["changed"])) == (8, 8)
+    outcome = act(client, "archive", query="run and tag = x")
+    assert (outcome["matched"], len(outcome["changed"])) == (8, 8)
     assert listed(client).keys() == {"other"}
     assert act(client, "unarchive", query="tag = x", archived=True)["matched"] == 8
     assert len(listed(client)) == 9

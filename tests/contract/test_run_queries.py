@@ -1,4 +1,4 @@
-"""Queries of the list of runs on both databases: against a plain Python evaluator, and by hand."""
+"""Tests of queries of the run list on both databases, against a plain Python evaluator and by hand."""
 
 import math
 import random
@@ -42,7 +42,7 @@ COMPARE: Mapping[str, Callable[[Any, Any], bool]] = {
 
 @dataclass(frozen=True)
 class Row:
-    """A run as the plain evaluator knows it."""
+    """A run as the plain evaluator sees it."""
 
     id: str
     name: str
@@ -62,7 +62,7 @@ def numbers(chance: random.Random) -> Any:
 
 
 def stored_rows(session, chance: random.Random, count: int) -> list[Row]:
-    """Random runs in the database, and the same as the evaluator reads them."""
+    """Store random runs and return them as rows for the evaluator."""
     for name in ("reward/mean", "eval/accuracy", "odd name"):
         session.add(MetricKey(name=name))
     experiment = make_experiment(session, name="Sweep otter")
@@ -104,14 +104,14 @@ def stored_rows(session, chance: random.Random, count: int) -> list[Row]:
             },
         )
         config = dict(run.config)
-        optimizer = {key: value for key, value in config["optimizer"].items() if key != "lr"}
+        optimizer = {key: setting for key, setting in config["optimizer"].items() if key != "lr"}
         run.config = config | {"optimizer": optimizer if lr == "absent" else optimizer | {"lr": lr}}
         session.flush()
         rows.append(Row(**{**row.__dict__, "id": run.id}))
     return rows
 
 
-# A random query is a pair: its text, and the function that says whether a row matches.
+# A random query is a pair of its text and the function that returns whether a row matches.
 
 
 def quoted(text: str) -> str:
@@ -138,8 +138,8 @@ def textual(field: str, get: Callable[[Row], str | None], words: list[str]):
 def numeric(field: str, get: Callable[[Row], float | None]):
     def make(operator: str, number: float):
         def matches(row: Row) -> bool:
-            value = get(row)
-            return value is not None and COMPARE[operator](value, number)
+            field_value = get(row)
+            return field_value is not None and COMPARE[operator](field_value, number)
 
         return f"{field}{operator}{number!r}", matches
 

@@ -1,4 +1,4 @@
-"""Runs over HTTP, on both databases."""
+"""Tests of runs over HTTP, on both databases."""
 
 import json
 from typing import Any
@@ -15,7 +15,7 @@ from tests.factories import make_attempt, make_experiment, make_run
 
 @pytest.fixture
 def new_run(database):
-    """Makes a run in a transaction of its own."""
+    """A function that makes a run in a separate transaction."""
 
     def make(**fields):
         with database.sessions.begin() as session:
@@ -56,9 +56,9 @@ def test_a_run_in_a_list_has_every_field_and_config_and_attempts_on_request(clie
     full = get(client, "/runs", include="config,attempts")["items"][0]
     assert full["config"]["steps"] == 150
     assert full["attempts"][0]["from_step"] == -1
-    shown = get(client, f"/runs/{run.id}")
-    assert shown.pop("cost").keys() == {"slot_hours", "gpu_hours", "money", "judges"}
-    assert shown == full
+    run_json = get(client, f"/runs/{run.id}")
+    assert run_json.pop("cost").keys() == {"slot_hours", "gpu_hours", "money", "judges"}
+    assert run_json == full
     assert RunItem.model_validate(full).created_at.endswith("Z")
 
 
@@ -115,16 +115,16 @@ def test_pages_hold_each_run_once_while_runs_are_added(client, new_run, sort):
             summary={"step": 1, "last": last, "best": {}},
         )  # fmt: skip
     before = [item["id"] for item in get(client, "/runs", sort=sort)["items"]]
-    seen: list[Any] = []
+    listed_ids: list[Any] = []
     cursor: str | None = ""
     while cursor is not None:
         page = get(client, "/runs", sort=sort, limit=2, cursor=cursor)
-        seen += [item["id"] for item in page["items"]]
+        listed_ids += [item["id"] for item in page["items"]]
         cursor = page["next"]
         new_run(name="zz", created_at=0.0 if sort.startswith("-") else 1e9)
-        assert len(seen) < 40
-    assert [run for run in seen if run in before] == before
-    assert len(seen) == len(set(seen))
+        assert len(listed_ids) < 40
+    assert [run for run in listed_ids if run in before] == before
+    assert len(listed_ids) == len(set(listed_ids))
 
 
 @pytest.mark.parametrize(
@@ -207,7 +207,7 @@ def test_a_run_is_renamed_tagged_archived_and_its_history_is_kept(client, new_ru
 )
 def test_a_change_that_cannot_be_is_refused_at_its_field(client, new_run, changes, path):
     run = new_run()
-    content = json.dumps(changes)  # escaped: an unpaired surrogate cannot be sent otherwise
+    content = json.dumps(changes)  # escaped, since an unpaired surrogate cannot be sent otherwise
     headers = {"Content-Type": "application/json"}
     answer = client.patch(f"/api/v1/runs/{run.id}", content=content, headers=headers)
     assert answer.status_code == 422, answer.text

@@ -1,4 +1,4 @@
-"""Rows become blocks and nothing is lost: killed anywhere, with a full disk, a damaged block, backwards."""
+"""Tests that sealing rows into blocks loses nothing, despite kills, full disks and damaged blocks."""
 
 import math
 
@@ -24,7 +24,7 @@ STRANGE = {1: 0.0, 2: math.nan, 3: math.inf, 4: -math.inf, 5: 1e-308, 6: 0.1 + 0
 
 
 class Killed(Exception):
-    """The process ends here."""
+    """Simulated end of the process."""
 
 
 @pytest.fixture(autouse=True)
@@ -34,7 +34,7 @@ def small_blocks(monkeypatch):
 
 @pytest.fixture
 def run(database):
-    """A run of two attempts, of which the second hides some of the first, with strange values and gaps."""
+    """A run with unusual values and gaps, whose second attempt hides some steps of the first."""
     with database.sessions.begin() as session:
         run = make_run(session, status="finished", attempt=2, last_step=40)
         make_attempt(session, run, 1, from_step=-1)
@@ -54,7 +54,7 @@ def seal(database):
 
 
 def everything(database, run):
-    """Return all that readers see of a run, to the last bit."""
+    """Return everything that readers see of a run, to the last bit."""
     with database.sessions() as session:
         names = load_metric_names(session, [run.id])
         curves = read_points(session, [run.id], names)
@@ -75,7 +75,7 @@ def counts(database):
 
 def test_all_readers_see_the_same_before_and_after(database, run):
     before = everything(database, run)
-    assert before[4].startswith("step,eval/accuracy,loss\n")  # a name of hidden points alone has no column
+    assert before[4].startswith("step,eval/accuracy,loss\n")  # a metric with only hidden points has no column
     assert before[5].startswith("step,attempt,eval/accuracy,loss,only/hidden\n")
     rows, _ = counts(database)
     seal(database)
@@ -105,7 +105,7 @@ def test_sealing_that_is_killed_at_any_statement_loses_nothing(database, run):
         finally:
             event.remove(database.engine, "before_cursor_execute", kill)
         assert everything(database, run) == before
-        with database.sessions() as session:  # whatever was sealed is not a row any more
+        with database.sessions() as session:  # sealed points are no longer rows
             for attempt, step in session.execute(select(Attempt.number, Attempt.packed_step)):
                 behind = select(Metric.step).where(Metric.attempt == attempt, Metric.step <= step)
                 assert session.scalars(behind).all() == []
@@ -173,9 +173,9 @@ def test_a_damaged_block_is_named_once_and_the_rest_is_read(database, run, monke
         with database.sessions.begin() as session:
             tell_damage(session, block_damage.recorded_damage().items())
     with database.sessions() as session:
-        (told,) = session.scalars(select(Event).where(Event.run_id == run.id, Event.kind == "data"))
-    assert told.level == "error"
-    assert told.message.startswith("loss, steps 10 to 19 of attempt 1: the block that holds them is damaged")
+        (event,) = session.scalars(select(Event).where(Event.run_id == run.id, Event.kind == "data"))
+    assert event.level == "error"
+    assert event.message.startswith("loss, steps 10 to 19 of attempt 1: the block that holds them is damaged")
 
 
 def test_a_damaged_outline_is_named_as_one_and_the_points_are_drawn(database, monkeypatch):

@@ -1,4 +1,4 @@
-"""Searches on both databases: launched, advanced as the reconciler does, killed between writes, stopped."""
+"""Tests of searches on both databases: launched, advanced, killed between writes, and stopped."""
 
 import math
 from types import SimpleNamespace
@@ -34,7 +34,7 @@ def body(knobs=(RATES,), *, seeds=(0, 1, 2), base=(), **fields):
 
 
 def quality(config):
-    """Return the accuracy that a run of this learning rate ends with: best at 1e-3."""
+    """Return the final accuracy of a run with this learning rate, which is best at 1e-3."""
     return 0.8 - 0.2 * abs(math.log10(config["optimizer"]["lr"]) + 3)
 
 
@@ -56,7 +56,7 @@ def lab(client, database, settings):
             return session.scalars(query.where(Run.status.in_(statuses)) if statuses else query).all()
 
     def train(run, values, status="running", **fields):
-        """Record accuracies by step; the run is then in this status."""
+        """Record accuracies by step, and set the run's status."""
         with database.sessions.begin() as session:
             if session.get_one(Run, run.id).attempt == 0:
                 make_attempt(session, run, 1, from_step=-1)
@@ -76,7 +76,7 @@ def lab(client, database, settings):
         return SearchItem.model_validate(item)
 
     def drive(search, max_rounds=200):
-        """Advance and finish runs one after the other until nothing is left to do."""
+        """Advance the search and finish its runs one after the other until nothing remains to do."""
         for _ in range(max_rounds):
             moved = step(search)
             waiting = runs("queued")
@@ -112,19 +112,19 @@ def test_a_search_tries_chooses_compares_and_ends(lab, client, database):
 
 
 def test_decisions_are_a_function_of_the_rows(lab, database):
-    """The same values lead to the same configurations, whoever asks and how often."""
+    """The same values lead to the same configurations, regardless of the process and the number of calls."""
     first = lab.drive(lab.begin(cells=14, seeds=[0]))
     second = lab.drive(lab.begin(cells=14, seeds=[0]))
     assert [trial.values for trial in first.trials] == [trial.values for trial in second.trials]
     late = [trial.values[0] for trial in first.trials[10:]]
-    assert sum(abs(math.log10(rate) + 3) for rate in late) / len(late) < 1.0  # it follows the results
+    assert sum(abs(math.log10(rate) + 3) for rate in late) / len(late) < 1.0  # the search follows the results
 
 
 def test_a_run_that_falls_behind_the_median_is_pruned_with_its_reason(lab, database):
     search = lab.begin(search=MEDIAN, cells=8)
-    for value in (0.5, 0.6, 0.7):
+    for accuracy in (0.5, 0.6, 0.7):
         [run] = lab.runs("queued")
-        lab.finish(run, value)
+        lab.finish(run, accuracy)
         assert lab.step(search)
     [run] = lab.runs("queued")
     lab.train(run, {0: 0.9, 5: 0.0})
@@ -152,9 +152,9 @@ def test_halving_lets_the_best_third_go_on(lab, database):
     with database.sessions.begin() as session:
         session.add(Worker(id="w", host="h", pid=1, slot=0, device="cpu"))
     pruned = []
-    for value in (0.3, 0.5, 0.4, 0.6):
+    for accuracy in (0.3, 0.5, 0.4, 0.6):
         [run] = lab.runs("queued")
-        lab.train(run, {10: value})
+        lab.train(run, {10: accuracy})
         while lab.step(search):
             pass
         pruned.append(
@@ -207,13 +207,13 @@ def test_further_runs_wait_only_where_a_slot_is_free(lab, database):
     assert lab.step(search)
     [second] = lab.runs("queued")
     lab.train(second, {})
-    assert lab.step(search) is False  # two at once, as asked
+    assert lab.step(search) is False  # two at once, as configured
     lab.finish(first)
     assert lab.step(search)
 
 
 def test_two_who_decide_at_once_queue_one_run(lab, database, settings, monkeypatch):
-    """The second one's decision was made from older rows: it is dropped."""
+    """The second decision was based on older rows, so it is dropped."""
     search = lab.begin()
     lab.finish(lab.runs("queued")[0])
     decided = advancing._next_step
@@ -231,18 +231,18 @@ def test_two_who_decide_at_once_queue_one_run(lab, database, settings, monkeypat
 
 
 class Killed(BaseException):
-    """The process ends here."""
+    """Simulated end of the process."""
 
 
 def test_a_kill_at_any_write_loses_and_doubles_nothing(lab, database):
-    """The process dies at the n-th statement of a step, for every n; the search ends as without kills."""
+    """The process dies at the n-th statement of a step, for every n, and the search ends as without kills."""
     expected = lab.drive(lab.begin(cells=4, seeds=[0, 1], search={"top": 2}))
     search = lab.begin(cells=4, seeds=[0, 1], search={"top": 2})
-    left = {"statements": math.inf}
+    remaining = {"statements": math.inf}
 
     def die(*_args):
-        left["statements"] -= 1
-        if left["statements"] < 0:
+        remaining["statements"] -= 1
+        if remaining["statements"] < 0:
             raise Killed
 
     event.listen(database.engine, "before_cursor_execute", die)
@@ -251,21 +251,21 @@ def test_a_kill_at_any_write_loses_and_doubles_nothing(lab, database):
         for _ in range(60):
             moved, allowed = False, 0
             while True:
-                left["statements"] = allowed
+                remaining["statements"] = allowed
                 try:
                     moved = lab.step(search)
                     break
                 except Killed:
                     kills += 1
                     allowed += 1
-            left["statements"] = math.inf
+            remaining["statements"] = math.inf
             waiting = lab.runs("queued")
             if waiting:
                 lab.finish(waiting[0])
             elif not moved:
                 break
     finally:
-        left["statements"] = math.inf
+        remaining["statements"] = math.inf
         event.remove(database.engine, "before_cursor_execute", die)
     assert kills > 50
     current = lab.current(search)
@@ -328,7 +328,7 @@ def test_a_search_is_stopped_with_its_runs(lab, client):
 
 @pytest.mark.parametrize("hours", [4.9, 6.5])
 def test_the_budget_leaves_room_for_the_further_seeds(lab, database, hours):
-    """Runs of an hour: two configurations and two of their additional seeds fit into five hours."""
+    """With runs of an hour, two configurations and two of their additional seeds fit into five hours."""
     search = lab.begin(cells=9, seeds=[0, 1], search={"hours": hours, "top": 2})
     for _ in range(60):
         moved = lab.step(search)

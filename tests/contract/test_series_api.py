@@ -1,4 +1,4 @@
-"""Curves over HTTP, on both databases."""
+"""Tests of curves over HTTP, on both databases."""
 
 import math
 
@@ -69,12 +69,12 @@ def test_the_end_of_a_curve_is_that_of_the_matrix_however_the_curve_is_shown(cli
         for seed, spike in ((0, None), (1, 1777))
     ]
     ends = [np.mean(values[-10:]) for values in losses]
-    shown = {"smoothing": 0.9, "x_max": 100, "max_points": 10, "ends": True}
-    alone = series(client, trained, "loss/total", **shown)["series"]
+    display_settings = {"smoothing": 0.9, "x_max": 100, "max_points": 10, "ends": True}
+    alone = series(client, trained, "loss/total", **display_settings)["series"]
     assert [item["end"] for item in alone] == [
         {"n": 1, "mean": pytest.approx(end), "low": None, "high": None} for end in ends
     ]
-    (group,) = series(client, trained, "loss/total", group_by="variant", **shown)["series"]
+    (group,) = series(client, trained, "loss/total", group_by="variant", **display_settings)["series"]
     query = {"runs": ",".join(run.id for run in trained), "metrics": "loss/total:final"}
     (row,) = client.get("/api/v1/matrix", params=query).json()["rows"]
     cell = row["cells"]["loss/total:final"]

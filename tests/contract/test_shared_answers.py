@@ -1,4 +1,4 @@
-"""Answers that are made once: tags, what changes them, encodings, readers who ask at the same time."""
+"""Tests of shared responses: entity tags, invalidation, encodings and concurrent readers."""
 
 import threading
 from functools import partial
@@ -89,15 +89,15 @@ def request(path="/a"):
 
 
 def test_readers_who_ask_at_the_same_time_share_the_work():
-    answers, asked, calls, bodies = SharedAnswers(), [], [], []
+    answers, started, calls, bodies = SharedAnswers(), [], [], []
 
     def make():
         calls.append(threading.get_ident())
-        wait_for(lambda: len(asked) == 8)
+        wait_for(lambda: len(started) == 8)
         return {"x": 1}
 
     def read():
-        asked.append(threading.get_ident())
+        started.append(threading.get_ident())
         bodies.append(answers.answer(request(), 1, make).body)
 
     readers = [threading.Thread(target=read) for _ in range(8)]

@@ -1,4 +1,4 @@
-"""Signal budgets over steps and of whole runs, logged or from tallies, on both databases."""
+"""Tests of signal budgets over steps and of whole runs, logged or from tallies, on both databases."""
 
 import pytest
 
@@ -31,7 +31,7 @@ def budget(client, *runs, **params):
 
 
 def of_step(step):
-    """Completions 1..7 in the order of the parts, ten tokens each, a tenth of a second each."""
+    """Return a budget of 1..7 completions by part, with ten tokens and a tenth of a second each."""
     return {
         budget_metric(use, unit): factor * (at + 1) * step
         for unit, factor in zip(UNITS, (1, 10, 0.1), strict=True)
@@ -57,7 +57,7 @@ def test_a_run_that_logged_none_is_counted_by_its_marks_and_says_so(client, data
         MadeGroup(completions=(RIGHT, RIGHT), prompt_index=1),
         MadeGroup(completions=(WRONG, WRONG), prompt_index=2, left_out="equal"),
         MadeGroup(completions=(RIGHT, WRONG), prompt_index=3, left_out="accuracy"),
-        MadeGroup(completions=(WRONG,), prompt_index=4),  # alone: nothing it could be equal to
+        MadeGroup(completions=(WRONG,), prompt_index=4),  # a single completion, which equals no other
         MadeGroup(completions=(WRONG, WRONG), prompt_index=0, kind="eval"),
     ]
     with database.sessions.begin() as session:

@@ -1,4 +1,4 @@
-"""Sweeps over HTTP, on both databases: planned, launched as ordinary variants, refused at their fields."""
+"""Tests of sweeps over HTTP, on both databases: planned, launched as ordinary variants, and refused."""
 
 import json
 
@@ -58,8 +58,8 @@ def test_an_invalid_cell_is_named_and_nothing_is_launched(client, database):
 
 def test_a_plan_shows_cells_time_and_money_and_launches_nothing(client, database):
     with database.sessions.begin() as session:
-        seen = {"step": 5, "last": {"time/step_seconds": 2.0}, "best": {}}
-        run = make_run(session, last_step=5, config=resolve({}).model_dump(mode="json"), summary=seen)
+        summary = {"step": 5, "last": {"time/step_seconds": 2.0}, "best": {}}
+        run = make_run(session, last_step=5, config=resolve({}).model_dump(mode="json"), summary=summary)
         attempt = make_attempt(session, run, 1)
         attempt.slot_price, attempt.currency = 3.6, "EUR"
     body = SWEEP | {"sweep": {"knobs": [{"path": "optimizer.lr", "values": "1e-4, -1"}]}}
@@ -101,7 +101,7 @@ def test_a_sweep_that_cannot_be_is_refused_at_its_field(client, database, route,
     content = json.dumps(SWEEP | {"sweep": sweep})
     headers = {"Content-Type": "application/json"}
     answer = client.post(f"/api/v1/experiments{route}", content=content, headers=headers)
-    if route and answer.status_code == 200:  # a plan shows what is wrong with a cell at the cell
+    if route and answer.status_code == 200:  # a plan shows the error of a cell at the cell
         errors = {f"sweep.{error['path']}": error["message"] for error in answer.json()["cells"][0]["errors"]}
     else:
         assert answer.status_code == 422, answer.text

@@ -1,4 +1,4 @@
-"""Budgets of token values: what gives way, in which order, and what is said about it, on both databases."""
+"""Tests of budgets of token values: what is removed, in which order, and how it is reported."""
 
 from dataclasses import replace
 
@@ -26,7 +26,7 @@ def run(database):
 
 
 def sizes(database, run):
-    """Bytes of the token values at each step of a run that has any."""
+    """Return the bytes of token values at each step of a run that has any."""
     query = (
         select(RolloutGroup.step, func.sum(func.length(RolloutTokens.data)))
         .join(RolloutTokens, RolloutTokens.group_id == RolloutGroup.id)
@@ -39,7 +39,7 @@ def sizes(database, run):
 
 
 def sweep(database, monkeypatch, *, of_run=0, of_all=0):
-    """Look once, with budgets in bytes."""
+    """Apply the budgets once, in bytes."""
     budget = TokenBudget(Settings(), database.sessions)
     monkeypatch.setattr(budget, "_of_run", of_run)
     monkeypatch.setattr(budget, "_of_all", of_all)
@@ -49,13 +49,13 @@ def sweep(database, monkeypatch, *, of_run=0, of_all=0):
 
 
 def values_of(database, run):
-    """Names of the values at each step that has tokens."""
+    """Return the names of the values at each step that has tokens."""
     query = select(RolloutGroup.step, RolloutTokens.data).join(
         RolloutTokens, RolloutTokens.group_id == RolloutGroup.id
     )
     with database.sessions() as session:
         rows = session.execute(query.where(RolloutGroup.run_id == run.id))
-        return {step: sorted(unpack_arrays(data)[0]) for step, data in rows}
+        return {step: sorted(unpack_arrays(frame)[0]) for step, frame in rows}
 
 
 def messages(database, run):
@@ -65,11 +65,11 @@ def messages(database, run):
 
 
 def stripped_size(database, run):
-    """Bytes of a step once the values that only colour tokens are gone."""
+    """Return the bytes of a step without the values that only colour tokens."""
     with database.sessions() as session:
-        data = session.scalar(select(RolloutTokens.data).limit(1))
+        frame = session.scalar(select(RolloutTokens.data).limit(1))
     stripped = [
-        replace(tokens, arrays={"logprob": tokens.arrays["logprob"]}) for tokens in unpack_tokens(data)
+        replace(tokens, arrays={"logprob": tokens.arrays["logprob"]}) for tokens in unpack_tokens(frame)
     ]
     return len(pack_tokens(stripped))
 
@@ -152,7 +152,7 @@ def test_a_damaged_frame_gives_way_with_the_tokens_and_holds_up_no_budget(databa
     size = sum(sizes(database, run).values())
     for _ in range(2):
         sweep(database, monkeypatch, of_run=size - 1)
-    assert 1 in sizes(database, run)  # the values of a later step were enough
+    assert 1 in sizes(database, run)  # removing the values of a later step was enough
     [damage, removed] = messages(database, run)
     assert damage.startswith("the tokens of 1 group at step 1 are damaged and stay until")
     assert "values that colour tokens up to step 2" in removed
@@ -162,7 +162,7 @@ def test_a_damaged_frame_gives_way_with_the_tokens_and_holds_up_no_budget(databa
 
 
 def test_two_services_that_take_turns_remove_no_more_than_one(database, monkeypatch):
-    """What the other one has removed is counted again before anything gives way."""
+    """What the other service has removed is counted again before anything else is removed."""
     with database.sessions.begin() as session:
         runs = [make_run(session, last_step=STEPS) for _ in range(3)]
         for run in runs[:2]:

@@ -1,4 +1,4 @@
-"""Trials of remedies through the HTTP interface: plan, launch, verdict. On both databases."""
+"""Tests of trials of remedies through the HTTP API: plan, launch and verdict, on both databases."""
 
 import threading
 
@@ -24,13 +24,13 @@ CONFIG = {"steps": 120, "checkpointing": {"every": 20}, "evaluation": {"every": 
 
 
 def store(session, run, log, after=0):
-    """The steps of a log behind one of them, as a run that has ended."""
+    """Store the steps of a log after the given one, as a run that has ended."""
     make_attempt(session, run, 1, from_step=after or -1)
     points = {}
     for name, series in log.series.items():
-        for step, value in zip(series.steps.tolist(), series.values.tolist(), strict=True):
+        for step, metric_value in zip(series.steps.tolist(), series.values.tolist(), strict=True):
             if step > after:
-                points.setdefault(step, {})[name] = value
+                points.setdefault(step, {})[name] = metric_value
     write_points(session, run.id, 1, sorted(points.items()))
     run.last_step, run.attempt = max(points, default=0), 1
     run.summary = {"step": run.last_step, "last": dict.fromkeys(log.series, 0.0), "best": {}}
@@ -68,7 +68,7 @@ def runs_of(database, trial):
 
 
 def finish(database, run, log=HEALTHY, status="finished"):
-    """End a run of a trial with the log that it inherited and a log of its own."""
+    """End a run of a trial with its inherited log and a new log."""
     with database.sessions.begin() as session:
         run = session.get_one(Run, run.id)
         store(session, run, log, after=run.fork_step or 0)
@@ -242,9 +242,9 @@ def test_a_remedy_that_helps_is_told_with_its_p(client, database, broken_run, se
     for trial_run in runs_of(database, trial):
         finish(database, trial_run, HEALTHY if trial_run.variant == "remedy" else ILL)
     Reconciler(settings, database.sessions).run_once()
-    shown = trial_of(client, run)
-    assert shown["judged_at"] is not None
-    verdict = shown["verdict"]
+    trial_json = trial_of(client, run)
+    assert trial_json["judged_at"] is not None
+    verdict = trial_json["verdict"]
     assert verdict["sentences"][0] == (
         "The collapse recurred in 5 of 5 runs without change and in 0 of 5 with the remedy (Fisher's exact "
         "test, one-sided p = .004)."
@@ -260,7 +260,7 @@ def test_a_remedy_that_helps_is_told_with_its_p(client, database, broken_run, se
     ends = [row["cells"]["reward/accuracy:final"]["mean"] for row in matrix["rows"]]
     assert [arm["goal_end"] for arm in verdict["arms"]] == pytest.approx(ends)
     assert verdict["repeat"]["state"] == "repeats"
-    assert arms_of(shown)["remedy"]["p"] == pytest.approx(1 / 252)
+    assert arms_of(trial_json)["remedy"]["p"] == pytest.approx(1 / 252)
     events = client.get(f"/api/v1/runs/{run.id}/events").json()["items"]
     assert [event["message"] for event in events][1:] == verdict["sentences"][:1]
 
@@ -289,7 +289,7 @@ def test_remedies_are_tried_one_by_one_until_one_heals(client, database, broken_
         ("first", False), ("second", False), ("third", True)
     ]  # fmt: skip
     configs = {trial_run.variant: trial_run.config for trial_run in runs_of(database, trial)}
-    assert (configs["second"]["optimizer"]["lr"], configs["second"]["steps"]) == (5e-5, shown["steps"])
+    assert (configs["second"]["optimizer"]["lr"], configs["second"]["steps"]) == (5e-5, trial_json["steps"])
 
 
 def test_a_next_remedy_whose_checkpoint_has_gone_ends_the_trial_with_the_reason(
@@ -354,12 +354,12 @@ def test_runs_that_failed_were_stopped_or_deleted_are_counted_apart(client, data
     continue_deletions(database.sessions, settings, seconds=10)
     for trial_run in [*[row for row in rows if row.variant != "no change"], control[4]]:
         finish(database, trial_run, ILL)
-    shown = trial_of(client, run)
-    counts = arms_of(shown)["no change"]
+    trial_json = trial_of(client, run)
+    counts = arms_of(trial_json)["no change"]
     names = ("planned", "waiting", "recurred", "spared", "unjudged", "failed", "stopped", "deleted")
     assert [counts[name] for name in names] == [5, 0, 2, 0, 0, 1, 1, 1]
-    assert shown["verdict"]["complete"]
-    assert "Not counted without change: 1 failed, 1 stopped, 1 deleted." in shown["verdict"]["sentences"]
+    assert trial_json["verdict"]["complete"]
+    assert "Not counted without change: 1 failed, 1 stopped, 1 deleted." in trial_json["verdict"]["sentences"]
 
 
 def test_a_trial_waits_until_all_runs_have_ended(client, database, broken_run, settings):
@@ -396,8 +396,8 @@ def test_a_verdict_outlives_its_runs_and_goes_with_the_run_that_it_is_about(
         client.delete(f"/api/v1/runs/{trial_run.id}")
     assert client.delete("/api/v1/runs", params={"forever": True}).status_code == 202
     continue_deletions(database.sessions, settings, seconds=10)
-    shown = trial_of(client, run)
-    assert (shown["experiment"], shown["verdict"]) == (None, before)
+    trial_json = trial_of(client, run)
+    assert (trial_json["experiment"], trial_json["verdict"]) == (None, before)
     with database.sessions() as session:
         assert session.scalar(select(func.count()).select_from(Experiment)) == 0
     client.delete(f"/api/v1/runs/{run.id}")

@@ -1,14 +1,13 @@
-"""The long form: `make faults`, or `python -m tests.faults --help`.
+"""The long form of the fault tests: `make faults`, or `python -m tests.faults --help`.
 
-    storms    random kills, crashes, freezes and damage on six runs at a time
+    storms    random kills, crashes, freezes and damage on six concurrent runs
     deaths    one kill -9 at every statement, commit and file operation of a trainer and of a worker
-    reboots   everything killed at once, then `make up` again
-    services  the API killed under clients that launch, fork, upload, download and follow
-    stops     runs stopped, workers and the whole command asked to end, once and twice: saved, and soon
-    power     the power cut at every commit and file operation, on loop devices; needs root
+    reboots   kill everything at once, then start `make up` again
+    services  kill the API under clients that launch, fork, upload, download and follow
+    stops     stop runs, workers and the whole command, once and twice, and check what is saved
+    power     cut the power at every commit and file operation, on loop devices; needs root
 
-Each finished round is added to the ledger, so a campaign that was ended continues where it stood.
-"""
+Each finished round is added to the ledger, so that an interrupted campaign continues where it stopped."""
 
 import argparse
 import itertools
@@ -36,7 +35,7 @@ FAULTS = 30
 """Number of faults per round."""
 
 ROUNDS = 4
-"""Number of rounds on one plant, before the next one with another broker or database."""
+"""Number of rounds on one plant before the next one with another broker or database."""
 
 REBOOTS = 5
 """Number of reboots per run."""
@@ -45,19 +44,19 @@ UPS = 4
 """Number of times that `make up` is asked to end during one run."""
 
 SERVICE_DEATHS = 25
-"""Number of deaths of one service, before the next one with an empty database."""
+"""Number of deaths of one service before the next one with an empty database."""
 
 ROLES = ("trainer", "worker")
 BROKERS = ("valkey", "filesystem")
 
 
 def main() -> int:
-    """Play rounds until enough was killed or the time is over; 1 when anything was lost."""
+    """Play rounds until enough is killed or the time is over, and return 1 if anything was lost."""
     options = _options()
     deadline = time.monotonic() + 60 * options.minutes
     options.seed = options.seed or random.randrange(1, 10**9)
     print(f"seed {options.seed}: `make faults SEED={options.seed}` draws the same faults again", flush=True)
-    logging.getLogger("backend").setLevel(logging.ERROR)  # that a database is away is not news here
+    logging.getLogger("backend").setLevel(logging.ERROR)  # database outages are expected here
     with warm_parent() if options.trainers == "forked" else nullcontext() as warm:
         for name in options.forms:
             for played in FORMS[name](options, warm):

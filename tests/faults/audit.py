@@ -1,14 +1,13 @@
 """The audit after a fault: `audit(sessions, state_dir)` returns one sentence per violated invariant.
 
-I1  steps 1..last_step of every run have exactly one valid point per metric, all of one attempt; the checksums
-    of sealed blocks are right, and no point of sealed steps is a row
-I2  attempts are 1, 2, 3, ...; at most the newest is open; no two of them at the same time
-I3  every checkpoint has a directory with the files and the SHA-256 that were written
-I4  every move of a run is one that `lifecycle.MOVES` allows, each from where the last one led
-I5  no row and no file belongs to nobody
-I6  the schema is what the models say, and the database's own check finds nothing
-I7  the canary, a secret that no record may hold, is nowhere
-"""
+I1  Steps 1..last_step of every run have exactly one valid point per metric, all of one attempt. The
+    checksums of sealed blocks are right, and no point of sealed steps is a row.
+I2  Attempts are 1, 2, 3, ...; only the newest may be open, and no two overlap in time.
+I3  Every checkpoint has a directory with the files and the SHA-256 that were written.
+I4  Every transition of a run is allowed by `lifecycle.MOVES` and starts where the last one ended.
+I5  Every row and every file has an owner.
+I6  The schema matches the models, and the database's own check finds nothing.
+I7  The canary, a secret that no record may hold, is found nowhere."""
 
 from collections.abc import Collection, Iterator
 from itertools import chain, pairwise
@@ -29,7 +28,7 @@ from tests.faults.audit_files import canary_in_files, checkpoint_files, files_of
 from tests.faults.audit_tables import canary_in_rows, damage, rows_of_nobody
 
 CLOCK_SECONDS = 0.01
-"""Two times of the database's clock nearer than this may be in either order."""
+"""Two times of the database's clock that are closer than this may be in either order."""
 
 
 def audit(
@@ -40,16 +39,15 @@ def audit(
     damaged: Collection[str] = (),
     clock_jumped: bool = False,
 ) -> list[str]:
-    """Return every violation in one sentence; an empty list when all is well.
+    """Return one sentence for every violation.
 
-    `damaged` are checkpoints, as `<run id>/<name>`, that a test has damaged itself. `clock_jumped` leaves
-    out what compares times.
-    """
+    `damaged` are checkpoints, as `<run id>/<name>`, that a test has damaged itself. If `clock_jumped` is
+    True, checks that compare times are skipped."""
     with reading(sessions) as session:
         runs = list(session.scalars(select(Run).order_by(Run.id)))
         checkpoints = list(session.scalars(select(Checkpoint)))
         findings = [*rows_of_nobody(session), *(canary_in_rows(session, canary) if canary else ())]
-    for run in runs:  # each in a transaction of its own: a database ends one that idles for a minute
+    for run in runs:  # each in a separate transaction, since a database ends one that idles for a minute
         with reading(sessions) as session:
             findings += steps(session, run)
             findings += blocks(session, run)
@@ -63,9 +61,10 @@ def audit(
 
 
 def steps(session: Session, run: Run) -> Iterator[str]:
-    """I1."""
+    """Check invariant I1."""
     limits = load_limits(session, [run.id]).get(run.id, ())
-    first = 1 if run.fork_step is None or run.steps == 0 else run.fork_step + 1  # before: its parent's
+    # earlier steps belong to its parent
+    first = 1 if run.fork_step is None or run.steps == 0 else run.fork_step + 1
     expected_steps = set(range(first, run.last_step + 1))
     writers_by_table: dict[str, dict[int, set[int]]] = {}
     groups = select(RolloutGroup.step, RolloutGroup.attempt).where(
@@ -101,7 +100,7 @@ def steps(session: Session, run: Run) -> Iterator[str]:
 
 
 def blocks(session: Session, run: Run) -> Iterator[str]:
-    """I1, sealed points."""
+    """Check invariant I1 for sealed points."""
     for block, reason in damaged_blocks(session, run.id):
         yield f"I1: run {run.id}: {damage_sentence(session, block, reason)}"
     for attempt in session.scalars(select(Attempt).where(Attempt.run_id == run.id)):
@@ -117,7 +116,7 @@ def blocks(session: Session, run: Run) -> Iterator[str]:
 
 
 def attempts(session: Session, run: Run, *, clock_jumped: bool = False) -> Iterator[str]:
-    """I2."""
+    """Check invariant I2."""
     rows = list(session.scalars(select(Attempt).where(Attempt.run_id == run.id).order_by(Attempt.number)))
     numbers = [row.number for row in rows]
     if numbers != list(range(1, run.attempt + 1)):
@@ -144,11 +143,15 @@ def attempts(session: Session, run: Run, *, clock_jumped: bool = False) -> Itera
 
 
 def moves(session: Session, run: Run) -> Iterator[str]:
-    """I4."""
+    """Check invariant I4."""
     if run.status not in STATUSES:
         yield f"I4: run {run.id} has the status {run.status!r}"
     query = select(Event.data).where(Event.run_id == run.id, Event.kind == "lifecycle").order_by(Event.id)
-    transitions = [(data["from"], data["to"]) for data in session.scalars(query) if "from" in data]
+    transitions = [
+        (event_data["from"], event_data["to"])
+        for event_data in session.scalars(query)
+        if "from" in event_data
+    ]
     for before, after in transitions:
         if after not in MOVES.get(before, ()):
             yield f"I4: run {run.id} went from {before} to {after}"

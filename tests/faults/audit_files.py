@@ -1,4 +1,4 @@
-"""The files behind the rows: checkpoints that are whole, and no file without an owner."""
+"""Check the files behind the rows: complete checkpoints, and no file without an owner."""
 
 import json
 from collections.abc import Collection, Iterator
@@ -10,13 +10,13 @@ from backend.storage.models import Checkpoint, Run
 
 MANIFEST = "manifest.json"
 OPENLY_SECRET = {"token"}
-"""Files of the state directory whose content is a secret by purpose."""
+"""Files of the state directory whose content is intentionally secret."""
 
 
 def checkpoint_files(
     run: Run, checkpoints: Collection[Checkpoint], state_dir: Path, damaged: Collection[str] = ()
 ) -> Iterator[str]:
-    """I3. A running run adds and removes checkpoints meanwhile, so only one at rest is looked at."""
+    """Check invariant I3. A running run adds and removes checkpoints, so only a run at rest is checked."""
     if run.status == "running":
         return
     for row in checkpoints:
@@ -27,7 +27,7 @@ def checkpoint_files(
 
 
 def _fault(directory: Path, digest: str) -> str:
-    """Return what is wrong with a checkpoint; empty when it is what its row says."""
+    """Return what is wrong with a checkpoint, or an empty text if it matches its row."""
     manifest = directory / MANIFEST
     if not manifest.is_file():
         return f"{MANIFEST} is missing"
@@ -50,7 +50,7 @@ def _described(path: Path) -> dict[str, Any]:
 def files_of_nobody(
     runs: Collection[Run], checkpoints: Collection[Checkpoint], state_dir: Path
 ) -> Iterator[str]:
-    """I5, files: the next attempt of a run tidies up what a killed one left, so a finished run has none."""
+    """Check invariant I5 for files. A finished run has no leftovers, since each attempt cleans up."""
     directories = {path.name: path for path in (state_dir / "runs").glob("*")}
     for name in sorted(directories.keys() - {run.id for run in runs}):
         yield f"I5: {directories[name]} belongs to no run"
@@ -63,7 +63,7 @@ def files_of_nobody(
 
 
 def canary_in_files(state_dir: Path, canary: str) -> Iterator[str]:
-    """I7, files: logs, checkpoints, SQLite's own files; a process may remove one meanwhile."""
+    """Check invariant I7 for logs, checkpoints and SQLite's files, any of which may be removed meanwhile."""
     canary_bytes = canary.encode()
     for path in sorted(state_dir.rglob("*")):
         if path.name in OPENLY_SECRET or not path.is_file():

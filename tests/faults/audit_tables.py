@@ -1,4 +1,4 @@
-"""The database as such: rows without an owner, a schema that drifted, damaged pages."""
+"""Check the database: rows without an owner, a schema that differs, and damaged pages."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -14,7 +14,7 @@ from backend.storage.models import Base, Metric, MetricKey, Run
 from backend.storage.rollout_words import is_index
 
 Owner = tuple[str, str]
-"""Table and column."""
+"""A table and a column."""
 
 INDEXES = text("""
     SELECT c.oid::regclass::text AS name, bt_index_check(c.oid, true)
@@ -27,17 +27,17 @@ HEAPS = text("""
 
 
 def rows_of_nobody(session: Session) -> Iterator[str]:
-    """I5, rows: whatever names a run, a group or a metric names one that is there."""
+    """Check invariant I5 for rows: every reference to a run, a group or a metric must exist."""
     for (table, column), (owner, key) in _owners():
         child, parent = Base.metadata.tables[table], Base.metadata.tables[owner]
         name = child.c[column]
         lost = select(name).where(name.is_not(None), name.not_in(select(parent.c[key]))).distinct().limit(5)
-        for value in session.scalars(lost):
-            yield f"I5: rows of {table} name {column} {value!r}, which {owner} does not have"
+        for owner_id in session.scalars(lost):
+            yield f"I5: rows of {table} name {column} {owner_id!r}, which {owner} does not have"
 
 
 def _owners() -> Iterator[tuple[Owner, Owner]]:
-    """(child, parent) pairs: every foreign key, and the two that `metric` does without."""
+    """Return (child, parent) pairs of all foreign keys, and of two references of `metric` without one."""
     for table in Base.metadata.sorted_tables:
         for key in table.foreign_keys:
             yield (table.name, key.parent.name), (key.column.table.name, key.column.name)
@@ -50,7 +50,7 @@ def _is_mapped(name: str | None, kind: str, _parents: object) -> bool:
 
 
 def damage(sessions: Sessions) -> list[str]:
-    """I6."""
+    """Check invariant I6."""
     with sessions() as session:
         connection = session.connection()
         context = MigrationContext.configure(
@@ -75,7 +75,7 @@ def _sqlite_damage(connection: Connection) -> Iterator[str]:
 
 
 def _postgres_damage(connection: Connection) -> Iterator[str]:
-    """Yield what pg_amcheck asks, where the server has its extension; the transaction is rolled back."""
+    """Yield the findings of pg_amcheck if the server has its extension, and roll the transaction back."""
     extension = connection.execute(
         text("SELECT 1 FROM pg_available_extensions WHERE name = 'amcheck'")
     ).scalar()
@@ -84,7 +84,7 @@ def _postgres_damage(connection: Connection) -> Iterator[str]:
     connection.execute(text("CREATE EXTENSION IF NOT EXISTS amcheck"))
     try:
         connection.execute(INDEXES).all()
-    except DBAPIError as error:  # it says what is wrong by raising
+    except DBAPIError as error:  # the check reports damage by raising
         yield f"I6: Postgres finds damage: {error.orig}"
         return
     for name, problem in connection.execute(HEAPS):
@@ -92,7 +92,7 @@ def _postgres_damage(connection: Connection) -> Iterator[str]:
 
 
 def canary_in_rows(session: Session, canary: str) -> Iterator[str]:
-    """I7, rows: every column that holds text."""
+    """Check invariant I7 for every text column."""
     for table in Base.metadata.sorted_tables:
         texts: list[Any] = [column for column in table.c if column.type.python_type is not bytes]
         holds = or_(*(cast(column, String).contains(canary, autoescape=True) for column in texts))

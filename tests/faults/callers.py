@@ -1,9 +1,9 @@
-"""Five clients of a service that never pause. When it dies under them each makes good what was cut off.
+"""Five clients of a service that never pause, and repeat what the death of the service interrupted.
 
-Maker      launches experiments, or forks, clones and evaluates a run, each request with a key of its own
-Uploader   uploads datasets          Reader     downloads a curve and a file of a checkpoint
-Follower   follows the stream of events
-"""
+Maker      launches experiments, or forks, clones and evaluates a run, with a separate key per request
+Uploader   uploads datasets
+Reader     downloads a curve and a file of a checkpoint
+Follower   follows the stream of events"""
 
 import itertools
 import json
@@ -25,10 +25,10 @@ from tests.system.lab import QUICK, TOKEN
 
 HEADERS = {"Authorization": f"Bearer {TOKEN}"}
 PIECES = 20
-"""Number of pieces of an upload, sent one by one."""
+"""Number of pieces in which an upload is sent."""
 
 BEHIND_SECONDS = 120.0
-"""A stream that has not told everything by then has lost something."""
+"""A stream that has not sent everything after this time has lost something."""
 
 VARIANTS = [{"name": "GRPO", "preset": "grpo"}, {"name": "DAPO", "preset": "dapo"}]
 SEEDS = [0, 1]
@@ -36,7 +36,7 @@ SEEDS = [0, 1]
 
 @dataclass(frozen=True)
 class Target:
-    """The service that they call, and what is there."""
+    """The service that the clients call, and its data."""
 
     url: str
     sessions: Sessions
@@ -44,23 +44,23 @@ class Target:
     run_id: str
     """A run with a curve and a checkpoint."""
     step: int
-    """The checkpoint's step."""
+    """Step of the checkpoint."""
     file: str
-    """The checkpoint's file, as the interface names it."""
+    """A file of the checkpoint, as the API names it."""
     content: bytes
 
 
 @dataclass
 class Caller(ABC):
-    """One client."""
+    """A client."""
 
     target: Target
     answered: int = 0
-    """Requests that ended well; of a stream the events it told."""
+    """Number of requests that succeeded, or of events on a stream."""
     cut: int = 0
-    """Those that the death of the service cut off in the middle."""
+    """Number of requests that the death of the service interrupted."""
     survived: int = 0
-    """Those of them whose work stood in SQL or on disk all the same."""
+    """Number of interrupted requests whose effect was nevertheless stored in SQL or on disk."""
     wrong: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -71,7 +71,7 @@ class Caller(ABC):
 
     @property
     def name(self) -> str:
-        """The caller's name in the ledger."""
+        """Name of the caller in the ledger."""
         return type(self).__name__.lower()
 
     def work(self) -> None:
@@ -87,25 +87,25 @@ class Caller(ABC):
 
     @abstractmethod
     def ask(self) -> None:
-        """Send one whole request."""
+        """Send one complete request."""
 
     def make_good(self) -> None:
-        """Repeat what was cut off, once the service is back."""
+        """Repeat the interrupted request once the service is back."""
         self.ask()
 
     def check(self) -> None:
-        """Check at the end that everything is there, once."""
+        """Check at the end that everything is stored exactly once."""
         self.expect(holds=self.answered > 0, sentence="not one request ended well")
 
     def expect(self, *, holds: bool, sentence: str) -> None:
-        """Note what is wrong."""
+        """Record the sentence as wrong unless the condition holds."""
         if not holds:
             self.wrong.append(f"{self.name}: {sentence}")
 
 
 @dataclass
 class Maker(Caller):
-    """Makes runs: `experiments` of several, or children of one."""
+    """A client that creates experiments if `experiments` is True, else children of one run."""
 
     experiments: bool = True
 
@@ -113,7 +113,7 @@ class Maker(Caller):
         super().__post_init__()
         self._requests = self._launches() if self.experiments else self._children()
         self._made: dict[str, list[str]] = {}
-        """Ids of the runs that each key was answered with."""
+        """Ids of the runs in the response to each key."""
         self._request: tuple[str, Any] = ("", {})
         self._key = ""
 
@@ -136,7 +136,7 @@ class Maker(Caller):
         self.answered += 1
 
     def _send(self) -> str:
-        """Send the same request as before, if there was one; return the answer's text."""
+        """Send the interrupted request again or a new one, and return the text of the response."""
         path, body = self._request
         answer = self.http.post(path, json=body, headers={"Idempotency-Key": self._key})
         document = answer.json()
@@ -157,7 +157,7 @@ class Maker(Caller):
         self.expect(holds=self._send() == self._send(), sentence=f"two answers to {self._request}")
 
     def _stored(self) -> dict[str, list[str]]:
-        """Ids of the runs in SQL that each key has made, each with its line of history."""
+        """Return the ids of the runs in SQL that each key has created, each with its creation event."""
         key = func.coalesce(Run.idempotency_key, Experiment.idempotency_key)
         query = select(key, Run.id, func.count(Event.id)).join(Event, Event.run_id == Run.id, isouter=True)
         query = query.join(Experiment, Experiment.id == Run.experiment_id, isouter=True)
@@ -178,7 +178,7 @@ class Maker(Caller):
 
 @dataclass
 class Uploader(Caller):
-    """Uploads files that differ in their first line."""
+    """A client that uploads files which differ in their first line."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -214,9 +214,7 @@ class Uploader(Caller):
         self.survived += self._send() == httpx.codes.OK and not is_known
 
     def _look(self) -> set[str]:
-        """Return the digests of what stands on disk, each a whole file with its label; nothing else may be
-        there.
-        """
+        """Return the digests of the complete, labelled files on disk. No other file may exist."""
         files = {path.name for path in (self.target.datasets / "uploads").iterdir()} - {".lock"}
         complete = {name.removesuffix(".jsonl") for name in files if name.endswith(".jsonl")}
         unexpected = files - {f"{name}{end}" for name in complete for end in (".jsonl", ".json")}
@@ -237,7 +235,7 @@ class Uploader(Caller):
 
 @dataclass
 class Reader(Caller):
-    """Downloads: what looks like a whole answer must be one."""
+    """A client that downloads. A response that looks complete must be complete."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -259,7 +257,7 @@ class Reader(Caller):
 
 @dataclass
 class Follower(Caller):
-    """Follows the stream from the moment it began, whatever happens to the service."""
+    """A client that follows the stream from its start, whatever happens to the service."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -272,7 +270,7 @@ class Follower(Caller):
         self._follow(until=None)
 
     def _follow(self, *, until: int | None) -> None:
-        """Listen until this event has been told; None: for ever."""
+        """Listen until this event has been received, or forever if it is None."""
         headers = {"Last-Event-ID": self._last_id} if self._last_id else {}
         buffer, deadline = b"", time.monotonic() + BEHIND_SECONDS
         with self.http.stream("GET", "/stream", headers=headers) as answer:

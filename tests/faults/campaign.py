@@ -1,4 +1,4 @@
-"""Rounds of chaos: runs of a real tiny GRPO training are hurt until they end, then judged."""
+"""Rounds of chaos: runs of a real tiny GRPO training are disturbed until they end, and then judged."""
 
 import json
 import time
@@ -27,7 +27,7 @@ BASE: dict[str, Any] = {
     "evaluation": {"every": 6, "prompts": 4},
     "checkpointing": {"every": 3, "keep": 3},
 }
-"""Small, but a training: rewards differ within groups, and every step moves the weights."""
+"""A small but real training: rewards differ within groups, and every step moves the weights."""
 
 VARIANTS: tuple[dict[str, Any], ...] = (
     {"preset": "grpo"},
@@ -38,13 +38,13 @@ VARIANTS: tuple[dict[str, Any], ...] = (
     },
     {"preset": "ppo", "updates": {"epochs": 1, "minibatches": 2}},
 )
-"""A reference policy; a sampler two steps old; groups kept for the next step; a critic."""
+"""Variants with a reference policy, a sampler two steps old, groups kept for the next step, and a critic."""
 
 _references: dict[str, Record] = {}
 
 
 def configs(number: int, *, steps: int = 18) -> list[dict[str, Any]]:
-    """Return the configs of so many runs, each variant in turn, always the same ones."""
+    """Return the configs of this number of runs, cycling through the variants deterministically."""
     return [
         BASE | VARIANTS[n % len(VARIANTS)] | {"seed": n % len(VARIANTS), "steps": steps}
         for n in range(number)
@@ -52,14 +52,18 @@ def configs(number: int, *, steps: int = 18) -> list[dict[str, Any]]:
 
 
 def references(plant: Plant, run_configs: Sequence[dict[str, Any]]) -> list[Record]:
-    """Return what each run records when nothing interrupts it; trained once in this process."""
+    """Return the record of each run without interruption, trained once in this process."""
     missing = {json.dumps(config): config for config in run_configs if json.dumps(config) not in _references}
     run_ids = plant.queue(list(missing.values()))
     plant.wait_until_ended(run_ids)
     with reading(plant.sessions) as session:
         for key, run_id in zip(missing, run_ids, strict=True):
             _references[key] = record_of(session, run_id)
-            moved = [value for (name, *_), value in _references[key].items() if name == "optim/grad_norm"]
+            moved = [
+                metric_value
+                for (name, *_), metric_value in _references[key].items()
+                if name == "optim/grad_norm"
+            ]
             assert sum(1 for _, norm in moved if norm) > len(moved) / 2, "a training that moves nothing"
     return [_references[json.dumps(config)] for config in run_configs]
 
@@ -74,11 +78,11 @@ class Round:
     verdict: Verdict
     seconds: float
     measured: dict[str, Any] = field(default_factory=dict)
-    """Other figures that the ledger keeps."""
+    """Other figures for the ledger."""
 
     @property
     def is_clean(self) -> bool:
-        """Whether nothing was lost, doubled or changed."""
+        """True if nothing was lost, duplicated or changed."""
         return self.verdict.is_clean and not self.faults["stale_rows"]
 
     def line(self) -> dict[str, Any]:
@@ -87,7 +91,7 @@ class Round:
             **self.kind._asdict(),
             "seed": self.seed,
             "faults": dict(sorted(self.faults.items())),
-            **{key: value for key, value in asdict(self.verdict).items() if key != "sentences"},
+            **{key: figure for key, figure in asdict(self.verdict).items() if key != "sentences"},
             "violations": len(self.verdict.sentences),
             "seconds": round(self.seconds, 1),
             **self.measured,
@@ -95,16 +99,16 @@ class Round:
 
 
 def play(plant: Plant, faults: Sequence[str], *, seed: int, runs: int, steps: int = 18) -> Round:
-    """Queue runs, and more where they end too soon, until all faults have struck; then judge."""
+    """Queue runs, and more if they end too soon, until all faults have struck, and then judge them."""
     run_configs = configs(runs, steps=steps)
     expected = references(plant, run_configs)
     started = time.monotonic()
-    chaos, left = Chaos(plant, seed), list(faults)
+    chaos, remaining = Chaos(plant, seed), list(faults)
     hurt: dict[str, Record] = {}
-    while left or not hurt:
+    while remaining or not hurt:
         run_ids = plant.queue(run_configs)
         hurt |= dict(zip(run_ids, expected, strict=True))
-        chaos.storm(run_ids, left)
+        chaos.storm(run_ids, remaining)
     seconds = time.monotonic() - started
     return Round(plant.kind, seed, chaos.counts, verdict_of(plant, chaos, hurt), seconds)
 

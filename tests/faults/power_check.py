@@ -1,4 +1,4 @@
-"""After a power cut: start again as `make up` would, find what was acknowledged, let runs end, audit."""
+"""After a power cut, restart like `make up`, check acknowledged data, let runs end, and audit."""
 
 import hashlib
 import threading
@@ -40,14 +40,14 @@ from tests.stored_points import stored_points
 from worker.train import Assignment, train_run
 
 ATTEMPTS = 3
-"""The most attempts in which a run must end: nothing hurts it any more."""
+"""Maximum number of attempts until a run ends, since nothing disturbs it any more."""
 
 Row = tuple[Any, ...]
 Acknowledged = Sequence[Sequence[Any]]
 
 
 def visible(sessions: Sessions) -> set[Row]:
-    """Keys of the rows that any page could show now, but for those of runs that are being deleted."""
+    """Return keys of the rows that a page could show now, except those of runs that are being deleted."""
     keys: tuple[tuple[Any, ...], ...] = (
         (Experiment.id,),
         (Event.id,),
@@ -57,7 +57,7 @@ def visible(sessions: Sessions) -> set[Row]:
     with reading(sessions) as session:
         doomed = set(session.scalars(select(Run.id).where(Run.deleting_at.is_not(None))))
         runs = set(session.scalars(select(Run.id))) - doomed
-        if doomed:  # events and the experiment of it go too
+        if doomed:  # its events and experiment are also deleted
             keys = keys[2:]
         visible_rows = {
             (key[0].class_.__name__, *row) for key in keys for row in session.execute(select(*key))
@@ -135,7 +135,7 @@ def _start(installation: Installation) -> Sessions:
 
 
 def _seal(sessions: Sessions) -> None:
-    """Finish what a cut has interrupted."""
+    """Finish the sealing that a cut has interrupted."""
     while True:
         with reading(sessions) as session:
             tasks = find_sealable(session)
@@ -153,7 +153,7 @@ def _lost_rows(sessions: Sessions, seen: Collection[Row]) -> list[str]:
 
 
 def _lost(installation: Installation, sessions: Sessions, acknowledged: Acknowledged) -> list[str]:
-    """Sentences about acknowledgements that do not hold; of several about one thing the last counts."""
+    """Return sentences about acknowledgements that do not hold, using the last one per object."""
     last = {tuple(acknowledgement[:2]): acknowledgement for acknowledgement in acknowledged}
     return [
         f"acknowledged but not so: {acknowledgement}"
@@ -170,7 +170,7 @@ def _holds(installation: Installation, sessions: Sessions, kind: str, about: lis
         runs = set(session.scalars(select(Run.id)))
         match kind:
             case "schema":
-                return True  # it was looked at before the start brought it up to date
+                return True  # it was opened before the start upgraded it
             case "token":
                 return read_or_create_token(settings, Role.OPERATOR) == str(about[0])
             case "upload":
@@ -198,10 +198,10 @@ def _holds(installation: Installation, sessions: Sessions, kind: str, about: lis
 
 
 def _ended(installation: Installation, sessions: Sessions, reference: Record) -> Verdict:
-    """Deletions and the run of the training act carried to their end, then the audit."""
+    """Finish deletions and the run of the training act, then audit."""
     settings = installation.settings
     continue_deletions(sessions, settings, seconds=60)
-    for name in ("monday", "tuesday"):  # what stands under its name is whole, acknowledged or not
+    for name in ("monday", "tuesday"):  # a published directory is complete, acknowledged or not
         if (installation.backups / name).exists():
             verify(installation.backups / name, read_manifest(installation.backups / name))
     trained = _train_to_the_end(sessions, settings) if reference else []

@@ -1,4 +1,4 @@
-"""Processes under fault: waiting for what they do, signals to them, a parent of forked trainers."""
+"""Processes under fault: waiting for conditions, signals, and a parent of forked trainers."""
 
 import os
 import shutil
@@ -39,7 +39,7 @@ def warm_parent() -> Iterator[Path]:
 
 @contextmanager
 def frozen(*pids: int) -> Iterator[None]:
-    """Processes that stand still meanwhile, as on a machine that sleeps."""
+    """Stop processes for the duration of the context, as on a suspended machine."""
     for pid in pids:
         send(pid, signal.SIGSTOP)
     try:
@@ -50,13 +50,13 @@ def frozen(*pids: int) -> Iterator[None]:
 
 
 def has_pending(pid: int, number: signal.Signals) -> bool:
-    """Return whether a signal waits for a process, which stands still."""
+    """Return True if a signal is pending for a stopped process."""
     status = Path(f"/proc/{pid}/status").read_text()
     return bool(int(status.partition("ShdPnd:")[2].split()[0], 16) & 1 << number - 1)
 
 
 def send(pid: int, number: signal.Signals) -> bool:
-    """Send a signal; whether there was somebody to hear it."""
+    """Send a signal, and return True if the process exists."""
     try:
         os.kill(pid, number)
     except ProcessLookupError:
@@ -65,7 +65,7 @@ def send(pid: int, number: signal.Signals) -> bool:
 
 
 def is_alive(pid: int) -> bool:
-    """Return whether a process runs; a zombie does not."""
+    """Return True if a process runs and is not a zombie."""
     try:
         return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:

@@ -1,9 +1,8 @@
-"""`make up` ends, by the death of all its processes or because it was asked to; the same command continues.
+"""The end of `make up`, by the death of all its processes or on request, and the restart of the command.
 
 reboot            every process is killed at once (row 18 of the plan)
-up_asked          SIGTERM: what runs is saved, no step is lost (row 17)
-up_asked_twice    and again at once: nobody waits for a checkpoint
-"""
+up_asked          SIGTERM: running work is saved, and no step is lost (row 17)
+up_asked_twice    a second SIGTERM immediately afterwards: no checkpoint is waited for"""
 
 import random
 import shutil
@@ -31,11 +30,11 @@ from tests.waiting import wait_for
 CONFIG = BASE | VARIANTS[0] | {"seed": 5, "steps": 12}
 
 END_SECONDS = 120.0
-"""The most seconds that an end takes: a trainer has 30 s, its worker 45 s, the rest of the tree less."""
+"""Maximum duration of an end: a trainer has 30 s, its worker 45 s, and the other processes less."""
 
 
 def reboot(seed: int, *, times: int = 1, ways: Sequence[str] = ("reboot",)) -> Round:
-    """End one run so many times, each way in turn, alongside one that nothing interrupts."""
+    """End one run this number of times, in each way in turn, and compare it with an uninterrupted run."""
     chance = random.Random(seed)
     directory = Path(tempfile.mkdtemp(prefix="gl-"))
     settings = {"LEASE_SECONDS": LEASE_SECONDS, "OMP_NUM_THREADS": 1, "WORKER_SLOTS": 1}
@@ -88,7 +87,7 @@ def reboot(seed: int, *, times: int = 1, ways: Sequence[str] = ("reboot",)) -> R
 
 
 def _trains(sessions: Sessions, run_id: str, ended: int) -> bool:
-    """Return whether an attempt after the one that ended has trained a step, or none is left to train."""
+    """Return True if an attempt after the ended one has trained a step, or no step is left to train."""
     with reading(sessions) as session:
         run = session.get_one(Run, run_id)
         attempt = session.get(Attempt, (run_id, run.attempt))
@@ -97,21 +96,21 @@ def _trains(sessions: Sessions, run_id: str, ended: int) -> bool:
 
 
 def _ask(lab: Lab, *, twice: bool) -> float:
-    """SIGTERM to the command; how long it took to end, well."""
-    asked = time.monotonic()
+    """Send SIGTERM to the command, and return the duration of its orderly end."""
+    asked_at = time.monotonic()
     lab.process.send_signal(signal.SIGTERM)
     if twice:
         time.sleep(0.3)
         lab.process.send_signal(signal.SIGTERM)
     code = lab.process.wait(END_SECONDS)
     assert code == 0, lab.output_text()
-    return time.monotonic() - asked
+    return time.monotonic() - asked_at
 
 
 def _unsaved(sessions: Sessions, run_id: str, shutdown: str) -> list[str]:
-    """Return what is wrong with a run that was asked to end: it waits again, and asked once, all of it is
-    saved.
-    """
+    """Return what is wrong with a run that was asked to end.
+
+    It must be queued again, and everything must be saved if it was asked only once."""
     with reading(sessions) as session:
         run = session.get_one(Run, run_id)
         newest = select(func.max(Checkpoint.step)).where(Checkpoint.run_id == run_id)

@@ -1,4 +1,4 @@
-"""The service, killed with -9 in the middle of everything its clients ask for (row 4 of the plan)."""
+"""Kill the service with -9 during all kinds of requests of its clients (row 4 of the plan)."""
 
 import json
 import os
@@ -30,14 +30,14 @@ from tests.waiting import wait_for
 
 STEPS = 300
 CONTENT = bytes(range(256)) * 8192
-"""The content of the checkpoint that is downloaded: 2 MB."""
+"""Content of the downloaded checkpoint, 2 MB."""
 
 SECONDS = (0.05, 0.8)
-"""The service dies a time between these after its clients have begun."""
+"""Range of the time between the start of the clients and the death of the service."""
 
 
 class Service:
-    """One API process on a plant's database, which the callers meet again at the same address."""
+    """An API process on a plant's database, which always has the same address."""
 
     def __init__(self, plant: Plant, parent: "subprocess.Popen[str]") -> None:
         self._parent = parent
@@ -57,7 +57,7 @@ class Service:
         self.start()
 
     def start(self) -> None:
-        """It answers when this returns."""
+        """Start the service and wait until it answers."""
         assert self._parent.stdin is not None
         assert self._parent.stdout is not None
         self._parent.stdin.write(json.dumps(self._environment) + "\n")
@@ -65,14 +65,14 @@ class Service:
         wait_for(self.client.is_alive, "the service answers")
 
     def kill(self) -> None:
-        """kill -9."""
+        """Kill the service with -9."""
         self._process.kill()
         self._process.wait()
 
 
 @contextmanager
 def serving(plant: Plant) -> Iterator[Service]:
-    """Yield a service, forked anew at each start (see warm_service.py)."""
+    """Yield a service that is forked at each start (see warm_service.py)."""
     argv = [sys.executable, "-m", "tests.faults.warm_service"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     with subprocess.Popen(
@@ -94,7 +94,7 @@ def serving(plant: Plant) -> Iterator[Service]:
 
 
 def kill_service(database: str, seed: int, *, times: int) -> Round:
-    """Kill the service so many times under five clients; what was cut off is asked for again after each."""
+    """Kill the service this number of times under five clients, which then repeat interrupted requests."""
     chance = random.Random(seed)
     kind = Kind(database, trainers="none")
     with Plant(kind, workers=0) as plant, serving(plant) as service:
@@ -123,7 +123,7 @@ def kill_service(database: str, seed: int, *, times: int) -> Round:
 
 
 def _storm(service: Service, callers: Sequence[Caller], seconds: float) -> None:
-    """Everybody works, the service dies, everybody notices, the service is back."""
+    """Let the clients work, kill the service, wait until all have noticed, and start it again."""
     with ThreadPoolExecutor(len(callers)) as threads:
         working = [threads.submit(caller.work) for caller in callers]
         time.sleep(seconds)

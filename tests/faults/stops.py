@@ -1,9 +1,8 @@
-"""Runs and workers that are asked to end: how soon they do, and that no step is lost (row 17 of the plan).
+"""Stops of runs and workers on request: how soon they end, without a lost step (row 17 of the plan).
 
-stop_wished          the user stops a run: it ends within a step and 5 s
-worker_asked         SIGTERM to a worker: its trainer saves within 30 s, it ends with code 0
-worker_asked_twice   with a trainer that does not react: the second SIGTERM is not waited for
-"""
+stop_wished          the user stops a run, which ends within a step and 5 s
+worker_asked         SIGTERM to a worker: its trainer saves within 30 s, and it exits with code 0
+worker_asked_twice   with a trainer that does not react, a second SIGTERM ends the wait"""
 
 import random
 import signal
@@ -29,13 +28,13 @@ from tests.waiting import wait_for
 WAYS = ("stop_wished", "worker_asked", "worker_asked_twice")
 
 STOP_SECONDS = 5.0
-"""Beyond the longest step: what a machine that is not overloaded keeps to."""
+"""Maximum time beyond the longest step on a machine that is not overloaded."""
 
 STEPS = 18
 
 
 def stop(kind: Kind, warm: Path | None, *, seed: int, times: int) -> Round:
-    """End a run so many times, each way in turn; a run that ended too soon is followed by another."""
+    """End a run this number of times, in each way in turn, with a new run if one ends too soon."""
     started = time.monotonic()
     with Plant(kind, warm, workers=1, slots=1) as plant:
         (config,) = configs(1, steps=STEPS)
@@ -59,7 +58,7 @@ def stop(kind: Kind, warm: Path | None, *, seed: int, times: int) -> Round:
 
 
 class Enders:
-    """The ways to end, each a method with the name of its fault, and what they took."""
+    """The ways to end, each a method named after its fault, with the measured durations."""
 
     def __init__(self, plant: Plant, seed: int) -> None:
         self.plant = plant
@@ -67,13 +66,11 @@ class Enders:
         self.seconds: dict[str, list[float]] = {ending: [] for ending in WAYS}
         self.sentences: list[str] = []
         self.late = 0
-        """Runs that took longer to stop than a step and `STOP_SECONDS`."""
+        """Number of runs that took longer to stop than a step and `STOP_SECONDS`."""
         self._random = random.Random(seed)
 
     def next_victim(self, run_ids: list[str], config: dict[str, object]) -> Trainer:
-        """Return a trainer that has got on by a step or some more; where the run has ended, that of a new
-        one.
-        """
+        """Return a trainer that has made at least one more step, of a new run if this one has ended."""
 
         def found() -> list[Trainer]:
             if not self.plant.unended(run_ids):
@@ -93,7 +90,7 @@ class Enders:
         with self.plant.sessions.begin() as session:
             lifecycle.request_action(session, victim.run_id, "stop")
         wait_for(lambda: self.plant.read(victim.run_id).status != "running", "a run stops")
-        took = self._note("stop_wished", asked)
+        took = self._note("stop_wished", asked_at)
         if self.plant.read(victim.run_id).status != "stopped":
             return  # it had just ended
         self._check_saved("stop_wished", victim)
@@ -103,23 +100,23 @@ class Enders:
 
     def worker_asked(self, victim: Trainer) -> None:
         """Send the worker one SIGTERM."""
-        asked = time.monotonic()
+        asked_at = time.monotonic()
         self._end(victim, "worker_asked")
-        self._note("worker_asked", asked)
-        self._check_saved("worker_asked", victim)  # it is not, once the grace is over
+        self._note("worker_asked", asked_at)
+        self._check_saved("worker_asked", victim)  # it is no longer alive after the grace period
         self.plant.start_worker()
 
     def worker_asked_twice(self, victim: Trainer) -> None:
-        """Send two SIGTERMs while a trainer is in the middle of an endless step."""
+        """Send two SIGTERMs while a trainer is in an endless step."""
         send(victim.pid, signal.SIGSTOP)
         stub = self._pid_of(victim)
-        asked = time.monotonic()
+        asked_at = time.monotonic()
         self._ask()
         wait_for(lambda: has_pending(victim.pid, signal.SIGTERM), "the worker asks its trainer to end")
         if not psutil.pid_exists(stub) or not self.plant.alive():
             self.sentences.append("one SIGTERM did not wait for a trainer that does not react")
         self._end(victim, "worker_asked_twice", frozen=stub)
-        self._note("worker_asked_twice", asked)
+        self._note("worker_asked_twice", asked_at)
         self.plant.start_worker()
 
     def _note(self, ending: str, asked: float) -> float:
@@ -135,7 +132,7 @@ class Enders:
 
     def _end(self, victim: Trainer, ending: str, *, frozen: int = 0) -> None:
         worker = self._ask()
-        if frozen:  # a forked trainer stands outside the session that its supervisor kills
+        if frozen:  # a forked trainer is outside the session that its supervisor kills
             wait_for(lambda: not psutil.pid_exists(frozen), "a trainer that does not react is ended")
             send(victim.pid, signal.SIGKILL)
         if code := worker.wait(180):

@@ -1,7 +1,6 @@
-"""Stands for a trainer that `warm.py` forks: passes its streams on and ends as the trainer ends.
+"""Stand in for a trainer that `warm.py` forks: pass its streams on, and exit when the trainer exits.
 
-python -I -S stub.py SOCKET [arguments of `failpoints.arm`]
-"""
+python -I -S stub.py SOCKET [arguments of `failpoints.arm`]"""
 
 import json
 import os

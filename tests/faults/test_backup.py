@@ -1,4 +1,4 @@
-"""A backup taken while runs train: restored, they continue and end as if nothing had happened."""
+"""Test that runs of a backup taken during training continue after a restore and end bit-equal."""
 
 import signal
 
@@ -56,4 +56,4 @@ def test_runs_of_a_restored_backup_end_bit_equal(warm, database, tmp_path):
         assert audit(plant.sessions, plant.settings.state) == []
         assert records(plant, run_ids) == uninterrupted
         assert [plant.read(run_id).attempt for run_id in run_ids] == [2, 2]
-    verify(tmp_path / "backup", read_manifest(tmp_path / "backup"))  # training has not touched it
+    verify(tmp_path / "backup", read_manifest(tmp_path / "backup"))  # training has not changed it

@@ -1,8 +1,7 @@
-"""Faults on real training: every run ends, nothing committed is lost, every value is bit-equal.
+"""Tests of faults during real training: every run ends, and every committed value is bit-equal.
 
-The short form of rows 1, 3, 5, 6, 8 and 12 of the fault plan: each fault at least once on each database.
-`make faults` is the long one.
-"""
+This is the short form of rows 1, 3, 5, 6, 8 and 12 of the fault plan, with each fault at least once on
+each database. `make faults` is the long form."""
 
 import random
 import signal
@@ -61,5 +60,5 @@ def test_a_run_whose_checkpoints_are_all_damaged_fails_and_says_so(warm):
         assert run.status == "failed"
         assert "none of the run's 3 checkpoints is complete" in run.reason
         assert len([message for message in messages_told if message.startswith("refused: ")]) == 3
-        assert run.last_step >= rows[0].step  # nothing was trained on top of it
+        assert run.last_step >= rows[0].step  # no training continued from it
         assert audit(plant.sessions, plant.settings.state, damaged=plant.damaged) == []

@@ -1,4 +1,4 @@
-"""Clocks that are wrong, and that are set while runs train (row 9 of the fault plan)."""
+"""Tests of clocks that are wrong or set while runs train (row 9 of the fault plan)."""
 
 import re
 import signal
@@ -26,7 +26,7 @@ from tests.waiting import wait_for
 TOY = Path(__file__).parent.parent / "worker" / "host" / "toy_trainer.py"
 HOUR = 3600
 LEASE = 4.0
-"""Seconds: long enough for a busy machine to renew it."""
+"""Duration of a lease, long enough for a busy machine to renew it."""
 
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(600)]
 
@@ -37,11 +37,9 @@ def clock(state_dir):
 
 
 def trainer_on(clock):
-    """Return a toy that trains until it is stopped and shows this clock, as every process of its machine
-    does.
-    """
-    shown = (f"{name}={value}" for name, value in clock.environment.items())
-    return ("env", *shown, sys.executable, str(TOY), "endless")
+    """Return a toy trainer with this clock that trains until stopped, like every process of its machine."""
+    variables = (f"{name}={variable_value}" for name, variable_value in clock.environment.items())
+    return ("env", *variables, sys.executable, str(TOY), "endless")
 
 
 def plant_on(clock, database, **options):
@@ -50,7 +48,7 @@ def plant_on(clock, database, **options):
 
 
 def trains(plant, run_id, *, attempt, further=1):
-    """Waits until this attempt has got on by so many steps."""
+    """Wait until this attempt has made this number of additional steps."""
     before = plant.read(run_id)
     behind = before.last_step if before.attempt == attempt else 0
 
@@ -63,7 +61,7 @@ def trains(plant, run_id, *, attempt, further=1):
 
 
 def keeps_its_run(plant, run_id, *, attempt):
-    """It trains for so long that a lease which nobody believed would be over."""
+    """Check that it still trains after a time in which an invalid lease would have expired."""
     ends_at = time.monotonic() + LEASE + grace_seconds(LEASE)
     while time.monotonic() < ends_at:
         trains(plant, run_id, attempt=attempt)
@@ -76,7 +74,7 @@ def stop(plant, run_id):
 
 
 def check(plant, run_id):
-    """Nothing ended before it began; rows and files are as they must be."""
+    """Check that nothing ended before it began, and audit rows and files."""
     run = plant.read(run_id)
     with reading(plant.sessions) as session:
         attempts = session.scalars(select(Attempt).where(Attempt.run_id == run_id)).all()
@@ -97,7 +95,7 @@ def answers(client, path):
 
 @contextmanager
 def service_on(clock, plant):
-    """Yield a client of a service that shows this clock and takes care of the plant's runs."""
+    """Yield a client of a service that has this clock and maintains the plant's runs."""
     port = free_port()
     service = Program(
         plant.settings.state, "serve", "service", PORT=port, **plant.environment | clock.environment
@@ -112,7 +110,7 @@ def service_on(clock, plant):
 
 
 def check_pages(client, run_id):
-    """Check that the service answers, and tells of nothing that ended before it began."""
+    """Check that the service answers, and reports nothing that ended before it began."""
     assert all(answers(client, path) for path in ("/queue", "/workers", "/status"))
     run = client.get(f"/runs/{run_id}").json()
     spans = [(attempt["started_at"], attempt["ended_at"]) for attempt in run["attempts"]]
@@ -137,7 +135,7 @@ def test_workers_and_a_service_with_wrong_clocks_neither_lose_nor_keep_a_run(clo
         keeps_its_run(plant, run_id, attempt=1)
         slow.send_signal(signal.SIGKILL)
         slow.wait()
-        clock.set(HOUR)  # of the service, and of the trainer that the other worker starts, which is right
+        clock.set(HOUR)  # of the service, and of the other worker's trainer, whose clock is right
         keeps_its_run(plant, run_id, attempt=2)
         stop(plant, run_id)
         check_pages(client, run_id)
@@ -158,7 +156,7 @@ def test_a_machine_whose_clock_is_set_to_and_fro_goes_on_and_says_so(clock):
         wait_for(lambda: len(clock_events(plant, run_id)) == 2, "it is told")
         trains(plant, run_id, attempt=1)
         worker.kill()
-        clock.set(-3 * HOUR)  # the lease that it leaves behind lies two hours ahead
+        clock.set(-3 * HOUR)  # the lease that it leaves behind expires two hours in the future
         plant.start_worker(**clock.environment)
         trains(plant, run_id, attempt=2)
         stop(plant, run_id)

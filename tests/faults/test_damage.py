@@ -1,4 +1,4 @@
-"""Damaged checkpoints: refused by their hashes, the newest whole one continues, and none is made up."""
+"""Tests that damaged checkpoints are refused by their hashes, and the newest complete one continues."""
 
 import os
 import random
@@ -24,7 +24,7 @@ TIMES = int(os.environ.get("GRPOLAB_DAMAGES", "20"))
 
 @pytest.fixture
 def trained(sessions, settings, queued, train):
-    """A run that continues behind three checkpoints, and the process that would continue it."""
+    """A run with three checkpoints, and the process that would continue it."""
     config = resolve(
         SMALL | {"steps": 6, "checkpointing": {"every": 1, "keep": 3}, "evaluation": {"every": 0}}
     )
@@ -50,14 +50,14 @@ def trained(sessions, settings, queued, train):
 
 
 def restored(trainer):
-    """Return the step that it continues from, 0 when none is whole, and a sum over all of its state."""
+    """Return the step that the trainer continues from (or 0), and a sum of its whole state."""
     try:
         step = trainer.checkpoints.restore(trainer.policy, trainer.parts)
     except BadCheckpoint as error:
         return 0, error.detail.rpartition(": ")[2]
     weights = [parameter.detach() for parameter in trainer.policy.model.parameters()]
-    moments = [value for component in trainer.parts.values() for value in component.tensors().values()]
-    return step, float(sum(value.double().sum() for value in [*weights, *moments]))
+    moments = [moment for component in trainer.parts.values() for moment in component.tensors().values()]
+    return step, float(sum(moment.double().sum() for moment in [*weights, *moments]))
 
 
 def refusals(sessions):
@@ -77,9 +77,9 @@ def test_a_damaged_checkpoint_never_continues_a_run(trained, sessions, tmp_path)
             shutil.rmtree(root / name)
         good[step] = restored(continuing(root))[1]
     recorder.flush()
-    before, done = refusals(sessions), 0
+    before, damage_count = refusals(sessions), 0
     chance = random.Random(0)
-    while done < TIMES:
+    while damage_count < TIMES:
         root = shutil.copytree(undamaged, tmp_path / "damaged")
         bad = chance.choice((1, 1, 2, 3))
         for name in names[:bad]:
@@ -92,6 +92,6 @@ def test_a_damaged_checkpoint_never_continues_a_run(trained, sessions, tmp_path)
         assert step == 3 - bad
         assert state == good[step]
         shutil.rmtree(root)
-        done += bad
+        damage_count += bad
         recorder.flush()
-        assert refusals(sessions) == before + done
+        assert refusals(sessions) == before + damage_count

@@ -1,7 +1,6 @@
-"""Death by kill -9 at named statements, commits and file operations (row 2 of the fault plan).
+"""Tests of death by kill -9 at statements, commits and file operations (row 2 of the fault plan).
 
-The short form dies at a sample of the points, `make faults FORMS=deaths` at every one.
-"""
+The short form dies at a sample of the points, and `make faults FORMS=deaths` at every one."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Machines that are lost with their disks: runs continue from what the artifact store has."""
+"""Test of machines that are lost with their disks: runs continue from the artifact store."""
 
 import os
 import random
@@ -14,7 +14,7 @@ from tests.faults.chaos import Chaos
 from tests.faults.plant import Kind, Plant
 
 TIMES = int(os.environ.get("GRPOLAB_MACHINES", "2"))
-"""Machines that are lost; 20 take ten minutes."""
+"""Number of lost machines; 20 take ten minutes."""
 
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(900)]
 
@@ -35,7 +35,7 @@ def test_runs_of_lost_machines_end_as_if_nothing_had_happened(request, warm, sto
         store = artifact_store(plant.settings)
         with reading(plant.sessions) as session:
             run_ids = list(session.scalars(select(Run.id)))
-        for run_id in run_ids:  # the disk that is left has no more than the last machine wrote
+        for run_id in run_ids:  # the remaining disk only has what the last machine wrote
             names = {row.path for row in chaos.rows(run_id)}
             assert store.listing(run_id) == dict.fromkeys(names, True)
             assert all(store.fetch(plant.settings.artifact_dir(run_id) / name) for name in names)

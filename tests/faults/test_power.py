@@ -1,7 +1,7 @@
-"""The power is cut: what was acknowledged is on the disk, runs continue (`make faults FORMS=power`).
+"""Tests of power cuts: acknowledged data is on disk, and runs continue (`make faults FORMS=power`).
 
-The short form cuts at a sample of the points, the long one at every one; both need root and loop devices.
-"""
+The short form cuts at a sample of the points and the long one at every point. Both need root and loop
+devices."""
 
 import pytest
 

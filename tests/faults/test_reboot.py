@@ -1,4 +1,4 @@
-"""Whatever kills everything at once, the one command continues by itself (row 18 of the fault plan)."""
+"""Test that `make up` continues by itself after everything was killed at once (row 18 of the fault plan)."""
 
 import pytest
 

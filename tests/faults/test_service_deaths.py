@@ -1,7 +1,7 @@
-"""The service dies under its clients: nothing is half made, doubled or lost (row 4 of the fault plan).
+"""Test of the death of the service under its clients, without loss or duplicates (row 4 of the fault
+plan).
 
-The short form kills it twice on each database; the long form is `make faults FORMS=services`.
-"""
+The short form kills it twice on each database; the long form is `make faults FORMS=services`."""
 
 import pytest
 

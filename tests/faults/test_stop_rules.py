@@ -1,4 +1,4 @@
-"""Trainers that are ended around the last checkpoint: the stop rule still ends the run at the same step."""
+"""Test that a stop rule ends a run at the same step although trainers die around the last checkpoint."""
 
 import random
 import signal
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.nightly
 
 STUB = Path(__file__).parent / "stub.py"
 STEP_SECONDS = 0.03
-"""About the time of a step of this run."""
+"""Approximate duration of a step of this run."""
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def lab(state_dir, sqlite_url, warm):
 
 
 def train_in_thread(supervisor, sessions):
-    """Let the supervisor train the run that waits; the thread that it does so in, and the attempt."""
+    """Let the supervisor train the queued run, and return its thread and the attempt."""
     with sessions.begin() as session:
         claim = lifecycle.claim_run(session, "worker", "host")
     thread = threading.Thread(target=supervisor.supervise, args=(claim,))
@@ -52,7 +52,7 @@ def train_in_thread(supervisor, sessions):
 
 
 def process_of(sessions, claim, pids):
-    """Return the process id of the attempt's trainer, which its stub's parent has forked."""
+    """Return the process id of the attempt's trainer, which the stub's parent has forked."""
 
     def pid():
         with sessions() as session:

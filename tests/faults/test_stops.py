@@ -1,4 +1,4 @@
-"""Stops: every process ends soon and loses nothing (row 17 of the fault plan; `make faults FORMS=stops`)."""
+"""Test that every process ends soon and loses nothing (row 17 of the plan; `make faults FORMS=stops`)."""
 
 import pytest
 

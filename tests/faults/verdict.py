@@ -1,4 +1,4 @@
-"""The verdict on a run after a fault: nothing lost, every value bit-equal to an undisturbed run."""
+"""The verdict on a run after a fault: nothing lost, and every value bit-equal to an undisturbed run."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -23,9 +23,7 @@ Record = dict[tuple[Any, ...], Any]
 
 
 def record_of(session: Session, run_id: str) -> Record:
-    """Return all that a run recorded and that counts: metrics but for the clocks, completions with their
-    rewards.
-    """
+    """Return the metrics except for times, and the completions with rewards, that a run recorded."""
     limits = load_limits(session, [run_id]).get(run_id, ())
     (segment,) = load_run_points(session, [Stretch(run_id)])
     groups = {
@@ -60,7 +58,7 @@ def record_of(session: Session, run_id: str) -> Record:
 
 @dataclass
 class Witness:
-    """The commits before each fault, read from SQL, to be found again at the end."""
+    """The commits before each fault, read from SQL, which must still exist at the end."""
 
     steps: dict[str, set[tuple[int, int]]] = field(default_factory=dict)
     """Pairs (step, attempt) of each run that were seen committed."""
@@ -73,44 +71,44 @@ class Witness:
                     self.steps.setdefault(run_id, set()).add((point.step, point.attempt))
 
     def lost(self, session: Session, run_id: str) -> int:
-        """Return how many of the steps that were seen committed have no row, or no valid row, now."""
-        seen = self.steps.get(run_id, set())
+        """Return the number of steps seen committed that now have no row or no valid row."""
+        committed_steps = self.steps.get(run_id, set())
         now = Witness()
         now.look(session, [run_id])
         (segment,) = load_run_points(session, [Stretch(run_id)])
         valid = {point.step for point in iterate_points(session, segment)}
-        vanished = len(seen - now.steps.get(run_id, set()))
-        return vanished + len({step for step, _ in seen} - valid)
+        vanished = len(committed_steps - now.steps.get(run_id, set()))
+        return vanished + len({step for step, _ in committed_steps} - valid)
 
 
 @dataclass
 class Verdict:
-    """The verdict on one or more runs that were hurt."""
+    """The verdict on one or more disturbed runs."""
 
     runs: int = 0
     attempts: int = 0
     steps: int = 0
-    """Steps of finished runs."""
+    """Number of steps of finished runs."""
     rows: int = 0
-    """Metric values and completions that were compared."""
+    """Number of metric values and completions that were compared."""
     lost: int = 0
-    """Steps that were seen committed and no longer exist."""
+    """Number of steps that were seen committed and no longer exist."""
     unequal: int = 0
-    """Rows that are not bit-equal to the uninterrupted run's, missing and superfluous ones included."""
+    """Number of rows that differ from the uninterrupted run's, including missing and additional ones."""
     unfinished: int = 0
     double: int = 0
-    """Runs that two attempts trained at the same time: see I2 of the audit."""
+    """Number of runs that two attempts trained at the same time (I2 of the audit)."""
     sentences: list[str] = field(default_factory=list)
     """Findings of the audit, and the first differences."""
 
     @property
     def is_clean(self) -> bool:
-        """Whether the fault left no trace."""
+        """True if the fault left no trace."""
         return not (self.lost or self.unequal or self.unfinished or self.double or self.sentences)
 
 
 def judge(session: Session, witness: Witness, references: dict[str, Record], findings: list[str]) -> Verdict:
-    """Compare each run with the record of the uninterrupted one; `findings` is what the audit said."""
+    """Compare each run with the record of the uninterrupted one. `findings` come from the audit."""
     verdict = Verdict(sentences=list(findings), double=len({s for s in findings if s.startswith("I2")}))
     for run_id, reference in references.items():
         run = session.get_one(Run, run_id)

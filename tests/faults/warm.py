@@ -1,12 +1,12 @@
-"""Trainers without their imports: a parent that has imported everything forks them.
+"""A parent process that has imported everything and forks trainers.
 
-A trainer of its own imports for five seconds of CPU time, most of what a kill costs. Here the supervisor
-starts `stub.py` instead; it hands its three streams to the parent, whose fork runs `worker.train.main`, and
-ends as its trainer ends. Training, SQL and files are those of a trainer of its own; only the start is not.
+A trainer process spends five seconds of CPU time on imports, most of the cost of a kill. Here the
+supervisor starts `stub.py` instead. The stub hands its three streams to the parent, whose fork runs
+`worker.train.main`, and exits when its trainer exits. Training, SQL and files are the same as those of a
+separate process; only the start differs.
 
     python -m tests.faults.warm SOCKET
-    <SOCKET>.pids/<pid of the stub>     the process id of its trainer
-"""
+    <SOCKET>.pids/<pid of the stub>     the process id of its trainer"""
 
 import json
 import os
@@ -41,7 +41,7 @@ def main(path: Path) -> NoReturn:
     while True:
         readable, _, _ = select.select([0, listener.fileno(), ended], [], [])
         if 0 in readable:
-            os._exit(0)  # taking torch down in good order takes seconds
+            os._exit(0)  # an orderly exit of torch takes seconds
         if ended in readable:
             os.read(ended, 4096)
             _report(waiting)
@@ -67,8 +67,8 @@ def _fork(path: Path, stub: socket.socket, listener: socket.socket) -> int:
 
 
 def _report(waiting: dict[int, socket.socket]) -> None:
-    """Tell each stub whose trainer has ended how it ended."""
-    while waiting:  # every fork that has ended: one signal may stand for several
+    """Tell each stub whose trainer has ended its exit status."""
+    while waiting:  # check every ended fork, since one signal may stand for several
         child, status = os.waitpid(-1, os.WNOHANG)
         if not child:
             return
@@ -76,13 +76,13 @@ def _report(waiting: dict[int, socket.socket]) -> None:
         try:
             stub.sendall(b"%d\n" % os.waitstatus_to_exitcode(status))
         except OSError:
-            continue  # the stub was ended before it
+            continue  # the stub ended before its trainer
         finally:
             stub.close()
 
 
 def _train(order: dict[str, Any], streams: list[int]) -> NoReturn:
-    """Be a trainer, in the fork."""
+    """Run a trainer in the fork."""
     from worker.train import main as train
 
     os.setsid()

@@ -1,7 +1,7 @@
-"""A service without its imports: a parent that has imported everything forks one for each line it reads.
+"""A parent process that has imported everything and forks a service for each line it reads.
 
-python -m tests.faults.warm_service      a line is a JSON object of environment variables, the answer a pid
-"""
+    python -m tests.faults.warm_service      a line is a JSON object of environment variables, the answer a
+pid"""
 
 import json
 import os
@@ -19,11 +19,11 @@ with freeze_gc():
         import_module(f"backend.{_name}")
 
 LOG = "SERVICE_LOG"
-"""Environment variable: the file that takes what the service says."""
+"""Environment variable with the file for the service's output."""
 
 
 def main() -> None:
-    """Serve until standard input ends; who asked for a service ends it."""
+    """Serve until standard input ends. The client that requested a service ends it."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for them
     for line in sys.stdin:
         child = os.fork()
@@ -33,7 +33,7 @@ def main() -> None:
 
 
 def _serve(environment: dict[str, str]) -> NoReturn:
-    """Do what `grpolab serve` does, in the fork."""
+    """Run `grpolab serve` in the fork."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     os.setsid()
     with Path(environment[LOG]).open("ab") as log, Path(os.devnull).open("rb") as nothing:

@@ -1,7 +1,7 @@
-"""The worker's Celery app for the harness: its trainers may be forked from a warm parent, it may die.
+"""The worker's Celery app for the fault tests, whose trainers may be forked and which may die at a point.
 
-Started as `celery --app tests.faults.worker_app worker`; without the two variables it is `worker.host.app`.
-"""
+It is started as `celery --app tests.faults.worker_app worker`. Without the two variables, it equals
+`worker.host.app`."""
 
 import faulthandler
 import json
@@ -14,7 +14,7 @@ from worker.host.tasks import make_worker
 from worker.host.trainer_process import TRAINER
 
 VARIABLE = "FAULTS_TRAINER"
-"""Environment variable: the command that starts a trainer, as JSON."""
+"""Environment variable with the command that starts a trainer, as JSON."""
 
 faulthandler.register(signal.SIGUSR2, all_threads=True)
 arm_worker()

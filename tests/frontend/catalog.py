@@ -1,4 +1,4 @@
-"""The catalog that the launch form loads before anything is chosen, as the service sends it."""
+"""The catalog that the launch form loads first, in the format of the service."""
 
 import json
 from typing import Any
@@ -16,5 +16,5 @@ CATALOG: dict[str, Any] = {
 
 
 def written(config: Any) -> Any:
-    """Return a config as JSON holds it: lists for tuples."""
+    """Return a config as JSON holds it, with lists instead of tuples."""
     return json.loads(json.dumps(config))

@@ -1,8 +1,7 @@
-"""The pages' own modules in Node, without a browser.
+"""Fixtures that execute the modules of the pages in Node, without a browser.
 
 node     path of Node
-in_node  runs JavaScript on a module of frontend/src: in_node("lib/text/csv.js", "m => m.csvCell(0)")
-"""
+in_node  runs JavaScript on a module of frontend/src: in_node("lib/text/csv.js", "m => m.csvCell(0)")"""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""The pages' computations agree with Python: with the service, and with other readers of a format."""
+"""Tests that computations of the pages agree with Python: with the service, and with other parsers."""
 
 import csv
 import io
@@ -75,8 +75,8 @@ def is_number(text: str) -> bool:
 def test_the_command_survives_a_shell(in_node):
     body = {"name": 'it\'s "quoted" $HOME `x` \\', "base": {}, "variants": [], "seeds": [0]}
     call = "(f, body) => f.commandOf('http://127.0.0.1:8000', { path: '/experiments', body })"
-    data = in_node("lib/launch/form.js", call, body).partition("-d ")[2]
-    command = ["sh", "-c", f"printf %s {data}"]
+    argument = in_node("lib/launch/form.js", call, body).partition("-d ")[2]
+    command = ["sh", "-c", f"printf %s {argument}"]
     printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert json.loads(printed) == body
 

@@ -1,4 +1,4 @@
-"""The tests that are written in JavaScript, a file each."""
+"""Run the tests that are written in JavaScript, one file at a time."""
 
 import subprocess
 from pathlib import Path

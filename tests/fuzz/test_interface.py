@@ -1,4 +1,4 @@
-"""Generated requests, and data that nothing may let through, for every route with a body."""
+"""Tests with generated requests and invalid data for every route with a body."""
 
 import json
 
@@ -39,7 +39,7 @@ WITHOUT_BODY = ("/stop", "/pause", "/resume", "/retry", "/restore")
 
 
 def routes():
-    """Method and address of every route that reads JSON."""
+    """Yield method and address of every route that reads JSON."""
     for line in (*READS, *WRITES):
         method, path = line.split()
         is_upload = (method, path) in FILES
@@ -90,7 +90,7 @@ def test_a_body_of_another_type_is_refused(client, kind):
 @pytest.mark.nightly
 @pytest.mark.parametrize(("database", "client_role"), [("sqlite", "operator"), ("postgres", "viewer")])
 def test_schemathesis_finds_nothing(database, client_role):
-    done = play(database, client_role, seed=1, examples=4, phases="fuzzing,stateful")
-    assert [status for status in done.statuses if status >= "5"] == []
-    assert done.violations == {}
-    assert done.statuses.total() > 150
+    played = play(database, client_role, seed=1, examples=4, phases="fuzzing,stateful")
+    assert [status for status in played.statuses if status >= "5"] == []
+    assert played.violations == {}
+    assert played.statuses.total() > 150

@@ -1,8 +1,8 @@
-"""Five hundred hostile paths and names as every text of every route: nothing outside is opened or called.
+"""Tests of five hundred hostile paths and names in every text of every route, with nothing opened outside.
 
-An audit hook of the interpreter tells what the process opens, lists, starts and connects to meanwhile. Each
-text meets a sixth of the places that lead to files and a fortieth of the others; GRPOLAB_ALL_PATHS=1: all.
-"""
+An audit hook of the interpreter reports what the process opens, lists, starts and connects to. Each text
+is used in a sixth of the positions that lead to files and in a fortieth of the others; GRPOLAB_ALL_PATHS=1
+uses all."""
 
 import asyncio
 import json
@@ -35,7 +35,7 @@ OTHER_EVENTS = {"socket.connect", "socket.getaddrinfo", "subprocess.Popen", "os.
 
 
 class Watch:
-    """A record of what the interpreter does with files, processes and the network while it is switched on."""
+    """A record of the interpreter's use of files, processes and the network while it is active."""
 
     def __init__(self):
         self.is_on = False
@@ -66,13 +66,13 @@ class Watch:
 
 @pytest.fixture(scope="module")
 def watch():
-    """One for the process: a hook cannot be taken away."""
+    """The watch of the process, since an audit hook cannot be removed."""
     return Watch()
 
 
 @pytest.fixture
 def lab(sqlite_url, settings, tmp_path):
-    """A service with a model, a dataset and a run with a checkpoint; canaries next to them."""
+    """A service with a model, a dataset and a run with a checkpoint, and canaries next to them."""
     for folder in (settings.state, settings.state.parent, tmp_path):
         (folder / "canary").write_text(CANARY)
     settings.datasets_dir.mkdir(parents=True)
@@ -97,7 +97,7 @@ def lab(sqlite_url, settings, tmp_path):
 
 
 def in_paths(document, run):
-    """Addresses in which one part is open: (method, path with {}, whether it leads to files)."""
+    """Yield addresses in which one part is open, as (method, path with {}, whether it leads to files)."""
     yield "GET", "/static/{}", True
     yield "GET", f"/api/v1/runs/{run}/files/{{}}", True
     yield "GET", f"/api/v1/runs/{run}/files/s1-a1/{{}}", True
@@ -113,7 +113,7 @@ def in_paths(document, run):
 
 
 def in_queries(document):
-    """(method, path, parameter) of every text in a query."""
+    """Yield (method, path, parameter) of every text in a query."""
     for path, methods in document["paths"].items():
         for method, operation in methods.items():
             for parameter in operation.get("parameters", []):
@@ -141,10 +141,10 @@ CONFIGS = (
     (False, lambda text: {"objective": {"surrogate": {"type": text}}}),
     (False, lambda text: {text: 1}),
 )
-"""Places of a config: whether they lead to files, and a config with a text there."""
+"""Positions in a config, as (whether it leads to files, a config with a text there)."""
 
 REFUSED = [{"name": "a", "preset": "no"}]
-"""Variants of which no run is made: only the names next to them are read."""
+"""Variants that are always refused, so that only the names next to them are read."""
 
 BODIES = (
     (lambda text: {"name": text, "variants": REFUSED}, "/api/v1/experiments"),
@@ -158,7 +158,7 @@ BODIES = (
 
 
 def requests_of(document, run):
-    """(whether it leads to files, function of a text -> method, address, headers, body)."""
+    """Yield (whether it leads to files, a function from a text to method, address, headers and body)."""
     for method, hole, leads in in_paths(document, run):
         yield leads, lambda text, m=method, h=hole: (m, h.replace("{}", as_typed(text)), (), b"")
     for method, path, name in in_queries(document):
@@ -182,7 +182,7 @@ def requests_of(document, run):
 
 
 def as_typed(text):
-    """Return an address as an attacker sends it: percent signs and slashes stay."""
+    """Return an address as an attacker sends it, with percent signs and slashes unchanged."""
     return quote(text, safe="/%.;=:@&+$,~!*'()-_")
 
 
@@ -191,7 +191,7 @@ def dumped(body):
 
 
 def call(app, method, address, headers, body):
-    """Make one request as the server hands it on; return what is sent back."""
+    """Make one request as the server passes it on, and return the response."""
     raw, _, query = address.partition("?")
     sent, parts = [], [{"type": "http.request", "body": body, "more_body": False}]
 
@@ -235,7 +235,7 @@ def test_no_path_and_no_name_leads_out(lab, settings, watch, capsys):
             settings.state / "runs", settings.state / "cache", Path(sys.prefix), Path(sys.base_prefix),
         )
     )  # fmt: skip
-    count, statuses, shown = 0, set(), []
+    count, statuses, leaked = 0, set(), []
 
     async def attack(method, address, headers, body):
         calling, sent = call(app, method, address, headers, body)
@@ -243,11 +243,11 @@ def test_no_path_and_no_name_leads_out(lab, settings, watch, capsys):
         content = b"".join(message.get("body", b"") for message in sent)
         statuses.add(sent[0]["status"])
         if CANARY.encode() in content or b"root:x:" in content or sent[0]["status"] >= 500:
-            shown.append((method, address, sent[0]["status"]))
+            leaked.append((method, address, sent[0]["status"]))
 
     async def everything():
         nonlocal count
-        for _, request_of in places:  # what is imported when first needed is imported now
+        for _, request_of in places:  # import lazily imported modules now
             await attack(*request_of("x"))
         watch.is_on = True
         for number, (leads, request_of) in enumerate(places):
@@ -264,6 +264,6 @@ def test_no_path_and_no_name_leads_out(lab, settings, watch, capsys):
     with capsys.disabled():
         summary = f"{len(attacks)} paths and names in {len(places)} places: {count:,} requests"
         print(f"\n{summary}, {watch.opened:,} files opened, {len(watch.escapes)} outside")
-    assert (shown, watch.escapes[:20]) == ([], [])
+    assert (leaked, watch.escapes[:20]) == ([], [])
     assert watch.opened > 0
     assert {200, 404, 422} <= statuses

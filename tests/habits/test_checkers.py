@@ -1,8 +1,7 @@
-"""No checker that can be chosen gives model text to an evaluator, in this version of reasoning_gym or the
-next.
+"""Test that no checker gives model text to an evaluator, in this version of reasoning_gym or the next.
 
-Read from the source: every function that a checker reaches inside of the library, and every call that it
-makes of something else, which must be on a list of harmless names."""
+The test reads the source: it finds every function that a checker reaches inside the library, and requires
+every other call to be on a list of harmless names."""
 
 import ast
 import builtins
@@ -106,8 +105,8 @@ HARMLESS = {
     *("collections.deque", "collections.defaultdict", "collections.Counter", "decimal.Decimal"),
     *("fractions.Fraction", "numpy.allclose", "numpy.array", "numpy.isclose", "numpy.round", "numpy.float32"),
     *("numpy.zeros", "numpy.abs", "numpy.array_equal", "numpy.where", "numpy.any"),
-    *("sympy.diff", "sympy.simplify", "sympy.Symbol"),  # of objects that our own parser made
-    "numpy.loadtxt",  # of a list of lines: a name of a file would be a text
+    *("sympy.diff", "sympy.simplify", "sympy.Symbol"),  # of objects that our parser made
+    "numpy.loadtxt",  # of a list of lines; a file name would be a text
     *(
         "sympy.Integer",
         "sympy.Float",
@@ -118,7 +117,7 @@ HARMLESS = {
     "magiccube.cube.Cube",  # a table of moves; an unknown one is refused
 }
 USE_THE_LIBRARY = {"complex_arithmetic", "number_sorting"}
-"""Tasks whose checker here asks the library's."""
+"""Tasks whose checker here calls the library's checker."""
 FORBIDDEN_METHODS = {
     *("eval", "exec", "system", "popen", "parse_expr", "sympify", "lambdify", "load_module", "import_module"),
     *("format", "format_map", "__import__", "literal_eval", "run", "Popen", "check_output", "urlopen"),
@@ -128,7 +127,7 @@ PROOFS = {
         "the expected answer where it is no JSON; our checker makes it JSON first"
     ),
 }
-"""(function, call) of what is evaluated all the same, and why no text of a model gets there."""
+"""Evaluations (function, call) that remain, with the reason why no model text reaches them."""
 
 
 class Call(NamedTuple):
@@ -147,20 +146,20 @@ def tasks() -> dict[str, Any]:
 
 
 def roots(task: str, cls: Any) -> list[Any]:
-    """Return the functions that are given the answer first."""
+    """Return the functions that receive the answer first."""
     if task not in CHECKERS:
         return [cls.score_answer]
     return [CHECKERS[task], cls.score_answer] if task in USE_THE_LIBRARY else [CHECKERS[task]]
 
 
 def violations(root: Any, cls: type | None) -> Iterator[Call]:
-    """Calls that are neither of the library's own functions nor harmless."""
-    waiting, seen = [root], set()
+    """Yield calls that are neither of the library's functions nor harmless."""
+    waiting, visited = [root], set()
     while waiting:
         function = inspect.unwrap(waiting.pop())
-        if function in seen or not inspect.isfunction(function):
+        if function in visited or not inspect.isfunction(function):
             continue
-        seen.add(function)
+        visited.add(function)
         location = f"{function.__module__.rpartition('.')[2]}.{function.__qualname__}"
         for node in ast.walk(ast.parse(textwrap.dedent(inspect.getsource(function)))):
             if not isinstance(node, ast.Call):
@@ -175,7 +174,7 @@ def violations(root: Any, cls: type | None) -> Iterator[Call]:
 
 
 def resolved(node: ast.expr, function: Any, cls: type | None) -> Any:
-    """Return what a name stands for; None for what only running would tell."""
+    """Return the object that a name stands for, or None if only execution can tell."""
     if isinstance(node, ast.Name):
         if node.id in function.__code__.co_varnames:
             return None
@@ -204,7 +203,7 @@ def methods(cls: type) -> list[Any]:
 
 
 def same_name(node: ast.expr, function: Any, cls: type | None) -> list[Any]:
-    """Methods of the library's classes in sight that a call on an unknown object could be."""
+    """Return methods of the imported library classes to which a call on an unknown object could refer."""
     name = node.attr if isinstance(node, ast.Attribute) else ""
     classes = [
         member for member in function.__globals__.values() if inspect.isclass(member) and is_own(member)
@@ -218,7 +217,7 @@ def same_name(node: ast.expr, function: Any, cls: type | None) -> list[Any]:
 
 
 def complaint(node: ast.Call, target: Any) -> str:
-    """Return why a call is none that a checker may make; empty when it may."""
+    """Return why a checker may not make the call, or an empty text if it may."""
     name = getattr(node.func, "attr", "")
     if target is None or is_own(target):
         is_constant = isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Constant)

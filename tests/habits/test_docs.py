@@ -1,4 +1,4 @@
-"""The pages in docs/ say what the code says, and README stays short."""
+"""Tests that the pages in docs/ agree with the code, and that README stays short."""
 
 from backend.service.docs import api_types
 from backend.service.docs import pages as docs

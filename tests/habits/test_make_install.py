@@ -1,4 +1,4 @@
-"""The Makefile installs once, however many ask for it at the same time."""
+"""Tests that the Makefile installs once, even if several processes request it at the same time."""
 
 import shutil
 import subprocess
@@ -31,7 +31,7 @@ echo begin >> said; sleep 0.2; echo end >> said
 
 @pytest.fixture
 def project(tmp_path):
-    """A project with nothing to install; `said` tells what was done."""
+    """A project with nothing to install, where `said` returns what was done."""
     shutil.copy(ROOT / "Makefile", tmp_path)
     for name in LOCKS:
         (tmp_path / name).touch()
@@ -42,7 +42,7 @@ def project(tmp_path):
 
 
 def make(project, *targets):
-    """Make each target by a make of its own, all at once; return what became of them."""
+    """Make each target in a separate concurrent process, and return the results."""
     processes = [
         subprocess.Popen(
             ["make", f"PYTHON={project}/stub-python", f".venv/{target}.stamp"],

@@ -1,4 +1,4 @@
-"""The lock files install anywhere, and say no more and no less than the code needs."""
+"""Tests that the lock files install anywhere, and list exactly what the code needs."""
 
 import ast
 import functools
@@ -35,7 +35,7 @@ MACHINES = [
     for python, patch in (("3.11", 0), ("3.11", 9), ("3.12", 1), ("3.13", 1), ("3.14", 0))
     for machine in ("x86_64", "aarch64", "arm64")
 ]
-"""The machines on which the locks are to install."""
+"""The machines on which the locks must install."""
 PARTS = {
     "anyio": "fastapi",
     "huggingface-hub": "transformers",
@@ -43,11 +43,11 @@ PARTS = {
     "pydantic-core": "pydantic",
     "starlette": "fastapi",
 }
-"""Distributions that another one always brings and whose interface it exposes."""
+"""Distributions that another one always installs and whose interface it exposes."""
 
 
 def blocks(text: str) -> list[list[str]]:
-    """Return each package's line, and its hashes."""
+    """Return the line and the hashes of each package."""
     joined = [line for line in text.replace("\\\n", "\0").splitlines() if not line.startswith("#")]
     return [[piece.strip() for piece in line.split("\0")] for line in joined]
 
@@ -62,7 +62,7 @@ CLIENT = ROOT / "backend/exchange/push/client/grpolab.py"
 
 @functools.cache
 def modules(folder: str) -> frozenset[str]:
-    """First names of the modules that the code in `folder` imports; the client of others is not ours."""
+    """Return the top-level modules imported by the code in `folder`, except in the push client."""
     files = [path for path in (ROOT / folder).rglob("*.py") if path != CLIENT]
     nodes = [node for path in files for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))]
     names = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
@@ -78,7 +78,7 @@ def distributions_of_modules() -> dict[str, list[str]]:
 
 
 def distributions(*folders: str) -> set[str]:
-    """Third-party distributions that the code in `folders` imports."""
+    """Return the third-party distributions that the code in `folders` imports."""
     imported = {name for folder in folders for name in modules(folder)} - set(sys.stdlib_module_names)
     installed = distributions_of_modules()
     names = {canonicalize_name(installed[name][0]) for name in imported if name in installed}
@@ -87,7 +87,7 @@ def distributions(*folders: str) -> set[str]:
 
 @functools.cache
 def needs(name: str) -> list[Requirement]:
-    """Return what a distribution needs without its extras; one for another Python is not here to be asked."""
+    """Return the requirements of a distribution without extras. Only one for this Python can be queried."""
     try:
         return [Requirement(text) for text in requires(name) or [] if "extra ==" not in text]
     except PackageNotFoundError:
@@ -110,7 +110,7 @@ def test_a_lock_is_plain_versions_and_the_hashes_of_their_files(lock):
 
 @pytest.mark.parametrize("lock", LOCKS)
 def test_a_lock_is_complete_on_every_machine(lock):
-    """Pip takes nothing that is not listed when there are hashes; torch's own libraries come with it."""
+    """With hashes, pip installs only listed packages. torch installs its own libraries."""
     pinned = pins(LOCKS[lock])
     for name, machine in itertools.product(pinned, MACHINES):
         for requirement in needs(name):

@@ -1,4 +1,4 @@
-"""Every route, whatever is added: behind the gate, in the documentation, with the one shape of errors."""
+"""Tests of every route: access control, documentation, and problem documents as errors."""
 
 import json
 import re

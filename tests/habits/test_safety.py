@@ -1,4 +1,4 @@
-"""Constructions that turned into holes elsewhere are absent here."""
+"""Tests that constructions which often cause security holes are absent."""
 
 import ast
 import re
@@ -32,10 +32,10 @@ CODE_LOADING_CALLS = {
     "numpy.load",
 }
 RUNS_PROGRAMS = ROOT / "worker" / "rewards" / "programs.py"
-"""The one file whose purpose is to run code from data; the test below keeps it inside of the sandbox."""
+"""The only file whose purpose is to execute code from data, which must stay inside the sandbox."""
 
 READS_PICKLES = ROOT / "backend" / "exchange" / "imports" / "torch_operations.py"
-"""The one file that reads pickles, in the sandbox, with an unpickler that refuses the names of classes."""
+"""The only file that reads pickles, in the sandbox, with an unpickler that refuses class names."""
 
 TEXT_AS_HTML = re.compile(
     r"innerHTML|outerHTML|insertAdjacentHTML|dangerouslySetInnerHTML|document\.write"
@@ -45,7 +45,7 @@ COMMENT = re.compile(r"\s*(//|\*|/\*)")
 
 
 def dotted(node: ast.expr) -> str:
-    """`torch.load` of such an expression; an empty text for one that is not a plain name."""
+    """Return a dotted name such as `torch.load`, or an empty text if the expression is not a plain name."""
     if isinstance(node, ast.Attribute):
         return f"{dotted(node.value)}.{node.attr}"
     return node.id if isinstance(node, ast.Name) else ""
@@ -77,7 +77,7 @@ def is_true(value: ast.expr) -> bool:
 
 @pytest.fixture(scope="module")
 def trees():
-    """Syntax tree of every Python file of the product."""
+    """Syntax trees of all Python files of the product."""
     return {path: ast.parse(path.read_text(encoding="utf-8")) for path in PYTHON}
 
 
@@ -103,12 +103,12 @@ def test_what_runs_programs_is_served_by_the_sandbox_and_forked():
     assert set(programs.OPERATIONS) == {"run", "interpret", "call", "examine"}
     assert all(operation.is_forked for operation in programs.OPERATIONS.values())
     tree = ast.parse((RUNS_PROGRAMS.parent / "code.py").read_text(encoding="utf-8"))
-    taken = [
+    operations = [
         {alias.name for alias in node.names}
         for node in ast.walk(tree)
         if isinstance(node, ast.ImportFrom) and node.module == "worker.rewards.programs"
     ]
-    assert taken == [{"encode_value", "read_ended"}]
+    assert operations == [{"encode_value", "read_ended"}]
 
 
 def test_no_shell_and_no_remote_code(trees):

@@ -1,11 +1,10 @@
-"""Both images, built by the Dockerfile's own steps and used: `make test-images`, without Docker.
+"""Build both images with the Dockerfile's own steps and use them: `make test-images`, without Docker.
 
-buildah builds in chroot isolation, which needs root and no namespaces. The base is made of Debian's packages
-by mmdebstrap, for which no registry is needed; `--base` names another one. A run of two steps is then trained
-by the worker's image against Postgres and Redis, launched through the API's image.
+buildah builds in chroot isolation, which needs root but no namespaces. mmdebstrap makes the base image
+from Debian's packages, without a registry; `--base` names another one. A run of two steps is then trained
+by the worker's image on Postgres and Redis, and launched through the API's image.
 
-    python -m tests.images [--base python:3.11-slim] [--volume /a:/b:ro ...] [--build-arg NAME=VALUE ...]
-"""
+    python -m tests.images [--base python:3.11-slim] [--volume /a:/b:ro ...] [--build-arg NAME=VALUE ...]"""
 
 import argparse
 import os
@@ -32,11 +31,11 @@ AS_IN_PYTHONS_IMAGE = """
 ln -sf python3 /usr/bin/python
 rm -f /usr/lib/python3*/EXTERNALLY-MANAGED
 """
-"""Differences of `python:3-slim` from Debian: the command's name, and a pip that installs for all."""
+"""Commands that give Debian the differences of `python:3-slim`: the command's name and a global pip."""
 
 
 def main() -> int:
-    """Build, look, train; what was found is one line each."""
+    """Build, check and train, and print each finding on one line."""
     arguments = _arguments()
     missing = [name for name in NEEDED if shutil.which(name) is None]
     if missing or os.geteuid() != 0:
@@ -82,10 +81,10 @@ def _tag(target: str) -> str:
 
 
 def _buildah(*arguments: str) -> str:
-    """Run it; its output is shown, but for the last line, which names what it has made."""
+    """Run buildah with its output shown except for the last line, which names the result."""
     print("$ buildah", *arguments, flush=True)
-    done = subprocess.run(["buildah", *arguments], check=True, stdout=subprocess.PIPE, text=True)
-    return done.stdout.strip().rpartition("\n")[2]
+    result = subprocess.run(["buildah", *arguments], check=True, stdout=subprocess.PIPE, text=True)
+    return result.stdout.strip().rpartition("\n")[2]
 
 
 def _make_base(suite: str) -> str:
@@ -104,7 +103,7 @@ def _make_base(suite: str) -> str:
 
 @contextmanager
 def _container(target: str, *flags: str) -> Iterator[list[str]]:
-    """Yield the words that run a command in a container of an image."""
+    """Yield the command prefix that runs in a container of an image."""
     container = _buildah("from", _tag(target))
     try:
         yield ["buildah", "run", "--isolation", "chroot", *flags, container, "--"]
@@ -113,7 +112,7 @@ def _container(target: str, *flags: str) -> Iterator[list[str]]:
 
 
 def _look() -> None:
-    """Check what each image is: nobody's own code is writable to it, and only the worker's can train."""
+    """Check each image: its code is not writable, and only the worker's image can train."""
     for target in ("api", "worker"):
         with _container(target) as inside:
             user = subprocess.check_output([*inside, "id", "-u"], text=True).strip()
@@ -171,7 +170,7 @@ def _flags(shared: Path, environment: dict[str, str]) -> list[str]:
     ]
     return [
         *flags,
-        *(argument for name, value in variables.items() for argument in ("--env", f"{name}={value}")),
+        *(argument for name, setting in variables.items() for argument in ("--env", f"{name}={setting}")),
     ]
 
 

@@ -1,1 +1,1 @@
-"""Manifests of pilots against the schemas of what they are for."""
+"""Tests of the manifests of pilots against the schemas of their clusters."""

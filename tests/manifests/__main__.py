@@ -1,7 +1,6 @@
-"""Manifests of pilots, validated by kubernetes-validate and SkyPilot: `make test-manifests`.
+"""Validate manifests of pilots with kubernetes-validate and SkyPilot: `make test-manifests`.
 
-Both live in an environment of their own, `.venv-manifests`, made on the first run. No cluster is asked.
-"""
+Both are installed in a separate environment, `.venv-manifests`, on the first run. No cluster is needed."""
 
 import itertools
 import json

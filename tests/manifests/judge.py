@@ -1,4 +1,4 @@
-"""The side that has the schemas: counts valid manifests, and spoils each of them to see it refused."""
+"""Count valid manifests, and check that the schemas refuse a misspelt field in each of them."""
 
 import copy
 import json
@@ -17,20 +17,20 @@ VERSIONS = ("1.30", "1.34", "1.37")
 
 
 def kubernetes(job: dict[str, Any]) -> None:
-    """Raise if a version of Kubernetes does not know a field or its form."""
+    """Raise an error if a version of Kubernetes does not accept the job."""
     for number in VERSIONS:
         kubernetes_validate.validate(job, number, strict=True)
 
 
 def skypilot(task: dict[str, Any]) -> None:
-    """Raise if SkyPilot cannot read a task."""
+    """Raise an error if SkyPilot cannot read a task."""
     jsonschema.validate(task, schemas.get_task_schema())
     values = [(name, "x") for name in task.get("secrets", {})]
     sky.Task.from_yaml_config(copy.deepcopy(task) | {"workdir": "."}, secrets_overrides=values or None)
 
 
 def verdicts(judge: Callable[[dict[str, Any]], None], manifests: list[Any], name: str) -> Iterator[str]:
-    """Yield what is wrong with manifests; a manifest with a misspelt field has to be refused, too."""
+    """Yield errors of manifests, including a misspelt field that was not refused."""
     for number, manifest in enumerate(manifests):
         if reason := refusal(judge, manifest):
             yield f"{name} {number}: {reason}"
@@ -39,7 +39,7 @@ def verdicts(judge: Callable[[dict[str, Any]], None], manifests: list[Any], name
 
 
 def refusal(judge: Callable[[dict[str, Any]], None], manifest: dict[str, Any]) -> str:
-    """Return why a manifest is refused; empty if it is valid."""
+    """Return why a manifest is refused, or an empty text if it is valid."""
     try:
         judge(manifest)
     except Exception as error:  # noqa: BLE001 - each library has classes of its own

@@ -1,4 +1,4 @@
-"""Databases that have no schema yet."""
+"""Fixtures of databases without a schema."""
 
 import os
 
@@ -8,7 +8,7 @@ from sqlalchemy import create_engine, make_url, text
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def empty_url(request, tmp_path):
-    """A database without a schema."""
+    """URL of a database without a schema."""
     if request.param == "sqlite":
         yield f"sqlite:///{tmp_path / 'new.db'}"
         return

@@ -1,7 +1,6 @@
-"""First starts that are killed while they make the schema, in processes of their own.
+"""Tests of first starts that are killed while they create the schema, in separate processes.
 
-GRPOLAB_ALL_POINTS=1 dies at every point instead of a sample.
-"""
+GRPOLAB_ALL_POINTS=1 kills at every point instead of a sample."""
 
 import json
 import os
@@ -25,7 +24,7 @@ IS_LONG = os.environ.get("GRPOLAB_ALL_POINTS") == "1"
 
 @pytest.fixture(scope="module")
 def processes():
-    """Gives what became of each process of a request: see upgrading.py."""
+    """A function that returns the outcome of each process of a request (see upgrading.py)."""
     argv = [sys.executable, "-m", "tests.migration.upgrading"]
     with subprocess.Popen(
         argv, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1

@@ -1,4 +1,4 @@
-"""The schema grows by migrations alone, on both databases."""
+"""Tests that migrations alone create the schema, on both databases."""
 
 import re
 import sqlite3
@@ -76,13 +76,13 @@ def test_a_second_upgrade_changes_nothing_and_keeps_the_rows(empty_url):
 
 
 def test_of_two_that_upgrade_at_once_one_does_it_and_both_succeed(empty_url):
-    done = []
-    threads = [threading.Thread(target=lambda: done.append(upgrade(empty_url))) for _ in range(3)]
+    outcomes = []
+    threads = [threading.Thread(target=lambda: outcomes.append(upgrade(empty_url))) for _ in range(3)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert sorted(before for before, _ in done) == ["", newest_schema(), newest_schema()]
+    assert sorted(before for before, _ in outcomes) == ["", newest_schema(), newest_schema()]
 
 
 @pytest.mark.parametrize(

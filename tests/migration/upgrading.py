@@ -1,13 +1,12 @@
-"""Upgrades in processes of their own, forked from this one, which has imported everything.
+"""Run upgrades in processes forked from this one, which has imported everything.
 
-Each line of standard input is a request, the answer to it one line of JSON: for each process how it ended,
-where it died, and the schema of the database then.
+Each line of standard input is a request, and its response is one line of JSON. It contains, for each
+process, its exit code and the point at which it died, and the resulting schema of the database.
 
-    die EVERY URL    kill -9 at one point (or every so many) after the other, until no point is left
-    race NUMBER URL  so many at once
+    die EVERY URL    kill -9 at one point after the other (or every n-th), until no point is left
+    race NUMBER URL  run this number of upgrades concurrently
 
-Points are before and after each statement, before each commit, and around the copy of a SQLite database.
-"""
+Points are before and after each statement, before each commit, and around the copy of a SQLite database."""
 
 import json
 import os
@@ -28,7 +27,7 @@ Visit = Callable[[str], None]
 
 
 def main() -> None:
-    """Answer until standard input ends."""
+    """Answer requests until standard input ends."""
     for line in sys.stdin:
         form, number, url = line.split()
         processes = {"die": _die, "race": _race}[form]
@@ -64,7 +63,7 @@ def _death_at(visit_number: int) -> Visit:
 
 
 def _start(url: str, visit: Visit) -> tuple[int, int]:
-    """Return a process that upgrades; its id, and where it says at what point it dies."""
+    """Start a process that upgrades, and return its id and the pipe to which it writes its point of death."""
     end, point = os.pipe()
     child = os.fork()
     if child:

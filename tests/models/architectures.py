@@ -1,4 +1,4 @@
-"""Reduced models of real architectures: random weights, few layers, the vocabulary of a byte tokenizer."""
+"""Reduced models of real architectures, with random weights, few layers and a byte tokenizer's vocabulary."""
 
 from pathlib import Path
 from typing import Any
@@ -83,17 +83,16 @@ ARCHITECTURES: dict[str, tuple[str, dict[str, Any]]] = {
         "kv_lora_rank": 16, "q_lora_rank": 16, "qk_rope_head_dim": 8,
         "qk_nope_head_dim": 8, "v_head_dim": 8, "first_k_dense_replace": 1}),
 }  # fmt: skip
-"""Model type and config by a name that people use."""
+"""Model type and config by a common name."""
 
 
 def build(
     name: str, *, vocabulary: int = 128, dtype: torch.dtype = torch.float32, wide: bool = False
 ) -> PreTrainedModel:
-    """Return a model of the architecture in evaluation mode, with weights large enough that its logits
-    matter.
+    """Return a model of the architecture in evaluation mode, with large enough weights for distinct
+    logits.
 
-    Its heads have 8 values, `wide` ones 16, the fewest that a GPU's flex attention takes.
-    """
+    Its heads have 8 values, or 16 if `wide`, the minimum for a GPU's flex attention."""
     model = _scaled(name, AutoModelForCausalLM, vocabulary, **(_wide(ARCHITECTURES[name][1]) if wide else {}))
     return model.to(dtype).eval()
 
@@ -103,14 +102,14 @@ def _wide(fields: dict[str, Any]) -> dict[str, Any]:
     if "text_config" in fields:
         return {"text_config": fields["text_config"] | _wide(fields["text_config"])}
     if "qk_rope_head_dim" in fields:
-        return {"v_head_dim": 16}  # queries and keys have 8 with a rotation and 8 without
+        return {"v_head_dim": 16}  # queries and keys have 8 values with a rotation and 8 without
     if "head_dim" in fields:
         return {"head_dim": 16}
     return {"num_attention_heads": 2, "num_key_value_heads": 1}
 
 
 def _scaled(name: str, opener: Any, vocabulary: int, **changes: Any) -> Any:
-    """Return a model of the architecture as one of transformers' openers makes it of a config."""
+    """Return a model of the architecture as one of transformers' auto classes makes it from a config."""
     kind, fields = ARCHITECTURES[name]
     fields = fields | changes
     text = {"vocab_size": vocabulary, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0}
@@ -127,14 +126,14 @@ def _scaled(name: str, opener: Any, vocabulary: int, **changes: Any) -> Any:
 
 
 def published(name: str, *, vocabulary: int, **changes: Any) -> Any:
-    """Return a model of the architecture as it is published: whole, with the part that reads images."""
+    """Return a model of the architecture as published, including the part that reads images."""
     has_images = "vision_config" in ARCHITECTURES[name][1]
     opener = AutoModelForImageTextToText if has_images else AutoModelForCausalLM
     return _scaled(name, opener, vocabulary, **changes)
 
 
 def tokenizer() -> PreTrainedTokenizerBase:
-    """Return the built-in policies' character tokenizer with a chat template."""
+    """Return the character tokenizer of the built-in policies with a chat template."""
     loaded = AutoTokenizer.from_pretrained(BUILT_IN["tiny"])
     loaded.chat_template = TEMPLATE
     return loaded
@@ -143,9 +142,8 @@ def tokenizer() -> PreTrainedTokenizerBase:
 def save(name: str, directory: Path, *, vocabulary: int, **changes: Any) -> None:
     """Write a model of the architecture with its tokenizer, as `from_pretrained` expects it.
 
-    Every eighth token ends a text, so that random texts have different lengths. `changes` are fields of its
-    config.
-    """
+    Every eighth token ends a text, so that random texts have different lengths. `changes` are fields of
+    its config."""
     model = published(name, vocabulary=vocabulary, **changes)
     model.generation_config.eos_token_id = list(range(2, vocabulary, 8))
     model.save_pretrained(directory)

@@ -1,4 +1,4 @@
-"""Peak of the bytes in live tensors: what an allocator without rounding would hold, on any device."""
+"""Measure the peak bytes of live tensors, as an allocator without rounding would, on any device."""
 
 import weakref
 from collections.abc import Mapping
@@ -10,11 +10,10 @@ from torch.utils._pytree import tree_leaves
 
 
 class LiveBytes(TorchDispatchMode):
-    """Counts the storages that operations make within, until nothing refers to them any more.
+    """Count the storages created within the context until nothing refers to them.
 
-    A tensor that autograd keeps is alive; a view belongs to what it is a view of. What a kernel uses inside
-    one operation is not seen.
-    """
+    A tensor that autograd saves is live, and a view belongs to its base. Temporary memory of a kernel
+    within one operation is not measured."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -23,7 +22,7 @@ class LiveBytes(TorchDispatchMode):
         self._ends: dict[int, Any] = {}
 
     def ignore(self, tensors: Any) -> None:
-        """Leave out tensors that were there before."""
+        """Exclude tensors that existed before."""
         for tensor in tensors:
             for plain in plain_parts(tensor):
                 self._known[plain.untyped_storage()] = 0
@@ -31,7 +30,7 @@ class LiveBytes(TorchDispatchMode):
     def __torch_dispatch__(
         self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
-        """Run an operation and count what it returns."""
+        """Run an operation and count its results."""
         result = function(*args, **(kwargs or {}))
         for tensor in tree_leaves(result):
             if isinstance(tensor, torch.Tensor) and tensor.device.type != "meta":
@@ -42,7 +41,7 @@ class LiveBytes(TorchDispatchMode):
     def _see(self, storage: Any) -> None:
         if storage in self._known:
             return
-        is_packed = isinstance(storage, torch.Tensor)  # a tensor of oneDNN has no storage that can be asked
+        is_packed = isinstance(storage, torch.Tensor)  # a tensor of oneDNN has no accessible storage
         size = storage.numel() * storage.element_size() if is_packed else storage.nbytes()
         self._known[storage] = size
         weakref.finalize(storage, self._forget, size)
@@ -54,9 +53,7 @@ class LiveBytes(TorchDispatchMode):
 
 
 def plain_parts(tensor: torch.Tensor) -> list[torch.Tensor]:
-    """Return the tensors with memory of their own that a tensor stands for, such as torchao's codes and
-    scales.
-    """
+    """Return the tensors with memory that a tensor consists of, such as torchao's codes and scales."""
     if not hasattr(tensor, "__tensor_flatten__"):
         return [tensor]
     names, _ = tensor.__tensor_flatten__()

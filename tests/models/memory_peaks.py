@@ -1,10 +1,9 @@
-"""Peaks of memory, measured and estimated, for every architecture that is tested.
+"""Measured and estimated memory peaks for every tested architecture.
 
-Measured is what one learning step holds in live tensors at its peak, on a CPU: weights, optimizer, gradients
-and everything that forward and backward pass hold. The models are the reduced ones of
-tests/models/architectures.py, the step 8 completions of 64 tokens in two micro-batches. Of sampling it is
-what 16 completions of 128 tokens hold in addition to the weights.
-"""
+The measurement is the peak of live tensors in one learning step on a CPU: weights, optimizer, gradients
+and everything that the forward and backward passes save. The models are the reduced ones of
+tests/models/architectures.py, and the step has 8 completions of 64 tokens in two micro-batches. For
+sampling, it is the memory of 16 completions of 128 tokens in addition to the weights."""
 
 from typing import Any
 
@@ -32,7 +31,7 @@ from worker.policy.token_batch import token_batch
 
 PROMPTS, GROUP, PROMPT, COMPLETION, VOCABULARY, RANK = 2, 4, 16, 48, 128, 4
 SAMPLED = {"group_size": 8, "max_new_tokens": 112}
-"""Sizes for sampling: so many tokens that its cache counts."""
+"""Sizes for sampling, with enough tokens that the cache matters."""
 
 QWEN_7M: dict[str, Any] = {
     "vocab_size": 2048,
@@ -47,7 +46,7 @@ QWEN_7M: dict[str, Any] = {
 
 
 def of_fewer_bits(run: RunConfig) -> tuple[int, float]:
-    """Measured and estimated bytes of a learning step of a Qwen3 whose base is in fewer bits."""
+    """Return measured and estimated bytes of a learning step of a Qwen3 with a quantised base."""
     torch.manual_seed(0)
     model = Qwen3ForCausalLM(Qwen3Config(**QWEN_7M)).to(getattr(torch, run.policy.dtype)).eval()
     shape = shape_of(model)
@@ -93,7 +92,7 @@ def config_of(
 
 
 def measured_and_estimated(name: str, config: RunConfig, device: str = "cpu") -> tuple[int, float]:
-    """Bytes of a learning step at its peak, and the estimate without the process."""
+    """Return the peak bytes of a learning step, and the estimate without the process."""
     model = build(name, vocabulary=VOCABULARY, dtype=getattr(torch, config.policy.dtype)).to(device)
     freeze_beside_text(model)
     return compared(model, shape_of(published(name, vocabulary=VOCABULARY)), config, base=name, device=device)
@@ -102,7 +101,7 @@ def measured_and_estimated(name: str, config: RunConfig, device: str = "cpu") ->
 def compared(
     model: Any, shape: ModelShape, config: RunConfig, *, base: str, device: str = "cpu"
 ) -> tuple[int, float]:
-    """Return the same of a model and the shape that its files have."""
+    """Return measured and estimated bytes for a model and the shape that its files have."""
     adapter = config.policy.adapter if isinstance(config.policy.adapter, LoraAdapter) else None
     on_cpu = device == "cpu"
     memory = estimate_phases(config, shape, adapter, on_cpu=on_cpu, prompt_tokens=PROMPT)[1]
@@ -116,14 +115,14 @@ def compared(
 
 
 def sampled_and_estimated(name: str, dtype: str) -> tuple[int, float]:
-    """Bytes that sampling holds in addition to the weights at its peak, and the estimate."""
+    """Return the peak bytes of sampling in addition to the weights, and the estimate."""
     model = build(name, vocabulary=VOCABULARY, dtype=getattr(torch, dtype))
     shape = shape_of(published(name, vocabulary=VOCABULARY))
     return sampled(model, shape, config_of(name, dtype, "none", recomputed=False))
 
 
 def sampled(model: Any, shape: ModelShape, config: RunConfig) -> tuple[int, float]:
-    """Return the same of a model and the shape that its files have."""
+    """Return measured and estimated bytes of sampling for a model and the shape that its files have."""
     longer = config.with_(sampling=config.sampling.with_(**SAMPLED))
     memory = estimate_phases(longer, shape, None, on_cpu=True, prompt_tokens=PROMPT)[0]
     held = ("context", "weights", "optimizer")
@@ -138,11 +137,10 @@ def shape_of(model: Any) -> ModelShape:
 
 
 def learning_peak(model: Any, config: RunConfig) -> int:
-    """Bytes at the peak of a learning step when the optimizer has its moments.
+    """Return the peak bytes of a learning step once the optimizer has its moments.
 
-    Of live tensors on a CPU; of CUDA's allocator on a GPU, without the workspaces of its libraries, which
-    belong to the process.
-    """
+    They are bytes of live tensors on a CPU, and of CUDA's allocator on a GPU without the workspaces of its
+    libraries, which belong to the process."""
     optimizer = PolicyOptimizer(model, config.optimizer, steps=10)
     ids = torch.randint(
         3, 120, (PROMPTS * GROUP, PROMPT + COMPLETION), generator=torch.Generator().manual_seed(0)

@@ -1,4 +1,4 @@
-"""Peak of what sampling holds in addition to the weights, in live tensors."""
+"""Measure the peak memory of sampling in addition to the weights, in live tensors."""
 
 from collections.abc import Iterator, Sequence
 from types import SimpleNamespace
@@ -12,7 +12,7 @@ from worker.rollout.sampler import Notes, Sampler
 
 
 class PlainSampler(Sampler):
-    """A sampler that makes no texts of what it drew."""
+    """A sampler that does not decode its tokens to texts."""
 
     def _completions(
         self,
@@ -26,9 +26,9 @@ class PlainSampler(Sampler):
 
 
 def sampling_peak(model: Any, config: RunConfig, *, prompt_tokens: int) -> int:
-    """Bytes at the peak of sampling one step, whose completions run into the cap; every second prompt is a
-    quarter shorter, as prompts of a batch differ.
-    """
+    """Return the peak bytes of sampling one step whose completions reach the length cap.
+
+    Every second prompt is a quarter shorter, since prompts of a batch differ."""
     sampling = config.sampling
     ids = torch.randint(
         3, 120, (sampling.prompts_per_step, prompt_tokens), generator=torch.Generator().manual_seed(0)

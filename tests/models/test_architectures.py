@@ -1,7 +1,6 @@
-"""Sampling and learning of each architecture against a plain forward over each text, one after the other.
+"""Tests of sampling and learning for each architecture, against a plain forward over each text.
 
-`make test` takes a cut of the table, `make test-models` all of it, with a vocabulary of real size.
-"""
+`make test` uses a part of the table, and `make test-models` all of it with a vocabulary of real size."""
 
 import os
 from dataclasses import replace
@@ -29,7 +28,7 @@ PROMPTS = ("85+60+88=?", "1+2=?", "7*8=?")
 DECODING = Decoding(max_new_tokens=10, temperature=0.8)
 
 ROUNDING = {torch.float32: 2e-4, torch.bfloat16: 0.1}
-"""Largest difference of a token's log-probability; bfloat16 keeps 8 bits of every product."""
+"""Largest difference of a token's log-probability, since bfloat16 keeps 8 bits of every product."""
 
 
 @pytest.fixture(scope="module", params=list(ARCHITECTURES) if IS_WHOLE else CUT)
@@ -57,7 +56,7 @@ def policy(request, architecture, dtype):
 
 
 def adapt(model, name):
-    """Add an adapter that changes what the model says: B would begin at 0."""
+    """Add an adapter that changes the output, although B would normally be initialised with 0."""
     add_adapter(model, LoraAdapter(rank=4), base=name)
     torch.manual_seed(2)
     with torch.no_grad():
@@ -82,7 +81,7 @@ def batch(policy, completions):
 
 
 def plain(policy, ids, prompt):
-    """Log-probabilities of what follows the first `prompt` ids, from the model's own forward and logits."""
+    """Return log-probabilities after the first `prompt` ids, from the model's own forward and logits."""
     with torch.no_grad():
         logits = policy.model(torch.tensor([ids]), use_cache=False).logits[0, prompt - 1 : -1].float()
     chances = (logits / DECODING.temperature).log_softmax(dim=-1)
@@ -90,7 +89,7 @@ def plain(policy, ids, prompt):
 
 
 def gradient(policy, batch, rows):
-    """Return the gradient of a weighted sum of log-probabilities, in parts of so many rows, as one vector."""
+    """Return the gradient of a weighted sum of log-probabilities as a vector, in passes of `rows` rows."""
     weights = torch.linspace(-1, 1, len(batch))
     policy.model.zero_grad()
     sums = {}

@@ -1,6 +1,4 @@
-"""Properties that only a GPU shows: numbers of each architecture in bfloat16, memory that falls and that
-runs out.
-"""
+"""Tests that need a GPU: bfloat16 numbers of each architecture, memory savings and out-of-memory handling."""
 
 import copy
 import math
@@ -61,7 +59,7 @@ MIDDLE = SEVEN_B | {
 
 
 def sized(sizes):
-    """Return a Qwen2.5 of some sizes with random weights, made on the GPU."""
+    """Return a Qwen2.5 of these sizes with random weights, made on the GPU."""
     torch.manual_seed(0)
     with torch.device(DEVICE):
         model = AutoModelForCausalLM.from_config(
@@ -80,7 +78,7 @@ def learn(model, batch):
 
 
 def peak_of(work):
-    """Bytes that CUDA's allocator holds at the peak of some work, beyond what was there."""
+    """Return the peak bytes of CUDA's allocator during some work, in addition to those in use before."""
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()
     before = torch.cuda.memory_allocated()
@@ -91,7 +89,7 @@ def peak_of(work):
 
 @pytest.fixture
 def little_memory():
-    """A function that leaves this process so many bytes beyond those in use."""
+    """A function that leaves this process this many bytes in addition to those in use."""
 
     def limit(further_bytes):
         torch.cuda.empty_cache()
@@ -149,10 +147,10 @@ def test_a_quantised_base_has_the_numbers_of_a_cpu_and_trains_its_adapter(kind):
         policy = as_policy(model, tokenizer(), name="qwen3")
         groups = Sampler(policy).sample(PROMPTS, 2, DECODING, torch.Generator().manual_seed(1))
         assert all(
-            math.isfinite(value)
+            math.isfinite(logprob)
             for group in groups
             for completion in group
-            for value in completion.sampler_logprobs
+            for logprob in completion.sampler_logprobs
         )
         scored = token_logprobs(model, tokens, temperature=1.0).logprobs
         scored.sum().backward()
@@ -164,7 +162,7 @@ def test_a_quantised_base_has_the_numbers_of_a_cpu_and_trains_its_adapter(kind):
 
 def test_activation_checkpointing_lowers_the_peak_and_keeps_the_gradient():
     model, batch = sized(MIDDLE), batch_of(8, 512)
-    learn(model, batch)  # gradients are there from now on
+    learn(model, batch)  # gradients exist from now on
     plain = peak_of(lambda: learn(model, batch))
     gradient = model.model.layers[0].mlp.up_proj.weight.grad.clone()
     model.zero_grad(set_to_none=False)

@@ -1,4 +1,4 @@
-"""Models that also read images: only their text model trains, is adapted and is counted."""
+"""Tests of models that also read images, of which only the text model is trained, adapted and counted."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Estimates of memory within 15 % of measured peaks."""
+"""Tests that estimates of memory are within 15 % of measured peaks."""
 
 import pytest
 import torch
@@ -38,7 +38,7 @@ def test_an_estimate_is_within_15_percent_of_the_measured_peak(architecture, dty
     ],
 )
 def test_an_estimate_of_sampling_is_within_15_percent_of_what_it_holds(architecture, dtype):
-    """Rotations and scores, a window, all scores, a recurrence, compressed keys."""
+    """The cases have rotations and scores, a window, all scores, a recurrence and compressed keys."""
     measured, estimated = sampled_and_estimated(architecture, dtype)
     assert estimated == pytest.approx(measured, rel=0.15)
 

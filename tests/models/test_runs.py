@@ -1,7 +1,7 @@
-"""A run of each architecture through a service: launched over HTTP, trained by a worker, opened again.
+"""Tests of a run of each architecture through a service: launched over HTTP, trained, and opened again.
 
-`make test-all` takes three of them, `make test-models` all, in float32 and bfloat16, with and without LoRA.
-"""
+`make test-all` uses three of them, and `make test-models` all, in float32 and bfloat16, with and without
+LoRA."""
 
 import os
 import shutil
@@ -46,9 +46,9 @@ def launched(service, config):
     assert answer.is_success, answer.text
     run = answer.json()["runs"][0]["id"]
     deadline = time.monotonic() + 300
-    while (shown := service.get(f"/runs/{run}"))["status"] not in ENDED and time.monotonic() < deadline:
+    while (current_run := service.get(f"/runs/{run}"))["status"] not in ENDED and time.monotonic() < deadline:
         time.sleep(0.2)
-    return shown
+    return current_run
 
 
 @pytest.mark.parametrize(("name", "dtype", "adapter"), CASES if IS_WHOLE else CUT)

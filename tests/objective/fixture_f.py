@@ -72,10 +72,14 @@ def run(
 ) -> tuple[PolicyLoss, Tensor]:
     """Return the loss on F, and minus its gradient for each of the ten tokens."""
     leaf = new.clone().requires_grad_()
-    data = batch(objective, **changes)
+    policy_batch = batch(objective, **changes)
     weights = denominators(
-        data.mask, data.group_index, objective, max_new_tokens=max_new_tokens, correct=data.correct
+        policy_batch.mask,
+        policy_batch.group_index,
+        objective,
+        max_new_tokens=max_new_tokens,
+        correct=policy_batch.correct,
     )
-    result = policy_loss(leaf, data, objective, weights, entropy=entropy)
+    result = policy_loss(leaf, policy_batch, objective, weights, entropy=entropy)
     (gradient,) = torch.autograd.grad(result.loss, leaf)
     return result, -gradient[MASK]

@@ -1,4 +1,4 @@
-"""Advantages by hand."""
+"""Tests of advantages, calculated by hand."""
 
 import math
 
@@ -117,14 +117,14 @@ def test_the_batch_mean_is_one_baseline_for_all_prompts():
 
 def test_a_moving_average_starts_at_zero_and_serves_the_next_step():
     average = 0.0
-    seen = []
+    step_advantages = []
     for mean in (0.25, 0.5, 0.75):
         estimate = advantages([[mean, mean]], knobs.MovingAverage(), average=average)
         assert estimate.advantages.tolist()[0] == pytest.approx([mean - average] * 2)
         rewards = torch.tensor([[mean, mean]], dtype=torch.float64)
         average = moving_average(average, rewards, rewards >= 0, decay=knobs.MovingAverage().decay)
-        seen.append(average)
-    assert seen == pytest.approx([0.0250, 0.0725, 0.1403], abs=6e-5)
+        step_advantages.append(average)
+    assert step_advantages == pytest.approx([0.0250, 0.0725, 0.1403], abs=6e-5)
 
 
 def test_without_baseline_the_reward_is_the_advantage():
@@ -223,11 +223,11 @@ def test_an_unscored_completion_takes_no_part_in_whitening():
     assert advantages[4:] == [0, 0, 0, 0]
     assert advantages[:2] == pytest.approx(
         [0.5 / (1 / 6) ** 0.5] * 2
-    )  # seven completions, four of them +-0.5
+    )  # seven completions, of which four have +-0.5
 
 
 def test_whitening_over_tokens_that_have_advantages_of_their_own():
-    """PPO's whitened GAE advantages."""
+    """The values are PPO's whitened GAE advantages."""
     gae = torch.tensor([[0.7372, 0.5655, 0.4900, 0.2000, float("nan")]], dtype=torch.float64)
     mask = torch.tensor([[True, True, True, True, False]])
     advantages = whitened_advantages(gae, mask, ddof=1, eps=1e-8)
@@ -246,7 +246,7 @@ GDPO = knobs.GroupMean(multi_reward="gdpo")
 
 
 def gdpo(*terms, weights, unscored=()):
-    """GDPO's advantages of reward terms (P, G), each with its weight."""
+    """Return GDPO's advantages of reward terms (P, G), each with its weight."""
     values = torch.tensor(terms, dtype=torch.float64)
     scored = torch.ones_like(values, dtype=torch.bool)
     for index in unscored:
@@ -292,16 +292,16 @@ def test_gdpo_leaves_out_completions_that_a_term_could_not_score():
 def test_dcpo_blends_a_group_with_all_earlier_visits_of_its_prompt():
     knob = knobs.GroupMean(scale=knobs.Sas())
     visits = None
-    seen = []
+    step_advantages = []
     for rewards in ([1, 1, 0, 0], [1, 1, 1, 1], [0, 0, 0, 1]):
         scores = torch.tensor([rewards], dtype=torch.float64)
         estimate = estimate_advantages(scores, torch.ones(1, 4, dtype=torch.bool), knob, visits=visits)
         visits = estimate.visits
-        seen.append(estimate.advantages.tolist()[0])
-    assert seen[0] == pytest.approx([0.8660, 0.8660, -0.8660, -0.8660], abs=6e-5)
-    assert seen[1] == pytest.approx([0.2611] * 4, abs=6e-5)
-    assert seen[2] == pytest.approx([-0.6934, -0.6934, -0.6934, 1.0143], abs=6e-5)
-    assert [float(value) for value in visits] == pytest.approx([3, 0.5833, 0.5401**2], abs=6e-5)
+        step_advantages.append(estimate.advantages.tolist()[0])
+    assert step_advantages[0] == pytest.approx([0.8660, 0.8660, -0.8660, -0.8660], abs=6e-5)
+    assert step_advantages[1] == pytest.approx([0.2611] * 4, abs=6e-5)
+    assert step_advantages[2] == pytest.approx([-0.6934, -0.6934, -0.6934, 1.0143], abs=6e-5)
+    assert [float(visit) for visit in visits] == pytest.approx([3, 0.5833, 0.5401**2], abs=6e-5)
 
 
 def test_sas_never_divides_by_a_rounding():

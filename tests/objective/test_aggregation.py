@@ -1,4 +1,4 @@
-"""Aggregation of token losses into one number."""
+"""Tests of the aggregation of token losses into one number."""
 
 import pytest
 import torch

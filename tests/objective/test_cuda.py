@@ -1,4 +1,4 @@
-"""The same numbers on a GPU."""
+"""Test that a GPU gives the same numbers as the CPU."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""The entropy bonus, fixed and adaptive."""
+"""Tests of the entropy bonus, fixed and adaptive."""
 
 import math
 

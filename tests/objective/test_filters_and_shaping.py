@@ -1,4 +1,4 @@
-"""Group filters and length shaping."""
+"""Tests of group filters and length shaping."""
 
 import pytest
 import torch
@@ -30,7 +30,7 @@ def test_dynamic_sampling_keeps_what_is_neither_solved_nor_hopeless():
 
 def test_completions_without_a_score_do_not_count():
     scored = SCORED.clone()
-    scored[0, 2:] = False  # what is left of the first group is all right
+    scored[0, 2:] = False  # the scored completions of the first group are all right
     scored[3] = False
     assert filters.group_variation_mask(SCORES, scored).tolist() == [False, False, False, False]
     assert filters.accuracy_band_mask(SCORES, scored, low=0.0, high=1.0).tolist() == [False] * 4

@@ -1,4 +1,4 @@
-"""The loss written out with the numbers in use."""
+"""Tests of the loss formula with the numbers in use."""
 
 import typing
 import xml.etree.ElementTree as ET
@@ -20,10 +20,10 @@ def formula(objective):
 
 @pytest.mark.parametrize("domain", ["B", "a<b", "\x01"])
 def test_a_domain_is_never_read_as_a_symbol(domain):
-    shown = formula(Objective(kl=knobs.KlK3(coef={"": 0.1, domain: 0.5})))
-    assert ET.fromstring(shown["mathml"]).tag.endswith("math")  # noqa: S314
-    assert f"βᵢ = 0.5 for {domain.strip(chr(1))}" in shown["text"].splitlines()
-    assert [entry["symbol"] for entry in shown["legend"]].count("B") == 1
+    formula_json = formula(Objective(kl=knobs.KlK3(coef={"": 0.1, domain: 0.5})))
+    assert ET.fromstring(formula_json["mathml"]).tag.endswith("math")  # noqa: S314
+    assert f"βᵢ = 0.5 for {domain.strip(chr(1))}" in formula_json["text"].splitlines()
+    assert [entry["symbol"] for entry in formula_json["legend"]].count("B") == 1
 
 
 def members(union):
@@ -83,9 +83,9 @@ def test_every_member_of_a_knob_changes_the_formula(field):
 
 
 def test_dcpos_recursion_is_the_one_that_trains():
-    """One earlier visit with mean 0.5 and variance 0.3; now one of two is right."""
+    """One earlier visit had mean 0.5 and variance 0.3, and now one of two is right."""
     rewards = torch.tensor([[1.0, 0.0]], dtype=torch.float64)
-    past = Visits(*(torch.full((1, 1), value, dtype=torch.float64) for value in (1.0, 0.5, 0.3)))
+    past = Visits(*(torch.full((1, 1), statistic, dtype=torch.float64) for statistic in (1.0, 0.5, 0.3)))
     standardised = smooth_standardised_advantages(rewards, rewards >= 0, past, ddof=1)
     n, mu, v, mean, std = 1, 0.5, 0.3, 0.5, 0.5**0.5
     mu_after = (n * mu + mean) / (n + 1)

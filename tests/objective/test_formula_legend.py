@@ -1,4 +1,4 @@
-"""The legend of a formula: every symbol in plain words, and none that does not stand there."""
+"""Tests that the legend of a formula explains exactly its symbols in plain words."""
 
 import itertools
 import re
@@ -43,9 +43,7 @@ def members(union):
 
 
 def objectives():
-    """Yield every member of every knob, every scale under every baseline, every surrogate with every
-    ratio.
-    """
+    """Yield every member of every knob, every scale per baseline, and every surrogate per ratio."""
     for field, union in UNIONS.items():
         for member in members(union):
             yield {field: member()} | (SUM if field == "reference" else {})
@@ -65,11 +63,14 @@ def objectives():
 
 
 def configs():
-    """Yield every preset, every objective, and every way in which a reward is made."""
+    """Yield every preset, every objective, and every kind of reward."""
     yield from (resolve({"preset": preset}) for preset in PRESETS)
     for fields in objectives():
         try:
-            values = {name: value() if callable(value) else value for name, value in fields.items()}
+            values = {
+                name: field_value() if callable(field_value) else field_value
+                for name, field_value in fields.items()
+            }
             yield RunConfig().model_copy(update={"objective": Objective(**values)})
         except ValueError:
             continue  # a combination that is refused
@@ -94,11 +95,11 @@ def test_every_symbol_has_a_meaning_and_every_meaning_a_symbol():
 
 
 SINGLE_LETTERS_OF_WORDS = {"a", "s", "k"}
-"""The article, the end of "prompt's", and k below a sum whose sign has an entry."""
+"""Letters that are words: the article, the end of "prompt's", and k below a sum whose sign has an entry."""
 
 
 def test_no_letter_of_a_formula_is_left_without_a_meaning():
-    """Read off the text itself: a symbol that was written as a mere word would not be in the legend."""
+    """The letters are read from the text, since a plain word would not be in the legend."""
     for config in configs():
         explained = formula(config)
         entries = {entry["symbol"] for entry in explained["legend"]} | ELEMENTARY_FUNCTIONS

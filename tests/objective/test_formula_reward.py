@@ -1,4 +1,4 @@
-"""The definition of R in a formula, and that the worker computes what it says."""
+"""Tests of the definition of R in a formula, which must match the worker's computation."""
 
 import numpy as np
 import pytest
@@ -46,7 +46,7 @@ SHAPED = {
     "sampling": {"max_new_tokens": 10},
 }
 
-# (text, tokens, finish_reason), then score, boxed_format, think_format as the text has them
+# (text, tokens, finish_reason), followed by score, boxed_format and think_format of the text
 COMPLETIONS = [
     ("<think></think>\\boxed{RIGHT}", 3, "stop", 1, 1, 1),
     ("<think></think>\\boxed{RIGHT}", 8, "stop", 1, 1, 1),
@@ -57,7 +57,7 @@ COMPLETIONS = [
 
 
 def test_the_formula_of_r_is_what_the_worker_computes():
-    """R by hand, as the lines say it, alongside scorer and shaping."""
+    """Compare R by hand, as the lines define it, with scorer and shaping."""
     assert defined("Rᵢ", "fᵢ", "sumᵢ", "correctness", "length_penalty", **SHAPED) == [
         "Rᵢ = fᵢ sumᵢ + length_penalty",
         "fᵢ = 0.5 where oᵢ was truncated at 10 tokens and sumᵢ > 0, else 1",
@@ -82,9 +82,9 @@ def test_the_terms_of_gdpo_add_up_to_that_too():
     apart = reward_terms([group])
     total = (apart.values * apart.weights.unsqueeze(2)).sum(dim=0)[0].tolist()
     terms = [
-        0.5 * weight * value if reason == "length" and weight * value > 0 else weight * value
+        0.5 * weight * term_value if reason == "length" and weight * term_value > 0 else weight * term_value
         for _, _, reason, score, boxed, think in COMPLETIONS
-        for weight, value in ((1, 2 * score - 1), (0.5, boxed), (0.2, think))
+        for weight, term_value in ((1, 2 * score - 1), (0.5, boxed), (0.2, think))
     ]
     by_completion = [sum(terms[at : at + 3]) for at in range(0, len(terms), 3)]
     penalties = [min(max((6 - tokens) / 4, -1), 0) for _, tokens, *_ in COMPLETIONS]

@@ -1,4 +1,4 @@
-"""Token advantages from a critic, as calculated by hand."""
+"""Tests of token advantages from a critic, calculated by hand."""
 
 import pytest
 import torch
@@ -12,7 +12,7 @@ ALL = torch.ones(1, 4, dtype=torch.bool)
 
 
 def row(values):
-    return [pytest.approx(value, abs=6e-5) for value in values]
+    return [pytest.approx(expected, abs=6e-5) for expected in values]
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_each_completion_may_have_its_own_lambda():
     [(1, [0.2, 0.1, 0.3, 0.2]), (2, [0.3, 0.4, 0.5, 0.2]), (4, [0.8, 0.6, 0.5, 0.2])],
 )
 def test_n_steps_look_that_far_ahead(n_step, advantages):
-    """With lambda 1: n rewards and then the critic's value, less the value here."""
+    """With lambda 1, it is n rewards plus the critic's value after them, minus the value here."""
     estimated = generalized_advantages(REWARDS, VALUES, ALL, lambda_=1.0, n_step=n_step)
     assert estimated[0].tolist() == row(advantages)
 

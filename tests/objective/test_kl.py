@@ -1,4 +1,4 @@
-"""Estimates of the distance from the reference, on fixture F and in closed form."""
+"""Tests of estimates of the distance from the reference, on fixture F and in closed form."""
 
 import math
 
@@ -16,7 +16,7 @@ X = torch.tensor([[0.4, -0.1, -0.3, 0.3, 0.25, -0.2, 0.4, -0.1, -0.35, -0.1]], d
 
 
 def kl_part(knob):
-    """Return the KL term alone: advantages are 0."""
+    """Return only the KL term, since advantages are 0."""
     return f.run(Objective(kl=knob, aggregation=knobs.TokenMean()), advantages=torch.zeros(4))
 
 
@@ -61,7 +61,7 @@ def test_sequence_means_of_k3_and_of_r_k3():
     ],
 )
 def test_gradient_of_the_first_three_tokens(knob, gradient):
-    _, minus_gradient = kl_part(knob)  # ten tokens: a mean of ten times the estimate is its sum
+    _, minus_gradient = kl_part(knob)  # ten tokens: the mean of ten times the estimate is its sum
     assert (-minus_gradient[:3]).tolist() == pytest.approx(gradient, abs=6e-5)
 
 
@@ -99,7 +99,8 @@ def test_k3_and_its_gradient_are_finite_however_far_the_policy_went(dtype):
 
 def test_the_tangent_takes_over_without_a_step():
     below, above = (
-        kl.k3(torch.tensor([[value]], dtype=torch.float64)).item() for value in (-20 - 1e-9, -20 + 1e-9)
+        kl.k3(torch.tensor([[log_ratio]], dtype=torch.float64)).item()
+        for log_ratio in (-20 - 1e-9, -20 + 1e-9)
     )
     assert below == pytest.approx(above, rel=1e-8)
     assert above == pytest.approx(math.exp(20) - 21, rel=1e-8)
@@ -150,7 +151,7 @@ def test_the_old_policy_may_take_the_references_place():
 
 
 def test_each_completion_has_the_coefficient_of_its_domain():
-    """y1 and y2 are of the domain without a pull: k3 of y3 and y4 remains."""
+    """y1 and y2 are in the domain without a KL term, so only k3 of y3 and y4 remains."""
     knob = knobs.KlK3(coef={"code": 0.0, "math": 1.0})
     result, _ = f.run(
         Objective(kl=knob, aggregation=knobs.TokenMean()),

@@ -1,4 +1,4 @@
-"""Every published rule on fixture F: loss and minus its gradient per token, as calculated by hand."""
+"""Tests of every published rule on fixture F: loss and minus its gradient per token, calculated by hand."""
 
 import math
 
@@ -200,7 +200,7 @@ def test_25_reinforce_rej_with_rewards_of_minus_one_and_one():
 
 
 def y4_alone(advantages: list[float]) -> dict[str, torch.Tensor]:
-    """Fixture F reduced to its last completion, with an advantage for each of its tokens."""
+    """Return fixture F reduced to its last completion, with an advantage for each of its tokens."""
     mask = f.MASK.clone()
     mask[:3] = False
     values = torch.zeros(4, 4, dtype=torch.float64)

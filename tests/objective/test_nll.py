@@ -1,4 +1,4 @@
-"""Imitation of correct completions, on fixture F: y1 and y2 are right, with five tokens together."""
+"""Tests of the imitation of correct completions, on fixture F, whose right y1 and y2 have five tokens."""
 
 import pytest
 import torch
@@ -13,7 +13,7 @@ VAPO = Objective(nll=knobs.PositiveNll(coef=0.1), aggregation=knobs.TokenMean())
 
 
 def imitation(**changes):
-    """Return the term alone: advantages are 0."""
+    """Return only this term, since advantages are 0."""
     return f.run(VAPO, advantages=torch.zeros(4), **changes)
 
 

@@ -1,4 +1,4 @@
-"""Allowed combinations of knobs, and the reasons for refusing the others."""
+"""Tests of allowed and refused combinations of knobs, with their reasons."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Off-policy masks and damping, on fixture F and by hand."""
+"""Tests of off-policy masks and damping, on fixture F and by hand."""
 
 import math
 
@@ -21,7 +21,7 @@ def masked_frac(**mask):
 
 
 def test_the_third_completion_has_moved_too_far_from_its_sampler():
-    """mean(mu - new) is -.2250, -.4167, 1.0000, 0; y3 and y4 have negative advantages."""
+    """mean(mu - new) is -.2250, -.4167, 1.0000 and 0, and y3 and y4 have negative advantages."""
     share, minus_gradient = masked_frac(delta=0.5)
     assert share == 0.25
     assert minus_gradient[5] == 0
@@ -29,7 +29,7 @@ def test_the_third_completion_has_moved_too_far_from_its_sampler():
 
 
 def test_against_the_old_policy_it_is_masked_at_a_tenth_and_not_at_a_half():
-    """mean(old - new) is -.2, -.0833, .4, .0125."""
+    """mean(old - new) is -.2, -.0833, .4 and .0125."""
     assert masked_frac(delta=0.1, source="old")[0] == 0.25
     assert masked_frac(delta=0.5, source="old")[0] == 0
 
@@ -59,7 +59,7 @@ def test_the_mask_needs_the_samplers_log_probs():
 
 
 def test_gamma_of_two_layers():
-    """|log p_new - log p_old| averaged over the experts of a layer, then over the layers."""
+    """|log p_new - log p_old| is averaged over the experts of a layer, then over the layers."""
     old, new = torch.tensor([[0.5, 0.3], [0.4, 0.4]]), torch.tensor([[0.6, 0.2], [0.4, 0.3]])
     of_layer = (new.log() - old.log()).abs().mean(dim=1)
     assert of_layer.tolist() == pytest.approx([0.2939, 0.1438], abs=6e-5)

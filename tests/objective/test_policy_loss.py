@@ -1,4 +1,4 @@
-"""The loss as a whole: what it reports, how it splits, what garbage it survives."""
+"""Tests of the complete loss: its metrics, its micro-batches, and its robustness to garbage."""
 
 from typing import get_args
 
@@ -121,7 +121,7 @@ def test_contributions_and_gradients_of_tokens_are_those_of_the_loss(preset):
 
 
 SURROGATES = [member for member in get_args(get_args(knobs.Surrogate)[0]) if member is not knobs.KlCov]
-"""KlCov pulls every row to the old policy."""
+"""All surrogates except KlCov, which gives every row a gradient."""
 
 
 @pytest.mark.parametrize("surrogate", SURROGATES)
@@ -134,7 +134,7 @@ def test_rows_without_a_gradient_have_none(surrogate):
         try:
             objective = Objective(**{**dict(OBJECTIVES[preset]), "surrogate": surrogate()})
         except ValidationError:
-            continue  # this ratio and this surrogate do not go together
+            continue  # this ratio is not allowed with this surrogate
         learns = has_gradient(f.batch(objective, advantages=advantages), objective)
         _, slope = f.run(objective, entropy=f.ENTROPY, advantages=advantages)
         assert (slope[~learns[rows]] == 0).all(), preset

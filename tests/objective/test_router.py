@@ -1,4 +1,4 @@
-"""Router shift by hand: one token, two layers, the two old experts of each."""
+"""Tests of router shift by hand, for one token, two layers and two old experts of each."""
 
 import pytest
 import torch
@@ -21,7 +21,7 @@ def batch(**fields):
 
 
 def test_gamma_is_the_mean_over_layers_of_the_mean_over_old_experts():
-    """Layers .2939 and .1438, together .2189, gamma .8034."""
+    """The layers have .2939 and .1438, together .2189, so gamma is .8034."""
     first, second = (
         -log_gamma(NEW[:, :, [layer]], OLD[:, :, [layer]], EXPERTS[:, :, [layer]]) for layer in (0, 1)
     )

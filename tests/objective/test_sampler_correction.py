@@ -1,4 +1,4 @@
-"""Weights against the mismatch of sampler and trainer, on fixture F."""
+"""Tests of weights against the mismatch of sampler and trainer, on fixture F."""
 
 import pytest
 
@@ -67,5 +67,5 @@ def test_with_the_sampler_as_old_policy_the_mismatch_is_part_of_the_ratio():
     result, _ = f.run(objective)
     # the second token of the second completion: exp(0.50 drift + 1.00 mismatch)
     assert result.per_token["ratio"][1, 1].item() == pytest.approx(4.4817, abs=6e-5)
-    # and it is measured all the same, against the trainer's weights at the start of the step
+    # it is measured nevertheless, against the trainer's weights at the start of the step
     assert result.metrics.values()["mismatch/rho_max"] == pytest.approx(2.7183, abs=6e-5)

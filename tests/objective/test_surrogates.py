@@ -1,4 +1,4 @@
-"""Clips, caps and gates by hand."""
+"""Tests of clips, caps and gates by hand."""
 
 import math
 
@@ -10,7 +10,7 @@ from worker.objective import ratios, surrogates
 
 
 def at(ratio, advantage, rule, **knobs):
-    """Objective and gradient weight d(objective)/d(log r) / A at one ratio."""
+    """Return the objective and the gradient weight d(objective)/d(log r) / A at one ratio."""
     log_ratio = torch.tensor([[ratio]], dtype=torch.float64).log().requires_grad_()
     terms = rule(log_ratio.exp(), torch.tensor([[advantage]], dtype=torch.float64), **knobs)
     (slope,) = torch.autograd.grad(terms.objective.sum(), log_ratio)
@@ -28,8 +28,8 @@ def at(ratio, advantage, rule, **knobs):
     ],
 )
 def test_ppo_takes_the_pessimistic_side(ratio, advantage, objective, flows):
-    value, weight, _ = at(ratio, advantage, surrogates.ppo_clip, eps_low=0.2, eps_high=0.2)
-    assert value == pytest.approx(objective)
+    objective_value, weight, _ = at(ratio, advantage, surrogates.ppo_clip, eps_low=0.2, eps_high=0.2)
+    assert objective_value == pytest.approx(objective)
     assert bool(weight) is flows
 
 
@@ -38,15 +38,15 @@ def test_ppo_takes_the_pessimistic_side(ratio, advantage, objective, flows):
     [(0.5, -1, -0.5, True), (1.5, -1, -1.2, False), (1.5, 1, 1.2, False), (0.5, 1, 0.5, True)],
 )
 def test_the_books_rule_bounds_from_above_only(ratio, advantage, objective, flows):
-    value, weight, _ = at(ratio, advantage, surrogates.book_signed_surrogate, eps_high=0.2)
-    assert value == pytest.approx(objective)
+    objective_value, weight, _ = at(ratio, advantage, surrogates.book_signed_surrogate, eps_high=0.2)
+    assert objective_value == pytest.approx(objective)
     assert bool(weight) is flows
 
 
 @pytest.mark.parametrize(("c", "objective"), [(3.0, -3), (4.0, -4), (0.0, -5)])
 def test_dual_clip_caps_a_bad_token(c, objective):
-    value, _, flags = at(5, -1, surrogates.ppo_clip, eps_low=0.2, eps_high=0.2, dual_clip=c)
-    assert value == pytest.approx(objective)
+    objective_value, _, flags = at(5, -1, surrogates.ppo_clip, eps_low=0.2, eps_high=0.2, dual_clip=c)
+    assert objective_value == pytest.approx(objective)
     assert c == 0 or flags.dual.item() is True
 
 
@@ -62,8 +62,8 @@ def test_dual_clip_caps_a_bad_token(c, objective):
     ],
 )
 def test_sapos_gate_and_its_weight(tau, ratio, gate, weight):
-    value, slope, flags = at(ratio, 1, surrogates.sapo, tau_pos=float(tau), tau_neg=9.0)
-    assert value == pytest.approx(gate, abs=6e-5)
+    objective_value, slope, flags = at(ratio, 1, surrogates.sapo, tau_pos=float(tau), tau_neg=9.0)
+    assert objective_value == pytest.approx(gate, abs=6e-5)
     assert flags.gate.item() == pytest.approx(weight, abs=6e-5)
     assert slope == pytest.approx(weight * ratio, abs=1e-4)
 
@@ -120,7 +120,7 @@ def test_gmpo_clips_inside_the_geometric_mean(eps, expected):
     ("old", "new", "advantage", "flows"),
     [
         (0.5, 0.8, 1, False),  # has risen by 0.3
-        (0.5, 0.8, -1, True),  # has risen, and should fall
+        (0.5, 0.8, -1, True),  # has risen, but should fall
         (0.5, 0.2, -1, False),
         (0.5, 0.2, 1, True),
         (0.5, 0.6, 1, True),  # inside the region
@@ -128,7 +128,7 @@ def test_gmpo_clips_inside_the_geometric_mean(eps, expected):
     ],
 )
 def test_a_divergence_mask_ends_the_gradient_of_tokens_that_have_left_the_region(old, new, advantage, flows):
-    q, p = (torch.tensor([[value]], dtype=torch.float64).log() for value in (old, new))
+    q, p = (torch.tensor([[probability]], dtype=torch.float64).log() for probability in (old, new))
     p.requires_grad_()
     terms = surrogates.divergence_mask(
         p,
@@ -156,7 +156,7 @@ def test_a_binary_kl_is_that_of_two_coins_and_0_where_nothing_moved():
 )
 def test_vespo_weighs_a_completion_by_how_far_it_has_moved(w, advantage, weight):
     policy = torch.tensor([[-0.5, -1.0]], dtype=torch.float64, requires_grad=True)
-    ratio, a = (torch.tensor([[float(value)]], dtype=torch.float64) for value in (w, advantage))
+    ratio, a = (torch.tensor([[float(number)]], dtype=torch.float64) for number in (w, advantage))
     shapes = {"positive": surrogates.GammaShape(2.0, 3.0), "negative": surrogates.GammaShape(3.0, 2.0)}
     terms = surrogates.vespo(policy, ratio, a, **shapes)
     (slope,) = torch.autograd.grad(terms.objective.sum(), policy)

@@ -1,4 +1,4 @@
-"""Choice of the tokens that an update trains, on fixture F."""
+"""Tests of the choice of tokens that an update trains, on fixture F."""
 
 import pytest
 import torch
@@ -97,7 +97,7 @@ GOOD_AND_BAD = torch.tensor([[1.0], [-2.0]], dtype=torch.float64)
 
 
 def test_a_covariance_is_what_a_token_adds_to_that_of_all():
-    """Mean log-probability -2, mean advantage 0: two tokens of the first completion, one of the second."""
+    """The mean log-probability is -2 and the mean advantage 0, over two tokens and one token."""
     contributions = covariances(LOGPROBS, GOOD_AND_BAD, COUNTED)
     assert contributions.tolist() == [[1.0, -1.0], [0.0, 0.0]]
 

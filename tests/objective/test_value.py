@@ -1,4 +1,4 @@
-"""The critic's loss, as calculated by hand."""
+"""Tests of the critic's loss, calculated by hand."""
 
 import pytest
 import torch

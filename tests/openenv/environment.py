@@ -1,10 +1,9 @@
-"""An environment of OpenEnv, served by its own server: two questions, the second behind the first answer.
+"""An OpenEnv environment with two questions, of which the second follows the first answer.
 
     python tests/openenv/environment.py PORT SESSIONS
 
-It asks for a sum, answers whatever comes with another one, and rewards the answer to that: what a single turn
-says cannot be right. Runs where `openenv` is installed, and imports nothing of this project.
-"""
+It asks for a sum, replies to any answer with another sum, and rewards the answer to that, so that no
+single turn can be right. It runs where `openenv` is installed, and imports nothing of this project."""
 
 import random
 import re
@@ -57,7 +56,7 @@ class TwoQuestions(Environment[Answer, Question, State]):  # type: ignore[misc]
 
     @property
     def state(self) -> State:
-        """Nothing but the count of questions."""
+        """State of the episode, which only has the number of questions."""
         return State(step_count=self.asked)
 
     def _question(self) -> str:

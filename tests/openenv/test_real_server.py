@@ -1,4 +1,4 @@
-"""Episodes with a server of the real openenv package: `make test-openenv`."""
+"""Test of episodes with a server of the real openenv package: `make test-openenv`."""
 
 import os
 import subprocess
@@ -29,7 +29,7 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory):
-    """The address of a real server that takes three sessions at a time."""
+    """The address of a real server that accepts three sessions at a time."""
     port = free_port()
     script = str(Path(__file__).with_name("environment.py"))
     log = tmp_path_factory.mktemp("openenv") / "log"
@@ -52,7 +52,7 @@ def url(tmp_path_factory):
 
 
 def test_a_run_trains_in_an_environment_of_openenv(url, capsys):
-    """More episodes at a time are wanted than the server takes; every one of them is played to its end."""
+    """More concurrent episodes are requested than the server accepts, and each is played to its end."""
     config = {
         "preset": "grpo",
         "steps": STEPS,

@@ -1,4 +1,4 @@
-"""Random batches for the properties of the objective."""
+"""Random batches for property tests of the objective."""
 
 import random
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ MAX_NEW_TOKENS = 8
 
 @dataclass
 class Sample:
-    """One optimizer batch with the present log-probabilities and entropies."""
+    """One optimizer batch with the current log-probabilities and entropies."""
 
     new: Tensor
     entropy: Tensor
@@ -47,7 +47,7 @@ class Sample:
         )
 
     def gradient(self, objective: Objective, rows: list[Tensor] | None = None) -> tuple[float, Tensor]:
-        """Loss and gradient, summed over micro-batches of the given rows."""
+        """Return loss and gradient, summed over micro-batches of the given rows."""
         leaf = self.new.clone().requires_grad_()
         weights = self.weights(objective)
         parts = [torch.arange(len(leaf))] if rows is None else rows
@@ -66,9 +66,7 @@ class Sample:
         return total.item(), slope
 
     def judged(self, objective: Objective) -> "Sample":
-        """Return the sample with the objective's own advantages; what it holds as advantages are the
-        rewards.
-        """
+        """Return the sample with the objective's advantages, computed from its advantages used as rewards."""
         batch = self.batch
         prompts = int(batch.group_index.max()) + 1
         advantage = objective.advantage
@@ -100,7 +98,7 @@ class Sample:
 
 @contextmanager
 def dice_untouched() -> Iterator[None]:
-    """Keep the run-time type checks of a batch from throwing Python's own dice, which a strategy may not."""
+    """Keep the type checks of a batch from using Python's random state, which a strategy must not."""
     state = random.getstate()
     yield
     random.setstate(state)
@@ -108,7 +106,7 @@ def dice_untouched() -> Iterator[None]:
 
 @dice_untouched()
 def draw_sample(seed: int, *, prompts: int, group: int, width: int, spread: float) -> Sample:
-    """Log-probabilities around an exponential, drifted by `spread` nats; some completions are empty."""
+    """Return log-probabilities around an exponential, drifted by `spread` nats, some of them empty."""
     dice = torch.Generator().manual_seed(seed)
     shape = (prompts * group, width)
     lengths = torch.randint(0, width + 1, (shape[0], 1), generator=dice)

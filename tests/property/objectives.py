@@ -1,4 +1,4 @@
-"""Random objectives, drawn from the unions themselves: a new member needs no word here to be covered."""
+"""Random objectives, drawn from the unions themselves, so that new members are covered automatically."""
 
 import itertools
 import typing
@@ -20,7 +20,7 @@ BASES = (
     Objective(surrogate=knobs.NoSurrogate(), ratio=knobs.NoRatio()),
     Objective(ratio=knobs.SequenceGeometricRatio(), surrogate=knobs.GeoToken()),
 )
-"""If a member is refused alongside the defaults of other fields, one of these has room for it."""
+"""If the defaults of other fields exclude a member, one of these objectives allows it."""
 
 
 def members(annotation: Any) -> list[type[Frozen]]:
@@ -42,9 +42,7 @@ def _values(field: FieldInfo) -> st.SearchStrategy[Any]:
 
 @st.composite
 def built(draw: st.DrawFn, model: type[Frozen]) -> Frozen:
-    """Return a value of a model: fields in any order, each kept where it is allowed alongside those before
-    it.
-    """
+    """Return a value of a model, with fields in random order that are kept if earlier ones allow it."""
     chosen: dict[str, Any] = {}
     for name in draw(st.permutations(list(model.model_fields))):
         candidate = chosen | {name: draw(_values(model.model_fields[name]))}
@@ -57,12 +55,12 @@ def built(draw: st.DrawFn, model: type[Frozen]) -> Frozen:
 
 
 def any_objective() -> st.SearchStrategy[Any]:
-    """Return any objective that validation accepts."""
+    """Return a strategy for any objective that validation accepts."""
     return built(Objective)
 
 
 def variants(model: type[Frozen]) -> list[Frozen]:
-    """Return the defaults of a model, and each choice that it offers changed alone; its numbers stay."""
+    """Return the defaults of a model, and each of its choices changed alone, with its numbers unchanged."""
     changes: list[dict[str, Any]] = [{}]
     for name, field in model.model_fields.items():
         if typing.get_origin(field.annotation) is typing.Literal:
@@ -72,7 +70,7 @@ def variants(model: type[Frozen]) -> list[Frozen]:
 
 
 def every_pair() -> Iterator[Objective]:
-    """Yield each member of each union alongside each member of each other, wherever that is allowed."""
+    """Yield each member of each union together with each member of each other union, if that is allowed."""
     unions = {name: members(Objective.model_fields[name].annotation) for name in FIELDS}
     for first_field, second_field in itertools.combinations(FIELDS, 2):
         for chosen in itertools.product(unions[first_field], unions[second_field]):

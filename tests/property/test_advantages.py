@@ -1,4 +1,4 @@
-"""Properties of every advantage on any rewards."""
+"""Properties of every advantage for arbitrary rewards."""
 
 from typing import Any
 

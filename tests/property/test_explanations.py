@@ -1,4 +1,4 @@
-"""Explanations among findings, over arbitrary sets: no circles, and each chain ends at a cause of its own."""
+"""Properties of explanations among findings: no circles, and each chain ends at an independent cause."""
 
 from hypothesis import given
 from hypothesis import strategies as st

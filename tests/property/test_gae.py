@@ -1,4 +1,4 @@
-"""Properties of token advantages on any completions."""
+"""Properties of token advantages for arbitrary completions."""
 
 import torch
 from hypothesis import given
@@ -13,7 +13,7 @@ shares = st.floats(0, 1)
 
 @st.composite
 def rows(draw):
-    """Rewards, values and mask of some completions, with garbage where the mask is False."""
+    """Return rewards, values and mask of some completions, with garbage where the mask is False."""
     dice = torch.Generator().manual_seed(draw(st.integers(0, 2**31)))
     shape = (draw(st.integers(1, 4)), draw(st.integers(1, 7)))
     mask = torch.rand(shape, generator=dice) < 0.7

@@ -1,4 +1,4 @@
-"""Properties of every loss on any batch."""
+"""Properties of every loss for arbitrary batches."""
 
 import itertools
 import math
@@ -100,7 +100,7 @@ def test_the_metrics_of_micro_batches_merge_into_those_of_the_whole(sample, obje
 
 
 def rules():
-    """Yield every ratio with every surrogate that it is defined for, their own choices included."""
+    """Yield every ratio with every surrogate that it is defined for, including its choices."""
     models = [members(Objective.model_fields[field].annotation) for field in ("ratio", "surrogate")]
     for ratio, surrogate in itertools.product(*models):
         for chosen in itertools.product(variants(ratio), variants(surrogate)):
@@ -135,7 +135,7 @@ def test_without_drift_every_rule_has_the_gradient_of_reinforce(sample, rule, we
         covariant=torch.zeros_like(batch.mask),
     )
     lengths = batch.mask.sum(dim=1, keepdim=True).clamp(min=1)
-    # a product of ratios is one value per completion, whose slope is that of the whole log-probability
+    # a product of ratios is one value per completion, whose slope is that of the total log-probability
     is_one_value = rule.ratio.type == "seq_product" and not rule.surrogate.weighs_tokens
     tokens = 1 if is_one_value else lengths
     expected = -batch.advantages.unsqueeze(1) * batch.mask / tokens / len(lengths)

@@ -1,4 +1,4 @@
-"""Checkpoint retention, over whole lives of runs: bounded, and never without something from before."""
+"""Properties of checkpoint retention over whole lives of runs."""
 
 from itertools import pairwise
 
@@ -13,7 +13,7 @@ rules = st.fixed_dictionaries({"keep": st.integers(1, 5), "spaced": st.integers(
 
 
 def life(gaps, accuracies, rule):
-    """Yield what is there after each save of a run."""
+    """Yield the checkpoints after each save of a run."""
     step, saved = 0, {}
     for number, gap in enumerate(gaps):
         step += gap
@@ -55,7 +55,7 @@ def test_asking_again_changes_nothing(gaps, accuracies, rule):
 
 
 def test_what_is_left_from_before_a_collapse_is_not_far_before_it():
-    """Each kept age is at most so many times the one after it, however long the run has become."""
+    """The ratio of one kept age to the next is bounded, regardless of the length of the run."""
     for spaced, limit in ((4, 8.0), (8, 2.5)):
         worst = 0.0
         for step, remaining in life([1] * 300, [None] * 300, {"keep": 3, "spaced": spaced}):

@@ -1,4 +1,4 @@
-"""Sweeps over random values of knobs: as many cells as are counted, each once, in a stable order."""
+"""Properties of sweeps over random knob values: distinct cells of the counted number in a stable order."""
 
 import json
 from math import prod
@@ -41,7 +41,7 @@ def test_a_grid_has_every_combination_once_in_the_order_of_the_values(values):
     assert len(cells) == prod(len(axis_values) for axis_values in distinct.values())
     assert len({cell.values for cell in cells}) == len({cell.variant["name"] for cell in cells}) == len(cells)
     places = [
-        [distinct[path].index(value) for path, value in zip(values, cell.values, strict=True)]
+        [distinct[path].index(axis_value) for path, axis_value in zip(values, cell.values, strict=True)]
         for cell in cells
     ]
     assert places == sorted(places)
@@ -51,8 +51,8 @@ def test_a_grid_has_every_combination_once_in_the_order_of_the_values(values):
 def test_a_cell_is_a_variant_whose_config_differs_in_the_knobs_alone(values):
     cell = cells_of(values)[-1]
     swept, plain = (resolve({}, variant).model_dump(mode="json") for variant in (cell.variant, VARIANT))
-    for path, value in zip(values, cell.values, strict=True):
-        assert value_at(swept, path) == value
+    for path, axis_value in zip(values, cell.values, strict=True):
+        assert value_at(swept, path) == axis_value
         *above, last = path.split(".")
         value_at(swept, ".".join(above))[last] = value_at(plain, path)
     assert swept == plain
@@ -61,10 +61,10 @@ def test_a_cell_is_a_variant_whose_config_differs_in_the_knobs_alone(values):
 @given(axes, st.integers(0, 2**31 - 1), st.data())
 def test_a_random_sweep_draws_distinct_cells_of_the_grid_and_more_begin_with_fewer(values, seed, data):
     grid = {cell.values for cell in cells_of(values)}
-    many = data.draw(st.integers(1, len(grid)))
-    few = data.draw(st.integers(1, many))
-    drawn = [cell.values for cell in cells_of(values, method="random", cells=many, seed=seed)]
-    assert len(set(drawn)) == len(drawn) == many
+    cell_count = data.draw(st.integers(1, len(grid)))
+    few = data.draw(st.integers(1, cell_count))
+    drawn = [cell.values for cell in cells_of(values, method="random", cells=cell_count, seed=seed)]
+    assert len(set(drawn)) == len(drawn) == cell_count
     assert set(drawn) <= grid
     fewer = [cell.values for cell in cells_of(values, method="random", cells=few, seed=seed)]
     assert fewer == drawn[:few]

@@ -1,7 +1,7 @@
-"""Every preset's loss a second time: loops over prompts, completions and tokens, straight from the papers.
+"""A second implementation of every preset's loss, with loops over prompts, completions and tokens.
 
-Nothing here knows worker/objective. Log-probabilities are scalars; autograd follows the loops.
-"""
+It follows the papers and does not use worker/objective. Log-probabilities are scalars, and autograd
+follows the loops."""
 
 import math
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 EPS = 1e-4
-"""Added to standard deviations."""
+"""Constant that is added to standard deviations."""
 
 
 @dataclass
@@ -23,7 +23,7 @@ class Completion:
     entropy: list[float]
     values: list[float]
     terms: tuple[float, ...] = ()
-    """Two reward terms, where a method keeps them apart."""
+    """Two reward terms, for methods that keep them separate."""
     gamma: tuple[float, ...] = ()
     """The share of each token's experts that the router kept."""
 
@@ -37,7 +37,7 @@ def mean(values):
 
 def sample_std(values):
     centre = mean(values)
-    return math.sqrt(sum((value - centre) ** 2 for value in values) / (len(values) - 1))
+    return math.sqrt(sum((number - centre) ** 2 for number in values) / (len(values) - 1))
 
 
 def group_normalised(groups):
@@ -70,7 +70,7 @@ def group_decoupled(groups, weights):
 
 
 def smoothed(groups):
-    """First visits: the group's own standardisation, without an epsilon."""
+    """Return the standardisation of first visits, which is that of the group without an epsilon."""
     for group in groups:
         rewards = [c.reward for c in group]
         equal = max(rewards) == min(rewards)
@@ -191,7 +191,7 @@ def rloo(groups, max_new_tokens):
 
 
 def judged_by_a_critic(groups, lam, kl_coef=0.0):
-    """Completions with an advantage for each token; `lam` gives lambda from the length."""
+    """Yield completions with an advantage for each token, where `lam` maps the length to lambda."""
     rows = [c for group in groups for c in group]
     estimates = []
     for c in rows:
@@ -312,7 +312,7 @@ def opo(groups, max_new_tokens):
 
 
 def against_each_token(group):
-    """Yield a token's advantages, with the entropies in place of energies: any positive numbers will do."""
+    """Yield the advantages of tokens, with entropies as energies, since any positive numbers will do."""
     for c in group:
         advantages = []
         for t in range(len(c.new)):
@@ -335,7 +335,7 @@ def otb(groups, max_new_tokens):
 
 
 def greedy_reward(group):
-    """Return the reward of a completion outside the group: any number will do."""
+    """Return the reward of a completion outside the group, for which any number will do."""
     return group[0].terms[1] / 2
 
 
@@ -352,7 +352,7 @@ def maxrl(groups, max_new_tokens):
 
 
 def _whitened_rewards(groups, advantages):
-    """Return one advantage per completion, of mean 0 and deviation 1 over tokens, for each of its tokens."""
+    """Return the advantage of each completion per token, with mean 0 and deviation 1 over tokens."""
     pairs = list(completions(groups, advantages))
     rows = whitened_over_tokens([[a] * len(c.new) for c, a in pairs])
     loss = 0.0
@@ -375,7 +375,7 @@ def pass_at_k(groups, max_new_tokens):
 
 
 def _k3_rejection(groups, threshold):
-    """verl masks a rejected completion's tokens, so that its mean over tokens is over those that are left."""
+    """Return the loss with rejected completions masked, so that verl's mean is over the remaining tokens."""
     loss, accepted_tokens = 0.0, 0
     for c, a in completions(groups, group_normalised(groups)):
         drift = [o - mu for o, mu in zip(c.old, c.sampler, strict=True)]
@@ -558,10 +558,10 @@ def dcpo(groups, max_new_tokens):
             q = math.exp(old)
             low = 0.5 + 0.5 * math.sqrt(max(1 - 4 * 0.16 / q, 0))
             high = min(0.5 + 0.5 * math.sqrt(1 + 4 * 0.2 / q), 10)
-            value = ppo(ratio, a, low, high)
-            if a < 0 and value.item() < 10 * a:
-                value = torch.full_like(ratio, 10 * a, requires_grad=False)
-            loss -= value / len(c.new)
+            objective_value = ppo(ratio, a, low, high)
+            if a < 0 and objective_value.item() < 10 * a:
+                objective_value = torch.full_like(ratio, 10 * a, requires_grad=False)
+            loss -= objective_value / len(c.new)
     return loss / count(groups)
 
 
@@ -620,7 +620,7 @@ def sapo(groups, max_new_tokens):
 
 
 def covariance_of_tokens(groups, advantages):
-    """(covariance, number of completion, number of token), the highest first."""
+    """Return (covariance, number of completion, number of token), in descending order."""
     rows = list(completions(groups, advantages))
     logprobs = [old for c, _ in rows for old in c.old]
     weights = [a for c, a in rows for _ in c.old]
@@ -644,7 +644,7 @@ def kl_cov(groups, max_new_tokens):
 
 
 def clip_cov(groups, max_new_tokens):
-    """One token of the band is drawn, with the dice of the test."""
+    """Draw one token of the band with the random generator of the test."""
     advantages = list(group_normalised(groups))
     band = sorted((i, t) for cov, i, t in covariance_of_tokens(groups, advantages) if 1 < cov < 5)
     drawn = band[torch.randperm(len(band), generator=torch.Generator().manual_seed(0))[0]] if band else None
@@ -678,7 +678,7 @@ def vespo(groups, max_new_tokens):
 
 
 def _dppo(groups, has_left):
-    """`has_left(q, p)`: whether a token that was drawn with probability q and has p now is too far away."""
+    """Use `has_left(q, p)` to decide if a token is too far away, where q was sampled and p is now."""
     loss = 0.0
     for c, a in completions(groups, group_centred(groups)):
         for new, sampler in zip(c.new, c.sampler, strict=True):
@@ -767,7 +767,7 @@ def top_entropy(groups, max_new_tokens):
 
 
 def kl_by_domain(groups, max_new_tokens):
-    """The first group is of the domain "easy", the others of "math"; their pulls are 0.5 and 2."""
+    """The first group has the domain "easy" and the others "math", with coefficients 0.5 and 2."""
     loss = 0.0
     for number, (group, advantages) in enumerate(zip(groups, group_normalised(groups), strict=True)):
         for c, a in zip(group, advantages, strict=True):
@@ -786,7 +786,7 @@ def kl_to_old(groups, max_new_tokens):
 
 
 def masked_by_token(groups, max_new_tokens):
-    """The off-policy mask against the old policy under one mean over all tokens, rare tokens reweighted."""
+    """Mask against the old policy under a mean over all tokens, with rare tokens reweighted."""
     loss = 0.0
     for c, a in completions(groups, group_normalised(groups)):
         drift = sum(old - new.item() for old, new in zip(c.old, c.new, strict=True)) / len(c.new)
@@ -797,12 +797,12 @@ def masked_by_token(groups, max_new_tokens):
 
 
 def rejected_by_k3(groups, max_new_tokens):
-    """A threshold wide enough to keep about half of the completions."""
+    """Use a threshold that keeps about half of the completions."""
     return _k3_rejection(groups, 0.04)
 
 
 def adaptive_entropy(groups, max_new_tokens):
-    """A weight of 0.25 on entropies that are constants: it moves the value and no gradient."""
+    """A weight of 0.25 on entropies that are constants changes the value and no gradient."""
     loss = 0.0
     for c, a in completions(groups, group_normalised(groups)):
         for ratio, entropy in zip(ratios(c), c.entropy, strict=True):

@@ -1,4 +1,4 @@
-"""A cluster of Debian's Slurm in one box: munge, slurmctld and slurmd with a directory of their own."""
+"""A Slurm cluster from Debian's packages on one machine, with private directories for its daemons."""
 
 import os
 import platform
@@ -42,7 +42,7 @@ PartitionName=all Nodes={names} Default=YES MaxTime=INFINITE State=UP OverSubscr
 
 
 def missing() -> str:
-    """Return why there can be no cluster here; empty: there can."""
+    """Return why there can be no cluster here, or an empty text."""
     if os.geteuid() != 0:
         return "Slurm's daemons need root"
     absent = [name for name in PROGRAMS if shutil.which(name) is None]
@@ -51,9 +51,7 @@ def missing() -> str:
 
 @contextmanager
 def slurm(root: Path, *, port: int, node_ports: Sequence[int]) -> Iterator[None]:
-    """Run the cluster, a node for each port; SLURM_CONF leads to it in this process and all that it
-    starts.
-    """
+    """Run the cluster with a node per port. SLURM_CONF refers to it in this process and its children."""
     (root / "state").mkdir(parents=True)
     root.chmod(0o755)
     key = root / "munge.key"

@@ -1,4 +1,4 @@
-"""A run on two nodes of a real Slurm: one job, a worker on each node, cancelled once while it trains."""
+"""Test of a run on two Slurm nodes, with a worker on each node, whose job is cancelled during training."""
 
 import subprocess
 import sys

@@ -1,7 +1,6 @@
-"""Runs that pilots of a real Slurm train, while jobs are cancelled and requeued: nothing is lost.
+"""Test that runs on Slurm pilots lose nothing while jobs are cancelled and requeued.
 
-`GRPOLAB_SLURM_RUNS=50 make test-slurm` is the long form.
-"""
+`GRPOLAB_SLURM_RUNS=50 make test-slurm` is the long form."""
 
 import os
 import random
@@ -21,7 +20,7 @@ from tests.slurm.cluster import missing, slurm
 
 RUNS = int(os.environ.get("GRPOLAB_SLURM_RUNS", "3"))
 SECONDS_BETWEEN = float(os.environ.get("GRPOLAB_SLURM_SECONDS", "40"))
-"""Mean time between two interferences, of which one comes often while a worker still starts."""
+"""Mean time between two disturbances, of which one often comes while a worker is starting."""
 
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(7200)]
 
@@ -40,7 +39,7 @@ def jobs(state):
 
 
 def interfere(chance):
-    """Cancel or requeue one running pilot, kindly or by SIGKILL; what was done."""
+    """Cancel or requeue one running pilot, gracefully or by SIGKILL, and return the action."""
     running = jobs("R")
     if not running:
         return ""
@@ -61,11 +60,11 @@ def test_runs_of_pilots_end_as_if_no_job_had_been_cancelled(cluster, capsys):
         command = [sys.executable, "-m", "backend.service", "pilots", "slurm", "--every=1", "--most=2"]
         command += ["--runs=3", "--idle=20"]
         provisioner = subprocess.Popen(command, env=plant.environment, cwd=ROOT)
-        done, quiet_until = [], time.monotonic() + 2 * SECONDS_BETWEEN
+        actions, quiet_until = [], time.monotonic() + 2 * SECONDS_BETWEEN
         try:
             while plant.unended(run_ids):
                 if time.monotonic() > quiet_until:
-                    done.append(interfere(chance))
+                    actions.append(interfere(chance))
                     quiet_until = time.monotonic() + chance.expovariate(1 / SECONDS_BETWEEN)
                 time.sleep(0.2)
         finally:
@@ -77,5 +76,5 @@ def test_runs_of_pilots_end_as_if_no_job_had_been_cancelled(cluster, capsys):
         assert [plant.read(run).status for run in run_ids] == ["finished"] * RUNS
         assert records == expected
     with capsys.disabled():
-        counts = {command: done.count(command) for command in sorted({*done} - {""})}
+        counts = {command: actions.count(command) for command in sorted({*actions} - {""})}
         print(f"{RUNS} runs, {attempts} attempts, {counts}")

@@ -1,4 +1,4 @@
-"""A whole installation as separate processes, and a client that speaks to it over HTTP."""
+"""A complete installation as separate processes, and a client that uses it over HTTP."""
 
 import os
 import subprocess
@@ -20,24 +20,24 @@ QUICK = {
     "sampling": {"prompts_per_step": 4, "group_size": 2, "max_new_tokens": 24},
     "evaluation": {"every": 3, "prompts": 8},
 }
-"""A run of seconds on the tiny policy."""
+"""Config of a run that takes seconds on the tiny policy."""
 
 
 class Client:
-    """Calls of the HTTP interface with the operator's token."""
+    """A client of the HTTP API with the operator's token."""
 
     def __init__(self, port):
         self.base = f"http://127.0.0.1:{port}"
 
     def call(self, method, path, body=None, **headers):
-        """Status and body; JSON is read."""
+        """Return status and body, with JSON decoded."""
         headers = {"Authorization": f"Bearer {TOKEN}", **headers}
         answer = httpx.request(method, self.base + path, json=body, headers=headers, timeout=30)
         is_json = "json" in answer.headers.get("Content-Type", "")
         return answer.status_code, answer.json() if is_json else answer.text
 
     def is_alive(self):
-        """Return whether the service answers."""
+        """Return True if the service answers."""
         try:
             return self.call("GET", "/healthz")[0] == 200
         except httpx.TransportError:
@@ -56,12 +56,12 @@ class Client:
         return answer
 
     def launch(self, **changes):
-        """Launch one new run; return its id."""
+        """Launch one new run and return its id."""
         body = {"name": "test", "base": {**QUICK, **changes}, "variants": [{"name": "only"}], "seeds": [0]}
         return self.post("/experiments", body)["runs"][0]["id"]
 
     def wait_for_status(self, run_id, *statuses, seconds=400.0):
-        """Wait until the run has one of these statuses; return it."""
+        """Wait until the run has one of these statuses, and return it."""
 
         def arrived():
             run = self.get(f"/runs/{run_id}")
@@ -84,7 +84,7 @@ class Program:
             "GRPOLAB_TOKEN": TOKEN,
             "WRITES_PER_SECOND": "0",
             "STREAMS_PER_TOKEN": "0",
-            **{key: str(value) for key, value in settings.items()},
+            **{key: str(setting) for key, setting in settings.items()},
         }
         with self.output.open("ab") as output:
             self.process = subprocess.Popen(
@@ -97,19 +97,19 @@ class Program:
             )
 
     def output_text(self):
-        """Everything it has shown."""
+        """Return everything that the process has printed."""
         return self.output.read_text()
 
     def family(self):
-        """Return every process below it."""
+        """Return all child processes, at any depth."""
         return psutil.Process(self.process.pid).children(recursive=True)
 
     def child(self, phrase):
-        """Return the process below it whose command line has these words."""
+        """Return the child process whose command line contains these words."""
         return next(process for process, line in command_lines(self.family()) if phrase in " ".join(line))
 
     def kill_all(self):
-        """It and every process below it, at once."""
+        """Kill the process and all its children at once."""
         if self.process.poll() is None:
             family = self.family()
             self.process.kill()
@@ -126,7 +126,7 @@ def _kill(process):
 
 
 class Lab(Program):
-    """`make up`: a launcher and everything below it."""
+    """A launcher started with `make up`, and all its processes."""
 
     def __init__(self, state_dir, command="up", port=None, name="terminal", **settings):
         self.port = port or free_port()
@@ -135,21 +135,21 @@ class Lab(Program):
         super().__init__(state_dir, command, name, PORT=self.port, **settings)
 
     def wait_until_up(self):
-        """Return once it has shown its link."""
+        """Return once the launcher has shown its link."""
         wait_for(lambda: "Ctrl-C stops everything" in self.output_text() or self.process.poll() is not None)
         assert self.process.poll() is None, self.output_text()
         return self
 
 
 def command_lines(processes):
-    """Yield each with its words, of those that have not ended meanwhile."""
+    """Yield each process that still runs, with its command line."""
     for process in processes:
-        with suppress(psutil.NoSuchProcess):  # a zombie is none either
+        with suppress(psutil.NoSuchProcess):  # a zombie does not count
             yield process, process.cmdline()
 
 
 def are_gone(processes):
-    """Return whether all of them have ended; a zombie has."""
+    """Return True if all of them have ended; a zombie counts as ended."""
     return lambda: (
         not [
             process

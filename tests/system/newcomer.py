@@ -1,9 +1,8 @@
-"""A fresh user with a copy of the project somewhere, and the one command: `make demo`.
+"""A new user with a copy of the project, who runs one command: `make demo`.
 
-The user is `nobody` where the tests are root and all may read our packages, with an empty home, nothing on
-PATH, no locale, umask 022, and a network of loopback alone where the kernel lets us make one. The packages
-are those of this environment.
-"""
+The user is `nobody` if the tests run as root and everybody may read our packages. The home directory is
+empty, PATH has no programs, no locale is set, the umask is 022, and the network is loopback only if the
+kernel permits. The packages are those of this environment."""
 
 import os
 import shutil
@@ -35,16 +34,16 @@ HIDDEN = 'raise ImportError("hidden by a test")\n'
 
 
 def other_user() -> tuple[list[str], tuple[int, int] | None]:
-    """Somebody else, where we can become one and our packages may be read by all; else ourselves."""
+    """Return the arguments to run as another user if possible, or none."""
     prefix, owner = servers.unprivileged()
-    # env: what a program that gave its rights away starts itself has them still, what that starts has not
+    # env: a program that drops its privileges passes them on to its children, but not to grandchildren
     argv = [*prefix, "env", sys.executable, "-c", "import celery, sqlalchemy"]
     is_able = subprocess.run(argv, capture_output=True, check=False, cwd="/").returncode == 0
     return (prefix, owner) if is_able else ([], None)
 
 
 class Newcomer:
-    """One of them, from the first look to a finished run. Use as a context."""
+    """A context with a new user, from the first look to a finished run."""
 
     def __init__(self, broker: str, location: str, **settings: int):
         self.broker = broker
@@ -89,10 +88,10 @@ class Newcomer:
         self.is_offline = can_unshare
         # -o: the environment is not ours to bring up to date.
         command = [str(shutil.which("make")), "-o", ".venv/runtime.stamp", "demo"]
-        command += [f"{name}={value}" for name, value in self.settings.items()]
+        command += [f"{name}={setting}" for name, setting in self.settings.items()]
         places = {"HOME": self.home, "PATH": self.base / "bin", "TMPDIR": self.base / "tmp"}
         places["PYTHONPATH"] = self.base / "hidden"
-        variables = [f"{name}={value}" for name, value in places.items()]
+        variables = [f"{name}={setting}" for name, setting in places.items()]
         self.began = time.monotonic()
         with (self.base / "terminal.txt").open("wb") as output:
             self.make = subprocess.Popen(
@@ -105,7 +104,7 @@ class Newcomer:
             )
 
     def output_text(self):
-        """Return what the terminal shows."""
+        """Return the text in the terminal."""
         return (self.base / "terminal.txt").read_text()
 
     def _family(self):
@@ -116,7 +115,7 @@ class Newcomer:
         return {process.pid: line for process, line in command_lines(self._family())}
 
     def wait_until(self, condition, seconds):
-        """Seconds from the command until this SQL condition holds of a run."""
+        """Return the seconds from the command until this SQL condition holds for a run."""
         wait_for(
             lambda: "Ctrl-C stops everything" in self.output_text() or self.make.poll() is not None,
             seconds=120,
@@ -134,12 +133,12 @@ class Newcomer:
         return rows
 
     def open_to_others(self):
-        """Return what of the state directory other users could read."""
+        """Return the paths in the state directory that other users could read."""
         everything = [self.state, *self.state.rglob("*")]
         return [path for path in everything if not path.is_symlink() and path.lstat().st_mode & 0o077]
 
     def end(self):
-        """Ctrl-C, and the exit code of make."""
+        """Press Ctrl-C and return the exit code of make."""
         launcher = next(
             pid for pid, argv in self.commands().items() if argv[-2:] == ["backend.service", "demo"]
         )

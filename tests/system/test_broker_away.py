@@ -1,4 +1,4 @@
-"""A real Valkey that is killed, or stands still: launching continues, and runs start all the same."""
+"""Tests of a real Valkey that is killed or stopped: launches continue, and runs still start."""
 
 import signal
 

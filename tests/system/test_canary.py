@@ -1,4 +1,4 @@
-"""Secrets that are planted everywhere turn up nowhere: not in SQL, files, logs, answers or process titles."""
+"""Test that planted secrets do not appear in SQL, files, logs, responses or process titles."""
 
 import json
 import os
@@ -65,7 +65,7 @@ def broker_url(state_dir):
 
 @pytest.fixture
 def programs(state_dir, plugin, broker_url, postgres_url):
-    """Service and worker whose every secret is a canary."""
+    """A service and a worker whose every secret is a canary."""
     port = free_port()
     settings = {
         "DATABASE_URL": make_url(postgres_url).set(password=DATABASE_PASSWORD).render_as_string(False),
@@ -98,7 +98,7 @@ def everything_in(postgres_url):
 
 
 def answers(client, run_ids):
-    """Whatever the service tells its operator."""
+    """Yield everything that the service returns to its operator."""
     paths = ["/metrics", "/readyz", "/openapi.json"]
     paths += [f"/api/v1/{name}" for name in ("runs", "experiments", "workers", "queue", "config-schema")]
     for run_id in run_ids:
@@ -138,7 +138,7 @@ def test_a_planted_secret_turns_up_nowhere(programs, state_dir, postgres_url):
     link.process.wait()
     (ticket,) = re.findall(r"token=(\S+)", link.output_text())
     assert client.call("GET", f"/?token={ticket}")[0] == 303
-    link.output.unlink()  # what was asked for and shown
+    link.output.unlink()  # the secret that was requested and shown
 
     family = [
         process for program in started for process in (psutil.Process(program.process.pid), *program.family())

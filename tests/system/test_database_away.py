@@ -1,4 +1,4 @@
-"""A real Postgres that is stopped: the service says so and recovers by itself."""
+"""Tests of a real Postgres that is stopped: the service reports it and recovers by itself."""
 
 import asyncio
 import json
@@ -26,7 +26,7 @@ from worker.recording.records import StepRecord
 pytestmark = pytest.mark.nightly
 
 OUTAGE_SECONDS = float(os.environ.get("OUTAGE_SECONDS", "4"))
-"""Seconds for which the database is away; the long form of these tests takes 35."""
+"""Duration of the outage; the long form of these tests takes 35."""
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +46,7 @@ def is_back(client):
 
 
 def paths_of(client):
-    """Return every GET of the interface that reads SQL, with an id where one is asked for."""
+    """Return every GET route that reads SQL, with an id where the path needs one."""
     paths = []
     for path, operations in client.app.openapi()["paths"].items():
         if "get" not in operations or path in QUIET:
@@ -92,7 +92,7 @@ def test_every_route_is_503_while_postgres_is_stopped_and_all_come_back(postgres
 
 def test_an_open_page_goes_on_where_it_was_when_postgres_is_back(postgres, client):
     sessions = client.app.state.lab.sessions
-    told, is_there = [], asyncio.Event()
+    messages, is_there = [], asyncio.Event()
 
     def tell(message):
         with sessions.begin() as session:
@@ -102,22 +102,22 @@ def test_an_open_page_goes_on_where_it_was_when_postgres_is_back(postgres, clien
         async for chunk in broadcaster.listen(""):
             if b"event: hello" in chunk:
                 is_there.set()
-            told.extend(
-                json.loads(data)["message"]
-                for data in re.findall(r"event: event\ndata: (.*)", chunk.decode())
+            messages.extend(
+                json.loads(payload)["message"]
+                for payload in re.findall(r"event: event\ndata: (.*)", chunk.decode())
             )
 
     async def go():
         broadcaster = Broadcaster(sessions)
         page = asyncio.create_task(follow(broadcaster))
-        await is_there.wait()  # what was before is not news
+        await is_there.wait()  # earlier events are not sent
         tell("before")
-        await until(lambda: told)
+        await until(lambda: messages)
         postgres.stop()
         await asyncio.sleep(OUTAGE_SECONDS / 2)
         postgres.start()
         tell("after")
-        await until(lambda: len(told) > 1)
+        await until(lambda: len(messages) > 1)
         assert not page.done()
         broadcaster.close()
         await page
@@ -129,7 +129,7 @@ def test_an_open_page_goes_on_where_it_was_when_postgres_is_back(postgres, clien
 
     assert is_back(client)
     asyncio.run(go())
-    assert told == ["before", "after"]
+    assert messages == ["before", "after"]
 
 
 def claimed_run(sessions):

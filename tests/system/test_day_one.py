@@ -1,4 +1,4 @@
-"""Obstacles on a new machine, each reported in one sentence with the remedy."""
+"""Tests of obstacles on a new machine, each reported in one sentence with a remedy."""
 
 import os
 import socket
@@ -22,7 +22,7 @@ def command(name, **settings):
     environment = {
         **os.environ,
         "PYTHONPATH": str(ROOT),
-        **{key: str(value) for key, value in settings.items()},
+        **{key: str(setting) for key, setting in settings.items()},
     }
     argv = [sys.executable, "-m", "backend.service", name]
     return subprocess.run(
@@ -31,7 +31,7 @@ def command(name, **settings):
 
 
 def complaint(result):
-    """Return the only line of complaint of a command that did not start."""
+    """Return the only error line of a command that did not start."""
     assert result.returncode == 1
     assert "Traceback" not in result.stderr
     lines = result.stderr.strip().splitlines()

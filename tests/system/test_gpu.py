@@ -1,4 +1,4 @@
-"""A whole path on a GPU: runs launched over HTTP, trained there by a worker, one of them after a kill."""
+"""Test of the full path on a GPU, from the launch over HTTP to a killed and repeated run."""
 
 import csv
 import os
@@ -46,25 +46,28 @@ def launch(service):
 
 def until(service, run, condition):
     deadline = time.monotonic() + 600
-    while not condition(shown := service.get(f"/runs/{run}")):
-        assert time.monotonic() < deadline, shown
+    while not condition(current_run := service.get(f"/runs/{run}")):
+        assert time.monotonic() < deadline, current_run
         time.sleep(0.05)
-    return shown
+    return current_run
 
 
 def metrics(service, run):
     answer = service.http.get(f"/api/v1/runs/{run}/metrics.csv").raise_for_status()
     rows = list(csv.DictReader(answer.text.splitlines()))
-    return [{key: value for key, value in row.items() if not key.startswith(OF_THE_MACHINE)} for row in rows]
+    return [
+        {key: metric_value for key, metric_value in row.items() if not key.startswith(OF_THE_MACHINE)}
+        for row in rows
+    ]
 
 
 def test_a_run_on_a_gpu_that_was_killed_repeats_itself_and_tells_what_the_gpu_did(service):
     (slot,) = service.get("/workers")["items"]
     assert slot["device"] == "cuda:0"
     undisturbed = launch(service)
-    told = until(service, undisturbed, lambda run: run["status"] in ENDED)
-    assert (told["status"], told["last_step"]) == ("finished", STEPS), told["reason"]
-    last = told["summary"]["last"]
+    run_json = until(service, undisturbed, lambda run: run["status"] in ENDED)
+    assert (run_json["status"], run_json["last_step"]) == ("finished", STEPS), run_json["reason"]
+    last = run_json["summary"]["last"]
     assert last["mismatch/prob_diff_max"] < 0.1
     assert last["throughput/mfu"] > 0
     killed = launch(service)
@@ -75,5 +78,5 @@ def test_a_run_on_a_gpu_that_was_killed_repeats_itself_and_tells_what_the_gpu_di
     assert len(again["attempts"]) == 2
     expected, points = metrics(service, undisturbed), metrics(service, killed)
     assert len(points) == len(expected) >= STEPS
-    for left, right in zip(expected, points, strict=True):
-        assert right == left
+    for expected_row, right in zip(expected, points, strict=True):
+        assert right == expected_row

@@ -1,8 +1,7 @@
-"""A fresh user's first command, with each broker and in awkward places (row 30 of the fault plan).
+"""Tests of a new user's first command, with each broker and in unusual locations (row 30 of the plan).
 
-The short form goes one way, to the first step of a demo run. GRPOLAB_NEWCOMERS=all goes all nine ways and
-prints the seconds from the command until one run of the demo had finished, and both.
-"""
+The short form tests one combination up to the first step of a demo run. GRPOLAB_NEWCOMERS=all tests all
+nine combinations, and prints the seconds until the first and both runs of the demo have finished."""
 
 import os
 

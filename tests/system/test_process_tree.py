@@ -1,4 +1,4 @@
-"""`make up` as a user meets it: one process tree that starts, ends, and comes back after any death."""
+"""Tests of `make up` as one process tree that starts, ends, and recovers from any death."""
 
 import io
 import re
@@ -103,7 +103,7 @@ while True:
 
 @pytest.fixture(scope="module")
 def lab():
-    """One for several tests; whatever they do to it, it is up again when they end."""
+    """An installation for several tests, which is running again after each of them."""
     with tempfile.TemporaryDirectory(prefix="gl-", ignore_cleanup_errors=True) as directory:
         lab = Lab(Path(directory))
         try:

@@ -1,4 +1,4 @@
-"""Uploads to a real service that are cut, killed or out of room."""
+"""Tests of uploads to a real service that are cut off, killed or exceed the disk."""
 
 import json
 import os
@@ -25,7 +25,7 @@ HEADERS = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/octe
 
 
 class Service:
-    """One API process, without a worker."""
+    """An API process without a worker."""
 
     def __init__(self, directory: Path):
         self.datasets = directory / "datasets"
@@ -48,22 +48,22 @@ class Service:
         self.process.wait(30)
 
     def upload(self, content, name="rows.jsonl"):
-        """Upload a whole file; return the answer."""
+        """Upload a complete file and return the response."""
         address = f"{self.client.base}/api/v1/datasets"
         return httpx.post(address, params={"name": name}, content=content, headers=HEADERS, timeout=300)
 
     def begin(self, sent: bytes, *, length: int | None):
-        """Begin an upload of which so much has been sent; a length of None sends it in chunks."""
+        """Begin an upload of which this much has been sent; a length of None sends it in chunks."""
         connection = socket.create_connection(("127.0.0.1", self._port))
         size = "Transfer-Encoding: chunked" if length is None else f"Content-Length: {length}"
-        fields = "".join(f"{name}: {value}\r\n" for name, value in HEADERS.items())
+        fields = "".join(f"{name}: {header_value}\r\n" for name, header_value in HEADERS.items())
         first = f"POST /api/v1/datasets?name=a.jsonl HTTP/1.1\r\nHost: 127.0.0.1:{self._port}\r\n"
         body = sent if length is not None else f"{len(sent):x}\r\n".encode() + sent + b"\r\n"
         connection.sendall(f"{first}{fields}{size}\r\n\r\n".encode() + body)
         return connection
 
     def files(self):
-        """Return what stands in the directory of uploads, but for its lock."""
+        """Return the files in the upload directory, except for its lock."""
         return sorted(
             path.name for path in self.datasets.rglob("*") if path.is_file() and path.name != ".lock"
         )
@@ -80,7 +80,7 @@ def running():
 
 @pytest.fixture
 def service(running):
-    """Without datasets."""
+    """A running service without datasets."""
     yield running
     for item in running.client.get("/datasets")["items"]:
         running.client.call("DELETE", f"/api/v1/datasets/{item['sha256']}")
@@ -88,7 +88,7 @@ def service(running):
 
 
 def rows(count: int, width: int = 60) -> bytes:
-    """Return so many different rows of about `width` bytes."""
+    """Return this number of different rows of about `width` bytes."""
     return b"".join(
         json.dumps({"prompt": f"{number}+1=?".ljust(width - 36), "answer": number}).encode() + b"\n"
         for number in range(count)
@@ -106,7 +106,7 @@ def test_what_is_cut_or_killed_leaves_nothing_behind(service):
         wait_for(lambda: any(name.startswith(".draft-") for name in service.files()))
         service.kill()
         connection.close()
-        assert service.files()  # a kill leaves no time to tidy up
+        assert service.files()  # a kill leaves no time to clean up
         service.start()
         assert service.files() == []
 
@@ -115,7 +115,7 @@ def test_what_is_cut_or_killed_leaves_nothing_behind(service):
 
 
 def test_without_room_an_upload_is_one_clear_sentence_and_leaves_nothing(service):
-    # The kernel refuses any file of more than 2 MB to this process, as a full disk refuses all.
+    # The kernel refuses any file of more than 2 MB to this process, as a full disk would.
     pid, kind = service.process.pid, resource.RLIMIT_FSIZE
     _, hard_limit = before = resource.prlimit(pid, kind)
     resource.prlimit(pid, kind, (2 * MEGABYTE, hard_limit))

@@ -1,4 +1,4 @@
-"""HTTP -> broker -> worker process -> SQL -> HTTP, with nothing left out and nothing replaced."""
+"""Tests of the full path HTTP -> broker -> worker process -> SQL -> HTTP without any replacement."""
 
 import signal
 
@@ -11,7 +11,7 @@ from tests.waiting import wait_for
 
 @pytest.fixture
 def lab(state_dir):
-    """The embedded way: SQLite, Valkey on a socket, one process tree."""
+    """An embedded installation: SQLite, Valkey on a socket, and one process tree."""
     lab = Lab(state_dir)
     yield lab.wait_until_up()
     lab.kill_all()
@@ -19,7 +19,7 @@ def lab(state_dir):
 
 @pytest.fixture
 def many_machines(state_dir, postgres_url, valkey_url):
-    """The topology of docker-compose.yml: service, two workers, Postgres and Redis, each a process."""
+    """The topology of docker-compose.yml: service, two workers, Postgres and Redis as processes."""
     port = free_port()
     shared = {"DATABASE_URL": postgres_url, "BROKER_URL": valkey_url, "PORT": port}
     service = Program(state_dir, "serve", "service", **shared)
@@ -33,7 +33,7 @@ def many_machines(state_dir, postgres_url, valkey_url):
 
 
 def check_finished_run(client, run_id):
-    """Everything the pages need of a finished run is there."""
+    """Check that a finished run has everything that the pages need."""
     run = client.wait_for_status(run_id, "finished")
     assert run["last_step"] == 3
     series = client.get(f"/series?runs={run_id}&metrics=reward/mean,eval/accuracy")["series"]

@@ -1,4 +1,4 @@
-"""vLLM alongside the trainer with a real vLLM, on a GPU or a CPU: `make test-vllm`."""
+"""Tests of vLLM alongside the trainer with a real vLLM, on a GPU or a CPU: `make test-vllm`."""
 
 import os
 import signal
@@ -34,18 +34,18 @@ pytestmark = [
 
 STEPS = 20
 LISTENING = "0A"
-"""The state of a socket in /proc/net/tcp."""
+"""The state of a listening socket in /proc/net/tcp."""
 
 HAS_GPU = torch.cuda.is_available()
 
 
 @pytest.fixture
 def plant(tmp_path):
-    """An installation whose worker knows where vLLM is."""
+    """An installation whose worker is configured with the path of vLLM."""
     save("qwen3", tmp_path / "small", vocabulary=128, head_dim=WIDTH)
     with Plant(Kind("sqlite", "filesystem"), workers=0, slots=1) as plant:
-        told = {"ENGINE_PYTHON": str(interpreter()), "ENGINE_ARGUMENTS": "--enforce-eager"}
-        plant.start_worker(MODELS_DIR=str(tmp_path), **told)
+        variables = {"ENGINE_PYTHON": str(interpreter()), "ENGINE_ARGUMENTS": "--enforce-eager"}
+        plant.start_worker(MODELS_DIR=str(tmp_path), **variables)
         yield plant
 
 
@@ -110,12 +110,12 @@ def test_vllm_and_its_trainer_may_be_killed(plant):
 
 
 def check_ports(processes):
-    """Check that what torch and gloo listen at cannot be reached from this machine's network."""
+    """Check that the ports of torch and gloo cannot be reached from this machine's network."""
     if bubblewrap.isolation_unavailable_reason():
         return
     own_network = network_of("self")
     apart = [process.pid for process in processes if network_of(process.pid) != own_network]
-    assert apart  # all but the process that waits for the others
+    assert apart  # all except the process that waits for the others
     lines = [
         line.split() for pid in apart for line in Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]
     ]
@@ -129,7 +129,7 @@ def network_of(process):
 
 
 def vllm_of(trainer):
-    """Return the processes of the server alongside a trainer, the first one first."""
+    """Return the processes of the server alongside a trainer, the parent first."""
     children = psutil.Process(trainer).children()
     [first] = [
         child for child in children if any("vllm.entrypoints" in argument for argument in child.cmdline())

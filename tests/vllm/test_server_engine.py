@@ -1,4 +1,4 @@
-"""The server engine against a real vLLM, on a GPU or a CPU: `make test-vllm`."""
+"""Tests of the server engine against a real vLLM, on a GPU or a CPU: `make test-vllm`."""
 
 import threading
 
@@ -22,7 +22,7 @@ from worker.rollout.server_engine import server_engine
 from worker.rollout.spot_check import mismatch
 
 pytestmark = [
-    pytest.mark.gpu,  # `make test-gpu` runs it, too
+    pytest.mark.gpu,  # `make test-gpu` also runs it
     pytest.mark.nightly,
     pytest.mark.timeout(1800),
     pytest.mark.skipif(interpreter() is None, reason="vLLM is not installed: `make test-vllm` does it"),
@@ -30,7 +30,7 @@ pytestmark = [
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 MAX_K3 = 0.01 if DEVICE == "cuda" else 1e-6
-"""Nats per token. On a CPU both compute in float32."""
+"""Maximum K3 in nats per token. On a CPU, both compute in float32."""
 
 PROMPTS = [Prompt(str(n), f"{n}+{n}=", str(2 * n), "sums") for n in range(8)]
 ADAPTERS = pytest.mark.parametrize(
@@ -40,7 +40,7 @@ ADAPTERS = pytest.mark.parametrize(
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory):
-    """The server of all tests: its start takes 20 seconds."""
+    """The server for all tests, since its start takes 20 seconds."""
     started = VllmServer(tmp_path_factory.mktemp("vllm"))
     started.start()
     yield started
@@ -49,14 +49,14 @@ def shared(tmp_path_factory):
 
 @pytest.fixture
 def server(shared):
-    """A vLLM server with its own weights."""
+    """A vLLM server with its initial weights."""
     shared.begin_again()
     return shared
 
 
 @pytest.fixture
 def engine_of(server, settings, monkeypatch):
-    """Makes the engine of a run and its policy."""
+    """A function that makes a run's engine and its policy."""
     monkeypatch.setattr(endpoint, "FIRST_PAUSE_SECONDS", 0.01)
     engines = []
 
@@ -78,7 +78,7 @@ def engine_of(server, settings, monkeypatch):
 
 
 def learn(policy, seed):
-    """Change every weight that trains."""
+    """Change every trainable weight."""
     noise = torch.Generator(DEVICE).manual_seed(seed)
     with torch.no_grad():
         for weight in policy.model.parameters():
@@ -90,7 +90,7 @@ def learn(policy, seed):
 def test_vllm_samples_with_the_weights_that_it_is_sent(engine_of, adapter):
     engine, policy = engine_of(adapter)
     engine.check()
-    seen = set()
+    completions = set()
     for version in range(3):
         learn(policy, version)
         engine.sync(version, policy)
@@ -104,8 +104,8 @@ def test_vllm_samples_with_the_weights_that_it_is_sent(engine_of, adapter):
             assert [len(group) for group in groups] == [4] * len(PROMPTS)
             assert {completion.version for group in groups for completion in group} == {version}
             assert mismatch(policy, encoded, groups, decoding) < MAX_K3
-            seen |= {tuple(completion.ids.tolist()) for group in groups for completion in group}
-    assert len(seen) > 100  # completions of one prompt, and of several versions, differ
+            completions |= {tuple(completion.ids.tolist()) for group in groups for completion in group}
+    assert len(completions) > 100  # completions of one prompt differ, as do those of several versions
     assert engine.take_metrics()["sampling/engine_retries"] == 0
 
 

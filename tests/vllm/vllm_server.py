@@ -1,4 +1,4 @@
-"""A real vLLM server of a small random model, started as docs/engines.md says."""
+"""Start a real vLLM server with a small random model, as docs/engines.md describes."""
 
 import os
 import subprocess
@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 KEY = "the-operators-own-key"
 START_SECONDS = 600
 WIDTH = 32
-"""Width of a head: vLLM's attention for CPUs knows none that is narrower."""
+"""Width of a head, the smallest that vLLM's attention for CPUs supports."""
 
 VARIABLES = {
     "VLLM_SERVER_DEV_MODE": "1",
@@ -30,7 +30,7 @@ VARIABLES = {
 
 
 def interpreter() -> Path | None:
-    """Return the Python that can import vLLM; None if there is none."""
+    """Return the Python that can import vLLM, or None if there is none."""
     python = ROOT / ".venv-vllm" / "bin" / "python"
     if python.exists():
         return python
@@ -38,7 +38,7 @@ def interpreter() -> Path | None:
 
 
 class VllmServer:
-    """The server, at one port for as long as it is started again and again."""
+    """The server, which keeps its port when it is restarted."""
 
     def __init__(self, directory: Path) -> None:
         self.models, self.port = directory, free_port()
@@ -47,7 +47,7 @@ class VllmServer:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Until it answers."""
+        """Start the server and wait until it answers."""
         options = ["--model", str(self.models / "small"), "--served-model-name", "small", "--api-key", KEY]
         options += ["--host", "127.0.0.1", "--port", str(self.port), "--enable-lora", "--max-lora-rank", "32"]
         options += [
@@ -77,13 +77,13 @@ class VllmServer:
         return False
 
     def begin_again(self) -> None:
-        """Restore its own weights, in place of those that a run sent."""
+        """Restore the server's own weights, in place of those that a run sent."""
         order = {"method": "reload_weights", "kwargs": {"weights_path": str(self.models / "small")}}
         httpx2.post(f"{self.url}/collective_rpc", json=order, timeout=60).raise_for_status()
         httpx2.post(f"{self.url}/reset_prefix_cache").raise_for_status()
 
     def kill(self) -> None:
-        """End it and the process of its engine, at once."""
+        """Kill the server and the process of its engine."""
         if self._process is not None:
             with suppress(ProcessLookupError):
                 os.killpg(self._process.pid, 9)

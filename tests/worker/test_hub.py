@@ -1,4 +1,4 @@
-"""A hub that sends what it likes: no download takes more room than was listed and than there is."""
+"""Tests of hostile hubs: no download takes more space than listed or available."""
 
 import json
 from itertools import count
@@ -22,7 +22,7 @@ ROWS = b"".join(b'{"question": "%d+1=?", "answer": "?"}\n' % number for number i
 
 @pytest.fixture
 def serving(monkeypatch, tmp_path):
-    """Lets the library ask this server, with an empty cache, which is returned."""
+    """A function that connects the hub library to this server and returns its empty cache."""
     cache = tmp_path / "cache"
     monkeypatch.setenv("HF_HUB_CACHE", str(cache))
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
@@ -48,7 +48,7 @@ def listing(path, size):
 
 
 def hub_with(size, content=None):
-    """Answers of a hub that has one file, lists it with this size and sends this content, or no end of it."""
+    """Return responses of a hub that lists one file with this size and sends this or endless content."""
     of_file = (f"X-Repo-Commit: {COMMIT}", 'ETag: "c"')
 
     def answer(head):
@@ -137,7 +137,7 @@ def test_a_client_that_the_library_makes_anew_is_bounded_too(serving, monkeypatc
     nobody = free_port()
 
     def answer(_):
-        if len(server.heads) == 1:  # the library closes its client when this leads nowhere
+        if len(server.heads) == 1:  # the library closes its client if this fails
             location = f"Location: http://127.0.0.1:{nobody}/"
             yield f"HTTP/1.1 307 So\r\n{location}\r\nContent-Length: 0\r\n\r\n".encode()
         else:

@@ -1,4 +1,4 @@
-"""Log lines: one per event, with ids, without secrets and without terminal escapes."""
+"""Tests of log lines: one per event, with ids, and without secrets or terminal escape sequences."""
 
 import io
 import json
@@ -21,7 +21,7 @@ ESC = "\x1b[31m"
 
 @pytest.fixture
 def reported(settings, monkeypatch):
-    """Sets logging up and gives what was said; the hooks and handlers of the test process come back."""
+    """A function that sets up logging and captures its output; hooks and handlers are restored afterwards."""
     root, hooks = logging.getLogger(), (sys.excepthook, threading.excepthook)
     before = (root.handlers[:], root.level)
     out = io.StringIO()

@@ -1,4 +1,4 @@
-"""Requests to servers that may answer with anything."""
+"""Tests of requests to servers that may answer with anything."""
 
 import threading
 
@@ -46,7 +46,7 @@ def test_an_answer_that_trickles_is_cut_at_the_deadline(monkeypatch, opening):
     cuts = []
 
     class Clock:
-        """Calls what a timer would call, when the server wants it."""
+        """A timer that fires when the server asks for it."""
 
         def __init__(self, _seconds, cut):
             cuts.append(cut)

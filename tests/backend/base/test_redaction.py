@@ -1,4 +1,4 @@
-"""Redaction of secrets, from the moment they are known."""
+"""Tests of the redaction of secrets, from the moment they are known."""
 
 import pytest
 
@@ -11,7 +11,7 @@ from tests.api_client import serving
 
 @pytest.fixture
 def fresh(state_dir):
-    """An installation that has made no token yet."""
+    """An installation without tokens."""
     return Settings(state_dir=state_dir, models_dir=state_dir / "models", datasets_dir=state_dir / "datasets")
 
 

@@ -1,4 +1,4 @@
-"""Settings from the environment: refused with a sentence, without their secrets, before anything starts."""
+"""Tests of environment settings: errors are reported before the start and contain no secrets."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Estimates of what a run's checkpoints take: as many as retention keeps, as large as they become."""
+"""Tests of the estimated disk space of a run's checkpoints, which depends on retention and model size."""
 
 import pytest
 

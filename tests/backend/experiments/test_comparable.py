@@ -1,4 +1,4 @@
-"""Comparison of runs by a metric whose scale their rewards decide."""
+"""Tests of the comparison of runs by a metric whose scale depends on their rewards."""
 
 import pytest
 

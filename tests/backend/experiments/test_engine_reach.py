@@ -1,4 +1,4 @@
-"""Sampling servers that do not answer are named at the form, to operators alone."""
+"""Tests that the form names unreachable sampling servers, and only to operators."""
 
 import socket
 import threading
@@ -20,7 +20,7 @@ def nothing_known(monkeypatch):
 
 
 class Server(ThreadingHTTPServer):
-    """A server whose answer is `status`; `asked` has the paths."""
+    """A server that answers with `status` and records the paths of requests in `asked`."""
 
     def __init__(self):
         super().__init__(("127.0.0.1", 0), Handler)
@@ -58,10 +58,10 @@ def address_of(server):
 
 @pytest.fixture
 def nobody():
-    """An address at which nobody listens."""
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))  # bound, and not listening: nobody else gets it
-        yield f"http://127.0.0.1:{taken.getsockname()[1]}"
+    """An address at which nothing listens."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))  # bound but not listening, so that no other process gets the port
+        yield f"http://127.0.0.1:{bound.getsockname()[1]}"
 
 
 def warned(settings, *urls, config=SERVED):
@@ -95,9 +95,9 @@ def test_operators_are_told_and_a_viewer_makes_the_service_ask_nobody(
     monkeypatch.setattr("backend.experiments.catalog.resolve_runnable", lambda *_: SERVED)
     served = settings.model_copy(update={"engine_url": address_of(server)})
     with serving(served, sqlite_url, token=VIEWER_TOKEN) as viewer:
-        seen = viewer.post("/api/v1/validate", json={})
-        assert seen.status_code == 200, seen.text
+        validation = viewer.post("/api/v1/validate", json={})
+        assert validation.status_code == 200, validation.text
         assert server.asked == []
     with serving(served, sqlite_url) as operator:
-        seen = operator.post("/api/v1/validate", json={})
-    assert "status 503" in seen.json()["warnings"][0]
+        validation = operator.post("/api/v1/validate", json={})
+    assert "status 503" in validation.json()["warnings"][0]

@@ -1,4 +1,4 @@
-"""The verdict of the form's estimate on a GPU that other programs fill."""
+"""Tests of the memory estimate's verdict on a GPU that other programs use."""
 
 import json
 
@@ -48,7 +48,7 @@ def test_vllm_beside_the_trainer_takes_its_share_of_the_gpu_while_it_samples(ses
         return RunConfig(policy={"name": "tiny"}, sampling=sampling)
 
     alone = on_gpu(session, settings, 0)[1].peak_bytes
-    assert on_gpu(session, settings, 0, config=beside(0.02))[1].peak_bytes == alone  # learning takes more
+    assert on_gpu(session, settings, 0, config=beside(0.02))[1].peak_bytes == alone  # learning needs more
     estimate, with_half = on_gpu(session, settings, 0, config=beside(0.5))
     assert (estimate.parts["engine"], estimate.phase) == (0.5 * TOTAL, "sample")
     assert 0.5 * TOTAL < with_half.peak_bytes < 0.5 * TOTAL + alone
@@ -57,7 +57,7 @@ def test_vllm_beside_the_trainer_takes_its_share_of_the_gpu_while_it_samples(ses
 
 
 def test_prompts_of_a_file_count_at_their_own_length(session, settings):
-    """19 rows of 300 characters and one of 9,000, for a policy whose tokens are characters."""
+    """The file has 19 rows of 300 characters and one of 9,000, and tokens of the policy are characters."""
     settings.datasets_dir.mkdir(parents=True)
     rows = [{"prompt": f"{number:03d}" + "x" * 297, "answer": "1"} for number in range(19)]
     rows.append({"prompt": "y" * 9_000, "answer": "1"})

@@ -1,4 +1,4 @@
-"""Sweeps by hand: how values are read, what cells are called, and what is refused before anything is made."""
+"""Tests of sweeps: how values are read, how cells are named, and what is refused before it is expanded."""
 
 import tracemalloc
 
@@ -51,7 +51,7 @@ def refusal(*knobs, **changes):
 def test_values_are_read(text, now, values):
     listed = parse_axis(text, now).listed
     assert listed == values
-    assert [type(value) for value in listed] == [type(value) for value in values]
+    assert [type(axis_value) for axis_value in listed] == [type(axis_value) for axis_value in values]
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_a_random_sweep_of_ranges_stays_inside_of_them_and_repeats_itself():
         for lr, size in map(vals, swept_cells)
     )
     below = sum(lr < 1e-4 for lr, _ in map(vals, swept_cells))
-    assert 70 <= below <= 130  # half of a log range lies below its geometric mean
+    assert 70 <= below <= 130  # half of a log range is below its geometric mean
     assert cells(*knobs, method="random", cells=200, seed=3) == swept_cells
     assert cells(*knobs, method="random", cells=200, seed=4) != swept_cells
 

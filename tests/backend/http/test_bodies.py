@@ -1,4 +1,4 @@
-"""JSON bodies: measured before they are parsed, parsed once, and few large ones at a time."""
+"""Tests of JSON bodies: measured before they are parsed, parsed once, and few large ones at a time."""
 
 import asyncio
 import gzip
@@ -20,7 +20,7 @@ def levels_of(document):
 
 
 def values_of(document):
-    """Count values as `json_size` does: an empty list or object is two."""
+    """Count values as `json_size` does: an empty list or object counts as two."""
     parts = list(document.values()) if isinstance(document, dict) else document
     if not isinstance(document, dict | list):
         return 1
@@ -67,7 +67,7 @@ def test_the_bytes_of_bodies_that_arrive_are_bounded_for_a_role_and_for_a_writer
     large = LargeBodies()
     with large.counted("writer", "a") as first, large.counted("writer", "b") as second:
         first(bodies.WRITER_BYTES)
-        for _ in range(3):  # the refused ones are counted no longer
+        for _ in range(3):  # the refused bodies are no longer counted
             with large.counted("writer", "a") as count, pytest.raises(HTTPException, match="too many large"):
                 count(100_001)
         with large.counted("writer", "a") as small, large.counted("operator", "") as count_operator:
@@ -95,7 +95,7 @@ def test_two_large_bodies_of_a_role_and_one_of_a_writer_are_admitted(monkeypatch
                 with pytest.raises(HTTPException):
                     async with large.wait_for_turn("writer", "c"):
                         pass
-            async with large.wait_for_turn("writer", "c"):  # b has ended, and the refused ones hold nothing
+            async with large.wait_for_turn("writer", "c"):  # b has ended, and the refused bodies hold nothing
                 pass
         async with large.wait_for_turn("writer", "a"):
             pass

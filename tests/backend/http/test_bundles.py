@@ -1,4 +1,4 @@
-"""Bundles: the modules of the pages in a few files."""
+"""Tests of the bundles that join the modules of the pages into a few files."""
 
 import json
 import subprocess

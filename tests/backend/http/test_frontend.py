@@ -1,4 +1,4 @@
-"""The frontend's files, health and numbers for Prometheus."""
+"""Tests of the frontend's files, health checks and Prometheus metrics."""
 
 import re
 import shutil

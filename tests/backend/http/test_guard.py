@@ -1,4 +1,4 @@
-"""The guard: who gets in, and the headers of every response."""
+"""Tests of the guard: who is admitted, and the headers of every response."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The help pages: every page is shown, every link leads somewhere, and nothing else can be read."""
+"""Tests of the help pages: every page is shown, every link resolves, and no other file can be read."""
 
 import re
 from html import unescape

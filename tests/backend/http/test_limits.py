@@ -1,4 +1,4 @@
-"""Limits of size, rate and slowness: the service on a real socket, and its buckets under a made-up clock."""
+"""Tests of limits of size, rate and slowness, on a real socket and with rate limits under a fake clock."""
 
 import json
 import socket
@@ -30,7 +30,7 @@ def service(tmp_path_factory):
 
 @pytest.fixture
 def impatient(monkeypatch):
-    """A service that waits for two seconds until a request has arrived."""
+    """A service that waits two seconds for a complete request."""
     for module in (limits, server):
         monkeypatch.setattr(module, "ARRIVAL_SECONDS", 2.0)
 
@@ -43,7 +43,7 @@ def host(service):
 
 @pytest.fixture
 def connect(service):
-    """Open sockets to the service."""
+    """A factory of open sockets to the service."""
     opened = []
     port = int(service.base.rpartition(":")[2])
 
@@ -57,16 +57,16 @@ def connect(service):
 
 
 def received_from(connection):
-    """Everything that comes until the service hangs up."""
+    """Return everything that is received until the service closes the connection."""
     received = b""
-    with suppress(ConnectionResetError):  # what it did not read is thrown away
+    with suppress(ConnectionResetError):  # data that the service did not read resets the connection
         while chunk := connection.recv(65536):
             received += chunk
     return received
 
 
 def drip(connection, text):
-    """One byte after the other, as long as somebody listens."""
+    """Send one byte at a time until the service closes the connection."""
     for byte in text:
         try:
             connection.send(bytes([byte]))
@@ -203,7 +203,7 @@ def test_silent_connections_keep_nobody_out(connect, host):
     assert received_from(last).startswith(b"HTTP/1.1 200")
     first, second, third = (received_from(connection) for connection in crowd[:3])
     assert (first, third) == (b"", b""), "the oldest ones are closed"
-    # Whether its route already waits for the body when the others come is a matter of moments.
+    # The timing decides whether the route already waits for the body when the others arrive.
     assert second == b"" or second.startswith(b"HTTP/1.1 408")
 
 
@@ -220,7 +220,7 @@ def test_more_connections_than_the_service_takes_are_told_so(connect, host):
 
 def test_a_bucket_gives_what_it_holds_and_fills_again(monkeypatch):
     now = [100.0]
-    # Only of this module: the service's event loop would wait by a clock that stands still.
+    # Patch only this module: the service's event loop would hang with a stopped clock.
     monkeypatch.setattr(limits, "time", SimpleNamespace(monotonic=lambda: now[0]))
     buckets = Buckets(per_second=10, burst=3)
     assert [buckets.take("a") for _ in range(3)] == [0.0, 0.0, 0.0]

@@ -1,4 +1,4 @@
-"""Every error has one shape."""
+"""Tests that every error is a problem document."""
 
 import pytest
 from sqlalchemy.exc import OperationalError

@@ -1,4 +1,4 @@
-"""Behind a proxy that ends TLS: who asks, and over what, is believed from the trusted one alone."""
+"""Tests of the service behind a TLS proxy: only a trusted proxy's client address and scheme are used."""
 
 from urllib.parse import urlsplit
 
@@ -16,7 +16,7 @@ HOST = "lab.example"
 
 @pytest.fixture
 def behind(settings, sqlite_url):
-    """A client whose requests come from an address, through what uvicorn puts around the service."""
+    """A factory of clients with a given address, whose requests pass through uvicorn's proxy handling."""
 
     opened = []
 
@@ -70,4 +70,4 @@ def test_behind_the_trusted_proxy_each_address_has_its_own_tries(behind):
     answers = [guess(client, "198.51.100.1") for _ in range(LOGINS_PER_MINUTE + 1)]
     assert answers[-1] == 429
     assert guess(client, "198.51.100.2") == 401
-    assert guess(client, "203.0.113.9, 198.51.100.1") == 429  # the part that the proxy itself has added
+    assert guess(client, "203.0.113.9, 198.51.100.1") == 429  # the part that the proxy has added

@@ -1,4 +1,4 @@
-"""JSON answers of any content that a run may hold."""
+"""Tests of JSON responses with any content that a run may hold."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""Timeouts: how long a client waits for the first byte of a response."""
+"""Tests of timeouts: how long a client waits for the first byte of a response."""
 
 import asyncio
 import threading
@@ -51,11 +51,11 @@ COUNT = text(
     "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 2000000000) "
     "SELECT max(i) FROM n"
 )
-"""Hours of work for a database."""
+"""A query that keeps a database busy for hours."""
 
 
 def counting(database, began, ended):
-    """Return a route that reads for hours, in a thread as routes do."""
+    """Return a route that runs the slow query in a thread, as routes do."""
 
     def count():
         with reading(database.sessions) as session, interruptible(interrupter(session)):

@@ -1,4 +1,4 @@
-"""The bytes of blocks: every float as it was, few bytes, and no damage unnoticed."""
+"""Tests of the encoding of blocks: lossless floats, few bytes, and detection of any damage."""
 
 import struct
 import zlib
@@ -26,7 +26,7 @@ BLOCKS = st.lists(st.tuples(st.integers(1, 3), BITS), min_size=1, max_size=40)
 
 
 def block(first, points):
-    """Steps and values of (distance to the step before, bits of the value)."""
+    """Return steps and values of points given as (distance to the previous step, bits of the value)."""
     distances, bits = zip(*points, strict=True)
     return first + np.cumsum(distances), np.array(bits, np.uint64).view(np.float64)
 
@@ -47,27 +47,27 @@ def test_every_bit_of_every_value_comes_back(first, points):
 def test_the_format_is_what_its_description_says():
     plain = struct.pack("<I3i3d", 3, 7, 1, 2, 1.0, -0.0, 2.0)
     points = np.array([7, 8, 10]), np.array([1.0, -0.0, 2.0])
-    data = encode(*points)
-    assert data[0] == 1
-    assert zstandard.ZstdDecompressor().decompress(data[1:]) == plain
+    encoded = encode(*points)
+    assert encoded[0] == 1
+    assert zstandard.ZstdDecompressor().decompress(encoded[1:]) == plain
     assert encode_outline(*points) == b"\x02" + struct.pack("<I", zlib.crc32(plain)) + plain
 
 
 @pytest.mark.parametrize("write", [encode, encode_outline])
 def test_a_damaged_block_is_noticed_wherever_it_was_hit(write):
     steps, values = np.arange(60), np.random.default_rng(1).normal(0, 1, 60)
-    data = write(steps, values)
+    encoded = write(steps, values)
     unnoticed = 0
-    for offset in range(len(data)):
+    for offset in range(len(encoded)):
         for bit in range(8):
-            hit = bytearray(data)
+            hit = bytearray(encoded)
             hit[offset] ^= 1 << bit
             try:
                 decoded = decode(bytes(hit))
             except BlockDamaged:
                 continue
             unnoticed += 1
-            assert decoded.values.tobytes() == values.tobytes()  # a bit of zstd's header that means nothing
+            assert decoded.values.tobytes() == values.tobytes()  # an unused bit in the zstd header
     assert unnoticed <= 8
 
 

@@ -1,4 +1,4 @@
-"""The end of a curve, by hand."""
+"""Tests of the end of a curve, by hand."""
 
 import math
 

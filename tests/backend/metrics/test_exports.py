@@ -1,7 +1,6 @@
-"""Long answers in little memory: exports are written while they are read, and few are worked on at a time.
+"""Tests of long responses in little memory: exports are streamed, and few run at a time.
 
-`pytest tests/backend/metrics/test_exports.py` takes 60,000 points; GRPOLAB_POINTS=2000000 takes more.
-"""
+`pytest tests/backend/metrics/test_exports.py` takes 60,000 points; GRPOLAB_POINTS=2000000 takes more."""
 
 import asyncio
 import os
@@ -26,7 +25,7 @@ NAMES = 20
 
 @pytest.fixture
 def long_run(database):
-    """A run of many points; every seventh step is missing, and between two steps there are a million."""
+    """A run of many points, in which every seventh step is missing and one gap spans a million steps."""
     steps = POINTS // NAMES
     series = {
         "sqlite": "WITH RECURSIVE s(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM s WHERE i < :steps) "
@@ -92,7 +91,7 @@ def test_long_texts_make_short_pages_and_lose_none(database, settings, monkeypat
 
 
 class Slow:
-    """Routes that answer when they are told to."""
+    """Routes that answer when a test releases them."""
 
     def __init__(self):
         self.begun, self.may_end = 0, asyncio.Event()

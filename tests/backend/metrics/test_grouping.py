@@ -1,4 +1,4 @@
-"""Groups of runs by what they share."""
+"""Tests of groups of runs by shared properties."""
 
 from types import SimpleNamespace
 

@@ -1,4 +1,4 @@
-"""Means of curves: nothing that a curve shows is lost in them, along steps, time and tokens."""
+"""Tests of means of curves over steps, time and tokens, in which no peak may be lost."""
 
 import math
 
@@ -62,7 +62,7 @@ def test_a_mean_over_runs_is_numpys_mean_of_what_is_there():
     ],
 )
 def test_each_band_has_its_width(spread, half):
-    band = average_curves([curve([value]) for value in (1.0, 3.0, 5.0)], spread, T_975)
+    band = average_curves([curve([metric_value]) for metric_value in (1.0, 3.0, 5.0)], spread, T_975)
     assert (band.low[0], band.high[0]) == pytest.approx((3 - half, 3 + half))
 
 
@@ -70,11 +70,11 @@ def test_a_slow_run_keeps_its_curve_behind_the_end_of_a_fast_one_with_more_point
     rng = np.random.default_rng(0)
     fast = timed(np.linspace(0, 240, 5_000), rng.normal(size=5_000))
     slow = timed(np.linspace(0, 1_000, 1_000), rng.normal(size=1_000))
-    shown = drawn([fast, slow])
-    assert np.count_nonzero(shown["x"] > 240) > 100
-    assert set(shown["n"][shown["x"] > 240]) == {1}
+    thinned = drawn([fast, slow])
+    assert np.count_nonzero(thinned["x"] > 240) > 100
+    assert set(thinned["n"][thinned["x"] > 240]) == {1}
     alone = slow.values[slow.x > 240]
-    behind = shown["values"][shown["x"] > 240]
+    behind = thinned["values"][thinned["x"] > 240]
     assert (behind.min(), behind.max()) == (alone.min(), alone.max())
 
 
@@ -105,23 +105,25 @@ RUNS = st.lists(
 
 @given(RUNS, st.integers(20, 60), st.booleans())
 def test_no_spike_of_any_run_is_lost_in_a_mean_over_time(runs, max_points, many):
-    """Also of so many points that a mean has only those that show the peaks."""
-    curves = [timed(np.cumsum([gap for gap, _ in run]), [value for _, value in run]) for run in runs]
+    """This also holds for so many points that the mean keeps only those at the peaks."""
+    curves = [
+        timed(np.cumsum([gap for gap, _ in run]), [metric_value for _, metric_value in run]) for run in runs
+    ]
     finite = np.concatenate([run_curve.values[np.isfinite(run_curve.values)] for run_curve in curves])
     before, means.MAX_CELLS = means.MAX_CELLS, 100 if many else means.MAX_CELLS
     try:
-        shown = drawn(curves, "minmax", max_points)
+        thinned = drawn(curves, "minmax", max_points)
     finally:
         means.MAX_CELLS = before
-    assert len(shown["x"]) <= max_points
+    assert len(thinned["x"]) <= max_points
     if len(finite):
         edges = [
-            *shown["values"].tolist(),
-            *(edge for side in (shown["low"], shown["high"]) for edge in side if edge is not None),
+            *thinned["values"].tolist(),
+            *(edge for side in (thinned["low"], thinned["high"]) for edge in side if edge is not None),
         ]
         assert min(edges) == pytest.approx(finite.min())
         assert max(edges) == pytest.approx(finite.max())
-        assert (shown["n"] >= 1).all()
+        assert (thinned["n"] >= 1).all()
         ends = [x for run_curve in curves for x in run_curve.x[np.isfinite(run_curve.values)]]
-        assert shown["x"][0] == pytest.approx(min(ends))
-        assert shown["x"][-1] == pytest.approx(max(ends))
+        assert thinned["x"][0] == pytest.approx(min(ends))
+        assert thinned["x"][-1] == pytest.approx(max(ends))

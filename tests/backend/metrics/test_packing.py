@@ -1,4 +1,4 @@
-"""Texts and tokens come back exactly as they went in."""
+"""Tests that packed texts and tokens are restored exactly."""
 
 import contextlib
 import itertools
@@ -125,10 +125,10 @@ def test_whatever_is_wrong_with_packed_tokens_is_damage(data):
 def test_a_flip_of_any_bit_is_found():
     text = pack_text("What is 1+1? " * 5)
     tokens = pack_tokens([Tokens(["a", "b"], np.array([1, 2]), {"logprob": np.array([-0.5, -0.25])})] * 3)
-    for data, unpack in ((text, unpack_text), (tokens, unpack_tokens)):
-        unpacked = str(unpack(data))
-        for offset, bit in itertools.product(range(len(data)), range(8)):
-            flipped = bytearray(data)
+    for packed, unpack in ((text, unpack_text), (tokens, unpack_tokens)):
+        unpacked = str(unpack(packed))
+        for offset, bit in itertools.product(range(len(packed)), range(8)):
+            flipped = bytearray(packed)
             flipped[offset] ^= 1 << bit
             with contextlib.suppress(PackedDamaged):
                 assert str(unpack(bytes(flipped))) == unpacked

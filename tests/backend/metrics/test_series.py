@@ -1,4 +1,4 @@
-"""Curves: smoothing, thinning, bands; held against slow and obvious versions."""
+"""Tests of the smoothing, thinning and bands of curves, compared with slow and simple versions."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Intervals over few seeds, against textbook numbers."""
+"""Tests of intervals over few seeds, against textbook numbers."""
 
 import math
 

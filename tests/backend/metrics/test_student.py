@@ -1,4 +1,4 @@
-"""Student's t against tables and published power calculations."""
+"""Tests of Student's t distribution against tables and published power calculations."""
 
 import math
 
@@ -27,5 +27,5 @@ def test_ends_of_the_distribution():
     ("effect", "n", "expected"), [(0.5, 10, 0.2932), (0.5, 34, 0.8078), (1.0, 10, 0.8031)]
 )
 def test_power_is_that_of_the_paired_t_test(effect, n, expected):
-    """G*Power's numbers for a paired test at 5 %, two-sided."""
+    """The numbers are those of G*Power for a paired, two-sided test at 5 %."""
     assert power(critical(0.05, n - 1), n - 1, effect * math.sqrt(n)) == pytest.approx(expected, abs=1e-4)

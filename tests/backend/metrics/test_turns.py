@@ -1,4 +1,4 @@
-"""Turns of stored completions: blocks of the text, observed tokens, and turns out of archives."""
+"""Tests of the turns of stored completions: blocks of text, observed tokens, and turns from archives."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Processes of *What if*: one at a time for operators and one for viewers, with a limit of memory each."""
+"""Tests of *What if* processes: one at a time per role, each with a memory limit."""
 
 import subprocess
 from types import SimpleNamespace

@@ -1,4 +1,4 @@
-"""Checks of a run before it is queued."""
+"""Tests of the checks of a run before it is queued."""
 
 import json
 from pathlib import Path
@@ -17,7 +17,7 @@ from backend.runs.checks import resolve_runnable
 
 @pytest.fixture
 def model(settings):
-    """A directory that looks like a model; a test takes away what it wants to be missing."""
+    """A directory that looks like a model, from which a test can remove files."""
     directory = settings.models_dir / "mine"
     directory.mkdir(parents=True)
     (directory / "config.json").write_text('{"model_type": "qwen3"}')
@@ -104,9 +104,9 @@ def test_previewed_sums_are_the_ones_the_worker_trains_on():
 
     source = SumsProblem(operands=4, low=1, high=50)
     worker = Sums(seed=7, operands=4, low=1, high=50)
-    shown = [example.prompt for example in previews([source], seed=7, datasets_dir=Path())]
-    assert shown == [worker.sample(index, "train").text for index in range(len(shown))]
-    assert len(shown) == 3
+    prompts = [example.prompt for example in previews([source], seed=7, datasets_dir=Path())]
+    assert prompts == [worker.sample(index, "train").text for index in range(len(prompts))]
+    assert len(prompts) == 3
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_the_profile_of_an_offer_is_accepted_as_it_is(settings, model, context, 
 
 
 def without_policy(profile):
-    return {key: value for key, value in profile.items() if key != "policy"}
+    return {key: setting for key, setting in profile.items() if key != "policy"}
 
 
 def test_a_run_samples_with_servers_only_where_there_are_any_and_as_they_tell_log_probabilities(settings):
@@ -159,8 +159,8 @@ def test_a_run_samples_beside_its_trainer_only_where_the_operator_said_how(setti
     assert [(error.path, error.message) for error in refusal.value.errors] == [
         ("sampling.engine.type", "is colocated, but ENGINE_PYTHON is not set: see docs/engines.md")
     ]
-    told = settings.model_copy(update={"engine_python": "/opt/vllm/bin/python"})
-    assert resolve_runnable(told, beside).sampling.engine.memory_share == 0.4
+    configured = settings.model_copy(update={"engine_python": "/opt/vllm/bin/python"})
+    assert resolve_runnable(configured, beside).sampling.engine.memory_share == 0.4
 
 
 def test_an_environment_needs_a_server_of_that_name(settings):

@@ -1,4 +1,4 @@
-"""The command `runs`."""
+"""Tests of the command `runs`."""
 
 import pytest
 
@@ -10,7 +10,7 @@ from tests.factories import make_run
 
 @pytest.fixture
 def listed(sqlite_url, monkeypatch, capsys):
-    """Lists runs of a database with two; exit code, lines, errors."""
+    """A function that lists the runs of a database with two, and returns exit code, lines and errors."""
     engine = open_engine(sqlite_url)
     summary = {"step": 1, "last": {"reward/mean": 0.25, "eval/accuracy": "NaN"}, "best": {}}
     with open_sessions(engine).begin() as session:

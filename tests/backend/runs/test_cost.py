@@ -1,4 +1,4 @@
-"""Hours and money of a run, from its attempts."""
+"""Tests of the hours and cost of a run, which are computed from its attempts."""
 
 import pytest
 
@@ -28,7 +28,7 @@ def test_attempts_add_up():
 
 
 def test_judges_are_part_of_the_money_of_each_attempt():
-    """A worker whose slot has no price, one that has both, and one whose currency is unknown."""
+    """One slot has no price, one has both prices, and the currency of one is unknown."""
     cost = sum_cost(
         [
             attempt(0, 3600, currency="EUR", judged=0.25),
@@ -47,7 +47,7 @@ def test_a_run_shows_the_price_of_its_slot(database):
         run = make_run(session)
         lifecycle.claim_run(session, "w", "h", slot_price=2.5, currency="EUR")
     with database.sessions() as session:
-        shown = find_run(session, run.id)
-    assert (shown["attempts"][0]["slot_price"], shown["attempts"][0]["currency"]) == (2.5, "EUR")
-    assert shown["cost"]["money"]["EUR"] >= 0
-    assert shown["cost"]["gpu_hours"] == 0
+        found_run = find_run(session, run.id)
+    assert (found_run["attempts"][0]["slot_price"], found_run["attempts"][0]["currency"]) == (2.5, "EUR")
+    assert found_run["cost"]["money"]["EUR"] >= 0
+    assert found_run["cost"]["gpu_hours"] == 0

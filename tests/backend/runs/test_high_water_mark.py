@@ -1,4 +1,4 @@
-"""A database that comes back older than its state directory: noticed, told, and what can be taken back."""
+"""Tests of a restored database that is older than its state directory: detection, report and remedies."""
 
 import pytest
 from sqlalchemy import delete, select
@@ -27,7 +27,7 @@ def happen(database, number):
 
 
 def go_back(lab, database, events):
-    """The mark of a time at which there were so many events more."""
+    """Raise the mark as if the database had held this many more events."""
     with database.sessions() as session:
         newest = max(session.scalars(select(Event.id)), default=0)
         raise_mark(lab, session)

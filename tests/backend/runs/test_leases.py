@@ -1,4 +1,4 @@
-"""Detection of runs that have lost their worker."""
+"""Tests of the detection of runs whose worker is lost."""
 
 import pytest
 from sqlalchemy import update
@@ -39,7 +39,7 @@ def run_id(session):
 
 
 def looks(watch, session, clock, seconds):
-    """Return what the watch says at the end of so many seconds, looking every second."""
+    """Look once a second and return the watch's final answer."""
     for _ in range(seconds):
         clock.now += 1
         expired = watch.look(session)

@@ -1,4 +1,4 @@
-"""Files in the runs' directory that no run owns, and files that are missing there."""
+"""Tests of files in the runs directory that no run owns, and of files that are missing there."""
 
 import time
 
@@ -15,13 +15,13 @@ HOUR = 3600.0
 
 
 class Installation:
-    """A directory of runs, and a clock that the test moves."""
+    """A runs directory, and a clock that the test moves."""
 
     def __init__(self, settings, sessions):
         self.settings, self.sessions, self.now = settings, sessions, time.time()
 
     def sweep(self, *, hours=0.0):
-        """Look again after so long; a new process every time."""
+        """Advance the clock and look again, in a new process every time."""
         self.now += hours * HOUR
         for _ in Strays(self.settings, self.sessions, clock=lambda: self.now).sweep():
             pass
@@ -64,8 +64,8 @@ def test_what_has_belonged_to_nobody_for_a_day_is_removed_and_nothing_else(lab, 
     lab.sweep(hours=2)
     assert (checkpoint / "model.safetensors").exists()
     assert not any(path.exists() for path in (unknown, orphan, draft))
-    told = [record.getMessage() for record in caplog.records if record.getMessage().startswith("removed")]
-    assert told == [
+    messages = [record.getMessage() for record in caplog.records if record.getMessage().startswith("removed")]
+    assert messages == [
         f"removed {path}, which had belonged to no run for a day" for path in (draft, orphan, unknown)
     ]
     lab.sweep(hours=25)
@@ -115,7 +115,7 @@ def test_links_and_what_no_run_of_this_database_can_be_are_left_alone(lab, tmp_p
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "precious").write_text("")
-    older = lab.add_checkpoint(new_id(), "s000003-a1", row=False)  # of another database, perhaps
+    older = lab.add_checkpoint(new_id(), "s000003-a1", row=False)  # perhaps of another database
     time.sleep(0.002)
     run_id = lab.add_run()
     lab.add_checkpoint(run_id, "s000003-a1")

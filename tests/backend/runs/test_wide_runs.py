@@ -1,4 +1,4 @@
-"""Runs on several devices: what a worker claims, in which order, and what its attempts cost."""
+"""Tests of runs on several devices: what a worker claims, in which order, and the cost of attempts."""
 
 from backend.runs import lifecycle
 from backend.runs.cost import sum_cost
@@ -12,7 +12,7 @@ def claim(database, **knobs):
 
 
 def queue(database, *widths):
-    """Runs that wait, the first one longest."""
+    """Queue runs in this order."""
     with database.sessions.begin() as session:
         return [make_run(session, devices=width, queued_at=at).id for at, width in enumerate(widths)]
 
@@ -29,7 +29,7 @@ def test_narrow_runs_do_not_take_what_a_wide_one_that_came_first_waits_for(datab
     wide, narrow = queue(database, 2, 1)
     assert (
         claim(database, room=1, max_devices=2) is None
-    )  # one of two is busy: the other one waits with the run
+    )  # one of two is busy, so the other one waits for the wide run
     assert claim(database, room=2, max_devices=2).run_id == wide
     assert claim(database, room=1, max_devices=2).run_id == narrow
 

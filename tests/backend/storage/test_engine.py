@@ -1,4 +1,4 @@
-"""The two databases agree on what the code relies on."""
+"""Tests that both databases agree on the behaviour that the code relies on."""
 
 from typing import cast
 

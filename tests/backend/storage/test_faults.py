@@ -1,4 +1,4 @@
-"""Errors of databases and disks, explained in one sentence."""
+"""Tests of the one-sentence explanations of database and disk errors."""
 
 import errno
 import sqlite3

@@ -1,4 +1,4 @@
-"""Adapts processes to libfaketime, which refuses the absolute `clock_nanosleep` of Python's `time.sleep`."""
+"""Work around libfaketime's rejection of the absolute `clock_nanosleep` that `time.sleep` uses."""
 
 import threading
 import time

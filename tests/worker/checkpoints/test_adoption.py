@@ -1,4 +1,4 @@
-"""Checkpoints that the database does not know, because it came back older than the files."""
+"""Tests of checkpoints without a database row, after a database was restored to an older state."""
 
 import json
 import shutil
@@ -16,20 +16,20 @@ NAMES = ["s000001-a1", "s000002-a1", "s000003-a1", "s000004-a1"]
 
 @pytest.fixture
 def saved(queued, train, sessions, settings):
-    """A run that was asked to end after three of its four steps; its id and directory."""
+    """The id and the directory of a run that was stopped after three of its four steps."""
     run_id = queued(CONFIG)
     train(run_id, CONFIG, stop_after=3)
     return run_id, settings.artifact_dir(run_id)
 
 
 def forget(sessions, run_id, *, steps):
-    """Delete the rows of these steps, as a database that lost its newest transactions."""
+    """Delete the rows of these steps, like a database that lost its newest transactions."""
     with sessions.begin() as session:
         session.execute(delete(Checkpoint).where(Checkpoint.run_id == run_id, Checkpoint.step.in_(steps)))
 
 
 def go_back(sessions, run_id, *, step):
-    """Take the database back to a step."""
+    """Set the database back to a step."""
     with sessions.begin() as session:
         session.execute(delete(Metric).where(Metric.run_id == run_id, Metric.step > step))
         session.execute(delete(Checkpoint).where(Checkpoint.run_id == run_id, Checkpoint.step > step))
@@ -114,7 +114,7 @@ def _forge(path, change):
     }
     state["about"] |= forged.get(change, {})
     if change == "none":
-        del state["about"]  # of an earlier version
+        del state["about"]  # written by an earlier version
     path.write_text(json.dumps(state))
 
 
@@ -125,10 +125,10 @@ def test_a_damaged_checkpoint_without_a_row_is_refused(sessions, train, saved):
         file.seek(-1, 2)
         file.write(b"x")
     assert train(run_id, CONFIG).status == "finished"
-    told = messages(sessions, run_id)
-    assert any(message.startswith("refused: ") for message in told)
-    assert "continued from step 2" in told
-    assert not any("adopted" in message for message in told)
+    history = messages(sessions, run_id)
+    assert any(message.startswith("refused: ") for message in history)
+    assert "continued from step 2" in history
+    assert not any("adopted" in message for message in history)
 
 
 @pytest.mark.nightly
@@ -139,7 +139,7 @@ def test_checkpoints_of_attempts_that_the_database_lost_are_adopted_and_tidied_u
         (root / name).rename(root / name.replace("-a1", "-a7"))
     assert train(run_id, CONFIG).status == "finished"
     assert any("adopted checkpoint s000003-a7" in message for message in messages(sessions, run_id))
-    with sessions.begin() as session:  # another attempt, in which it is the one that goes
+    with sessions.begin() as session:  # another attempt, whose checkpoint is the one that is pruned
         session.execute(update(Run).where(Run.id == run_id).values(status="queued"))
         session.execute(delete(Checkpoint).where(Checkpoint.run_id == run_id, Checkpoint.step == 3))
     train(run_id, CONFIG)

@@ -33,7 +33,7 @@ from worker.training.randomness import Randomness
 
 
 class Run:
-    """A short training run whose every source of randomness matters."""
+    """A short training run in which every source of randomness affects the result."""
 
     def __init__(self, dtype="float32"):
         self.policy = load_policy(PolicyConfig(dtype=dtype), Settings())
@@ -73,7 +73,7 @@ class Run:
 
     def fingerprint(self):
         weights = [parameter.detach().double().sum().item() for parameter in self.policy.model.parameters()]
-        moments = [float(value.double().sum()) for _, value in sorted(self.optimizer.tensors().items())]
+        moments = [float(moment.double().sum()) for _, moment in sorted(self.optimizer.tensors().items())]
         return [*weights, *moments, torch.rand(1, generator=self.generator).item(), torch.rand(1).item()]
 
 
@@ -157,7 +157,7 @@ def test_half_a_checkpoint_never_counts(tmp_path):
 
 
 def test_a_mixture_of_experts_reads_its_own_checkpoint(tmp_path):
-    """Its files name single experts where the model holds them joined."""
+    """Its files name each expert separately, while the model holds them joined."""
     tiny = load_policy(PolicyConfig(), Settings())
     config = Qwen3MoeConfig(
         vocab_size=len(tiny.tokenizer),
@@ -183,7 +183,7 @@ def test_a_mixture_of_experts_reads_its_own_checkpoint(tmp_path):
 
 def test_all_random_number_generators_are_restored():
     generator = torch.Generator().manual_seed(1)
-    random.gauss(0, 1)  # leaves a second value in store
+    random.gauss(0, 1)  # keeps a second value for the next call
     randomness = Randomness({"own": generator})
     states = {name: state.clone() for name, state in randomness.tensors().items()}
 

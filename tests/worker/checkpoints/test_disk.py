@@ -1,8 +1,7 @@
-"""Full, read-only and faulty disks under a real training run.
+"""Tests of full, read-only and faulty disks during a real training run.
 
-Space and read-only mounts are real (a tmpfs of the test's own). No disk here reports EIO or a full quota:
-these are put into the calls of the product itself.
-"""
+A lack of space and read-only mounts are real, on a tmpfs of the test. An I/O error (EIO) and a full quota
+are injected into the calls of the product."""
 
 import errno
 import os
@@ -30,14 +29,14 @@ LAUNCH = {"name": "x", "base": {}, "variants": [{"name": "v"}], "seeds": [0]}
 
 @pytest.fixture
 def state(settings, state_dir, monkeypatch):
-    """A state directory on a small disk of its own."""
+    """A state directory on a small separate disk."""
     with small_disk(state_dir / "small", megabytes=48) as disk:
         monkeypatch.setenv("STATE_DIR", str(disk))
         yield disk
 
 
 def attempt(sessions, run_id):
-    """Make one attempt at the run, as a trainer process does; return the run afterwards."""
+    """Make one attempt at the run, as a trainer process does, and return the run afterwards."""
     with sessions.begin() as session:
         claim = lifecycle.claim_run(session, "worker", "host")
     assert claim.run_id == run_id
@@ -59,9 +58,9 @@ def run_id(straight, queued):
 
 
 def paused_then_resumed(sessions, run_id, state, straight, mend):
-    """Return a run's reason while it could not save; it must leave nothing behind and end as if nothing had
-    been.
-    """
+    """Return the reason why the run paused, after it has resumed and ended like an uninterrupted run.
+
+    The failed save must leave nothing behind."""
     run = attempt(sessions, run_id)
     assert run.status == "paused"
     assert list((state / "runs" / run_id).glob(".*")) == []

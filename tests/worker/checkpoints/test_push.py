@@ -1,4 +1,4 @@
-"""Pushes to a hub: a small server of this machine that speaks the routes that the hub's client needs."""
+"""Tests of pushes to a hub, against a small local server with the routes that the hub's client needs."""
 
 import base64
 import json
@@ -16,7 +16,7 @@ TOKEN = "hf_" + "s" * 34
 
 
 class Server(ThreadingHTTPServer):
-    """A server that remembers what it was asked."""
+    """A server that records its requests."""
 
     def __init__(self):
         super().__init__(("127.0.0.1", 0), Hub)
@@ -24,7 +24,7 @@ class Server(ThreadingHTTPServer):
 
 
 class Hub(BaseHTTPRequestHandler):
-    """A hub with one repository that exists already."""
+    """A hub that already has one repository."""
 
     server: Server
 
@@ -57,8 +57,8 @@ class Hub(BaseHTTPRequestHandler):
             self.close_connection = True
             return None
         if "/commit/" in self.path:
-            done = {"success": True, "commitOid": "a" * 40, "commitUrl": f"{host}/me/new/commit/{'a' * 40}"}
-            return self.answer(200, done)
+            commit = {"success": True, "commitOid": "a" * 40, "commitUrl": f"{host}/me/new/commit/{'a' * 40}"}
+            return self.answer(200, commit)
         return self.answer(200, {"errors": [], "warnings": []})  # validate-yaml
 
     def do_GET(self):
@@ -83,14 +83,14 @@ def hub(monkeypatch, state_dir):
     thread.start()
     for name in ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy", "ALL_PROXY", "all_proxy"):
         monkeypatch.delenv(name, raising=False)
-    for name, value in {
+    for name, variable in {
         "HF_ENDPOINT": f"http://127.0.0.1:{server.server_port}",
         "HF_TOKEN": TOKEN,
         "HF_ONLINE": "1",
         "HF_HUB_DISABLE_XET": "1",
         "STATE_DIR": str(state_dir),
     }.items():
-        monkeypatch.setenv(name, value)
+        monkeypatch.setenv(name, variable)
     yield server
     server.shutdown()
     thread.join()
@@ -175,8 +175,8 @@ def test_the_token_does_not_follow_a_hub_to_another_address(hub, model, capsys):
 def test_hostile_names_reach_no_hub_and_no_terminal(hub, model, capsys, name):
     with pytest.raises(SystemExit) if name.startswith("-") else nullcontext():
         assert main(["push", str(model), name]) == 1
-    told = capsys.readouterr()
-    assert "\x1b" not in told.err + told.out
+    output = capsys.readouterr()
+    assert "\x1b" not in output.err + output.out
     assert not any("/commit/" in path for path, _, _ in hub.seen)
 
 

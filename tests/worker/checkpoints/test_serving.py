@@ -1,4 +1,4 @@
-"""Served models: the command line, and a chat with the server that it starts."""
+"""Tests of serving a model: the printed command, and a chat with the server that it starts."""
 
 import subprocess
 import sys
@@ -49,7 +49,7 @@ def test_transformers_answers_a_chat(model):
 
 
 def _asked(server, address, body):
-    """Return the server's answer, as soon as it listens."""
+    """Return the server's response, as soon as the server accepts connections."""
     deadline = time.monotonic() + 120
     while True:
         try:

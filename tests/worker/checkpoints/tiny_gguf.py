@@ -1,4 +1,4 @@
-"""A tiny Llama as a GGUF file, written as llama.cpp does, and the model that it was made of."""
+"""Write a tiny Llama as a GGUF file in the way llama.cpp does, and return the model."""
 
 from pathlib import Path
 
@@ -39,7 +39,7 @@ def write_gguf(
     layers: int = 2,
     kind: gguf.GGMLQuantizationType = gguf.GGMLQuantizationType.F32,
 ) -> LlamaForCausalLM:
-    """Write the file; return the model that is in it."""
+    """Write the file, and return the model that it contains."""
     model = tiny_llama()
     writer = gguf.GGUFWriter(path, architecture)
     writer.add_license("apache-2.0")
@@ -74,7 +74,7 @@ def write_gguf(
 
 def _add(writer: gguf.GGUFWriter, name: str, weight: torch.Tensor, kind: gguf.GGMLQuantizationType) -> None:
     heads = 4 if "q_proj" in name else 2 if "k_proj" in name else 0
-    if heads:  # llama.cpp turns the halves of a head into pairs
+    if heads:  # llama.cpp permutes the halves of a head into pairs
         weight = weight.reshape(heads, 2, -1, weight.shape[1]).transpose(1, 2).reshape(weight.shape)
     for ours, theirs in NAMES.items():
         name = name.replace(ours, theirs)

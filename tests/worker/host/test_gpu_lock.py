@@ -1,4 +1,4 @@
-"""The GPU lock: two workers of one machine never share a GPU, whatever their state directories are."""
+"""Tests of the GPU lock, which keeps two workers of one machine from sharing a GPU."""
 
 import os
 import subprocess
@@ -25,7 +25,7 @@ sys.stdin.read()
 
 @pytest.fixture
 def shared(tmp_path, monkeypatch):
-    """A directory in place of /tmp; this machine has two GPUs and a CPU slot."""
+    """A directory in place of /tmp, on a machine with two GPUs and a CPU slot."""
     monkeypatch.setattr(gpu_lock, "DIRECTORY", tmp_path)
     slots = [Slot(0, "cuda:0", "A", 1, "GPU-a"), Slot(1, "cuda:0", "B", 1, "GPU-b"), Slot(2, "cpu", "CPU", 1)]
     monkeypatch.setattr(tasks, "find_slots", lambda _: slots)
@@ -36,7 +36,7 @@ def shared(tmp_path, monkeypatch):
 
 @pytest.fixture
 def holder(shared):
-    """Another worker of this machine, which has the first GPU."""
+    """Another worker on this machine, which holds the first GPU."""
     pipe = subprocess.PIPE
     with subprocess.Popen(
         [sys.executable, "-c", HOLD, str(shared)], cwd=ROOT, stdin=pipe, stdout=pipe, text=True

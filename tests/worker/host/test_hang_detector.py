@@ -16,7 +16,7 @@ def clock():
 
 
 def steps_of(seconds, clock, *, count=10):
-    """HangDetector of a trainer that has made so many steps of so many seconds."""
+    """Return the HangDetector of a trainer after this number of steps of equal duration."""
     progress = HangDetector(HangLimits(), clock=clock)
     progress.see(0, 0.0)
     for step in range(1, count + 1):

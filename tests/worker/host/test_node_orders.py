@@ -1,4 +1,4 @@
-"""Messages of a leader and a follower in SQL, without the ranks."""
+"""Tests of the messages between a leader and a follower in SQL, without the ranks."""
 
 import platform
 import socket
@@ -27,7 +27,7 @@ CPU_SLOT = Slot(0, "cpu", "CPU", 1)
 
 @pytest.fixture
 def pair(state_dir, sqlite_url):
-    """Settings of the two nodes of a group."""
+    """The settings of the two nodes of a group."""
     knobs = {"state_dir": state_dir, "database_url": sqlite_url, "node_address": "127.0.0.1"}
     return [Settings(**knobs, worker_nodes=2, worker_node_rank=rank, worker_group="g") for rank in (0, 1)]
 
@@ -50,7 +50,7 @@ def follower(pair, sessions):
 
 @pytest.fixture
 def group(pair, sessions, claim):
-    """The leader's side of an attempt, which does not wait."""
+    """The leader's side of an attempt, without waits."""
     seat = NodeSeat(pair[0], sessions, "leader", [CPU_SLOT])
     seat._take()
     owner_seat = seat.place(0)

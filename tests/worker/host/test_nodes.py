@@ -1,4 +1,4 @@
-"""Runs on several nodes: two real workers on this machine, each of them a node of one group."""
+"""Tests of runs on several nodes, with two real workers on this machine as the nodes of one group."""
 
 import os
 import platform
@@ -66,7 +66,7 @@ class Lab:
             self.workers[rank] = subprocess.Popen(argv, env=environment, cwd=ROOT, stdout=log, stderr=log)
 
     def kill(self, rank):
-        """SIGKILL to the worker of a node."""
+        """Send SIGKILL to the worker of a node."""
         worker = self.workers.pop(rank)
         worker.kill()
         worker.wait()
@@ -105,13 +105,13 @@ class Lab:
         self.wait(lambda: self.run(run_id).last_step >= step)
 
     def words(self):
-        """Return the end of what the workers have said."""
+        """Return the end of the workers' logs."""
         with self.sessions() as session:
             seats = "\n".join(map(str, load_seats(session, "pair")))
         return "\n".join([seats, *(path.read_text()[-3000:] for path in self.logs)])
 
     def rank_of(self, rank):
-        """Process id of the first rank of a node: the trainer of its worker that leads to others."""
+        """Return the process id of a node's first rank, the trainer of its worker."""
         trainers = [
             process
             for process in psutil.Process(self.workers[rank].pid).children(recursive=True)
@@ -139,7 +139,7 @@ class Lab:
             return not any(worker.run_id for worker in session.scalars(select(Worker)))
 
     def metrics(self, run_id):
-        """Return every value of every step that says something about the training."""
+        """Return every value of every step that describes the training."""
         query = (
             select(Metric.step, MetricKey.name, Metric.value, Metric.attempt)
             .join(MetricKey, MetricKey.id == Metric.key_id)
@@ -149,7 +149,11 @@ class Lab:
         with self.sessions() as session:
             rows = session.execute(query).all()
         of_the_machine = ("time/", "memory/", "machine/", "gpu/", "throughput/", "mismatch/")
-        return {(step, name): value for step, name, value, _ in rows if not name.startswith(of_the_machine)}
+        return {
+            (step, name): metric_value
+            for step, name, metric_value, _ in rows
+            if not name.startswith(of_the_machine)
+        }
 
 
 @pytest.fixture
@@ -164,15 +168,14 @@ def lab(state_dir, sqlite_url):
 
 
 CLOSE = 5e-5
-"""Largest difference of a metric that the order of float32 sums may cause, in proportion to values above 1.
+"""Largest difference of a metric due to the order of float32 sums, relative for values above 1.
 
 Most values of twenty steps agree within 3e-7. A step whose gradient is ten times as large as the others'
-(rare tokens, a ratio far from 1) amplifies what the steps before it left: 1.1e-5 of its norm was measured.
-"""
+(rare tokens, a ratio far from 1) amplifies earlier differences: 1.1e-5 of its norm was measured."""
 
 
 def furthest(left, right):
-    """Return the largest difference of any value, and whose it is; shares may cross a limit by rounding."""
+    """Return the largest difference and its metric. Shares may cross a limit by rounding."""
     assert left.keys() == right.keys()
     return max(
         (abs(left[key] - right[key]) / max(1.0, abs(right[key])), key)
@@ -186,7 +189,7 @@ def test_a_rank_killed_on_the_second_node_loses_nothing_and_a_stop_reaches_both(
         lab.start(rank)
     run_id = lab.queue(steps=5)
     lab.wait_for_step(run_id, 2)
-    os.kill(lab.rank_of(1), signal.SIGUSR1)  # it prints where its threads are
+    os.kill(lab.rank_of(1), signal.SIGUSR1)  # the rank prints its stack traces
     lab.wait(lambda: "most recent call first" in lab.logs[1].read_text())
     os.kill(lab.rank_of(1), signal.SIGKILL)
     assert lab.wait_for_end(run_id).attempt == 2
@@ -209,9 +212,9 @@ def test_a_rank_killed_on_the_second_node_loses_nothing_and_a_stop_reaches_both(
 def expected_of(trained):
     """Return the values of each step of a run in one process, as `Lab.metrics` names them."""
     return {
-        (step, name): value
+        (step, name): metric_value
         for step, metrics in enumerate(trained.steps, 1)
-        for name, value in metrics.items()
+        for name, metric_value in metrics.items()
     }
 
 

@@ -1,4 +1,4 @@
-"""The message of a run whose memory runs out: whose memory, and who held it."""
+"""Tests of the out-of-memory message: which memory ran out, and what held it."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""Pilot workers: what ends them, by hand and as processes."""
+"""Tests of the limits that end pilot workers, by hand and as processes."""
 
 import time
 

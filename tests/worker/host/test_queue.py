@@ -39,12 +39,12 @@ def broker(settings):
 
 @pytest.fixture
 def patient(monkeypatch):
-    """A busy machine may take longer than the half second a launch is ready to wait."""
+    """Allow more than half a second per launch, since the machine may be busy."""
     monkeypatch.setattr("backend.runs.queue.doorbell.MAX_RING_SECONDS", 10.0)
 
 
 def bells(settings):
-    """Takes all bells that wait in the queue."""
+    """Take all doorbell messages from the queue."""
     app, names = worker_queue(settings), []
     with app.connection_for_read() as connection:
         queue = connection.SimpleQueue(app.conf.task_queues[0])
@@ -138,7 +138,7 @@ def channel_of(settings):
 
 
 def test_every_message_of_a_queue_of_files_is_read_whole_and_once(files):
-    """While several threads write and others read as fast as they can."""
+    """Several threads write while others read as fast as they can."""
     count, read_ids = 400, []
 
     def write(name):
@@ -161,7 +161,7 @@ def test_every_message_of_a_queue_of_files_is_read_whole_and_once(files):
 
 @pytest.mark.usefixtures("patient")
 def test_a_message_that_is_torn_or_unfinished_is_passed_over(files):
-    """A killed writer, or a machine that loses power, leaves such a message."""
+    """A killed writer or a power failure leaves such a message."""
     folder = queue_folder(files)
     (folder / "1_torn.gpu.msg").touch()
     (folder / "2_half.gpu.msg").write_bytes(b'{"body": "\xff')

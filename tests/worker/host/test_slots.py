@@ -1,4 +1,4 @@
-"""The slots of one worker: what they claim and what becomes of it."""
+"""Tests of the slots of one worker and the runs that they claim."""
 
 import pytest
 from sqlalchemy import event, select
@@ -72,7 +72,7 @@ def test_a_wide_run_trains_on_the_gpu_of_its_own_slot_first_and_frees_both(two_g
 
 
 def test_gpus_beside_a_wide_run_serve_others(settings, sessions, monkeypatch):
-    """Its second slot runs no trainer of its own, and is not the free one that looks for work."""
+    """The second slot of the wide run has no trainer and must not look for work."""
     gpus = [Slot(number, "cuda:0", "GPU", 1, f"GPU-{number}") for number in range(3)]
     pool = SlotPool(settings, sessions, gpus)
     with sessions.begin() as session:

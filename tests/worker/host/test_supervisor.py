@@ -48,7 +48,7 @@ def stopping():
 
 @pytest.fixture
 def toy(settings, sessions, stopping, monkeypatch):
-    """Makes supervisors of one slot whose trainer behaves in the way that is named."""
+    """A function that makes the supervisor of a slot whose toy trainer behaves as named."""
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     supervisors = []
 
@@ -386,6 +386,6 @@ def test_a_trainer_gets_the_servers_that_rewards_ask_and_its_sandbox_does_not(se
     environment = trainer_environment(settings.model_copy(update=served), slot, {})
     assert environment["JUDGE_API_KEY"] == environment["ENGINE_API_KEY"] == "canary"
     assert environment["OPENENV_KEYS"] == "maze=canary"
-    for name, value in environment.items():
-        monkeypatch.setenv(name, value)
+    for name, variable in environment.items():
+        monkeypatch.setenv(name, variable)
     assert "canary" not in str(Sandbox("worker.rewards.judging")._environment("/scratch"))

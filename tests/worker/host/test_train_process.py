@@ -1,4 +1,4 @@
-"""The trainer's process itself, with the tiny policy: its protocol, its exit codes, its outcomes."""
+"""Tests of the trainer process with the tiny policy: its protocol, exit codes and outcomes."""
 
 import json
 import os
@@ -45,7 +45,7 @@ def sessions(settings):
 
 @pytest.fixture
 def trainer(settings, monkeypatch):
-    """A trainer process that has said that it is ready."""
+    """A trainer process that has reported that it is ready."""
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     with started([sys.executable, "-m", "worker.train"], settings) as process:
         yield process
@@ -53,7 +53,7 @@ def trainer(settings, monkeypatch):
 
 @pytest.fixture
 def forked(settings, warm):
-    """The same without its imports."""
+    """A trainer process that is forked from a warm parent, without its own imports."""
     with started([sys.executable, "-I", "-S", str(STUB), str(warm)], settings) as process:
         yield process
 

@@ -31,7 +31,7 @@ def test_a_chunk_whose_answer_was_lost_is_sent_again_as_it_was():
     is_cut = [True]
 
     def write(number, text):
-        stored.setdefault(number, text)  # as the table does
+        stored.setdefault(number, text)  # like the primary key of the table
         if is_cut.pop() if is_cut else False:
             raise ConnectionResetError
 

@@ -1,4 +1,4 @@
-"""Trainers that one parent forks for all slots: they train and end as processes of their own do."""
+"""Tests of trainers forked from one warm parent, which behave like independent processes."""
 
 import os
 import signal
@@ -48,7 +48,7 @@ def started_parent(settings):
 
 @pytest.fixture(scope="module")
 def parent():
-    """The parent of all tests that leave it alone."""
+    """The parent for all tests that do not modify it."""
     with tempfile.TemporaryDirectory() as state, started_parent(Settings(state_dir=Path(state))) as parent:
         yield parent
 
@@ -62,19 +62,19 @@ def environment(settings, **variables):
 
 
 def test_forks_share_their_memory_and_each_ends_in_its_own_way(settings, parent):
-    asked, killed, left = (parent.take(environment(settings)) for _ in range(3))
-    for fork in (asked, killed, left):
+    stopped, killed, remaining = (parent.take(environment(settings)) for _ in range(3))
+    for fork in (stopped, killed, remaining):
         wait_for(fork.ready.is_set)
         assert os.getsid(fork.pid) == fork.pid
         of_its_own = psutil.Process(fork.pid).memory_full_info().uss
-        assert of_its_own < 100 * 2**20  # torch alone has more
+        assert of_its_own < 100 * 2**20  # torch alone uses more
         assert fork.wait(0) is None
-    asked.ask_to_stop()
+    stopped.ask_to_stop()
     os.kill(killed.pid, signal.SIGKILL)
-    left.kill()  # as its supervisor does
-    assert asked.wait(30) == EXIT_ORPHANED  # it had no run yet
-    assert killed.wait(30) == left.wait(30) == -signal.SIGKILL
-    asked.kill()  # closes its pipes
+    remaining.kill()  # as its supervisor does
+    assert stopped.wait(30) == EXIT_ORPHANED  # it had no run yet
+    assert killed.wait(30) == remaining.wait(30) == -signal.SIGKILL
+    stopped.kill()  # closes its pipes
     killed.kill()
     assert parent.is_ready
 

@@ -1,4 +1,4 @@
-"""The real Celery worker process with toy trainers: claims, doorbells, brokers that die, shutdowns."""
+"""Tests of the real Celery worker with toy trainers: claims, doorbells, failures and shutdowns."""
 
 import os
 import subprocess
@@ -49,7 +49,7 @@ def broker(settings):
 
 @pytest.fixture
 def start_worker(settings, sessions):
-    """Starts worker processes and waits until they are registered."""
+    """A function that starts worker processes and waits until they are registered."""
     workers = []
 
     def start(toy="finish", slots=1, **changes):
@@ -131,7 +131,7 @@ def test_at_its_deadline_a_pilot_gives_its_run_back(sessions, start_worker):
     while not has_begun():
         pilot = start_worker("endless", poll_seconds=0.3, worker_until=time.time() + seconds)
         wait_for(lambda: has_begun() or pilot.poll() is not None)  # noqa: B023 - called here and now
-        seconds *= 2  # where a busy machine took longer to begin
+        seconds *= 2  # in case a busy machine took longer to start
     assert pilot.wait() == 0
     assert are(sessions, "queued", run_ids)()
     with sessions() as session:

@@ -1,4 +1,4 @@
-"""A Celery worker whose trainers are toys: `celery --app tests.worker.host.toy_app worker`."""
+"""A Celery worker with toy trainers, for `celery --app tests.worker.host.toy_app worker`."""
 
 import os
 import sys

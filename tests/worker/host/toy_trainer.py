@@ -1,7 +1,6 @@
-"""A trainer without torch for the tests of the supervisor: real process, real SQL, no learning.
+"""A trainer without torch for tests of the supervisor, with a real process and real SQL but no learning.
 
-The first argument says how it behaves once it has its run.
-"""
+The first argument selects its behaviour once it has a run."""
 
 import faulthandler
 import gc
@@ -53,7 +52,7 @@ def ask_a_loud_reward(megabytes):
 
 
 def main(behaviour):
-    gc.freeze()  # or its end would take a third of its time
+    gc.freeze()  # importing at exit would take a third of the test's time
     stopping = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stopping.set())
     _say({"ready": True})

@@ -1,4 +1,4 @@
-"""Bytes that autograd keeps for the backward pass: what fills a GPU while a step learns."""
+"""Measure the bytes that autograd saves for the backward pass, which dominate GPU memory while learning."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -10,11 +10,9 @@ Result = TypeVar("Result")
 
 
 def saved_bytes(model: nn.Module, work: Callable[[], Result]) -> tuple[Result, int]:
-    """Return what `work` returns, and the bytes that stay saved for its gradients, without the model's
-    weights.
+    """Return the result of `work`, and the bytes saved for its gradients, excluding the model's weights.
 
-    A storage that several operations keep counts once.
-    """
+    A storage that several operations save counts once."""
     weights = {_place(weight) for weight in model.parameters()}
     bytes_by_storage: dict[int, int] = {}
     alive: list[Tensor] = []
@@ -23,7 +21,7 @@ def saved_bytes(model: nn.Module, work: Callable[[], Result]) -> tuple[Result, i
         storage = _place(tensor)
         if storage not in weights and storage not in bytes_by_storage:
             bytes_by_storage[storage] = tensor.untyped_storage().nbytes()
-            alive.append(tensor.detach())  # or its place could be given to another one
+            alive.append(tensor.detach())  # otherwise the address could be reused
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
@@ -32,6 +30,6 @@ def saved_bytes(model: nn.Module, work: Callable[[], Result]) -> tuple[Result, i
 
 
 def _place(tensor: Tensor) -> int:
-    """Return where a tensor's storage begins; of torchao's quantised ones that of the integers."""
+    """Return the address of a tensor's storage, or of its integers if torchao has quantised it."""
     plain: Tensor = getattr(tensor, "qdata", tensor)
     return plain.untyped_storage().data_ptr()

@@ -1,4 +1,4 @@
-"""Moments in few bits, and the optimizer and the reference in the host's memory."""
+"""Tests of AdamW with quantised moments, and of optimizer and reference in host memory."""
 
 import pytest
 import torch
@@ -11,7 +11,7 @@ STEPS = 30
 
 
 def on_gpu(test):
-    """Run the test where there is a CUDA device."""
+    """Skip the test if there is no CUDA device."""
     skipped = pytest.mark.skipif(not torch.cuda.is_available(), reason="this machine has no CUDA device")
     return pytest.mark.gpu(skipped(test))
 
@@ -23,7 +23,7 @@ def model(dtype=torch.float32):
 
 
 def trained(layers, *, moments="float32", offload=False, steps=STEPS, optimizer=None, first=1):
-    """Fit a fixed target; the optimizer and the loss before and after each step."""
+    """Fit a fixed target, and return the optimizer and the loss before and after each step."""
     generator = torch.Generator().manual_seed(1)
     inputs, targets = torch.randn(32, 64, generator=generator), torch.randn(32, 16, generator=generator)
     config = OptimizerConfig(lr=3e-3, weight_decay=0.01, moments=moments)
@@ -45,16 +45,16 @@ def test_an_optimizer_goes_on_bit_by_bit(moments, dtype, offload):
     trained(straight, moments=moments, offload=offload, steps=8)
     half = model(dtype)
     before, _ = trained(half, moments=moments, offload=offload, steps=4)
-    saved = {name: value.clone() for name, value in before.tensors().items()}
-    assert all(type(value) is torch.Tensor for value in saved.values())
+    saved = {name: tensor.clone() for name, tensor in before.tensors().items()}
+    assert all(type(tensor) is torch.Tensor for tensor in saved.values())
     resumed = model(dtype)
     config = OptimizerConfig(lr=3e-3, weight_decay=0.01, moments=moments)
     after = PolicyOptimizer(resumed, config, steps=STEPS, offload=offload)
     resumed.load_state_dict(half.state_dict())
     after.restore(before.values(), saved)
     trained(resumed, optimizer=after, steps=4, first=5)
-    for left, right in zip(straight.parameters(), resumed.parameters(), strict=True):
-        assert torch.equal(left, right)
+    for uninterrupted, right in zip(straight.parameters(), resumed.parameters(), strict=True):
+        assert torch.equal(uninterrupted, right)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -63,8 +63,8 @@ def test_an_offloaded_optimizer_computes_the_same(dtype):
     trained(resident)
     trained(offloaded, offload=True)
     assert all(
-        torch.equal(left, right)
-        for left, right in zip(resident.parameters(), offloaded.parameters(), strict=True)
+        torch.equal(expected, right)
+        for expected, right in zip(resident.parameters(), offloaded.parameters(), strict=True)
     )
 
 
@@ -78,15 +78,15 @@ def test_on_a_gpu_an_offloaded_optimizer_learns_the_same_in_less_memory(moments)
         )
         layers(torch.ones(2, 64, device="cuda")).square().sum().backward()
         optimizer.step(1)
-        assert all(value.is_cuda != offload for value in optimizer.masters.values())
-    for left, right in zip(resident.parameters(), offloaded.parameters(), strict=True):
-        torch.testing.assert_close(left, right, rtol=1e-3, atol=1e-4)
+        assert all(master.is_cuda != offload for master in optimizer.masters.values())
+    for expected, right in zip(resident.parameters(), offloaded.parameters(), strict=True):
+        torch.testing.assert_close(expected, right, rtol=1e-3, atol=1e-4)
 
 
 def paged_model():
     torch.manual_seed(0)
     layers = nn.Sequential(nn.Linear(64, 2048), nn.Tanh(), nn.Linear(2048, 16))
-    return layers.cuda()  # 131,072 values: paged from 100,000 on
+    return layers.cuda()  # 131,072 values, and paging starts at 100,000
 
 
 @on_gpu
@@ -108,16 +108,16 @@ def test_on_a_gpu_paged_moments_learn_the_same_and_go_on_bit_by_bit(moments):
     before = optimizer_of(half)
     steps(half, before, 1, 4)
     assert before.adam.state[before.masters["0.weight"]]["state1"].is_paged
-    saved = {name: value.clone() for name, value in before.tensors().items()}
+    saved = {name: tensor.clone() for name, tensor in before.tensors().items()}
     resumed = paged_model()
     resumed.load_state_dict(half.state_dict())
     after = optimizer_of(resumed)
     after.restore(before.values(), saved)
     steps(resumed, after, 5, 4)
-    for left, right, unpaged in zip(
+    for uninterrupted, right, unpaged in zip(
         straight.parameters(), resumed.parameters(), plain.parameters(), strict=True
     ):
-        assert torch.equal(left, right)
-        torch.testing.assert_close(left, unpaged, rtol=1e-2, atol=2e-3)
+        assert torch.equal(uninterrupted, right)
+        torch.testing.assert_close(uninterrupted, unpaged, rtol=1e-2, atol=2e-3)
     after.reset()
     assert all(state["step"] == 0 and not state["state1"].any() for state in after.adam.state.values())

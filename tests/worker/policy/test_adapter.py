@@ -1,4 +1,4 @@
-"""LoRA adapters: exact sampling and scoring, the base as reference, checkpoints, what does not fit."""
+"""Tests of LoRA adapters: exact sampling and scoring, the base as reference, checkpoints and refusals."""
 
 import json
 import shutil
@@ -46,7 +46,7 @@ def logprobs(model):
 
 
 def plain(model):
-    """Return the same by one forward for each completion, without tree, padding or chunks."""
+    """Return the log-probabilities of one forward per completion, without tree, padding or chunks."""
     by_token = torch.zeros(3, 4)
     for row, (prompt, completion) in enumerate(zip(PROMPTS, COMPLETIONS, strict=True)):
         logits = model(torch.tensor([prompt + completion])).logits[0].float().log_softmax(dim=-1)
@@ -56,7 +56,7 @@ def plain(model):
 
 
 def moved(policy, size=0.05):
-    """Return the policy with an adapter that does something."""
+    """Return the policy with an adapter that changes its output."""
     generator = torch.Generator().manual_seed(1)
     for name, weight in adapter_weights(policy.model).items():
         if "lora_B" in name:
@@ -155,7 +155,7 @@ def test_targets_name_layers_of_any_architecture(targets, expected):
 
 @pytest.fixture
 def stored(load, settings, tmp_path):
-    """An adapter directory of MODELS_DIR, and a function that changes its adapter_config.json."""
+    """An adapter directory in MODELS_DIR, and a function that changes its adapter_config.json."""
     target = settings.models_dir / "before"
     shutil.copytree(save_checkpoint(tmp_path / "c", moved(load()), {}, step=3), target)
 
@@ -208,7 +208,7 @@ def test_an_adapter_for_another_model_or_of_another_kind_is_refused(load, settin
 
 @pytest.mark.parametrize("name", ["adapter_config.json", "adapter_model.safetensors"])
 def test_a_model_beside_an_adapter_is_no_policy_and_no_checkpoint(load, stored, settings, tmp_path, name):
-    """from_pretrained would load the adapter of such a directory, whatever the config says."""
+    """from_pretrained would load the adapter of such a directory, regardless of the config."""
     mixed = settings.models_dir / "mixed"
     shutil.copytree(save_checkpoint(tmp_path / "whole", load({"type": "none"}), {}, step=3), mixed)
     assert policy_errors(PolicyConfig(name="mixed"), settings) == []
@@ -262,7 +262,7 @@ def test_experts_are_adapted_sampled_from_and_merged(load, dtype):
 
 @pytest.mark.parametrize("name", ["qwen3_moe", "gpt_oss", "qwen3_next", "deepseek_v3", "granite4"])
 def test_the_adapter_of_experts_is_the_product_of_its_factors(name):
-    """gate_up and down of each expert, whichever way its architecture stores them."""
+    """This holds for gate_up and down of each expert, regardless of how its architecture stores them."""
     model = build(name)
     add_adapter(model, LoraAdapter(rank=2, alpha=4, targets="experts"), base=name)
     torch.manual_seed(1)

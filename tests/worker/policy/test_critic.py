@@ -1,4 +1,4 @@
-"""The critic on the tiny policy."""
+"""Tests of the critic on the tiny policy."""
 
 import copy
 
@@ -41,7 +41,7 @@ def critic_of(policy, **changes) -> CriticModel:
 
 
 def awake(model):
-    """Return a value head that says something."""
+    """Return the critic with a value head that predicts nonzero values."""
     torch.nn.init.normal_(model.get_output_embeddings().weight, generator=torch.Generator().manual_seed(1))
     return model
 
@@ -61,7 +61,7 @@ def batch_of(critic, tokens):
 
 
 def test_a_value_depends_on_what_stands_before_its_token(policy, tokens):
-    """The first two completions part at their third token: the value after it differs, not the one before."""
+    """The first two completions differ from the third token on, so only the value after it differs."""
     values = token_values(awake(with_value_head(policy.model)), tokens)
     assert values[0, :3].tolist() == values[1, :3].tolist()
     assert values[0, 0] != values[2, 0]
@@ -94,15 +94,15 @@ def estimate(policy, tokens, *, step, **value):
 
 def test_advantages_are_white_over_the_tokens_that_have_a_reward(policy, tokens):
     estimated = estimate(policy, tokens, step=1)
-    seen = estimated.advantages[:3][tokens.mask[:3]]
-    assert seen.mean().item() == pytest.approx(0, abs=1e-6)
-    assert seen.std().item() == pytest.approx(1, abs=1e-6)
+    trained_advantages = estimated.advantages[:3][tokens.mask[:3]]
+    assert trained_advantages.mean().item() == pytest.approx(0, abs=1e-6)
+    assert trained_advantages.std().item() == pytest.approx(1, abs=1e-6)
     assert (estimated.advantages[3] == 0).all()
     assert not estimated.values.mask[3].any()
 
 
 def test_while_it_is_pretrained_the_critic_learns_the_rewards_that_came(policy, tokens):
-    """lambda_critic 0 would teach it its own next value; pretraining teaches it the reward on every token."""
+    """lambda_critic 0 would teach it to predict its next value, but pretraining uses the reward."""
     pretraining = estimate(policy, tokens, step=3, pretrain_steps=3).values.returns
     assert pretraining[0, :3].tolist() == pytest.approx([1, 1, 1], abs=1e-6)
     assert pretraining[1, :4].tolist() == pytest.approx([0, 0, 0, 0], abs=1e-6)

@@ -1,4 +1,4 @@
-"""Operations counted from the weights, against torch's own counter of what really runs."""
+"""Tests of the operation counts that are computed from weights, against torch's counter."""
 
 import pytest
 import torch
@@ -30,12 +30,14 @@ def counted(model, tokens):
 
 @pytest.mark.parametrize("is_tied", [True, False])
 def test_a_forward_pass_costs_what_runs(is_tied):
-    model, n = qwen3(tie_word_embeddings=is_tied), 20
+    model, token_count = qwen3(tie_word_embeddings=is_tied), 20
     flops = ModelFlops(model)
-    causal = flops.per_pair * 2 * n * (n + 1) / 2
+    causal = flops.per_pair * 2 * token_count * (token_count + 1) / 2
     # torch counts the half of the scores that causal attention masks
-    assert flops.forward([n]) - causal + flops.per_pair * 2 * n * n == pytest.approx(
-        counted(model, n), rel=2e-3
+    assert flops.forward(
+        [token_count]
+    ) - causal + flops.per_pair * 2 * token_count * token_count == pytest.approx(
+        counted(model, token_count), rel=2e-3
     )
 
 

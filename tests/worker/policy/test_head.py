@@ -1,4 +1,4 @@
-"""Logits of models that scale or cap them, and models whose logits cannot be told from their config."""
+"""Tests of models that scale or cap their logits, and of models whose config does not define them."""
 
 import pytest
 import torch

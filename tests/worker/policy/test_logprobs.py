@@ -1,4 +1,4 @@
-"""The gradient of drawn tokens' log-probabilities alongside that of separate operations."""
+"""Tests of the fused gradient of sampled tokens' log-probabilities, against separate operations."""
 
 import math
 
@@ -34,7 +34,7 @@ def test_values_are_the_same_bits_and_gradients_agree():
     assert torch.equal(entropy, expected_entropy)
     assert not entropy.requires_grad
     (expected_gradient,) = torch.autograd.grad(expected, logits, weights)
-    for _ in range(2):  # the terms of a loss are asked for one after the other
+    for _ in range(2):  # the terms of a loss are differentiated one after the other
         (gradient,) = torch.autograd.grad(logprobs, logits, weights, retain_graph=True)
         torch.testing.assert_close(gradient, expected_gradient, rtol=1e-6, atol=1e-7)
 
@@ -45,7 +45,7 @@ def test_gradients_are_those_of_finite_differences():
 
 
 def test_a_token_without_chance_has_no_gradient_elsewhere():
-    """A gradient of 0, as of a row whose advantages are 0, stays 0."""
+    """A gradient of 0, as in a row whose advantages are 0, stays 0."""
     logits = torch.randn(3, 5, requires_grad=True)
     logprobs, _ = DrawnLogprobs.apply(logits, OF_TOKEN, TARGETS)
     weights = torch.tensor([1.0, -1.0, 0.0, 0.0, 0.0, 0.0])

@@ -1,4 +1,4 @@
-"""Micro-batches by completions and tokens, and by halves once memory runs out."""
+"""Tests of micro-batches by completions and tokens, and of their halving when memory runs out."""
 
 import pytest
 import torch
@@ -59,7 +59,7 @@ def test_work_is_repeated_with_half_the_tokens_until_it_fits():
     assert passes.run(batch([8] * 8), work, lambda: undone.append(1)) == "done"
     assert tried == [[8], [4, 4], [2, 2, 2, 2]]
     assert (passes.tokens, passes.halvings, len(undone)) == (20, 2, 2)
-    assert passes.run(batch([8] * 4), work) == "done"  # it stays so
+    assert passes.run(batch([8] * 4), work) == "done"  # the limit stays halved
     assert tried[-1] == [2, 2]
 
 

@@ -1,4 +1,4 @@
-"""The natural-gradient step on softmax policies of three actions, as calculated by hand."""
+"""Tests of the natural-gradient step on softmax policies with three actions, calculated by hand."""
 
 import pytest
 import torch
@@ -8,7 +8,7 @@ from worker.policy.natural_gradient import conjugate_gradient, fisher_product, n
 
 
 class Softmax:
-    """Three actions drawn from `old`, with an advantage each."""
+    """Three actions sampled from the old policy, with one advantage each."""
 
     def __init__(self, old, advantages):
         self.old = torch.tensor(old, dtype=torch.float64)
@@ -21,7 +21,7 @@ class Softmax:
         return self.theta.softmax(dim=0)
 
     def surrogate(self):
-        """Mean of ratio times advantage over actions of the old policy, in two parts."""
+        """Return the mean of ratio times advantage over the old policy's actions, in two terms."""
         yield (self.policy * self.advantages)[:1].sum()
         yield (self.policy * self.advantages)[1:].sum()
 
@@ -71,7 +71,7 @@ def test_damping_shortens_the_step():
 
 
 def test_a_step_that_leaves_the_region_is_shortened_until_it_does_not():
-    """The quadratic guess of a wide region is poor: the full step's KL is above delta."""
+    """The quadratic approximation of a wide region is poor: the full step's KL exceeds delta."""
     toy = Softmax([0.05, 0.9, 0.05], [1.0, 0.0, 0.0])
     step = toy.step(delta=0.5, damping=0)
     assert step.backtracks > 0

@@ -1,4 +1,4 @@
-"""Packed texts against the same texts alone: log-probabilities, gradients, micro-batches, refusals."""
+"""Tests of packed texts against the same texts alone: log-probabilities, gradients and refusals."""
 
 import contextlib
 import copy
@@ -38,7 +38,7 @@ def batch(device="cpu"):
 
 
 def measured(model, tokens=None):
-    """Log-probabilities, and the gradient of a weighted sum of them and the entropies."""
+    """Return log-probabilities, and the gradient of a weighted sum of them and the entropies."""
     tokens = tokens or batch(model.device)
     model.zero_grad()
     scored = token_logprobs(model, tokens, temperature=0.8, entropy_gradient=True)
@@ -56,7 +56,7 @@ def compare(padded, packed, *, relative):
 
 @contextlib.contextmanager
 def eager_flex(monkeypatch):
-    """Flex attention by its definition, which is not a kernel: torch refuses gradients of its CPU kernel."""
+    """Replace flex attention by its definition, because torch's CPU kernel has no gradient."""
     monkeypatch.setattr("torch.nn.attention.flex_attention._validate_device", lambda *_: None)
     with torch.compiler.set_stance("force_eager"), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "flex_attention called without torch.compile", UserWarning)
@@ -65,7 +65,7 @@ def eager_flex(monkeypatch):
 
 @pytest.mark.parametrize("name", PACKED)
 def test_packed_texts_have_the_numbers_of_padded_ones(name):
-    """The model's own attention with a mask of all pairs is the reference."""
+    """The reference is the model's own attention with an explicit mask."""
     model = build(name)
     padded = measured(model)
     assert enable_packing(model, "on") == ""

@@ -24,7 +24,7 @@ def tiny():
 
 @pytest.fixture(scope="module")
 def double():
-    """The tiny policy with weights of double precision: how a CPU adds does not show in what is compared."""
+    """The tiny policy in double precision, so that the order of CPU sums does not affect comparisons."""
     policy = load_policy(PolicyConfig(), Settings())
     policy.model.double()
     return policy
@@ -37,7 +37,7 @@ def offline(tmp_path):
 
 @pytest.fixture
 def copy(tmp_path):
-    """A directory of MODELS_DIR that holds the tiny policy, to be spoilt."""
+    """A directory in MODELS_DIR with a copy of the tiny policy, which tests modify."""
     files = [
         path for path in BUILT_IN["tiny"].iterdir() if path.suffix in {".json", ".safetensors", ".jinja"}
     ]
@@ -104,7 +104,7 @@ def test_a_template_that_ends_the_prompt_with_an_open_tag_is_noticed(copy, offli
 
 
 def reference_logprobs(policy, prompt, completion, temperature):
-    """Return one row at a time, whole logits."""
+    """Return the log-probabilities of one row, computed from all its logits."""
     with torch.no_grad():
         logits = policy.model(torch.tensor([prompt + completion])).logits[0, len(prompt) - 1 : -1].float()
     distribution = torch.distributions.Categorical(logits=logits / temperature)
@@ -121,7 +121,7 @@ def ids(policy, texts):
 
 @pytest.fixture(params=["tree", "rows"])
 def _way(request, monkeypatch):
-    """Both ways to the hidden states: the tree of prefixes and the model's own forward."""
+    """Select one of two ways to compute hidden states: the tree of prefixes or the model's own forward."""
     monkeypatch.setattr(logprobs_module, "suits_tree", lambda *_: request.param == "tree")
 
 
@@ -165,7 +165,7 @@ def gradients(policy, batch, weight=lambda result: result.logprobs.sum(), **opti
 
 
 def test_the_tree_of_prefixes_has_the_gradient_of_the_padded_batch(double, monkeypatch):
-    """The prompts hold the padding token, as chat templates do that end messages with it."""
+    """The prompts contain the padding token, like chat templates that end messages with it."""
     prompts = [[*prompt, double.pad_id, *prompt] for prompt in ids(double, PROMPTS * 2)]
     completions = ids(double, [*COMPLETIONS, COMPLETIONS[0], "\\boxed{4}", "<think>85"])
     batch = token_batch(prompts, completions, pad_id=double.pad_id)
@@ -259,7 +259,7 @@ def test_small_updates_of_a_bfloat16_policy_add_up():
 def test_gradients_of_a_bfloat16_policy_add_up_in_float32():
     weight = torch.nn.Linear(1, 1, bias=False, dtype=torch.bfloat16)
     optimizer = PolicyOptimizer(weight, OptimizerConfig(max_grad_norm=1e9), steps=1)
-    for gradient in (256.0, 1.0):  # bfloat16 has 8 bits: 256 + 1 = 256 there
+    for gradient in (256.0, 1.0):  # bfloat16 has 8 significant bits, so 256 + 1 = 256
         weight.weight.grad = torch.full((1, 1), gradient, dtype=torch.bfloat16)
         optimizer.take_gradients()
     assert optimizer.step(1).grad_norm == 257

@@ -1,4 +1,4 @@
-"""Prompts as the policy reads them: chat templates, messages, tools, and what is refused by name."""
+"""Tests of prompts as the policy reads them: chat templates, messages, tools and refusals."""
 
 import shutil
 from typing import Any
@@ -107,13 +107,13 @@ def test_a_config_without_sense_is_refused(fields, phrase):
 
 OVER = "it takes more than 3 seconds or 1 GiB of memory"
 
-HANG = "{{ (10 ** (99999999 * messages | length)) | string }}"  # not folded when it is compiled
+HANG = "{{ (10 ** (99999999 * messages | length)) | string }}"  # not constant-folded during compilation
 LOOP = "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}"
 
 
 @pytest.fixture
 def apart(monkeypatch, tmp_path):
-    """Saves a tokenizer, and hands out the process that runs it, with smaller limits."""
+    """A function that saves a tokenizer and returns the process that runs it, with small limits."""
     monkeypatch.setattr(tokenizer_process, "CPU_SECONDS", 3)
     monkeypatch.setattr(tokenizer_process, "WALL_SECONDS_PER_CPU_SECOND", 1000)
     monkeypatch.setattr(tokenizer_process, "MEMORY_GB", 1)
@@ -147,7 +147,7 @@ def test_a_template_that_reaches_out_or_fills_the_memory_is_refused(apart):
     [
         HANG,
         pytest.param(LOOP, marks=pytest.mark.nightly),
-        # Jinja would compute constants when it reads the template.
+        # Jinja would compute constants when it compiles the template.
         pytest.param("{{ ('a\n' * (messages | length * 10**7)) | indent(500) }}", marks=pytest.mark.nightly),
     ],
     ids=["inside C", "loop", "indent"],

@@ -1,4 +1,4 @@
-"""Base weights in 8 and 4 bits: the rounding, the gradient, the memory, and a run's policy over them."""
+"""Tests of base weights in 8 and 4 bits: rounding, gradients, memory, and a run on top of them."""
 
 import pytest
 import torch
@@ -38,18 +38,19 @@ def load(settings, **fields):
 
 
 def bytes_of(weight):
-    """torchao's tensors answer for the ones that they stand for."""
+    """Return the bytes of a weight. torchao's tensors report the sizes of the tensors they replace."""
     return weight.qdata.nbytes + weight.scale.nbytes if hasattr(weight, "qdata") else weight.nbytes
 
 
 def test_a_layer_takes_the_nearest_level_of_its_block():
     layer = nn.Linear(64, 2, bias=False)
     with torch.no_grad():
-        layer.weight[0] = torch.tensor([NF4[i % 16] * 3 for i in range(64)])  # is on the grid: exact
+        # exact, because it is on the grid
+        layer.weight[0] = torch.tensor([NF4[i % 16] * 3 for i in range(64)])
         layer.weight[1] = torch.tensor([0.5, -0.11] + [1.0] * 62)
     stored = NF4Linear(layer)
     torch.testing.assert_close(stored.weight[0], layer.weight[0], rtol=0, atol=1e-6)
-    assert stored.weight[1, :3].tolist() == pytest.approx([NF4[12], NF4[6], 1.0])  # 0.44 is nearer than 0.56
+    assert stored.weight[1, :3].tolist() == pytest.approx([NF4[12], NF4[6], 1.0])  # 0.44 is closer than 0.56
     assert sum(parameter.nbytes for parameter in stored.parameters()) == 2 * 64 * 4.5 / 8
     zeros = nn.Linear(64, 1, bias=False)
     nn.init.zeros_(zeros.weight)
@@ -59,7 +60,7 @@ def test_a_layer_takes_the_nearest_level_of_its_block():
 def test_double_quantisation_rounds_the_scales_to_254_steps_around_their_mean():
     scales = torch.cat([torch.tensor([1.0, 3.0]), torch.full((254,), 2.0), torch.tensor([1.5])])
     rounded = RoundedScales(scales)
-    assert rounded.codes[:3].tolist() == [-127, 127, 0]  # the mean is 2 less 0.5 / 257
+    assert rounded.codes[:3].tolist() == [-127, 127, 0]  # the mean is 2 - 0.5 / 257
     assert len(rounded.steps) == 2
     assert float(rounded.mean) == pytest.approx(2 - 0.5 / 257)
     assert (rounded() - scales).abs().max() <= rounded.steps.max() / 2 + 1e-6
@@ -112,7 +113,7 @@ def test_the_reference_and_a_checkpoint_share_the_rounded_base(settings, tmp_pat
         weight.data.zero_()
     load_checkpoint(directory, restored, {})
     assert torch.equal(logprobs(restored.model), logprobs(policy.model))
-    assert policy.base_sha256 == load(settings).base_sha256  # of the weights before they were rounded
+    assert policy.base_sha256 == load(settings).base_sha256  # of the weights before rounding
 
 
 @pytest.mark.parametrize(

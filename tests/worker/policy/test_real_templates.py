@@ -1,4 +1,4 @@
-"""Prompts in the chat templates of published models: their form, a system prompt, tools, an opened tag."""
+"""Tests of prompts in published chat templates: form, system prompt, tools and opened tags."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Activation checkpointing: less memory, the same numbers, on every path and in evaluation mode."""
+"""Tests of activation checkpointing: less memory and the same numbers, also in evaluation mode."""
 
 import pytest
 import torch
@@ -35,7 +35,7 @@ def batch(tokens=60):
 
 
 def measured(model):
-    """Log-probabilities, all gradients, and the bytes that were kept for them, in addition to the weights."""
+    """Return log-probabilities, all gradients, and the bytes saved for them, excluding the weights."""
     model.zero_grad()
     scored, saved = saved_bytes(model, lambda: token_logprobs(model, batch(), temperature=1.0).logprobs)
     scored.sum().backward()
@@ -47,7 +47,7 @@ def compare(model):
     enable_recompute(model)
     again, recomputed, fewer = measured(model)
     assert torch.equal(logprobs, again)
-    assert all(torch.equal(left, right) for left, right in zip(gradients, recomputed, strict=True))
+    assert all(torch.equal(expected, right) for expected, right in zip(gradients, recomputed, strict=True))
     return fewer / saved
 
 
@@ -64,5 +64,5 @@ def test_memory_falls_and_gradients_stay_in_evaluation_mode(config):
 def test_the_prefix_tree_is_recomputed_too(monkeypatch, settings, path, adapter):
     monkeypatch.setattr("worker.policy.logprobs.suits_tree", lambda *_: path == "tree_states")
     model = load_policy(PolicyConfig(adapter=adapter), settings).model
-    # the tree keeps copies of joined projections, which a pass cannot do without
+    # the tree keeps copies of joined projections, which a pass needs
     assert compare(model) < (0.6 if path == "tree_states" else 0.35)

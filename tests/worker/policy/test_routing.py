@@ -1,4 +1,4 @@
-"""A mixture of experts: its routers watched while it samples, their choice replayed in the learner."""
+"""Tests of mixtures of experts: routers are recorded while sampling and replayed in the learner."""
 
 from dataclasses import replace
 from typing import Any
@@ -86,7 +86,7 @@ def test_what_is_recorded_does_not_depend_on_who_else_is_in_the_batch(mixture):
 
 @torch.no_grad()
 def test_replayed_experts_read_the_tokens(mixture):
-    """All tokens through the last two experts: as if the router knew no others."""
+    """All tokens are routed to the last two experts, as if the router had no others."""
     batch = batch_of(mixture, sampled(mixture))
     forced = torch.tensor([6, 7], dtype=torch.uint8).expand_as(batch.routes)
     replayed = routed_logprobs(mixture.model, batch_with(batch, forced), temperature=1.0).scored.logprobs
@@ -107,7 +107,7 @@ def test_replayed_experts_read_the_tokens(mixture):
 
 
 def choices(experts, batch):
-    """(N, L, K) experts of the tokens, in ascending order."""
+    """Return the experts of the tokens in ascending order, as (N, L, K)."""
     return experts[batch.mask].sort(dim=-1).values
 
 

@@ -1,4 +1,4 @@
-"""Keeping the sampler's top-p and top-k cut: the learner's probabilities over the same support."""
+"""Tests of the sampler's top-p and top-k mask in the learner, which uses the same support."""
 
 import numpy as np
 import pytest
@@ -27,13 +27,13 @@ def tiny():
 
 
 def mask_keeping(*rows):
-    """Return a completion whose tokens kept these ids; () for all."""
+    """Return a completion whose tokens kept these ids, where () keeps all."""
     counts = np.array([len(row) for row in rows])
     return SamplingMask(counts, np.array([index for row in rows for index in row], dtype=np.int64))
 
 
 def of_logits(logits, target, *rows):
-    """Log-probability, entropy and kept mass of one target under one row of logits."""
+    """Return log-probability, entropy and kept mass of one target under one row of logits."""
     layer = nn.Linear(4, 4, bias=False)
     nn.init.eye_(layer.weight)
     head = Head(layer, scale=1.0, cap=None)
@@ -42,11 +42,11 @@ def of_logits(logits, target, *rows):
     values = score_states(
         head, states, torch.tensor([target]), temperature=1, entropy_gradient=False, pairs=pairs
     )
-    return [value.item() for value in values]
+    return [score.item() for score in values]
 
 
 def test_the_top_two_of_four_keep_their_mass_and_their_ratio():
-    """DeepSeek-V3.2: masked over masked is right, full over masked is wrong."""
+    """As in DeepSeek-V3.2, the ratio of masked probabilities is right, and full over masked is wrong."""
     old, _, mass = of_logits(OLD, 0, (0, 1))
     new, _, _ = of_logits(NEW, 0, (0, 1))
     old_full, new_full = of_logits(OLD, 0)[0], of_logits(NEW, 0)[0]
@@ -108,7 +108,7 @@ def batch_of(policy, completions):
 def test_the_same_weights_and_the_same_support_have_the_same_probabilities(
     tiny, decoding, elements, monkeypatch
 ):
-    """Without the mask rho would be the kept mass on every token instead of 1."""
+    """Without the mask, rho would be the kept mass on every token instead of 1."""
     monkeypatch.setattr(logprobs_module, "CHUNK_ELEMENTS", elements)
     completions = sampled(tiny, decoding)
     batch = batch_of(tiny, completions)
@@ -135,6 +135,6 @@ def test_every_token_that_was_drawn_had_been_kept(tiny):
 def test_what_is_kept_does_not_depend_on_who_else_is_in_the_batch(tiny):
     together = sampled(tiny, Decoding(40, 1.0, 0.9))
     apart = sampled(tiny, Decoding(40, 1.0, 0.9), rows_at_once=4)
-    for left, right in zip(together, apart, strict=True):
-        np.testing.assert_array_equal(left.sampling_mask.counts, right.sampling_mask.counts)
-        np.testing.assert_array_equal(left.sampling_mask.ids, right.sampling_mask.ids)
+    for batched, right in zip(together, apart, strict=True):
+        np.testing.assert_array_equal(batched.sampling_mask.counts, right.sampling_mask.counts)
+        np.testing.assert_array_equal(batched.sampling_mask.ids, right.sampling_mask.ids)

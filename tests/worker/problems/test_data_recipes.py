@@ -1,4 +1,4 @@
-"""The known datasets, read from small files in the very format and layout of each."""
+"""Tests of recipes for known datasets, read from small files in their exact format and layout."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Problems: the same prompts for the same position, and nothing held out is ever trained on."""
+"""Tests of problems: equal positions give equal prompts, and held-out questions never train."""
 
 import json
 from collections import Counter
@@ -57,7 +57,7 @@ def test_a_row_becomes_a_prompt_and_keeps_its_other_fields(tmp_path):
 
 def test_every_pass_sees_each_training_row_once_in_an_order_of_its_own(tmp_path):
     problem = squares(tmp_path)
-    rows = 36  # 40 rows, a tenth held out
+    rows = 36  # 40 rows, of which a tenth is held out
     first = [problem.sample(index, "train").text for index in range(rows)]
     second = [problem.sample(index, "train").text for index in range(rows, 2 * rows)]
     assert len(set(first)) == rows
@@ -147,9 +147,9 @@ def chain_sum():
 def test_a_task_gives_questions_with_an_instruction_and_the_place_for_its_scorer(chain_sum):
     prompt = chain_sum.sample(0, "train")
     question, instruction = prompt.text.rsplit("\n", 1)
-    left, _, right = question.removesuffix(" =").rpartition(": ")[2].partition(" ")
+    first_operand, _, right = question.removesuffix(" =").rpartition(": ")[2].partition(" ")
     assert instruction == "Put the final answer inside \\boxed{}."
-    assert int(prompt.answer) == int(left) + int(right.replace(" ", ""))
+    assert int(prompt.answer) == int(first_operand) + int(right.replace(" ", ""))
     assert prompt.columns["reasoning_gym"]["task"] == "chain_sum"
 
 

@@ -1,4 +1,4 @@
-"""Rows that train: duplicates, overlap with held-out questions, pass rates, difficulty."""
+"""Tests of row selection: duplicates, overlap with held-out questions, pass rates and difficulty."""
 
 from typing import Any
 
@@ -63,7 +63,7 @@ def test_rows_much_like_another_one_are_reported_or_dropped(tmp_path):
     story = "Anna has 12 apples and gives 5 of them to Ben before lunch . How many apples are left for Anna ?"
     rows = [
         row(story, id="first"),
-        row(story.replace("before lunch", "after lunch"), id="second"),  # 3 of 20 runs are others: 17 / 23
+        row(story.replace("before lunch", "after lunch"), id="second"),  # 3 of 20 shingles differ: 17 / 23
         row(story.replace("12", "14"), id="third"),  # another problem
         row("What is the capital of the country where the river Seine flows into the sea ?", id="fourth"),
         row("What is the capital of the country where the river Seine flows into the ocean ?", "test"),
@@ -154,9 +154,9 @@ def test_a_choice_that_leaves_nothing_is_refused_at_its_source(tmp_path, data, r
 def test_a_curriculum_goes_from_easy_to_hard_in_every_pass(tmp_path):
     levels = ["Level 3", "Level 1", "Level 2", None, "Level 1"]
     rows = [row(f"q{n}", level=level) for n, level in enumerate(levels)] + [HELD_OUT | {"level": "x"}]
-    data = DataConfig(curriculum="easy_first", difficulty_field="level")
-    assert trained(mixture(tmp_path, rows, data), 5) == ["q1", "q4", "q2", "q0", "q3"]
-    shuffled = trained(mixture(tmp_path, rows, data, order="shuffled"), 50)
+    data_config = DataConfig(curriculum="easy_first", difficulty_field="level")
+    assert trained(mixture(tmp_path, rows, data_config), 5) == ["q1", "q4", "q2", "q0", "q3"]
+    shuffled = trained(mixture(tmp_path, rows, data_config, order="shuffled"), 50)
     passes = [shuffled[at : at + 5] for at in range(0, 50, 5)]
     assert all(texts[2:] == ["q2", "q0", "q3"] for texts in passes)
     assert {tuple(texts[:2]) for texts in passes} == {("q1", "q4"), ("q4", "q1")}

@@ -32,7 +32,7 @@ def test_another_seed_trains_on_other_prompts_but_is_evaluated_on_the_same():
 
 
 def test_no_held_out_sum_is_ever_trained_on_in_any_order_of_its_operands():
-    small: dict[str, Any] = {"operands": 3, "low": 1, "high": 12}  # 364 sums: every one of them turns up
+    small: dict[str, Any] = {"operands": 3, "low": 1, "high": 12}  # 364 sums, all of which occur
     trained = {
         tuple(sorted(operands(Sums(seed=seed, **small).sample(i, "train").text)))
         for seed in range(3)

@@ -34,7 +34,7 @@ def run_id(database):
 
 @pytest.fixture
 def record(database, run_id):
-    """Makes recorders of an attempt of the run."""
+    """A function that makes the recorder of an attempt of the run."""
 
     def make(attempt=1, **config):
         return Recorder(database.sessions, run_id, attempt, config=RunConfig.model_validate(config))
@@ -81,13 +81,13 @@ def count(database, table):
 
 
 def steal(database):
-    """Another attempt becomes the owner of every run."""
+    """Let another attempt take every run."""
     with database.sessions.begin() as session:
         session.execute(update(Run).values(attempt=Run.attempt + 1))
 
 
 class Outage:
-    """The database fails every statement while this is on, but for the thread that watches."""
+    """A database failure, during which every statement fails except in the watching thread."""
 
     def __init__(self, engine):
         self.is_on = False
@@ -235,9 +235,7 @@ def test_a_resumed_attempt_goes_back_to_its_checkpoint(database, run_id, record)
 
 
 def test_a_resume_reads_its_history_without_keeping_writers_waiting(database, run_id, record, monkeypatch):
-    """While the history is read, somebody else writes; on SQLite that fails alongside a writing
-    transaction.
-    """
+    """A write during the read of the history would fail on SQLite next to a writing transaction."""
 
     def history(session, run_id, *, up_to):
         with database.sessions.begin() as writer:

@@ -8,7 +8,7 @@ from worker.recording.write_queue import WriteQueue
 
 
 class Taker:
-    """A writer that takes once."""
+    """A writer thread that takes one batch."""
 
     def __init__(self, box):
         self.taken = []
@@ -16,16 +16,14 @@ class Taker:
         self._thread.start()
 
     def has_taken(self):
-        """Return whether it takes before the lull that would never come."""
+        """Return whether the writer takes a batch before the lull, which never comes."""
         self._thread.join(60)
         return not self._thread.is_alive()
 
 
 @pytest.fixture
 def box(monkeypatch):
-    """A queue of a training thread that has lulls, and of a writer that waits for one as long as the test
-    needs.
-    """
+    """A queue whose writer waits for a lull of the training thread as long as the test needs."""
     monkeypatch.setattr(outbox, "LULL_SECONDS", 1e9)
     box = WriteQueue()
     with box.lull():

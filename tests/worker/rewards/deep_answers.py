@@ -1,4 +1,4 @@
-"""Operations of a sandboxed process of tests: one answers with a value that is nested deeply."""
+"""Sandbox operations for tests, one of which answers with a deeply nested value."""
 
 from functools import reduce
 from typing import Any

@@ -1,14 +1,14 @@
-r"""Pairs of an expected answer and what a completion boxed, each judged by hand: does the box hold the
-answer?
+"""Pairs of an expected answer and a boxed answer, each judged by hand as equal or not.
 
-Written before the grader was tuned, so that its share of right verdicts means something. What a strict
-teacher of mathematics would accept is True; another value, form of question or missing part is False."""
+The pairs were written before the grader was tuned, so that its share of right verdicts is meaningful. An
+answer that a strict mathematics teacher would accept is True; another value, another form than asked for,
+or a missing part is False."""
 
 from typing import NamedTuple
 
 
 class Pair(NamedTuple):
-    """One judged pair."""
+    """A pair with its judgement by hand."""
 
     expected: str
     answer: str
@@ -520,7 +520,7 @@ _HELD_OUT: dict[str, list[tuple[str, str, bool]]] = {
 }
 
 HELD_OUT = [Pair(*pair) for pairs in _HELD_OUT.values() for pair in pairs]
-"""Judged after the grader was changed, and counted before it was changed again."""
+"""Pairs judged after the grader was changed, and counted before it was changed again."""
 
 _DECIDED: dict[str, list[tuple[str, str, bool]]] = {
     "an exact answer wants an exact answer": [
@@ -685,4 +685,4 @@ _DECIDED: dict[str, list[tuple[str, str, bool]]] = {
 }
 
 DECIDED = [Pair(*pair) for pairs in _DECIDED.values() for pair in pairs]
-"""The promises of the grader's documentation: right where people differ, as it says there."""
+"""Pairs that follow the grader's documentation where human judgement differs."""

@@ -1,8 +1,8 @@
-"""Honest answers to the reasoning_gym tasks whose checkers are replaced: right, wrong, partly right, spelled
-otherwise.
+"""Honest answers to the reasoning_gym tasks whose checkers are replaced: right, wrong, partial and
+respelled.
 
-All are text that this file makes of the library's own answers, so the library's evaluators may read them.
-"""
+This file makes all of them from the library's own answers, so the library's evaluators can safely read
+them."""
 
 import json
 import re
@@ -14,7 +14,7 @@ Entry = dict[str, Any]
 
 
 def answers(task: str, entry: Entry, rng: Random) -> Iterator[str]:
-    """Answers to one entry."""
+    """Yield answers to one entry."""
     yield from (entry["answer"], f" {entry['answer']} ", entry["answer"] + ".", "", "I do not know", "42")
     yield from WAYS[task](entry, rng)
 
@@ -40,7 +40,7 @@ def _numbers(entry: Entry, rng: Random) -> Iterator[str]:
         yield from (str(values), json.dumps(values), str(tuple(values)), ", ".join(map(str, values)))
         yield from (
             " ".join(map(str, values)),
-            str([float(value) for value in values]),
+            str([float(number) for number in values]),
             str(list(map(str, values))),
         )
     yield from (f"[{numbers}]", str(numbers).replace(",", ""), "[" + " ".join(map(str, numbers)) + "]")

@@ -1,7 +1,7 @@
-"""Hostile answers: what a policy may write to run code, hang, crash or bend its checker.
+"""Hostile answers that try to execute code, hang, crash or mislead their checker.
 
-Data only. `CANARY` is the name of a file that several would make or read; `SHORT` are those within the
-length that an answer may have, `LONG` those beyond it."""
+This module contains only data. `CANARY` is the name of a file that several answers would create or read.
+`SHORT` holds the answers within the length limit, and `LONG` those beyond it."""
 
 CANARY = "canary-of-the-hostile-answers"
 _OPEN = f"open('{CANARY}','w').write('x')"

@@ -1,7 +1,7 @@
-"""Programs that attack their grader and its machine. `{secret}` is a file, `{port}` a port of a service here.
+"""Programs that attack their grader and its machine.
 
-None of them computes what its test expects, so any pass is unearned.
-"""
+`{secret}` stands for a file, and `{port}` for the port of a service on this machine. No program computes
+what its test expects, so that any pass is undeserved."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -129,7 +129,7 @@ SHAPES = {
 
 
 class Hostile(NamedTuple):
-    """A hostile program, as the body of a script and of a function `f`."""
+    """A hostile program, as the body of a script and as the body of a function `f`."""
 
     name: str
     script: str
@@ -147,5 +147,5 @@ def hostile_programs(*, secret: str, port: int) -> Iterator[Hostile]:
 
 
 def indented(text: str) -> str:
-    """Return a text as a block of Python."""
+    """Return a text as an indented block of Python."""
     return "\n".join("  " + line for line in text.splitlines())

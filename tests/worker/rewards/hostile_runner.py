@@ -1,9 +1,8 @@
-"""A process that has every checker judge the hostile answers and tells what that did: `python -m` this
-module.
+"""Let every checker judge the hostile answers and report the effects: `python -m` this module.
 
-Each subject (a reasoning_gym task, or one of the built-in rewards) is judged in a fork of a warm parent
-under an audit hook. An answer that takes longer than its limit ends the fork, as it ends the checking
-process in a run, and the next fork continues behind it. One line of JSON for each subject."""
+Each subject (a reasoning_gym task or one of the built-in rewards) is judged in a fork of a warm parent
+under an audit hook. An answer that exceeds its time limit ends the fork, as it ends the checking process
+in a run, and the next fork continues after it. The output is one line of JSON per subject."""
 
 import importlib
 import json
@@ -28,16 +27,16 @@ from worker.rewards.reasoning_gym.entries import entry_at, library, score_at
 
 LIMIT_SECONDS = 0.5
 LONG_LIMIT_SECONDS = 10.0
-"""Time limit of an answer of a megabyte, read in one pass; no model writes as much."""
+"""Time limit of an answer of one megabyte that is read in one pass; no model writes this much."""
 CHECKED_EVERY = 25
 """Number of hostile answers between two honest ones."""
 BEGIN, END = "/hostile-answers-begin", "/hostile-answers-end"
-"""Looked for in vain, so that a trace of system calls shows where the answers are judged."""
+"""Files that do not exist, which delimit the checked answers in a trace of system calls."""
 
 _MONOMIALS = re.compile(
     rb"def monomial_[a-z]+\((?:A|B|k|, )+\):\n(?:[abr][0-9]+|[ABk]|if|else|return|None|[ \n(),=+*<>:0-]|-)*"
 )
-"""sympy writes code for monomials of so many variables; nothing in it comes from an answer."""
+"""Code that sympy generates for monomials of a number of variables, without text from an answer."""
 
 HARMLESS_EVENTS = (
     "object.__",
@@ -127,7 +126,7 @@ PIECES = (
 
 
 class Subject(NamedTuple):
-    """A judge, and what it judges."""
+    """A judge with the answers that it judges."""
 
     judge: Callable[[str], Any]
     answers: tuple[str, ...]
@@ -135,13 +134,13 @@ class Subject(NamedTuple):
 
 
 def task_subject(task: str) -> Subject:
-    """Return a task's own score at one of its entries."""
+    """Return the scoring function of a task at one of its entries."""
     entry = entry_at(task, {}, 7, 1)
     return Subject(lambda answer: score_at(task, {}, 7, 1, answer=answer), SHORT, (str(entry["answer"]), "0"))
 
 
 def reward_subjects() -> dict[str, Subject]:
-    """Return the built-in rewards; what is read by the trainer itself gets the long answers too."""
+    """Return the built-in rewards. Those that the trainer evaluates itself also get the long answers."""
     from worker.rewards.mathematics import is_equal
 
     _import_all_of(
@@ -167,7 +166,7 @@ def reward_subjects() -> dict[str, Subject]:
 
 
 def _import_all_of(*packages: str) -> None:
-    """Import what sympy imports when it first needs it, so that what remains is of an answer."""
+    """Import what sympy imports lazily, so that the remaining imports are caused by answers."""
     for package in map(importlib.import_module, packages):
         for module in walk_packages(package.__path__, f"{package.__name__}."):
             if not {"tests", "benchmarks"} & set(module.name.split(".")):
@@ -175,7 +174,7 @@ def _import_all_of(*packages: str) -> None:
 
 
 def _formulas(count: int) -> list[str]:
-    """Made of what grammars of LaTeX know and what Python would run."""
+    """Generate formulas from LaTeX grammar and Python code."""
     rng = Random(5)
     return ["".join(rng.choices(PIECES, k=rng.randint(1, 12))) for _ in range(count)]
 
@@ -203,9 +202,9 @@ def _flags(text: str) -> list[str]:
 
 
 def main(names: list[str]) -> None:
-    """Judge everything of these subjects, or of all."""
+    """Judge every answer for these subjects, or for all of them."""
     replies = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what the library prints is not a report
+    os.dup2(2, 1)  # output of the library is not part of the report
     library()
     subjects = reward_subjects()
     for name in names or [*subjects, *sorted(TASKS)]:
@@ -215,7 +214,7 @@ def main(names: list[str]) -> None:
 
 
 def report(subject: Subject) -> dict[str, Any]:
-    """Return what the hostile answers did: events, grades that changed, limits that were reached."""
+    """Return the effects of the hostile answers: events, changed grades and exceeded limits."""
     before = [_judged(subject, answer) for answer in subject.honest * 2]
     events: list[str] = []
     changed, killed, judged, start = False, [], 0, 0
@@ -227,7 +226,7 @@ def report(subject: Subject) -> dict[str, Any]:
             changed = changed or (
                 line["honest"] is not None and line["honest"] != json.loads(json.dumps(before))
             )
-        if start < len(subject.answers):  # the fork was ended within the next answer
+        if start < len(subject.answers):  # the fork was ended during the next answer
             killed.append(subject.answers[start][:60])
             start += 1
     names = sorted(set(events))
@@ -241,7 +240,7 @@ def report(subject: Subject) -> dict[str, Any]:
 
 
 def lines_of_fork(subject: Subject, start: int) -> Iterator[dict[str, Any]]:
-    """Judge the answers from `start` on in a fork; what it tells of each, until it ends."""
+    """Judge the answers from `start` on in a fork, and yield its report on each until it ends."""
     reading, writing = os.pipe()
     child = os.fork()
     if not child:

@@ -1,4 +1,4 @@
-"""Programs of completions, graded by the tests of their rows."""
+"""Tests of grading the programs in completions by the tests of their rows."""
 
 import json
 from contextlib import closing
@@ -30,7 +30,7 @@ def row(tests, answer=""):
 
 @pytest.fixture(scope="module")
 def grade():
-    """The score of a program against tests."""
+    """A function that scores a program against tests."""
     with closing(CodeGrader(1)) as grader:
 
         def graded(program, tests, **fields):

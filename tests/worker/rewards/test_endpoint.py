@@ -1,4 +1,4 @@
-"""Bodies of a server's answers, as judges, reward models and engines get them."""
+"""Tests of reading the responses of judges, reward models and engines."""
 
 import asyncio
 import gzip

@@ -1,4 +1,4 @@
-"""The reward of episodes: what the environment gave, weighted, and from when on an episode is right."""
+"""Tests of the reward of episodes: the weighted reward of the environment, and when an episode is right."""
 
 from contextlib import closing
 

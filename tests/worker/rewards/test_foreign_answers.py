@@ -1,4 +1,4 @@
-"""Answers of processes, servers and models that no reader expects: each becomes that reader's own failure."""
+"""Tests that unexpected answers of processes, servers and models raise the error of their reader."""
 
 from contextlib import closing
 from pathlib import Path

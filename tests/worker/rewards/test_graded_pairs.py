@@ -1,4 +1,4 @@
-"""The grader against pairs that people judged: what it still gets wrong is listed by name."""
+"""Tests of the grader against pairs that people judged, with a list of the known errors."""
 
 import pytest
 
@@ -17,7 +17,7 @@ WRONG_ON_HELD_OUT = {
 
 def misjudged(pairs: list[Pair], *, question: str = "?") -> set[Pair]:
     checkers = Checkers(1)
-    asked = [
+    questions = [
         (
             Prompt(id="p", text=question, answer=pair.expected, problem="file:a.jsonl"),
             rf"\boxed{{{pair.answer}}}",
@@ -25,7 +25,7 @@ def misjudged(pairs: list[Pair], *, question: str = "?") -> set[Pair]:
         for pair in pairs
     ]
     try:
-        grades = Grader(CorrectnessReward(timeout_seconds=20), checkers).grades(asked)
+        grades = Grader(CorrectnessReward(timeout_seconds=20), checkers).grades(questions)
     finally:
         checkers.close()
     return {pair for pair, grade in zip(pairs, grades, strict=True) if grade.is_correct is not pair.is_right}

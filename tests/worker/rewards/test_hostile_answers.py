@@ -1,7 +1,7 @@
-"""Hostile answers before every checker: no file, process, socket or code, and no later grade changed.
+"""Tests of hostile answers: no checker may open files, start processes, execute code or change later
+grades.
 
-GRPOLAB_ANSWERS=all adds the same under `strace`, which sees what the interpreter does not tell.
-"""
+GRPOLAB_ANSWERS=all also runs the tests under `strace`, which sees what the interpreter does not report."""
 
 import json
 import os
@@ -37,7 +37,7 @@ from worker.rewards.spelling import (
 
 REWARDS = ("mathematics", "answers", "formats", "flags", "language")
 MAX_KILLED = 4
-"""Answers to one task that are ended at their limit: there the library counts without end."""
+"""Maximum number of answers per task that are killed at their limit, where the library does not terminate."""
 
 BEGINNINGS = re.compile(r"^\d* *([a-z_0-9]+)\(")
 
@@ -51,11 +51,11 @@ def environment() -> dict[str, str]:
 
 
 def reports(folder: Path, *names: str, under: tuple[str, ...] = ()) -> dict[str, dict[str, Any]]:
-    done = subprocess.run(
+    result = subprocess.run(
         [*under, *runner(*names)], capture_output=True, cwd=folder, env=environment(), text=True, check=False
     )
-    assert done.returncode == 0, done.stderr[-2000:]
-    return {report.pop("subject"): report for report in map(json.loads, done.stdout.splitlines())}
+    assert result.returncode == 0, result.stderr[-2000:]
+    return {report.pop("subject"): report for report in map(json.loads, result.stdout.splitlines())}
 
 
 @pytest.mark.nightly
@@ -198,8 +198,8 @@ def test_no_pair_of_texts_makes_the_trainer_raise(expected, answer):
 @given(st.one_of(FORMULAS, st.text(alphabet="0123456789+-*/^!().,xeE π\n", max_size=40)))
 def test_what_the_grammar_reads_are_objects_of_sympy_and_nothing_of_python(text):
     try:
-        value = read_expression(text, INTEGRALS)
+        parsed = read_expression(text, INTEGRALS)
     except (NotExpression, ArithmeticError):
         return
-    assert type(value).__module__.startswith("sympy.")
-    assert {type(atom).__module__.split(".")[0] for atom in value.atoms()} <= {"sympy"}
+    assert type(parsed).__module__.startswith("sympy.")
+    assert {type(atom).__module__.split(".")[0] for atom in parsed.atoms()} <= {"sympy"}

@@ -1,8 +1,7 @@
-"""A reward plugin that attacks its machine reaches nothing, as a trainer would run it.
+"""Tests that a hostile reward plugin reaches nothing on its machine when a trainer runs it.
 
-Each attack is harmless where it succeeds, as it does in the control: files are opened for writing but not
-written, signals are 0.
-"""
+Each attack is harmless if it succeeds, as it does in the control test: files are opened for writing
+without a write, and signals are 0."""
 
 import socket
 from contextlib import closing
@@ -79,7 +78,7 @@ pytestmark = pytest.mark.skipif(bool(missing_layers()), reason="a layer of the s
 
 @pytest.fixture
 def attack(tmp_path: Path, monkeypatch):
-    """The plugin, installed in a directory of its own next to a token."""
+    """The plugin, installed in its own directory next to a token."""
     package, state = tmp_path / "package", tmp_path / "state"
     info = package / "greedy-1.0.dist-info"
     info.mkdir(parents=True)
@@ -113,7 +112,7 @@ def test_a_plugin_remembers_nothing_of_the_call_before(attack):
 
 
 def test_without_the_sandbox_the_same_attack_succeeds(attack, monkeypatch, listener, unix_listener, capfd):
-    """Else the test above would show nothing."""
+    """If the attack failed without the sandbox, the test above would prove nothing."""
     monkeypatch.setattr("backend.base.sandbox.process.layer_names", lambda: {"on": []})
     monkeypatch.setattr("backend.base.sandbox.bubblewrap.unavailable_reason", lambda: "switched off")
     scores, failure = rewards("greedy", f"{attack}|{listener}|{unix_listener}")
@@ -124,14 +123,14 @@ def test_without_the_sandbox_the_same_attack_succeeds(attack, monkeypatch, liste
 
 @pytest.fixture
 def listener():
-    """The port of a service that listens here."""
+    """The port of a local service."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         yield server.getsockname()[1]
 
 
 @pytest.fixture
 def unix_listener(state_dir):
-    """The path of a unix socket where a service listens, as vLLM alongside the trainer does."""
+    """The path of a unix socket of a local service, like that of vLLM next to the trainer."""
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(state_dir / "socket"))
         server.listen()

@@ -1,7 +1,6 @@
-"""Hostile programs before their tests: none gets out, none changes another's grade, none passes.
+"""Tests that hostile programs cannot escape, change another grade or pass their tests.
 
-Each attack is tried once here; `make hostile` tries each in every shape and every form of test.
-"""
+Each attack is tried once here; `make hostile` tries each in every shape and with every form of test."""
 
 import os
 import socket
@@ -22,7 +21,7 @@ from worker.rewards.code import CodeGrader
 ALL = os.environ.get("GRPOLAB_PROGRAMS") == "all"
 TERM = CodeReward(timeout_seconds=1, memory_mb=512)
 HIDDEN = "7f3a91c2-expected"
-"""The expected result: a program that passes has read it, since nothing lets it be computed."""
+"""The expected result. A program that passes must have read it, since it cannot be computed."""
 
 CHECKED_EVERY = 20
 """Number of hostile programs between two rounds of honest ones."""
@@ -51,7 +50,7 @@ HONEST = [
 
 
 def pairs_of(programs: list[Hostile]) -> list[tuple[str, Prompt, str]]:
-    """Return each program with its test: with all forms of test, or with one after the other."""
+    """Return each program with its test, either with all forms of test or with one form in turn."""
     pairs = []
     for number, hostile in enumerate(programs):
         forms = (
@@ -66,7 +65,7 @@ def pairs_of(programs: list[Hostile]) -> list[tuple[str, Prompt, str]]:
 
 @pytest.fixture
 def listener():
-    """A service of this machine that nobody may reach."""
+    """A service on this machine that no program may reach."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         server.settimeout(0.1)
         yield server
@@ -78,7 +77,7 @@ def sources() -> dict[Path, tuple[int, int]]:
 
 
 def has_no_program_left(pid: int | None) -> bool:
-    """Return whether bubblewrap and the process that forks are soon alone."""
+    """Return whether bubblewrap and the forking process are soon without other children."""
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         if pid is None or len(psutil.Process(pid).children(recursive=True)) <= 2:

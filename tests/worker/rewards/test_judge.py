@@ -1,4 +1,4 @@
-"""A judge and a reward model at an address of the operator, played by a server on this machine."""
+"""Tests of a judge and a reward model, played by a local server at the operator's address."""
 
 import json
 import threading
@@ -24,7 +24,7 @@ PROMPT = Prompt("p", "What is 3+4?", "7", "file", columns={"level": "easy"})
 
 
 class Server(ThreadingHTTPServer):
-    """Answers each POST by `respond(body)`: (status, JSON or bytes, headers)."""
+    """A server that answers each POST with the (status, JSON or bytes, headers) of `respond(body)`."""
 
     request_queue_size = 512
     daemon_threads = True
@@ -51,10 +51,10 @@ class Handler(BaseHTTPRequestHandler):
             self.server.now -= 1
         content = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
         self.send_response(status)
-        for name, value in {"content-length": str(len(content)), **headers}.items():
-            self.send_header(name, value)
+        for name, header_value in {"content-length": str(len(content)), **headers}.items():
+            self.send_header(name, header_value)
         self.end_headers()
-        with suppress(BrokenPipeError):  # whoever asked has left
+        with suppress(BrokenPipeError):  # the client has disconnected
             self.wfile.write(content)
 
     def log_message(self, *_: object) -> None:
@@ -72,7 +72,7 @@ def server(monkeypatch):
 
 @pytest.fixture
 def asked(server):
-    """A term of a run that asks the server."""
+    """A function that makes a run's reward term that asks the server."""
 
     def term(config, **changed):
         address = f"http://127.0.0.1:{server.server_port}"
@@ -90,7 +90,7 @@ def asked(server):
 
 
 def says(text, *, finish="stop"):
-    """Return the server's answer to every request: a chat completion of this text."""
+    """Let the server answer every request with a chat completion of this text."""
     usage = {"prompt_tokens": 10, "completion_tokens": 3}
     choice = {"message": {"content": text}, "finish_reason": finish}
     return lambda _: (200, {"choices": [choice], "usage": usage}, {})
@@ -115,7 +115,7 @@ def test_512_completions_are_judged_many_at_a_time(server, asked):
     term = asked(JudgeReward())
     scores = rewards(term, *(f"number {number}" for number in range(512)))
     assert scores == [number % 11 / 10 for number in range(512)]
-    assert 64 <= server.peak <= 256  # at once; docs/rewards.md has the seconds
+    assert 64 <= server.peak <= 256  # concurrently; docs/rewards.md has the seconds
 
 
 def test_the_judge_gets_question_rubric_and_completion_and_the_key_stays_in_the_header(server, asked):
@@ -241,15 +241,15 @@ def test_the_last_number_ends_the_judges_own_text(server, asked, text, score):
 
 
 def test_a_busy_server_is_asked_again(server, asked):
-    seen: Counter[str] = Counter()
+    request_counts: Counter[str] = Counter()
 
     def respond(body):
-        seen["requests"] += 1
-        return (429, {}, {"retry-after": "0"}) if seen["requests"] < 3 else grade(10)(body)
+        request_counts["requests"] += 1
+        return (429, {}, {"retry-after": "0"}) if request_counts["requests"] < 3 else grade(10)(body)
 
     server.respond = respond
     assert rewards(asked(JudgeReward()), "a") == [1]
-    assert seen["requests"] == 3
+    assert request_counts["requests"] == 3
 
 
 def test_a_server_that_hangs_is_left_after_its_time(server, asked):

@@ -1,4 +1,4 @@
-"""Reward functions as their authors bring them: of one completion, of a batch as in TRL, or async."""
+"""Tests of reward functions per completion, per batch as in TRL, and async."""
 
 from contextlib import closing
 from pathlib import Path
@@ -87,7 +87,7 @@ def steps(prompt, text):
 
 @pytest.fixture
 def call(tmp_path: Path, monkeypatch):
-    """Rewards of texts by a function of the package above, and what was said about failures."""
+    """A function that returns a plugin function's rewards of texts, and its failure messages."""
     (tmp_path / "kinds.py").write_text(PLUGIN)
     info = tmp_path / "kinds-1.0.dist-info"
     info.mkdir()

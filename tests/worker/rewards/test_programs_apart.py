@@ -1,4 +1,4 @@
-"""Programs that try to leave something for the next one: shared memory, queues, keys, files, locks."""
+"""Tests that programs cannot pass data to the next one by shared memory, queues, keys, files or locks."""
 
 from contextlib import closing
 

@@ -1,5 +1,4 @@
-"""The checkers in place of those of reasoning_gym that evaluate answers: the same scores, and no
-evaluator."""
+"""Tests of the safe replacements for reasoning_gym's checkers that evaluate answers, with equal scores."""
 
 import hashlib
 import inspect
@@ -33,7 +32,7 @@ REPLACED = {
     "spiral_matrix": "452a5077ba3503da",
     "string_insertion": "4dad1d9da02dd4d6",
 }
-"""SHA-256, shortened, of each checker of the library that one of ours stands for."""
+"""Shortened SHA-256 digest of each library checker that we replace."""
 
 
 @pytest.mark.parametrize("task", sorted(CHECKERS))
@@ -161,7 +160,7 @@ def test_what_is_no_number_is_no_answer_to_a_task_of_numbers(task, config, answe
     ],
 )
 def test_numbers_that_were_not_given_solve_no_puzzle(task, answer):
-    """Each has full marks from the library."""
+    """The library gives each of these answers full marks."""
     entry = entry_at(task, {}, 0, 0)
     numbers = entry["metadata"]["numbers"]
     text = answer.format(target=entry["metadata"].get("target"), sum="+".join(map(str, numbers)))

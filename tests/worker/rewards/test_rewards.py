@@ -1,4 +1,4 @@
-"""Rewards: what is right, what is well-formed, and what happens to text that attacks its judge."""
+"""Tests of rewards: correctness, format, and text that attacks its judge."""
 
 import os
 import signal
@@ -256,9 +256,9 @@ def test_a_sandbox_whose_plugin_started_a_thread_ends_with_its_trainer(tmp_path,
     )
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, cwd=CODE_ROOT) as trainer:
         pid = int(trainer.stdout.readline())
-    left = [psutil.Process(pid)] if psutil.pid_exists(pid) else []
-    left += [inner for outer in left for inner in outer.children(recursive=True)]
-    _, alive = psutil.wait_procs(left, timeout=60)
+    remaining = [psutil.Process(pid)] if psutil.pid_exists(pid) else []
+    remaining += [inner for outer in remaining for inner in outer.children(recursive=True)]
+    _, alive = psutil.wait_procs(remaining, timeout=60)
     for process in alive:
         process.kill()
     assert not alive
@@ -266,8 +266,8 @@ def test_a_sandbox_whose_plugin_started_a_thread_ends_with_its_trainer(tmp_path,
 
 def test_reasoning_gym_answers_are_scored_by_the_task_itself(checkers):
     position = {"task": "chain_sum", "config": {}, "seed": 5, "offset": 3}  # 484 + 229 + 297
-    asked = prompt("1010", problem="reasoning_gym:chain_sum", reasoning_gym=position)
-    pairs = [(asked, text) for text in (r"\boxed{1010}", r"\boxed{11}", "1010", r"\boxed{= 1010}")]
+    chain_sum_prompt = prompt("1010", problem="reasoning_gym:chain_sum", reasoning_gym=position)
+    pairs = [(chain_sum_prompt, text) for text in (r"\boxed{1010}", r"\boxed{11}", "1010", r"\boxed{= 1010}")]
     scores = [grade.score for grade in Grader(CorrectnessReward(timeout_seconds=20), checkers).grades(pairs)]
     assert scores[:3] == [1, 0, 0]
     assert (
@@ -284,7 +284,7 @@ OPERATIONS = {"equal": Operation(lambda request: eval(request["found"]))}
 
 @pytest.mark.parametrize("score", ["'right'", "float('nan')", "1e308", "-1", "[True]", "{}", "1 + 10**400"])
 def test_a_value_that_is_no_score_is_wrong(score, tmp_path, monkeypatch):
-    """Only an answer that has taken over the process of its own checker can have it say this."""
+    """Only an answer that controls the process of its checker can cause such a value."""
     (tmp_path / "forging.py").write_text(FORGING)
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
@@ -356,7 +356,7 @@ def test_a_conditional_term_is_for_correct_completions_only():
 
 
 def test_without_a_required_form_nothing_counts():
-    """Magistral: a completion of the wrong format gets 0 and is not graded further."""
+    """As in Magistral, a completion in the wrong format gets 0 and is not graded."""
     terms = [
         CorrectnessReward(weight=0.9),
         ThinkFormatReward(weight=0.1, required=True),
@@ -449,7 +449,7 @@ def vast(prompt, text):
 
 @pytest.fixture
 def plugins(tmp_path: Path, monkeypatch):
-    """A user's package with entry points, installed where trainer and child both find it."""
+    """A user's package with entry points, installed where trainer and child process find it."""
     (tmp_path / "demo_rewards.py").write_text(PLUGIN)
     info = tmp_path / "demo_rewards-1.0.dist-info"
     info.mkdir()
@@ -506,7 +506,7 @@ def test_a_reward_that_fails_now_and_then_leaves_those_completions_unscored(plug
     with closing(Scorer(terms, processes=1)) as scorer:
         [group] = scorer.score([SUM], [[completion(text) for text in (RIGHT, "odd", RIGHT, "odd")]])
         flags = scorer.flags(SUM, completion("odd"), 0.0, reward=group.rewards[1])
-        told = (scorer.failures, scorer.last_failure.partition(": ")[0])
+        failure = (scorer.failures, scorer.last_failure.partition(": ")[0])
     assert list(group.rewards) == [2, None, 2, None]
-    assert told == (2, f"reward plugin {name!r} on prompt 'p'")
+    assert failure == (2, f"reward plugin {name!r} on prompt 'p'")
     assert "unscored" in flags

@@ -1,4 +1,4 @@
-"""The search behind the zebra puzzles."""
+"""Tests of the satisfiability search for zebra puzzles."""
 
 import itertools
 import random

@@ -1,10 +1,9 @@
-"""A server over today's sampler that speaks vLLM's contract, and misbehaves when it is told to.
+"""A server with vLLM's API on top of this project's sampler, which can be told to misbehave.
 
     python -m tests.worker.rollout.engine_server [key]
 
-Prints its port on one line. POST /misbehave {"how": "slow", "times": 1} makes the next so many requests for
-completions go wrong; see HOW. GET /seen tells what was asked for.
-"""
+It prints its port on one line. POST /misbehave {"how": "slow", "times": 1} makes the given number of
+completion requests fail as described in HOW. GET /seen returns the recorded requests."""
 
 import json
 import socket
@@ -44,7 +43,7 @@ HOW = {
 
 
 class Engine:
-    """The model, its adapters and its faults."""
+    """A model with its adapters and faults."""
 
     def __init__(self, key: str) -> None:
         self.key = key
@@ -55,7 +54,7 @@ class Engine:
         self.seen: Counter[str] = Counter()
         self.names: list[str] = []
         self.answering = 0
-        """Requests for completions that are at work, also those that their client has given up."""
+        """Number of completion requests in progress, including those whose client has disconnected."""
         self.lock = threading.Lock()
         self.told = threading.Event()
 
@@ -63,7 +62,7 @@ class Engine:
         return load_policy(PolicyConfig(), Settings())
 
     def fails(self, how: str) -> bool:
-        """Return whether it misbehaves so now; one time less is left then."""
+        """Return whether this request must fail in the given way, and count it."""
         with self.lock:
             if self.how != how or self.times < 1:
                 return False
@@ -71,7 +70,7 @@ class Engine:
             return True
 
     def misbehave(self, how: str, times: int) -> None:
-        """Begin to, or with "" stop and be as new, once no earlier request is left to take a turn."""
+        """Begin to misbehave, or reset the engine if `how` is "", after earlier requests have ended."""
         self.told.set()
         while self.answering:
             time.sleep(0.01)
@@ -85,14 +84,14 @@ class Engine:
                 weight.data = torch.randn_like(weight) * 0.1
 
     def load_adapter(self, name: str, path: Path) -> None:
-        """Load an adapter for a fresh base."""
+        """Load an adapter onto a fresh base."""
         policy = self._fresh()
         add_adapter(policy.model, parse_adapter(read_config(path, ADAPTER_CONFIG) or {}), base="tiny")
         load_adapter_weights(policy.model, path)
         self.adapters[name] = policy
 
     def complete(self, body: dict[str, Any]) -> dict[str, Any]:
-        """Return the answer to a request for completions of one prompt."""
+        """Return the response to a completion request for one prompt."""
         policy = self.adapters.get(body["model"], self.base)
         decoding = Decoding(body["max_tokens"], body["temperature"], body["top_p"], body["top_k"])
         generator = torch.Generator().manual_seed(body["seed"])
@@ -115,7 +114,7 @@ class Engine:
 
 
 def app_of(engine: Engine) -> FastAPI:  # noqa: C901 - one route after the other
-    """Return the routes that a run asks for, as vLLM has them."""
+    """Return the application with vLLM's routes that a run uses."""
     app = FastAPI()
 
     @app.middleware("http")
@@ -212,7 +211,7 @@ def main() -> None:
     engine = Engine(sys.argv[1] if len(sys.argv) > 1 else "")
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
-    listener.listen()  # a request that comes before the server waits
+    listener.listen()  # a request that arrives before the server waits
     server = uvicorn.Server(uvicorn.Config(app_of(engine), log_level="critical"))
 
     def follow() -> None:

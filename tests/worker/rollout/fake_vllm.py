@@ -1,11 +1,10 @@
-"""A trainer of these tests starts this in place of `python -m vllm.entrypoints.openai.api_server`.
+"""A fake of `python -m vllm.entrypoints.openai.api_server` that the trainer starts in tests.
 
     <script of `install`> -m vllm.entrypoints.openai.api_server --uds PATH --served-model-name NAME ...
 
-It imports the standard library alone, to start at once, and draws its tokens from the seed of a request. It
-has a second process, as vLLM has one for its engine, and writes what it was started with and asked for to
-`calls` next to its socket. The variable VLLM_FAKE makes its start fail; see START.
-"""
+It starts quickly because it imports only the standard library, and draws its tokens from the seed of a
+request. It has a second process, like vLLM's engine, and writes its arguments and requests to `calls` next
+to its socket. The variable VLLM_FAKE makes its start fail as described in START."""
 
 import argparse
 import json
@@ -46,11 +45,11 @@ less than desired GPU memory utilization (0.4, 31.7 GiB).
 """
 
 NEEDED = {"/collective_rpc": {"weights"}, "/v1/completions": {"weights", "kv_cache"}}
-"""The parts that must be awake for a request."""
+"""The parts of the engine that must be awake for a request."""
 
 
 def install(directory: Path) -> str:
-    """Write a program that passes for the Python of an environment with vLLM; its path."""
+    """Write a program that acts as the Python of an environment with vLLM, and return its path."""
     program = directory / "python-with-vllm"
     program.write_text(f'#!/bin/sh\nexec {sys.executable} {__file__} "$@"\n', encoding="utf-8")
     program.chmod(0o700)
@@ -71,12 +70,12 @@ class Server(ThreadingMixIn, UnixStreamServer):
         self.has_weights = True
 
     def note(self, call: Any) -> None:
-        """Add a line to what was asked for."""
+        """Append a line to the record of calls."""
         with (self.beside / "calls").open("a", encoding="utf-8") as file:
             file.write(json.dumps(call) + "\n")
 
     def answer(self, method: str, path: str, query: dict[str, list[str]], body: Any) -> Any:
-        """Return the answer to a request; None if there is no such route."""
+        """Return the response to a request, or None if there is no such route."""
         match method, path:
             case "GET", "/health":
                 return {}
@@ -108,7 +107,7 @@ class Server(ThreadingMixIn, UnixStreamServer):
 
 
 def completions(body: Any) -> Any:
-    """Completions up to their length cap, of digits as the tiny policy's tokenizer writes them."""
+    """Return completions of maximum length, made of digits in the tiny policy's vocabulary."""
     draw = random.Random(body["seed"])
     count = body["max_tokens"]
     choices = [
@@ -124,7 +123,7 @@ def completions(body: Any) -> Any:
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Reads requests."""
+    """A request handler that forwards to the server."""
 
     server: Server
 
@@ -156,15 +155,15 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(answer)
 
     def address_string(self) -> str:
-        """A unix socket has none."""
+        """Return a fixed name, because a unix socket has no client address."""
         return "somebody"
 
     def log_request(self, *_: object) -> None:
-        """Without a word."""
+        """Log nothing."""
 
 
 def main() -> None:
-    """Start as vLLM does, or fail to."""
+    """Start like vLLM, or fail if requested."""
     parser = argparse.ArgumentParser(allow_abbrev=False)
     parser.add_argument("-m", dest="module")
     for name in ("--uds", "--served-model-name"):

@@ -1,10 +1,10 @@
-"""A server that speaks OpenEnv's protocol, and misbehaves as the first part of its address says.
+"""A server with OpenEnv's protocol, which misbehaves as the first segment of its path says.
 
     python -m tests.worker.rollout.openenv_server
 
-Prints its port on one line. http://127.0.0.1:PORT/HOW is a server of its own; see HOW. The environment is a
-number of 1 to 9 to be guessed, drawn from the episode's seed. GET /seen tells what each was asked.
-"""
+It prints its port on one line. Each http://127.0.0.1:PORT/HOW acts as a separate server; the behaviours
+are in HOW. The environment is a number from 1 to 9 to be guessed, drawn from the episode's seed. GET /seen
+returns the number of requests to each."""
 
 import asyncio
 import json
@@ -100,7 +100,7 @@ def error(code: str, message: str = "no", **details: int) -> str:
 
 
 async def play(connection: ServerConnection) -> None:
-    """Play one session."""
+    """Serve one session."""
     assert connection.request is not None
     how = connection.request.path.split("/")[1]
     limit = PLACES.get(how, 10_000)
@@ -149,8 +149,8 @@ async def misbehave(  # noqa: C901, PLR0912 - a case for each way
         "no_observation": ("observation", []),
     }
     if how in changed:
-        name, value = changed[how]
-        good["data"][name] = value
+        name, replacement = changed[how]
+        good["data"][name] = replacement
     if how == "sums_to_infinity":
         good["data"]["done"] = False
     if how == "no_done":
@@ -192,7 +192,7 @@ async def dripping(text: str):
 
 
 async def over_http(connection: ServerConnection, request: Request) -> Response | None:
-    """Answers to requests that are no session."""
+    """Answer requests outside a session."""
     how, _, endpoint = request.path.removeprefix("/").partition("/")
     if request.path == "/seen":
         return told(connection, dict(SEEN))

@@ -1,4 +1,4 @@
-"""Rollouts that run ahead: in order, never older than allowed, given up on demand, kept in checkpoints."""
+"""Tests of rollouts that run ahead: order, maximum age, interruption and checkpoints."""
 
 import threading
 from types import SimpleNamespace
@@ -43,7 +43,7 @@ def scorer():
 
 @pytest.fixture
 def rollouts(tiny, scorer):
-    """Begins rollouts, `ahead` of which may be too early."""
+    """A function that begins rollouts, of which `ahead` may be sampled early."""
     opened = []
 
     def begin(*, ahead, step=0, cursor=0, state=None, prepare=None):
@@ -74,8 +74,8 @@ def told(batch):
 
 
 def settled(rollouts):
-    """Return how many batches wait, once no other is begun before newer weights come."""
-    wait_for(lambda: rollouts._changed._waiters)  # the only one here that waits is the thread that samples
+    """Return the number of queued batches once no other can begin before new weights arrive."""
+    wait_for(lambda: rollouts._changed._waiters)  # here, only the sampling thread waits
     return len(rollouts.waiting)
 
 
@@ -100,11 +100,11 @@ def test_a_restored_queue_trains_on_the_same_batches_in_the_same_order(rollouts)
     settled(running)
     running.take(never)
     with running.held():
-        state = running.values(), {name: value.clone() for name, value in running.tensors().items()}
+        state = running.values(), {name: tensor.clone() for name, tensor in running.tensors().items()}
     again = rollouts(ahead=3, step=1, cursor=2, state=state)
     expected = [told(running.take(never)) for _ in range(3)]
     assert [told(again.take(never)) for _ in range(3)] == expected
-    after = again.take(never)  # not in the checkpoint: sampled anew, from the prompts that follow
+    after = again.take(never)  # not in the checkpoint, so sampled again from the prompts that follow
     assert after.cursor == 10
     assert np.isfinite(after.groups[0].completions[0].sampler_logprobs).all()
 

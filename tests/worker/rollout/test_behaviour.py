@@ -1,4 +1,4 @@
-"""Sampling in another precision and with older weights."""
+"""Tests of sampling in another precision and with older weights."""
 
 from itertools import takewhile
 from operator import eq
@@ -35,7 +35,7 @@ def sampled(policy):
 
 @torch.no_grad()
 def trained(policy, amount=0.01):
-    """The policy after something that moved its weights in place."""
+    """Return the policy after a change of its weights in place, like that of training."""
     for weight in policy.model.parameters():
         weight.add_(amount * torch.randn(weight.shape, generator=torch.Generator().manual_seed(3)))
 
@@ -73,9 +73,9 @@ def test_the_learner_keeps_its_weights_and_its_precision(tiny, precision):
 
 
 def test_8_bits_through_the_lean_path_are_8_bits_through_the_models_own(tiny, monkeypatch):
-    """The largest input of a token lies halfway between two of the 255 steps (torchao divides by 127.5): the
-    last bit of a sum decides. That makes up a third of what 8 bits change; other weights would make up all.
-    """
+    """The largest input of a token is halfway between two of the 255 levels (torchao divides by 127.5), so
+    the last bit of a sum decides. That explains a third of the difference that 8 bits make; different weights
+    would explain all of it."""
     policy = Behaviour(SamplingConfig(precision="int8")).policy(tiny)
     lean = sampled(policy)
     monkeypatch.setattr("worker.rollout.sampler.decoder_for", GenericDecoder)
@@ -91,8 +91,10 @@ def test_8_bits_through_the_lean_path_are_8_bits_through_the_models_own(tiny, mo
 
 @torch.no_grad()
 def token_logprobs_of(policy, prompt, ids):
-    asked = policy.encode(prompt.text, room=40)
-    logits = policy.model(torch.tensor([asked + ids.tolist()])).logits[0, len(asked) - 1 : -1]
+    encoded_prompt = policy.encode(prompt.text, room=40)
+    logits = policy.model(torch.tensor([encoded_prompt + ids.tolist()])).logits[
+        0, len(encoded_prompt) - 1 : -1
+    ]
     return logits.log_softmax(dim=-1).gather(1, torch.tensor(ids)[:, None]).squeeze(1).numpy()
 
 

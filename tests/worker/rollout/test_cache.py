@@ -1,4 +1,4 @@
-"""The growing cache: the numbers of transformers' own, written in place."""
+"""Tests of the growing cache, which is written in place and must match transformers' cache."""
 
 import pytest
 import torch
@@ -27,7 +27,7 @@ def test_a_token_is_written_without_copying_the_others():
 
 @pytest.mark.parametrize("tokens", [6, 11, 40])
 def test_a_sliding_window_holds_what_transformers_does(tokens):
-    """Prompts shorter and longer than the window of 8, rows that come and go, one token and several."""
+    """Prompts are shorter or longer than the window of 8, and rows join and leave."""
     for prompt in (3, 7, 8, 20):
         sliding, dynamic = SlidingLayer(8, 2, tokens), DynamicSlidingWindowLayer(8)
         rows = 2
@@ -47,7 +47,7 @@ def test_a_sliding_window_holds_what_transformers_does(tokens):
 
 @pytest.mark.parametrize("name", ["gemma3", "mistral", "gpt_oss", "cohere2"])
 def test_decoding_beyond_a_window_gives_the_numbers_of_transformers_cache(name, monkeypatch):
-    """Logits of 30 tokens behind prompts of 12 and 20, the window is 16: bit by bit."""
+    """Logits of 30 tokens after prompts of 12 and 20 tokens, with a window of 16, are bit-identical."""
     model = build(name)
 
     def logits():

@@ -1,4 +1,4 @@
-"""Filling a step with groups that carry signal."""
+"""Tests of filling a step with groups that carry signal."""
 
 import json
 from dataclasses import replace
@@ -21,7 +21,7 @@ P = 3
 
 
 class Scripted:
-    """Writes one right and one wrong answer where the script says True, two wrong ones where False."""
+    """A sampler that gives one right and one wrong answer if the script says True, else two wrong answers."""
 
     def __init__(self, *informative):
         self.script = list(informative)
@@ -107,7 +107,7 @@ def test_active_refill_carries_the_surplus_into_the_next_step(collector):
     assert second.batches == 1
     metrics = group_metrics(second)
     assert metrics["sampling/carried_frac"] == pytest.approx(1 / 3)
-    assert metrics["tokens/generated"] == 3 * 2 * 3  # what waited was counted when it was sampled
+    assert metrics["tokens/generated"] == 3 * 2 * 3  # pooled groups were counted when they were sampled
     assert metrics["groups/kept_frac"] == pytest.approx(2 / 3)
     assert active.pool.groups == []
 
@@ -142,7 +142,7 @@ def test_neighbours_try_the_next_prompts_for_empty_places_only(collector):
 
 
 class Greedy(Scripted):
-    """Answers right where a greedy completion is asked for, and scripted otherwise."""
+    """A sampler whose greedy completions are right and whose others are scripted."""
 
     def sample(self, prompts, group_size, sampling, *_):
         if sampling.temperature > 0:

@@ -1,4 +1,4 @@
-"""The engine alongside the trainer: start, sleep and death of its server, with a fake vLLM."""
+"""Tests of the engine alongside the trainer: start, sleep and death of its server, with a fake vLLM."""
 
 import json
 import os
@@ -21,14 +21,15 @@ from worker.rollout.colocated_engine import ColocatedEngine
 
 @pytest.fixture
 def engine(settings, state_dir, monkeypatch):
-    """An engine whose server can sleep, as on a GPU."""
+    """A function that makes an engine whose server can sleep, as on a GPU."""
     monkeypatch.setattr(endpoint, "FIRST_PAUSE_SECONDS", 0.01)
     with_engine = settings.model_copy(update={"engine_python": fake_vllm.install(state_dir)})
     engines = []
 
     def engine(adapter=None, **changes):
         policy = load_policy(PolicyConfig(**({"adapter": adapter} if adapter else {})), with_engine)
-        config = ColocatedConfig(**{"largest_mismatch": 1e6, **changes})  # its log-probabilities are made up
+        # the fake's log-probabilities are random
+        config = ColocatedConfig(**{"largest_mismatch": 1e6, **changes})
         engines.append(
             ColocatedEngine(
                 config, policy, with_engine, model=BUILT_IN["tiny"], run_id="run", attempt=1, max_tokens=64
@@ -43,13 +44,13 @@ def engine(settings, state_dir, monkeypatch):
 
 
 def calls(engine):
-    """Return what the server was started with, and the requests since."""
+    """Return the server's arguments, and the requests since."""
     lines = (engine._command.directory / "calls").read_text().splitlines()
     return [json.loads(line) for line in lines]
 
 
 def paths(engine):
-    """Return the requests that change something, since the newest start."""
+    """Return the requests that change state since the latest start."""
     paths_called = calls(engine)
     newest = max(at for at, call in enumerate(paths_called) if isinstance(call, dict))
     return [call for call in paths_called[newest + 1 :] if call != "/tokenize"]
@@ -80,7 +81,7 @@ def test_it_sleeps_but_for_sampling_and_dies_once_without_harm(engine):
     second = drawn(sampling)
     assert {completion.version for group in second for completion in group} == {1}
     os.kill(sampling.process.pid, signal.SIGKILL)
-    again = drawn(sampling)  # in the middle of a batch: started again, with weights and random numbers
+    again = drawn(sampling)  # in the middle of a batch: restarted with weights and random numbers
     assert [completion.ids.tolist() for group in again for completion in group] == [
         completion.ids.tolist() for group in second for completion in group
     ]
@@ -130,19 +131,19 @@ def test_its_server_is_started_with_the_policy_and_without_the_trainers_secrets(
     assert command_line.startswith(f"--model {BUILT_IN['tiny']} --served-model-name policy --uds ")
     for expected in ("--dtype float32", "--gpu-memory-utilization 0.3", "--enable-lora --max-lora-rank 16"):
         assert expected in command_line
-    assert argv[-4:] == ["--block-size", "16", "--name", "a b"]  # the operator's prevail
+    assert argv[-4:] == ["--block-size", "16", "--name", "a b"]  # the operator's arguments take precedence
     assert "--enable-sleep-mode" not in command_line  # on a CPU
     assert "--port" not in command_line
 
 
 def test_directories_of_killed_attempts_are_removed_and_sockets_have_room(engine, monkeypatch, state_dir):
     monkeypatch.setattr("tempfile.tempdir", str(state_dir))
-    left = state_dir / "grpolab-run-left"
-    left.mkdir()
+    leftover = state_dir / "grpolab-run-left"
+    leftover.mkdir()
     monkeypatch.setenv(fake_vllm.VARIABLE, "dies")
     with pytest.raises(EngineFailed, match="vLLM did not start"):
         engine().check()
-    assert not left.exists()
+    assert not leftover.exists()
     deep = state_dir / ("d" * 90)
     deep.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(deep))

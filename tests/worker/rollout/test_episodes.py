@@ -1,4 +1,4 @@
-"""Episodes by hand: a scripted engine writes, tools answer, and observations are marked."""
+"""Tests of episodes with a scripted engine: tools answer, and observations are marked."""
 
 from collections.abc import Sequence
 from copy import deepcopy
@@ -36,7 +36,7 @@ def tiny():
 
 
 class Script:
-    """An engine that writes given texts, one for each row of each call; `<eos>` ends a completion."""
+    """An engine that writes the given texts, one per row of each call, where `<eos>` ends a completion."""
 
     def __init__(self, policy, *rounds: Sequence[str]) -> None:
         self.policy, self.rounds, self.asked = policy, list(rounds), []
@@ -61,9 +61,11 @@ class Script:
 def played(tiny, config, rounds, *, tokens=60, **columns):
     """Return one group of completions by a script, and the script."""
     script = Script(tiny, *rounds)
-    asked = [Prompt("p", "12*34=?", "", "", columns=columns)]
+    prompts = [Prompt("p", "12*34=?", "", "", columns=columns)]
     generator = torch.Generator().manual_seed(5)
-    [completions] = Episodes(config, tiny).sample(script, asked, len(rounds[0]), Decoding(tokens), generator)
+    [completions] = Episodes(config, tiny).sample(
+        script, prompts, len(rounds[0]), Decoding(tokens), generator
+    )
     return completions, script
 
 
@@ -98,11 +100,11 @@ def test_rows_of_a_batch_end_at_different_turns(tiny):
         "[lookup: a][x]b",
     ]
     assert completions[1].generated is None
-    assert [len(asked) for asked in script.asked] == [1, 2, 1]
+    assert [len(rows) for rows in script.asked] == [1, 2, 1]
 
 
 def test_a_policy_that_ends_calls_without_end_is_contained(tiny):
-    """After a few rounds it is sampled in one go, whatever it writes."""
+    """After a few rounds, the remainder is sampled in one call, regardless of its text."""
     [completion], script = played(tiny, ToolUse(max_turns=1), [["]"]] * 4 + [["]" * 60]])
     assert (completion.finish_reason, len(completion), completion.turns) == ("length", 60, ())
     assert len(script.asked) == 5
@@ -156,7 +158,7 @@ def chatty(tiny):
 
 
 def chatted(chatty, rounds, *, answers=32):
-    """Return a completion by a script, in the form of the chat template."""
+    """Return a completion by a script, in the format of the chat template."""
     script = Script(chatty, *([text] for text in rounds))
     episodes = Episodes(ToolUse(form="template", max_observation_tokens=answers), chatty)
     prompts = episodes.shown([Prompt("p", "6*7?", "", "")])
@@ -194,7 +196,7 @@ def test_a_malformed_call_is_answered_with_what_is_wrong(chatty, call, problem):
 
 
 def sampled(tiny, seed):
-    """Episodes of the real sampler, and the generator behind them."""
+    """Return episodes of the real sampler, and the generator after them."""
     rows = [Prompt("", "59+63=?", "", "", columns={"table": {"59+63": "862"}})] * 3
     generator = torch.Generator().manual_seed(seed)
     config = ToolUse(form="equation", tools=("lookup",), max_observation_tokens=4)

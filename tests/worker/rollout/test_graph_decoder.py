@@ -1,4 +1,4 @@
-"""Decoding by CUDA graphs gives the numbers of decoding without them. Tests marked `gpu` record graphs."""
+"""Tests that decoding with CUDA graphs matches decoding without them. Tests marked `gpu` record graphs."""
 
 import threading
 
@@ -16,18 +16,18 @@ from worker.rollout.sampler import Decoding, Sampler
 
 FAMILY = ("qwen3", "qwen2.5", "llama3")
 MORE = 150
-"""Tokens that are decoded: beyond two numbers of places."""
+"""Number of decoded tokens, which exceeds two sizes of the cache."""
 
 
 def on_gpu(test):
-    """Run the test where there is a CUDA device."""
+    """Skip the test if there is no CUDA device."""
     skipped = pytest.mark.skipif(not torch.cuda.is_available(), reason="this machine has no CUDA device")
     return pytest.mark.gpu(skipped(test))
 
 
 @torch.inference_mode()
 def decoded(decoder, device, *, even):
-    """Logits after every token of nine completions of three prompts, of which six and then three continue."""
+    """Return logits after every token of nine completions, of which six and then three continue."""
     ids = torch.randint(3, 100, (3, 9), generator=torch.Generator().manual_seed(1))
     mask = torch.ones_like(ids)
     if not even:
@@ -47,8 +47,8 @@ def decoded(decoder, device, *, even):
 def compare(model, *, even, atol, device="cpu"):
     graphs = GraphDecoder(model)
     expected, logits = (decoded(decoder, device, even=even) for decoder in (LeanDecoder(model), graphs))
-    for left, right in zip(expected, logits, strict=True):
-        torch.testing.assert_close(right, left, atol=atol, rtol=0)
+    for expected_logits, right in zip(expected, logits, strict=True):
+        torch.testing.assert_close(right, expected_logits, atol=atol, rtol=0)
     return graphs
 
 
@@ -72,8 +72,8 @@ def test_replayed_graphs_give_the_logits_of_kernels_that_are_launched(name, even
 def test_a_graph_is_replayed_bit_by_bit():
     decoder = GraphDecoder(build("qwen3", dtype=torch.bfloat16).to("cuda"))
     first, second = (decoded(decoder, "cuda", even=False) for _ in range(2))
-    for left, right in zip(first, second, strict=True):
-        assert torch.equal(left, right)
+    for first_logits, right in zip(first, second, strict=True):
+        assert torch.equal(first_logits, right)
 
 
 @on_gpu
@@ -82,7 +82,7 @@ def test_a_policy_that_cannot_be_recorded_is_decoded_without_graphs(monkeypatch,
     normed = type(GraphDecoder(model).lean).final_norm
 
     def asking(lean, hidden):
-        float(hidden.sum())  # waits for the GPU, which a recording must not
+        float(hidden.sum())  # waits for the GPU, which is not allowed during a recording
         return normed(lean, hidden)
 
     monkeypatch.setattr("worker.policy.lean.LeanModel.normed", asking)

@@ -1,4 +1,4 @@
-"""Episodes with an OpenEnv server: a real process that speaks its protocol, and misbehaves in every way."""
+"""Tests of episodes with an OpenEnv server, a real process that can misbehave in many ways."""
 
 import random
 import subprocess
@@ -55,20 +55,20 @@ def address():
 
 @pytest.fixture
 def served(settings, address, monkeypatch):
-    """The settings of an installation with a server for each way to misbehave."""
+    """The settings of an installation with one environment per kind of misbehaviour."""
     monkeypatch.setattr(endpoint, "FIRST_PAUSE_SECONDS", 0.01)
     return with_servers(settings, address)
 
 
 def with_servers(settings, address):
-    """Return the settings with an environment for each way to misbehave."""
+    """Return the settings with one environment per kind of misbehaviour."""
     pairs = ",".join(f"{how.lower()}={address}/{how}" for how in HOW)
     return settings.model_copy(update={"openenv_urls": pairs})
 
 
 @pytest.fixture
 def seen(address):
-    """The requests to a server."""
+    """A function that returns the requests to a server."""
     return lambda event: httpx2.get(f"{address}/seen").json().get(event, 0)
 
 
@@ -78,7 +78,7 @@ def number_of(prompt):
 
 
 def played(tiny, served, how, rounds, *, prompts=(PROMPT,), tokens=60, **changes):
-    """Completions by a script, one for each prompt, and the script."""
+    """Return completions by a script, one for each prompt, and the script."""
     config = OpenEnv(server=how.lower(), step_seconds=1.0 if how in SILENT else 60.0, **changes)
     episodes = OpenEnvEpisodes(config, tiny, served)
     script = Script(tiny, *rounds)
@@ -146,7 +146,7 @@ def test_an_episode_is_lost_with_a_reason_and_its_action_is_sent_once(tiny, serv
 
 
 def test_one_lost_episode_leaves_the_others_and_is_counted(tiny, served):
-    """With 1e308 for each step a second step is one too many."""
+    """With a reward of 1e308 per step, the sum overflows at the second step."""
     prompts = [PROMPT, replace(PROMPT, id="episodes/train/0/1")]
     rounds = [["0<eos>", "0" * 60], ["0<eos>"]]
     completions, _, episodes = played(tiny, served, "sums_to_infinity", rounds, prompts=prompts)
@@ -293,7 +293,7 @@ def test_a_malformed_call_is_not_sent(chatty, served, seen, call):
 
 
 def sampled(tiny, served, how, seed):
-    """Episodes of the real sampler."""
+    """Return episodes of the real sampler."""
     prompts = [replace(PROMPT, id=f"episodes/train/0/{n}") for n in range(3)]
     episodes = OpenEnvEpisodes(OpenEnv(server=how, max_turns=3, sessions=4), tiny, served)
     episodes.check()

@@ -25,7 +25,7 @@ from worker.rollout.sampler import Cadence, Decoding, Sampler, inverse_cdf, next
 from worker.rollout.sharing import UnfinishedRows
 
 FLOAT32 = 1e-4
-"""The most by which float32 sums in another order change a log-probability."""
+"""Maximum change of a log-probability when float32 sums are computed in another order."""
 
 SHAPE = {
     "vocab_size": 101,
@@ -122,10 +122,10 @@ def test_recorded_log_probabilities_are_those_of_a_fresh_forward_pass(tiny, kind
     policy = tiny if kind == "tiny" else random_policy(tiny, kind)
     for group, prompt in zip(Sampler(policy).sample(UNEVEN, 3, decoding, generator()), UNEVEN, strict=True):
         for completion in group:
-            asked = policy.encode(prompt.text, room=30)
-            ids = torch.tensor([asked + completion.ids.tolist()])
+            encoded_prompt = policy.encode(prompt.text, room=30)
+            ids = torch.tensor([encoded_prompt + completion.ids.tolist()])
             with torch.no_grad():
-                logits = policy.model(ids).logits[0, len(asked) - 1 : -1].float()
+                logits = policy.model(ids).logits[0, len(encoded_prompt) - 1 : -1].float()
             expected = next_token_logprobs(logits, decoding)
             of_tokens = expected.gather(1, torch.tensor(completion.ids)[:, None]).squeeze(1)
             np.testing.assert_allclose(completion.sampler_logprobs, of_tokens, atol=FLOAT32)
@@ -136,19 +136,19 @@ def test_recorded_log_probabilities_are_those_of_a_fresh_forward_pass(tiny, kind
 
 def test_rows_draw_the_same_whoever_else_is_in_the_batch(tiny):
     problem = Sums(seed=0)
-    asked = [problem.sample(index, "train") for index in range(6)]
-    together = Sampler(tiny).sample(asked, 4, Decoding(40), generator())
-    apart = Sampler(tiny, rows_at_once=4).sample(asked, 4, Decoding(40), generator())
+    prompt_batch = [problem.sample(index, "train") for index in range(6)]
+    together = Sampler(tiny).sample(prompt_batch, 4, Decoding(40), generator())
+    apart = Sampler(tiny, rows_at_once=4).sample(prompt_batch, 4, Decoding(40), generator())
     assert [[c.text for c in group] for group in together] == [[c.text for c in group] for group in apart]
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("max_rows", [8, 5, 3, 1])
 def test_memory_that_runs_out_halves_the_rows_and_changes_no_completion(tiny, monkeypatch, max_rows):
-    """Down to a single row of a group; what fitted once is where the next call begins."""
+    """Rows are halved down to a single row of a group, and the next call starts with the size that fit."""
     problem = Sums(seed=0)
-    asked = [problem.sample(index, "train") for index in range(4)]
-    together = Sampler(tiny).sample(asked, 4, Decoding(40), generator())
+    prompt_batch = [problem.sample(index, "train") for index in range(4)]
+    together = Sampler(tiny).sample(prompt_batch, 4, Decoding(40), generator())
     tried, decode = [], Sampler._decode
 
     def scarce(self, decoder, encoded, sampling, uniforms, notes, *stops):
@@ -159,7 +159,7 @@ def test_memory_that_runs_out_halves_the_rows_and_changes_no_completion(tiny, mo
 
     monkeypatch.setattr(Sampler, "_decode", scarce)
     limit = RowLimit()
-    apart = Sampler(tiny, limit=limit).sample(asked, 4, Decoding(40), generator())
+    apart = Sampler(tiny, limit=limit).sample(prompt_batch, 4, Decoding(40), generator())
     assert [[c.text for c in group] for group in together] == [[c.text for c in group] for group in apart]
     assert [[c.prompt_tokens for c in group] for group in together] == [
         [c.prompt_tokens for c in group] for group in apart
@@ -168,7 +168,7 @@ def test_memory_that_runs_out_halves_the_rows_and_changes_no_completion(tiny, mo
     assert (limit.halvings, limit.rows) == (halvings, 16 >> halvings)
     assert sum(rows for rows in tried if rows <= max_rows) == 16
     tried.clear()
-    Sampler(tiny, limit=limit).sample(asked, 4, Decoding(40), generator())
+    Sampler(tiny, limit=limit).sample(prompt_batch, 4, Decoding(40), generator())
     assert max(tried) <= max_rows
 
 
@@ -208,7 +208,7 @@ def test_every_completion_reads_a_row_that_says_what_it_said(share):
     torch.manual_seed(0)
     unfinished = UnfinishedRows.from_prompts(24, 6, torch.device("cpu"))
     written: list[tuple[str | int, ...]] = [(f"prompt {row // 6}",) for row in range(24)]
-    heard = written[::6]  # what each decoder row has read
+    heard = written[::6]  # the tokens that each decoder row has read
     for step in range(12):
         tokens = torch.randint(0, 3, (len(unfinished.rows),))
         for row, token in zip(unfinished.rows.tolist(), tokens.tolist(), strict=True):

@@ -1,4 +1,4 @@
-"""Answers of servers that sample, read with suspicion."""
+"""Tests of the validation of responses from sampling servers."""
 
 import copy
 
@@ -21,7 +21,7 @@ def tiny():
 
 @pytest.fixture
 def answer(tiny):
-    """A good answer with one completion that ends and one that is cut."""
+    """A valid response with one finished and one truncated completion."""
     plain = [index for index in range(4, 20) if index not in tiny.stop_ids]
     ended, cut = [*plain[:2], tiny.stop_ids[0]], plain[:4]
     choices = [

@@ -1,4 +1,4 @@
-"""The server engine against a server over today's sampler that speaks vLLM's contract and misbehaves."""
+"""Tests of the server engine, against a local server with vLLM's API that can misbehave."""
 
 import logging
 import subprocess
@@ -30,7 +30,7 @@ DECODING = Decoding(8)
 
 @pytest.fixture(scope="module")
 def address():
-    """The address of a server that runs as long as these tests."""
+    """The address of a server that runs during these tests."""
     argv = [sys.executable, "-m", "tests.worker.rollout.engine_server", KEY]
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -40,7 +40,7 @@ def address():
 
 @pytest.fixture
 def told(address, monkeypatch):
-    """Tells the server how to misbehave; it behaves before and after."""
+    """A function that tells the server how to misbehave; the server is reset before and after."""
     monkeypatch.setattr(endpoint, "FIRST_PAUSE_SECONDS", 0.01)
 
     def tell(how, times=10**9):
@@ -58,7 +58,7 @@ def seen(address):
 
 @pytest.fixture
 def engine(address, told, settings):
-    """An engine of a run, with the policy's weights of version 0 unless told otherwise."""
+    """A function that makes a run's engine, by default with the policy's weights at version 0."""
     engines = []
 
     def engine(policy=None, *, version=0, url=address, key=KEY, **changes):
@@ -82,7 +82,7 @@ def drawn(engine, *, seed=0, sampling=DECODING) -> Any:
 
 
 def changed(policy, *, by):
-    """Other weights, of those that train."""
+    """Return the policy with changed trainable weights."""
     weights = [weight for weight in policy.model.parameters() if weight.requires_grad]
     with torch.no_grad():
         for number, weight in enumerate(weights):
@@ -155,7 +155,7 @@ def test_what_may_pass_is_tried_again_and_what_does_not_fails_with_its_reason(
 ):
     sampling = engine(**config)
     told(how, times=1)
-    sampling._send(0)  # a server that is told begins as new
+    sampling._send(0)  # a told server starts from a clean state
     assert len(drawn(sampling)) == 3
     assert sampling.take_metrics()["sampling/engine_retries"] == 1
     assert sampling.take_metrics()["sampling/engine_retries"] == 0

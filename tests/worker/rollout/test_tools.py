@@ -1,4 +1,4 @@
-"""Tools answer calls and never raise because of them; a hostile program is contained."""
+"""Tests of tools, which answer every call without raising, and of the containment of hostile programs."""
 
 from contextlib import closing
 

@@ -1,4 +1,4 @@
-"""vLLM alongside the trainer as a process: how it starts, fails to, and ends, with a program in its place."""
+"""Tests of vLLM as a process alongside the trainer: start, failures and end, with a fake program."""
 
 import json
 import logging
@@ -27,7 +27,7 @@ KEY = "the-key-of-this-attempt"
 
 @pytest.fixture
 def told(state_dir, monkeypatch):
-    """The fake in place of vLLM, told to misbehave."""
+    """A function that configures how the fake vLLM misbehaves."""
     add_secrets(KEY)
     directory = state_dir / "vllm"
     directory.mkdir(mode=0o700)
@@ -43,7 +43,7 @@ def told(state_dir, monkeypatch):
 
 @pytest.fixture(params=["apart", "guarded"])
 def isolation(request, monkeypatch):
-    """The way in which the server is tied to this process."""
+    """The isolation level of the server process."""
     if request.param == "guarded":
         monkeypatch.setattr(bubblewrap, "isolation_unavailable_reason", lambda: "a test")
     elif why := bubblewrap.isolation_unavailable_reason():
@@ -52,7 +52,7 @@ def isolation(request, monkeypatch):
 
 
 def processes_of(directory):
-    """Return every process that has a file of this directory in its arguments or variables."""
+    """Return every process with a file of this directory in its arguments or variables."""
     pids = []
     for process in psutil.process_iter():
         try:
@@ -107,7 +107,7 @@ def test_what_it_says_is_part_of_the_runs_log_without_its_key(told, caplog):
     with caplog.at_level(logging.INFO), pytest.raises(EngineFailed):
         VllmProcess(told("dies")).answers(seconds=300, is_unwanted=never)
     [line] = [record for record in caplog.records if "head_dim 16" in record.getMessage()]
-    assert line.name.partition(".")[0] in APPLICATION_LOGGERS  # others report warnings only
+    assert line.name.partition(".")[0] in APPLICATION_LOGGERS  # later versions only report warnings
     assert KEY not in caplog.text
 
 

@@ -1,4 +1,4 @@
-"""Steps of a run whose records stay in memory."""
+"""Fixtures for steps of a run whose records stay in memory."""
 
 import threading
 from typing import Any
@@ -23,7 +23,7 @@ class Kept(Nothing):
 
 @pytest.fixture
 def steps_of(settings):
-    """The records of the training steps of a config."""
+    """A function that returns the records of a config's training steps."""
 
     def steps_of(changes: dict[str, Any]) -> list[StepRecord]:
         config = resolve(

@@ -1,12 +1,11 @@
-"""Measures how far a run on several ranks is from the same run in one process.
+"""Measure how far a run on several ranks differs from the same run in one process.
 
     python -m tests.worker.training.ranks --ranks 1 2 4 --steps 20
 
-Prints a row for each objective: the largest difference of the gradient norm of any step, divided by that
-norm in one process; of any other metric; of any weight at the end; and how far the weights have moved. The
-row of 1 rank is a yardstick: one process again, with passes of fewer completions, so that it too sums in
-another order.
-"""
+The output has a row for each objective: the largest difference of any step's gradient norm, divided by
+that norm in one process; the largest difference of any other metric and of any final weight; and how far
+the weights have moved. The row of 1 rank is a yardstick: one process with passes of fewer completions,
+which also sums in another order."""
 
 import argparse
 import threading
@@ -29,7 +28,7 @@ LORA = {"policy": {"adapter": {"type": "lora", "rank": 8}}}
 MIXTURE = {"policy": {"name": "tiny_moe"}}
 
 EXPERTS = "all_linear,experts"
-"""Parts of a mixture with an adapter."""
+"""Layers of a mixture that get an adapter."""
 
 CASES: dict[str, dict[str, Any]] = {
     "GRPO": {"preset": "grpo"},
@@ -54,25 +53,25 @@ SMALL: dict[str, Any] = {
     "checkpointing": {"every": 0},
     "optimizer": {"lr": 1e-4, "eps": 1e-5},
 }
-"""Cold weights are seldom right, but some completions are shorter than others. With the usual eps of 1e-8
-AdamW makes a step of the full length out of a gradient that is nothing but rounding."""
+"""Untrained weights are seldom right, but some completions are shorter than others. With the usual eps of
+1e-8, AdamW takes a full step even for a gradient that is only rounding error."""
 
 OTHERS = ("time/", "memory/", "machine/", "gpu/", "throughput/")
-"""Beginnings of the names of metrics that say nothing about the training."""
+"""Prefixes of metrics that do not describe the training."""
 
 
 MISMATCH = "mismatch/"
-"""Metrics that compare the learner with the sampler: they measure the rounding in which ranks differ."""
+"""Prefix of metrics that compare learner and sampler, and thus measure the rounding in which ranks differ."""
 
 NORM = "optim/grad_norm"
-"""Metric that is compared in proportion to its value."""
+"""Metric that is compared relative to its value."""
 
 SHARE = "_frac"
-"""End of the names of metrics that count tokens beyond a limit, which rounding may move across it."""
+"""Suffix of metrics that count tokens beyond a limit, which rounding may move across it."""
 
 
 FEWER = {"resources": {"microbatch_completions": 3}}
-"""Passes of fewer completions."""
+"""Config for passes of fewer completions."""
 
 
 class Trained(NamedTuple):
@@ -84,19 +83,19 @@ class Trained(NamedTuple):
 
 
 class Apart(NamedTuple):
-    """The distance of two runs from each other."""
+    """The differences between two runs."""
 
     norm: float
-    """The largest difference of a gradient norm, divided by the one in the first run."""
+    """Largest difference of a gradient norm, divided by the norm in the first run."""
     metric: float
-    """The largest difference of any other metric."""
+    """Largest difference of any other metric."""
     name: str
     """The metric that differs most."""
     weight: float
     moved: float
-    """The largest change of any weight in the first run."""
+    """Largest change of any weight in the first run."""
     mismatch: float
-    """The largest difference of what the mismatch metrics say."""
+    """Largest difference of a mismatch metric."""
 
 
 class Kept(Nothing):
@@ -106,7 +105,7 @@ class Kept(Nothing):
         self.records: list[StepRecord] = []
 
     def record_step(self, record: StepRecord) -> None:
-        """Keep it."""
+        """Store the record."""
         self.records.append(record)
 
 
@@ -120,10 +119,9 @@ def train(
     gpus: Sequence[str] = (),
     argv: tuple[str, ...] = FOLLOWER_COMMAND,
 ) -> Trained:
-    """Train a case on so many ranks, of which this process is the first; `gpus` are theirs, by UUID.
+    """Train a case on this number of ranks, of which this process is the first.
 
-    `argv` is the command of the others.
-    """
+    `gpus` are the UUIDs of their GPUs, and `argv` is the command of the other ranks."""
     config = resolve(merge(merge(SMALL, dict(case)), {"steps": steps, "resources": {"devices": ranks}}))
     recorder: Any = Kept()
     with joined_ranks(config, device=device, threads=ranks, gpus=gpus, argv=argv) as joined:
@@ -144,7 +142,7 @@ def train(
 
 
 def weights_of(trainer: Trainer) -> dict[str, Tensor]:
-    """Copies of the weights that train, the critic's among them."""
+    """Return copies of the trainable weights, including those of the critic."""
     critic = trainer.learner.critic_step
     models = [trainer.policy.model, *([critic.critic.model] if critic else [])]
     return {
@@ -164,10 +162,10 @@ def apart(left: Trained, right: Trained) -> Apart:
         for name in left.steps[0]
         if not name.startswith(OTHERS) and all(name in step for step in (*left.steps, *right.steps))
     }
-    mismatch = max(value for name, value in differences.items() if name.startswith(MISMATCH))
+    mismatch = max(difference for name, difference in differences.items() if name.startswith(MISMATCH))
     differences = {
-        name: value
-        for name, value in differences.items()
+        name: difference
+        for name, difference in differences.items()
         if not (name.startswith(MISMATCH) or name.endswith(SHARE) or name == NORM)
     }
     worst = max(differences, key=lambda name: differences[name])

@@ -1,4 +1,4 @@
-"""Asynchronous runs on the tiny policy."""
+"""Tests of asynchronous runs on the tiny policy."""
 
 from typing import Any
 

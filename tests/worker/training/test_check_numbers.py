@@ -1,4 +1,4 @@
-"""Numbers of a check before launch, by hand and against simulation."""
+"""Tests of the numbers in a check before launch, by hand and against simulation."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ from worker.training.check_numbers import make_findings, signal_chance
 
 
 def test_the_share_of_groups_with_signal_is_counted_without_replacement():
-    # Of 4 completions 1 is right: of the 6 pairs 3 hold it.
+    # With 1 right completion of 4, 3 of the 6 pairs contain it.
     estimate = signal_chance([(4, 1)], 2)
     assert (estimate.useful, estimate.error) == (pytest.approx(0.5), 0)
     assert signal_chance([(4, 0), (4, 4)], 2).useful == 0

@@ -1,4 +1,4 @@
-"""Runs on the tiny policy whose trainer starts a fake vLLM alongside itself."""
+"""Tests of runs on the tiny policy whose trainer starts a fake vLLM."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ RUN: dict[str, Any] = {
         "prompts_per_step": 2,
         "group_size": 4,
         "max_new_tokens": 16,
-        "engine": {"type": "colocated", "largest_mismatch": 1e6},  # made-up log-probabilities
+        "engine": {"type": "colocated", "largest_mismatch": 1e6},  # random log-probabilities
     },
     "evaluation": {"every": 0},
     "checkpointing": {"every": 1},

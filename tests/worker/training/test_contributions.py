@@ -1,4 +1,4 @@
-"""Contributions of the stored tokens add up to the loss that the step logged."""
+"""Tests that the contributions of the stored tokens add up to the logged loss of the step."""
 
 import math
 from typing import Any
@@ -32,7 +32,7 @@ def trained_groups(record: StepRecord) -> list[GroupRecord]:
 
 
 def packed(record: StepRecord) -> list[Tokens]:
-    """Return the tokens of all completions of a step as they come back out of the database."""
+    """Return the tokens of all completions of a step as they are restored from the database."""
     unpacked = []
     for group in trained_groups(record):
         tokens = [
@@ -43,7 +43,7 @@ def packed(record: StepRecord) -> list[Tokens]:
 
 
 def adds_up(record: StepRecord) -> None:
-    """Sums of `loss` and of each term against the logged numbers; 1e-6 of the sum of sizes."""
+    """Compare the sums of `loss` and of each term with the logged numbers, to 1e-6 of their size."""
     tokens = packed(record)
     for name, logged in (
         ("loss", record.metrics.get("loss/total")),
@@ -60,9 +60,9 @@ def adds_up(record: StepRecord) -> None:
 
 
 def of_preset(preset: str) -> dict[str, Any]:
-    """Return a config in which every step has signal: longer completions lose reward, and nothing is
-    filtered.
-    """
+    """Return a config in which every step has signal.
+
+    Longer completions lose reward, and no group is filtered."""
     return {
         "preset": preset,
         "sampling": {"max_new_tokens": 24} | ({} if preset in BOOK else SMALL),
@@ -77,7 +77,7 @@ def of_preset(preset: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("preset", first_in_gate(6, METHODS))
 def test_every_preset_adds_up_and_gives_its_own_numbers_back(steps_of, preset):
-    """The contributions; then what-if on the run's own objective, where a step makes one update."""
+    """Check the contributions, then what-if on the run's own objective if a step makes one update."""
     once = {"epochs": 2 if preset == "ppo_kl" else 1, "minibatches": 1, "resample_each_epoch": False}
     changes = of_preset(preset) | {"updates": once, "steps": 1}
     trained = [record for record in steps_of(changes) if "loss/total" in record.metrics]

@@ -1,4 +1,4 @@
-"""Coefficients that follow what is measured."""
+"""Tests of coefficients that follow measured values."""
 
 import pytest
 import torch
@@ -14,7 +14,7 @@ NAN = float("nan")
 
 
 def moved(control, *measured):
-    """Moves the control as after a step with these measurements (values and mask)."""
+    """Update the control as after a step with these measurements (values and mask)."""
     for values, mask in measured:
         control.observe(values, mask)
     control.move()
@@ -31,7 +31,7 @@ def test_the_mean_over_tokens_decides_and_padding_does_not():
 
 def test_where_the_kl_is_a_sum_the_target_is_per_completion():
     control = KlControl(Objective(kl=DUAL.with_(aggregation="seq_sum")))
-    moved(control, (torch.tensor([[0.008, 0.008, NAN], [0.008, NAN, NAN]]), MASK))  # 0.012 a completion
+    moved(control, (torch.tensor([[0.008, 0.008, NAN], [0.008, NAN, NAN]]), MASK))  # 0.012 per completion
     assert control.factor == 1
     moved(control, (torch.tensor([[0.02, 0.02, NAN], [0.02, NAN, NAN]]), MASK))
     assert control.factor == 2
@@ -67,7 +67,7 @@ def test_the_entropy_of_the_sampled_tokens_moves_the_weight_of_the_next_step():
 
 
 def test_several_epochs_of_a_step_move_a_coefficient_once():
-    """A mean of 0.02 over both; the second alone would not have moved it."""
+    """The mean over both epochs is 0.02; the second epoch alone would not have moved the coefficient."""
     control = KlControl(Objective(kl=DUAL))
     high, low = torch.full((2, 3), 0.03), torch.full((2, 3), 0.01)
     moved(control, (high, MASK), (low, MASK))

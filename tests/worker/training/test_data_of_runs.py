@@ -1,4 +1,4 @@
-"""Runs on rows of a user's own: messages by a chat template, additional columns, rows that are left out."""
+"""Tests of runs on a user's rows: messages by a chat template, additional columns, and excluded rows."""
 
 import json
 import threading
@@ -26,7 +26,7 @@ SMALL = {
 
 @pytest.fixture
 def trained(state_dir, sqlite_url, monkeypatch):
-    """Trains SMALL with these changes on these rows; the run, its stored prompts and its history of data."""
+    """A function that trains on rows and returns the run, its stored prompts and its data events."""
     monkeypatch.setenv("STATE_DIR", str(state_dir))
     monkeypatch.setenv("DATASETS_DIR", str(state_dir))
     Settings(state_dir=state_dir, datasets_dir=state_dir, database_url=sqlite_url)
@@ -43,8 +43,8 @@ def trained(state_dir, sqlite_url, monkeypatch):
         with sessions() as session:
             groups = session.scalars(select(RolloutGroup).where(RolloutGroup.run_id == run.id)).all()
             events = session.scalars(select(Event).where(Event.run_id == run.id, Event.kind == "data")).all()
-            told = [event.message for event in events]
-            return session.get_one(Run, run.id), {unpack_text(group.prompt) for group in groups}, told
+            messages = [event.message for event in events]
+            return session.get_one(Run, run.id), {unpack_text(group.prompt) for group in groups}, messages
 
     return train
 

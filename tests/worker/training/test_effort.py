@@ -1,4 +1,4 @@
-"""The area under the pass rate of answers that are forced while the thinking is cut short."""
+"""Tests of the area under the pass rate of answers that are forced after truncated thinking."""
 
 import pytest
 import torch
@@ -64,7 +64,7 @@ def test_a_completion_goes_on_behind_its_beginning(tiny, solved):
 
 
 def test_all_of_the_thinking_gives_the_answer_itself(tiny, solved):
-    """At full length the pass rate is that of the greedy answers; the tiny policy needs its thinking."""
+    """The tiny policy needs its thinking: at full length, the pass rate is that of the greedy answers."""
     thinking = [(prompt, completions) for prompt, completions in solved if CLOSE_TAG in completions[0].text]
     assert thinking
     asked = []

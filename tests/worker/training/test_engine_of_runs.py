@@ -1,4 +1,4 @@
-"""Runs on the tiny policy that a server samples, which misbehaves in between."""
+"""Tests of runs on the tiny policy that a misbehaving server samples."""
 
 from typing import Any
 

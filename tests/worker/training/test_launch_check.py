@@ -1,4 +1,4 @@
-"""Checks before launch by the trainer's own entry, on the tiny policy and a real database."""
+"""Tests of checks before launch through the trainer, on the tiny policy and a real database."""
 
 import json
 import threading
@@ -31,7 +31,7 @@ def settings(state_dir, sqlite_url, monkeypatch):
 
 @pytest.fixture
 def check(settings, sqlite_url):
-    """Queues and runs a check of SMALL with these changes; the run as it is then."""
+    """A function that queues and runs a check of the small config with changes, and returns the run."""
     sessions = open_sessions(open_engine(sqlite_url))
 
     def check(*, stopping=None, **changes):

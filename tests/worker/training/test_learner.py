@@ -1,4 +1,4 @@
-"""The learner's wiring: hand-made groups, and the loss's gradient by each token's log-probability."""
+"""Tests of the learner with hand-made groups, by the gradient of the loss for each log-probability."""
 
 import copy
 import threading
@@ -56,7 +56,7 @@ def policy(loaded):
 
 
 def noisy(policy, noise=0.05):
-    """Return a copy with some noise on its weights."""
+    """Return a copy with noise added to its weights."""
     model = copy.deepcopy(policy.model).float().requires_grad_(True)
     generator = torch.Generator().manual_seed(3)
     with torch.no_grad():
@@ -66,7 +66,7 @@ def noisy(policy, noise=0.05):
 
 
 class Tape(PolicyOptimizer):
-    """Keeps, for each optimizer step, d loss / d log p of completion k's tokens as {k: values}."""
+    """Records, for each optimizer step, d loss / d log p of completion k's tokens as {k: values}."""
 
     def __init__(self, policy, config, *, moves):
         super().__init__(policy.model, config.optimizer, steps=config.steps)
@@ -96,7 +96,7 @@ class Tape(PolicyOptimizer):
 
 @pytest.fixture
 def build(policy, monkeypatch):
-    """Makes a learner whose gradients are on its tape."""
+    """A function that makes a learner whose gradients are recorded on its tape."""
 
     def build(objective=None, *, reference=None, moves=False, **changes):
         changes = {"sampling": {"group_size": 2}, "evaluation": {"every": 0}} | changes
@@ -116,12 +116,12 @@ def build(policy, monkeypatch):
 
 def make_groups(rewards=REWARDS, *, correct=None, truncated=(), domains=("math",) * 3, ids=None, entropy=1.0):
     groups = []
-    for p, row in enumerate(rewards):
+    for prompt_number, row in enumerate(rewards):
         completions = []
-        for g, length in enumerate(LENGTHS[p]):
-            number = len(row) * p + g
+        for completion_number, length in enumerate(LENGTHS[prompt_number]):
+            number = len(row) * prompt_number + completion_number
             tokens = np.arange(length) + 20
-            tokens[0] = 10 + number  # by which the tape knows the completion
+            tokens[0] = 10 + number  # identifies the completion on the tape
             finish: Literal["length", "stop"] = "length" if number in truncated else "stop"
             values = np.full(length, -1.0, dtype=np.float32)
             completions.append(
@@ -129,8 +129,15 @@ def make_groups(rewards=REWARDS, *, correct=None, truncated=(), domains=("math",
                     tokens, "", ("x",) * length, finish, values, np.full(length, entropy, dtype=np.float32)
                 )
             )
-        prompt = Prompt(ids[p] if ids else f"p{p}", f"{p}+1=?", "1", "sums", domains[p], index=p)
-        right = tuple(row if correct is None else correct[p])
+        prompt = Prompt(
+            ids[prompt_number] if ids else f"p{prompt_number}",
+            f"{prompt_number}+1=?",
+            "1",
+            "sums",
+            domains[prompt_number],
+            index=prompt_number,
+        )
+        right = tuple(row if correct is None else correct[prompt_number])
         groups.append(
             Group(
                 prompt,
@@ -158,7 +165,7 @@ def learn(learner, groups, *, trained=None, step=1, **options):
 
 
 def logprobs(policy, groups, learner):
-    """{k: log p of each token} under a policy."""
+    """Return {k: log p of each token} under a policy."""
     tokens = learner.old_policy.tokens(groups)
     with torch.no_grad():
         scored = token_logprobs(policy.model, tokens, temperature=learner.temperature).logprobs
@@ -166,7 +173,7 @@ def logprobs(policy, groups, learner):
 
 
 def matches(update, expected):
-    """`expected` is d loss / d log p: a number, or one per token, for each completion."""
+    """Compare the update with d loss / d log p, given as a number or one per token for each completion."""
     assert update.keys() == expected.keys()
     for number, values in update.items():
         expected_values = np.broadcast_to(expected[number], len(values)).tolist()
@@ -174,7 +181,7 @@ def matches(update, expected):
 
 
 def slopes(advantages=CENTRED, divisor=B):
-    """-A / (B L) of each completion."""
+    """Return -A / (B L) of each completion."""
     flat = [
         (a, n)
         for row, length in zip(advantages, LENGTHS, strict=False)
@@ -251,7 +258,7 @@ def test_a_group_that_was_left_out_counts_in_means_unless_the_rest_is_upweighted
 
 
 def test_gpg_divides_by_all_tokens_and_makes_up_for_the_groups_that_were_left_out(build):
-    """As the paper: B / (B - M) = 3 / 2 times the sum over the 4 trained rows, over the tokens of all 6."""
+    """As in the paper, B / (B - M) = 3 / 2 multiplies the sum over 4 trained rows, per token of all 6."""
     gpg = resolve({"preset": "gpg"})
     objective = gpg.objective.model_dump(include={"advantage", "ratio", "surrogate", "aggregation"})
     tokens = sum(length for lengths in LENGTHS for length in lengths)
@@ -334,9 +341,11 @@ def test_kl_in_the_reward_is_taken_off_the_whole_completions(build, policy):
     learner = build(IN_REWARD, reference=reference)
     update_stats, _ = learn(learner, groups)
     new, pull = logprobs(policy, groups, learner), logprobs(reference, groups, learner)
-    left = np.array(REWARDS) - np.array([0.5 * (new[k] - pull[k]).sum() for k in range(B)]).reshape(3, 2)
+    remaining_rewards = np.array(REWARDS) - np.array(
+        [0.5 * (new[k] - pull[k]).sum() for k in range(B)]
+    ).reshape(3, 2)
     assert np.array(update_stats.advantages) == pytest.approx(
-        left - left.mean(axis=1, keepdims=True), abs=1e-4
+        remaining_rewards - remaining_rewards.mean(axis=1, keepdims=True), abs=1e-4
     )
 
 
@@ -347,7 +356,7 @@ def test_kl_in_the_reward_is_taken_off_each_token_that_a_critic_judges(build, po
     new, pull = logprobs(policy, groups, learner), logprobs(reference, groups, learner)
     for k in range(B):
         toll = 0.5 * (new[k] - pull[k])
-        expected = REWARDS[k // 2][k % 2] - toll[::-1].cumsum()[::-1]  # a new critic expects 0
+        expected = REWARDS[k // 2][k % 2] - toll[::-1].cumsum()[::-1]  # a new critic predicts 0
         advantages = update_stats.arrays[k // 2][k % 2]["advantage"]
         assert advantages.tolist() == pytest.approx(expected.tolist(), abs=1e-4)
 
@@ -363,7 +372,7 @@ def test_a_moving_baseline_follows_the_rewards_once_a_step(build):
     update_stats, _ = learn(learner, low)
     assert update_stats.advantages[0] == pytest.approx([-0.5 * mean] * 2)
     learner.end_step()
-    learner.end_step()  # nothing new was seen
+    learner.end_step()  # no new rewards were seen
     assert learner.baseline.average == pytest.approx(0.25 * mean)
 
 
@@ -378,43 +387,42 @@ def test_every_epoch_that_samples_afresh_begins_with_the_policy_that_opened_the_
         stopping=threading.Event(),
     )
     first = next(trainer.policy.model.parameters())
-    seen = []
+    sampled_weights = []
 
     def weight(policy):
         return next(policy.model.parameters())[0, 0].item()
 
     def collect(engine, *_, **__):
-        seen.append(("sampled by", weight(engine.sampler.policy)))
+        sampled_weights.append(("sampled by", weight(engine.sampler.policy)))
         return CollectedGroups()
 
     def moved(*_, old_policy=None):
-        seen.append(("compared with", None if old_policy is None else weight(old_policy)))
+        sampled_weights.append(("compared with", None if old_policy is None else weight(old_policy)))
         with torch.no_grad():
             first.add_(1)
 
     monkeypatch.setattr(trainer.collector, "collect", collect)
     monkeypatch.setattr(trainer.learner, "learn", moved)
-    monkeypatch.setattr(trainer.learner, "end_step", lambda: seen.append(("ended", None)))
+    monkeypatch.setattr(trainer.learner, "end_step", lambda: sampled_weights.append(("ended", None)))
     start = weight(trainer.policy)
     trainer._learn(CollectedGroups())
     trainer.scorer.close()
     again = [("sampled by", start), ("compared with", start)]
-    assert seen == [("compared with", None), *again, *again, ("ended", None)]
+    assert sampled_weights == [("compared with", None), *again, *again, ("ended", None)]
 
 
 def lift(before, after, policy):
-    """Return the mean change of log p, as exactly as float32 has it.
+    """Return the mean change of log p, as exactly as float32 allows.
 
-    A log p of -30 is a small difference of large sums over the policy's width, whose order is the processor's
-    and the batch's. Rounding errors of n terms grow as sqrt(n).
-    """
+    A log p of -30 is a small difference of large sums over the policy's width, whose order depends on the
+    processor and the batch. Rounding errors of n terms grow as sqrt(n)."""
     largest = max(abs(before).max(), abs(after).max())
     rounding = policy.model.config.hidden_size**0.5 * np.finfo(np.float32).eps * largest
     return pytest.approx((after - before).mean(), rel=0, abs=2 * rounding)
 
 
 def test_the_lift_is_the_change_of_the_log_probability_per_token(build, policy):
-    """policy/lift_*: the change of log p per token of one completion of either kind."""
+    """policy/lift_* is the change of log p per token of one completion of either kind."""
     learner, groups = build(moves=True, optimizer={"lr": 1e-4}), make_groups()
     before = logprobs(policy, groups, learner)
     update_stats, _ = learn(learner, groups, step=LIFT_EVERY_STEPS)

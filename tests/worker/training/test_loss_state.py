@@ -1,4 +1,4 @@
-"""State that the loss carries from step to step, across an interruption."""
+"""Tests of state that the loss carries from step to step, across an interruption."""
 
 from typing import Any
 
@@ -64,7 +64,7 @@ def test_a_controller_moves_the_coefficient_that_is_recorded(sessions, queued, t
     run_id = queued(config)
     train(run_id, config)
     recorded = series(sessions, run_id)
-    shares = [value / 2**step for step, value in enumerate(recorded["kl/coef"].values())]
+    shares = [coefficient / 2**step for step, coefficient in enumerate(recorded["kl/coef"].values())]
     assert all(0.1 <= share <= 0.2 for share in shares)  # doubled after each step
     assert {"kl/math", "kl/easy"} <= recorded.keys()
 

@@ -1,4 +1,4 @@
-"""The meeting point of a run's ranks, the remains of killed ones, and a stop that reaches all of them."""
+"""Tests of the rendezvous of a run's ranks: leftovers of killed ranks, and a stop that reaches all ranks."""
 
 import os
 import signal
@@ -18,7 +18,7 @@ HOLD = "from worker.training.meeting import *\nwith meeting_directory() as d: pr
 
 @pytest.fixture
 def temporary(tmp_path, monkeypatch):
-    """A directory for temporary files of this test's own."""
+    """A separate directory for temporary files of the test."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     return tmp_path
@@ -26,18 +26,18 @@ def temporary(tmp_path, monkeypatch):
 
 def test_what_a_killed_process_left_is_removed_at_the_next_start_and_nothing_else(temporary):
     other_directory = temporary / f"{PREFIX}other"
-    other_directory.mkdir()  # somebody may be about to lock it
+    other_directory.mkdir()  # another process may be about to lock it
     holder = subprocess.Popen([sys.executable, "-c", HOLD], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert holder.stdin is not None
     assert holder.stdout is not None
-    left = temporary / os.fsdecode(holder.stdout.readline().strip())
+    leftover = temporary / os.fsdecode(holder.stdout.readline().strip())
     remove_abandoned()
-    assert left.is_dir()
+    assert leftover.is_dir()
     holder.send_signal(signal.SIGKILL)
     holder.wait()
     holder.stdin.close()
     holder.stdout.close()
-    assert left.is_dir()
+    assert leftover.is_dir()
     with meeting_directory() as directory:
         assert sorted(temporary.iterdir()) == sorted([other_directory, directory])
     assert list(temporary.iterdir()) == [other_directory]

@@ -1,4 +1,4 @@
-"""Diagnosis while a run trains: what is stored and told, and that an interruption changes nothing of it."""
+"""Tests of the diagnosis during training, which must not depend on interruptions."""
 
 import logging
 
@@ -34,10 +34,9 @@ def queued(database):
 
 @pytest.fixture
 def train(database):
-    """A function that trains a run by a log, from behind its checkpoint to `last` or where a rule ends it.
+    """A function that trains a run by a log, from its checkpoint to `last` or until a rule ends it.
 
-    `dies` leaves the run as a killed process does; later ones claim it again.
-    """
+    `dies` leaves the run as a killed process would, and later attempts claim it again."""
 
     def run(run_id, log, *, begin=-1, last=120, dies=False, saves=()):
         with database.sessions.begin() as session:

@@ -1,4 +1,4 @@
-"""Runs with an OpenEnv server on the tiny policy: interrupted, asynchronous, failing."""
+"""Tests of runs with an OpenEnv server on the tiny policy: interrupted, asynchronous and failing."""
 
 from typing import Any
 

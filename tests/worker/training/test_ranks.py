@@ -1,4 +1,4 @@
-"""Runs on several ranks: their steps equal those of one process, and the death of a rank loses nothing."""
+"""Tests of runs on several ranks, which equal one process and lose nothing if a rank dies."""
 
 import os
 import random
@@ -34,13 +34,13 @@ CLOSE = 1e-5
 """Largest difference of a weight that the order of float32 sums may cause."""
 
 CLOSE_METRIC = 1e-4
-"""Largest difference of a metric, and of a gradient norm in proportion to it."""
+"""Largest difference of a metric, and of a gradient norm relative to its value."""
 
 IN_FLOAT64 = ["GRPO", "DAPO", "GSPO", "PPO with a critic", "GRPO, LoRA"]
-"""Objectives that were measured in float64. Mixtures cannot be: torch's grouped product has none."""
+"""Objectives that are tested in float64. Mixtures are not, because torch's grouped product lacks it."""
 
 CLOSE_IN_FLOAT64 = 1e-9
-"""The same for 20 steps in float64, where only a difference in what is computed is larger."""
+"""Largest difference after 20 steps in float64, which only a difference in computation can exceed."""
 
 
 def test_each_rank_takes_neighbours_with_about_the_same_work():
@@ -100,7 +100,7 @@ class Files:
         save_checkpoint(self.directory, policy, parts, step=step)
 
     def finish(self):
-        """Do nothing: there is no artifact store."""
+        """Do nothing, because there is no artifact store."""
 
 
 @pytest.mark.parametrize(
@@ -136,12 +136,12 @@ def test_many_steps_in_float64_equal_those_of_one_process(case):
         "--cases",
         case,
     ]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-    rows = [line.split(" | ") for line in done.stdout.splitlines() if line.startswith(f"| {case} | ")]
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    rows = [line.split(" | ") for line in result.stdout.splitlines() if line.startswith(f"| {case} | ")]
     assert [row[1] for row in rows] == ["2", "4"]
     for _, _, norm, metric, _, _, weight, moved in rows:
         differences = [float(norm), float(metric), float(weight)]
-        assert max(differences) < CLOSE_IN_FLOAT64 < CLOSE < float(moved.rstrip(" |")), done.stdout
+        assert max(differences) < CLOSE_IN_FLOAT64 < CLOSE < float(moved.rstrip(" |")), result.stdout
 
 
 @pytest.mark.nightly
@@ -169,7 +169,7 @@ def test_ranks_killed_twenty_times_lose_no_step(state_dir, sqlite_url, monkeypat
 
 
 def kill_at_random(kills, state_dir, sqlite_url, monkeypatch, *, ranks):
-    """Train a run while so many of its attempts lose a rank to SIGKILL; then let it finish."""
+    """Train a run while this number of its attempts lose a rank to SIGKILL, and then let it finish."""
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     chosen = random.Random(0)
     settings = Settings(state_dir=state_dir, database_url=sqlite_url, lease_seconds=60)
@@ -215,7 +215,7 @@ def kill_at_random(kills, state_dir, sqlite_url, monkeypatch, *, ranks):
 
 
 def attempt_of(supervisor, sessions):
-    """Claim the run and let a trainer of it begin."""
+    """Claim the run and let its trainer start."""
     deadline = time.monotonic() + 300
     claim = None
     while claim is None:
@@ -240,7 +240,7 @@ def wait_for_step(sessions, run_id, step):
 
 
 def ranks_of(sessions, run_id, attempt):
-    """Process ids of all ranks of an attempt, rank 0 first."""
+    """Return the process ids of all ranks of an attempt, rank 0 first."""
     with sessions() as session:
         trainer = psutil.Process(session.get_one(Attempt, (run_id, attempt)).pid)
     return [
@@ -250,5 +250,5 @@ def ranks_of(sessions, run_id, attempt):
 
 
 def last_rank(sessions, run_id):
-    """Process id of the last rank of the first attempt."""
+    """Return the process id of the last rank of the first attempt."""
     return ranks_of(sessions, run_id, 1)[-1]

@@ -1,4 +1,4 @@
-"""Runs on several GPUs: what NCCL and the memory of a GPU show."""
+"""Tests of runs on several GPUs with NCCL."""
 
 import pytest
 import torch
@@ -12,7 +12,7 @@ pytestmark = [
 ]
 
 CLOSE = 1e-4
-"""Sums in another order differ more on a GPU than on a CPU."""
+"""Largest difference that the order of sums may cause on a GPU, where it is larger than on a CPU."""
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -1,4 +1,4 @@
-"""Updates of the reference policy."""
+"""Tests of updates of the reference policy."""
 
 import pytest
 import torch
@@ -58,7 +58,7 @@ def test_stagnation_is_counted_in_evaluations_and_begins_anew_after_a_replacemen
         messages.append(updates.after_step(step))
     assert [step for step, text in enumerate(messages) if text] == [4, 8]
     assert "after 2 evaluations without a better accuracy than 0.3" in messages[4]
-    assert "than 0.25" in messages[8]  # 0.25 was an improvement on the 0.2 of the replacement
+    assert "than 0.25" in messages[8]  # 0.25 improves on the 0.2 of the replacement
     assert updates.optimizer.tensors() == {}
 
 
@@ -79,7 +79,7 @@ def test_a_reference_that_never_moved_must_be_the_one_the_run_began_with(policy)
     values = began.values()
     assert began.parts["reference"] is began
     assert began.tensors() == {}  # 64 digits, not a copy of the weights
-    later = moved(policy, knobs.FixedReference())  # by now the policy's weights are others
+    later = moved(policy, knobs.FixedReference())  # the policy's weights have changed in the meantime
     with pytest.raises(ReferenceChanged, match="not the one this run began with"):
         later.restore(values, {})
     began.restore(values, {})

@@ -1,4 +1,4 @@
-"""A run whose completions are graded by a judge and by tests of programs, on the tiny policy."""
+"""Tests of runs on the tiny policy that a judge or tests of programs grade."""
 
 import json
 
@@ -36,9 +36,9 @@ def test_a_run_is_rewarded_by_its_judge_and_records_what_that_cost(sessions, que
     points = series(sessions, run_id)
     assert sorted(points["reward/style/mean"]) == sorted(points["judge/requests"]) == [1, 2]
     assert set(points["judge/requests"].values()) == {8}
-    asked = sum(round(8 * (1 - share)) for share in points["judge/cached_frac"].values())
-    assert len(judge.requests) == asked
-    assert sum(points["judge/prompt_tokens"].values()) == 10 * asked
+    judged_count = sum(round(8 * (1 - share)) for share in points["judge/cached_frac"].values())
+    assert len(judge.requests) == judged_count
+    assert sum(points["judge/prompt_tokens"].values()) == 10 * judged_count
     with sessions() as session:
         names = session.scalars(select(MetricKey.name))
         assert [name for name in names if find_metric(name) is None] == []
@@ -47,21 +47,21 @@ def test_a_run_is_rewarded_by_its_judge_and_records_what_that_cost(sessions, que
 def test_each_attempt_pays_its_judge_once_the_step_that_it_repeats_included(
     sessions, queued, train, judge, monkeypatch
 ):
-    """Every answer costs 10 x 0.1 + 3 x 0.2; the second step fails after it was judged, and is made again."""
+    """Every answer costs 10 x 0.1 + 3 x 0.2. The second step fails after it was judged, and is repeated."""
     monkeypatch.setenv("JUDGE_INPUT_PRICE", "100000")
     monkeypatch.setenv("JUDGE_OUTPUT_PRICE", "200000")
     judge.respond = grade(5)
     changes = {"steps": 2, "checkpointing": {"every": 1}, "evaluation": {"every": 1, "prompts": 4}}
     config = resolve({**RUN, **changes, "rewards": [{"name": "judge"}]})
     run_id = queued(config)
-    asked = []
+    judged_steps = []
 
     def fail_at_the_second(trainer):
         learn = trainer._learn
 
         def learn_once(collected):
             if trainer.counters.step == 2:
-                asked.append(len(judge.requests))
+                judged_steps.append(len(judge.requests))
                 raise RuntimeError("the machine is gone")
             return learn(collected)
 
@@ -75,8 +75,8 @@ def test_each_attempt_pays_its_judge_once_the_step_that_it_repeats_included(
     with sessions() as session:
         query = select(Attempt.judge_cost).where(Attempt.run_id == run_id).order_by(Attempt.number)
         first, second = session.scalars(query)
-    assert first == pytest.approx(1.6 * asked[0])
-    assert second == pytest.approx(1.6 * (len(judge.requests) - asked[0]))
+    assert first == pytest.approx(1.6 * judged_steps[0])
+    assert second == pytest.approx(1.6 * (len(judge.requests) - judged_steps[0]))
     cost_by_step = series(sessions, run_id)["judge/cost"]
     assert sorted(cost_by_step) == [0, 1, 2]
     assert cost_by_step[2] == pytest.approx(second)

@@ -1,4 +1,4 @@
-"""The signal budget: parts that are disjoint and add up to a step's completions, tokens and seconds."""
+"""Tests of the signal budget, whose disjoint parts add up to a step's completions, tokens and seconds."""
 
 from typing import Any
 
@@ -39,8 +39,8 @@ def test_each_completion_is_in_the_first_part_that_fits():
                 (1.0, 0.0, 1.0, 0.0), completion(10), completion(20), completion(30), completion(5, "length")
             ),
             group((1.0, 1.0), completion(4), completion(6)),  # trained, although equal
-            group((0.0, 0.0), completion(7), completion(3, "length")),  # left out for it
-            group((1.0, 0.0), completion(8), completion(2)),  # left out by the accuracy filter
+            group((0.0, 0.0), completion(7), completion(3, "length")),  # excluded because it is equal
+            group((1.0, 0.0), completion(8), completion(2)),  # excluded by the accuracy filter
         ],
         trained=[0, 1],
         left_out={2: "equal", 3: "accuracy"},
@@ -57,7 +57,7 @@ def test_each_completion_is_in_the_first_part_that_fits():
     budget = signal_budget(step, stats, seconds=10.0)
     assert list(parts(budget, "completions").values()) == [2, 2, 1, 2, 1, 1, 1]  # in the order of PARTS
     assert list(parts(budget, "tokens").values()) == [8, 10, 7, 10, 31, 22, 7]
-    # 4 s by 95 sampled tokens, 6 s by 75 tokens that trained
+    # 4 s over 95 sampled tokens, 6 s over 75 trained tokens
     assert budget["time/signal/left_out"] == pytest.approx(4 * 10 / 95)
     assert budget["time/signal/useful"] == pytest.approx(4 * 7 / 95 + 6 * 7 / 75)
     assert budget["time/signal/truncated"] == pytest.approx(4 * 8 / 95 + 6 * 5 / 75)
@@ -105,7 +105,7 @@ def adds_up(metrics: Any, completions: int) -> None:
 def test_the_budget_of_every_preset_is_that_of_the_whole_step(steps_of, preset):
     for record in steps_of(of_preset(preset) | {"steps": 2}):
         assert "policy_gradient" not in record.groups[0].completions[0].arrays
-        if preset != "remax":  # greedy baselines are tokens of no completion
+        if preset != "remax":  # tokens of greedy baselines belong to no completion
             adds_up(
                 record.metrics,
                 sum(len(group.completions) for group in record.groups if group.kind == "train"),

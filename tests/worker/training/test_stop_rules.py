@@ -1,4 +1,4 @@
-"""Requests that end a run: by the worker, the user, or a search."""
+"""Tests of requests that end a run, from the worker, the user or a search."""
 
 import threading
 

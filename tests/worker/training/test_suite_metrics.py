@@ -1,4 +1,4 @@
-"""Metrics of suites: hand-checked majorities, closed forms, and the coverage of the intervals."""
+"""Tests of suite metrics: majorities by hand, closed forms, and the coverage of intervals."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ def generator(seed=0):
 
 
 def voted(*answers, right="7"):
-    """Return a prompt whose completions gave these answers; None: no answer."""
+    """Return a prompt whose completions gave these answers, where None means no answer."""
     return GradedPrompt([answer == right for answer in answers], answers)
 
 
@@ -38,15 +38,15 @@ def test_the_majority_of_all_completions_is_exact(answers, expected):
 
 
 def test_pass_at_k_is_the_expectation_over_all_subsets_and_unbiased_under_simulation():
-    chance, n, k = 0.3, 8, 4
-    rights = generator().binomial(n, chance, size=20_000)
-    assert np.mean([pass_at_k(n, right, k=k) for right in rights]) == pytest.approx(
-        1 - (1 - chance) ** k, abs=0.01
+    chance, sample_size, draws = 0.3, 8, 4
+    rights = generator().binomial(sample_size, chance, size=20_000)
+    assert np.mean([pass_at_k(sample_size, right, k=draws) for right in rights]) == pytest.approx(
+        1 - (1 - chance) ** draws, abs=0.01
     )
 
 
 def test_the_interval_of_rights_and_wrongs_is_wilsons():
-    """30 of 30: from 30 / (30 + t^2) to 1 with Student's t of 29 degrees of freedom, 2.045."""
+    """For 30 of 30 it runs from 30 / (30 + t^2) to 1, with Student's t of 29 degrees of freedom, 2.045."""
     (low,), (high,) = score_intervals(np.ones((1, 30)))
     assert (low, high) == (pytest.approx(30 / (30 + 2.0452**2), abs=1e-5), 1)
     (low,), (high,) = score_intervals(np.array([[1.0] * 60 + [0.0] * 140]))
@@ -56,7 +56,7 @@ def test_the_interval_of_rights_and_wrongs_is_wilsons():
 @pytest.mark.parametrize("prompts", [10, 30, 100, 500])
 @pytest.mark.parametrize("k", [1, 2, 4, 8])
 def test_the_interval_holds_the_true_value_in_95_of_100_sets(prompts, k):
-    """Also at the ceiling: the mean of pass@8 over the rates of Beta(2, 1) is .978."""
+    """This also holds near the ceiling: the mean of pass@8 over rates from Beta(2, 1) is .978."""
     chance = generator(prompts)
     rates = chance.beta(2, 1, size=(500, prompts))
     rights = chance.binomial(16, rates)

@@ -1,4 +1,4 @@
-"""Suites of runs, from the config to metrics, rollouts, checkpoints and evaluations of them later."""
+"""Tests of suites in runs: metrics, rollouts, checkpoints and later evaluations."""
 
 import json
 import shutil
@@ -37,7 +37,7 @@ SMALL = {
 
 @pytest.fixture
 def trained(state_dir, sqlite_url, sessions, monkeypatch):
-    """Trains a run of SMALL with these changes, or continues with one; its id."""
+    """A function that trains or continues a run with a suite, and returns its id."""
     monkeypatch.setenv("STATE_DIR", str(state_dir))
     monkeypatch.setenv("DATASETS_DIR", str(state_dir))
     Settings(state_dir=state_dir, datasets_dir=state_dir, database_url=sqlite_url)
@@ -63,7 +63,7 @@ def trained(state_dir, sqlite_url, sessions, monkeypatch):
 
 
 def metrics_of(sessions, run):
-    """Metrics by step, without those that differ by the machine."""
+    """Return the metrics by step, without those that depend on the machine."""
     with sessions() as session:
         return {
             step: {name: value for name, value in values.items() if not name.startswith(MACHINE_PREFIXES)}
@@ -72,7 +72,7 @@ def metrics_of(sessions, run):
 
 
 def of_suite(values, name="pairs"):
-    return {key: value for key, value in values.items() if key.startswith(f"eval/{name}/")}
+    return {key: metric_value for key, metric_value in values.items() if key.startswith(f"eval/{name}/")}
 
 
 def test_a_suite_is_measured_when_it_is_due_and_disturbs_nothing(trained, sessions):
@@ -83,7 +83,11 @@ def test_a_suite_is_measured_when_it_is_due_and_disturbs_nothing(trained, sessio
     assert all(of_suite(metrics_by_step[step]) for step in (0, 1, 2))
     assert [step for step in metrics_by_step if of_suite(metrics_by_step[step], "late")] == [2]
     training_metrics = {
-        step: {name: value for name, value in values.items() if name.count("/") < 2 or "eval/" not in name}
+        step: {
+            name: metric_value
+            for name, metric_value in values.items()
+            if name.count("/") < 2 or "eval/" not in name
+        }
         for step, values in metrics_by_step.items()
     }
     assert training_metrics == plain

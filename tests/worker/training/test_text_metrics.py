@@ -1,4 +1,4 @@
-"""Structure, repetition and script of completions, by hand."""
+"""Tests of the structure, repetition and script of completions, by hand."""
 
 import numpy as np
 import pytest
@@ -23,8 +23,8 @@ def group(*texts, prompt="1+1=?", correctness=(), rewards=(), truncated=()):
         )
         for number, text in enumerate(texts)
     )
-    asked = Prompt(prompt, prompt, "2", "sums", "math", index=0)
-    return Group(asked, completions, rewards or (0.0,) * len(texts), correctness=correctness)
+    question = Prompt(prompt, prompt, "2", "sums", "math", index=0)
+    return Group(question, completions, rewards or (0.0,) * len(texts), correctness=correctness)
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,9 @@ def test_the_structure_of_a_completion(text, truncated, state):
 
 def test_the_states_of_a_step_add_up_to_one():
     metrics = text_metrics([group(r"\boxed{2}", "2", "<think>", "<think>", truncated={3})])
-    shares = {name.rpartition("_")[2]: value for name, value in metrics.items() if "structure" in name}
+    shares = {
+        name.rpartition("_")[2]: metric_value for name, metric_value in metrics.items() if "structure" in name
+    }
     assert shares == {"ok": 0.25, "answerless": 0.5, "polluted": 0.0, "broken": 0.25}
 
 

@@ -1,4 +1,4 @@
-"""Runs with tools on the tiny policy: interrupted, asynchronous, and checked before launch."""
+"""Tests of runs with tools on the tiny policy: interrupted, asynchronous, and checked before launch."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Steps with tools: observations carry no gradient and no part of the loss, and everything adds up."""
+"""Tests of steps with tools: observations have no gradient, no loss, and consistent sums."""
 
 import json
 import math
@@ -34,7 +34,7 @@ def tiny():
 
 @pytest.fixture(scope="module")
 def groups(tiny):
-    """Two groups of four completions, some with observations."""
+    """Two groups of four completions, of which some contain observations."""
     prompts = [
         Prompt(f"p{n}", f"{key}=?", "862", "sums", "math", columns={"table": {key: "862"}})
         for n, key in enumerate(("59+63", "21+34"))
@@ -103,7 +103,7 @@ def test_the_gradient_of_an_observation_is_exactly_zero(tiny, groups, name):
 
 @pytest.mark.parametrize("name", sorted(OBJECTIVES))
 def test_what_the_sampler_thought_of_an_observation_changes_nothing(tiny, groups, name):
-    """Not the loss, and no metric: lengths, entropy, KL, mismatch and corrections leave observations out."""
+    """Loss and metrics are unchanged, since lengths, entropy, KL and corrections skip observations."""
 
     def numbers(value):
         changed = [
@@ -119,7 +119,7 @@ def test_what_the_sampler_thought_of_an_observation_changes_nothing(tiny, groups
 
 
 def noisy(completion: Completion, value: float) -> Completion:
-    """Return the completion with this for the sampler's numbers of its observations."""
+    """Return the completion with this value in the sampler's numbers of its observations."""
     if completion.generated is None or completion.entropies is None:
         return completion
     logprobs, entropies = (

@@ -1,4 +1,4 @@
-"""The training loop on the tiny policy, with a real database and real checkpoints."""
+"""Tests of the training loop on the tiny policy, with a real database and real checkpoints."""
 
 import json
 import math
@@ -114,12 +114,13 @@ def test_groups_that_wait_for_the_next_step_survive_an_interruption(sessions, qu
     assert train(broken, config) == Outcome("finished")
     expected = series(sessions, straight)
     assert series(sessions, broken) == expected
-    assert expected["sampling/carried_frac"][4] > 0  # what step 3 left over trained after the resume
+    # the leftover groups of step 3 were trained after the resume
+    assert expected["sampling/carried_frac"][4] > 0
 
 
 @pytest.fixture
 def few_sums(settings):
-    """Eight sums to train on, so that every step meets prompts of the step before."""
+    """Eight training sums, so that every step repeats prompts of the previous step."""
     rows = [
         {"prompt": f"{a}+{b}=?", "answer": str(a + b), "split": split}
         for split, numbers in (("train", range(11, 19)), ("eval", range(21, 29)))
@@ -144,14 +145,14 @@ def test_what_a_run_remembers_of_its_prompts_survives_an_interruption(sessions, 
     assert train(broken, config, stop_after=3, prepare=remember).status == "queued"
     assert train(broken, config, prepare=remember) == Outcome("finished")
     assert series(sessions, broken) == series(sessions, straight)
-    seen = remembered[1].visits(remembered[1].values()["prompts"]).seen.flatten().tolist()
-    assert len(seen) == 8
-    assert sum(seen) == 4 * 4
+    visits = remembered[1].visits(remembered[1].values()["prompts"]).seen.flatten().tolist()
+    assert len(visits) == 8
+    assert sum(visits) == 4 * 4
 
 
 @pytest.mark.nightly
 def test_rows_that_attack_the_trainer_are_graded_wrong_and_end_no_run(sessions, queued, train, settings):
-    """Each passes the upload: 5,000 digits as text, NUL, foreign digits, LaTeX without end, numbers."""
+    """Each row passes the upload: 5,000 digits as text, NUL, foreign digits, endless LaTeX, and numbers."""
     answers = [
         "9" * 5000,
         "-" + "9" * 5000,
@@ -193,16 +194,16 @@ def test_rows_that_attack_the_trainer_are_graded_wrong_and_end_no_run(sessions, 
 
 
 def test_a_run_asked_to_end_while_it_samples_loses_nothing(sessions, queued, train, straight, monkeypatch):
-    """The step that was given up is sampled again, with the same random numbers."""
+    """The abandoned step is sampled again, with the same random numbers."""
     monkeypatch.setattr(sampler, "POLL_EVERY_TOKENS", 1)
     config = resolve(SMALL)
     broken = queued(config)
-    asked = []
+    calls = []
 
     def in_the_third_step(trainer):
         def is_unwanted():
-            if trainer.counters.step == 2 and not asked:
-                asked.append(True)
+            if trainer.counters.step == 2 and not calls:
+                calls.append(True)
                 trainer.stopping.set()
             return trainer.stopping.is_set()
 
@@ -244,7 +245,7 @@ def test_a_damaged_checkpoint_is_refused_and_the_one_before_continues(
 def test_what_a_killed_attempt_left_is_removed_even_when_nothing_is_left_to_train(settings, queued, train):
     config = resolve(SMALL)
     run_id = queued(config)
-    train(run_id, config, stop_after=4)  # its last checkpoint is there, its end is not
+    train(run_id, config, stop_after=4)  # its last checkpoint exists, its end was not recorded
     root = settings.artifact_dir(run_id)
     shutil.copytree(root / "s000004-a1", root / "s000003-a1")
     (root / ".s000004-a1.77.draft").mkdir()
@@ -265,7 +266,7 @@ def test_a_run_whose_checkpoints_are_all_damaged_never_starts_over_silently(sett
 def test_memory_that_runs_out_halves_the_passes_and_repeats_the_step(
     sessions, settings, queued, train, monkeypatch
 ):
-    """The step is the same one: its rollouts, its metrics and its checkpoint, but for rounding."""
+    """The step is the same apart from rounding: its rollouts, its metrics and its checkpoint."""
     config = resolve(SMALL | {"preset": "grpo"})
     straight = queued(config)
     train(straight, config)
@@ -286,9 +287,9 @@ def test_memory_that_runs_out_halves_the_passes_and_repeats_the_step(
     assert train(run_id, config).status == "finished"
     assert len(failures) == count, "a resumed run knows the size that fitted"
     with sessions() as session:
-        told = list(session.scalars(select(Event.message).where(Event.kind == "memory")))
-    assert len(told) == 1
-    assert re.match(r"memory ran out; the step was repeated with at most \d+ tokens per pass", told[0])
+        messages = list(session.scalars(select(Event.message).where(Event.kind == "memory")))
+    assert len(messages) == 1
+    assert re.match(r"memory ran out; the step was repeated with at most \d+ tokens per pass", messages[0])
     expected, points = series(sessions, straight), series(sessions, run_id)
     for name in ("reward/mean", "loss/policy", "optim/grad_norm"):
         assert points[name] == pytest.approx(expected[name], rel=1e-3, abs=1e-5), name
@@ -338,7 +339,7 @@ HOPELESS: dict[str, Any] = {
     "evaluation": {"every": 0},
     "checkpointing": {"every": 5},
 }
-"""A policy that never succeeds: it stops for lack of signal at a step with a checkpoint."""
+"""A policy that never succeeds, so that the run stops for lack of signal at a step with a checkpoint."""
 
 
 def last_step(sessions, run_id):
@@ -376,7 +377,7 @@ def test_what_a_stop_rule_decided_holds_when_the_trainer_ends_in_that_step(sessi
     with sessions.begin() as session:
         lifecycle.resume_run(session, run_id)
     train(run_id, config)
-    assert last_step(sessions, run_id) == MAX_EMPTY_STEPS + 1  # the user wants it to continue
+    assert last_step(sessions, run_id) == MAX_EMPTY_STEPS + 1  # the user resumes it
 
     fork = queued(config, parent=run_id, step=MAX_EMPTY_STEPS)
     train(fork, config)
@@ -384,7 +385,7 @@ def test_what_a_stop_rule_decided_holds_when_the_trainer_ends_in_that_step(sessi
 
 
 def break_the_loss(monkeypatch, *, step, value):
-    """Multiply the loss of that step (None: of every step) by `value`, and so its gradient."""
+    """Multiply the loss of that step by `value`, or of every step if it is None, and thus its gradient."""
     learn, now = Learner.learn, []
 
     def learning(self, collected, generator, update_stats, **kwargs):
@@ -432,9 +433,9 @@ def test_a_run_without_steps_evaluates_the_weights_it_begins_with(sessions, queu
     trained = queued(config)
     train(trained, config)
     question = resolve(SMALL | {"steps": 0})
-    asked = queued(question, parent=trained, step=4)
-    assert train(asked, question) == Outcome("finished")
-    answer = series(sessions, asked)
+    evaluation = queued(question, parent=trained, step=4)
+    assert train(evaluation, question) == Outcome("finished")
+    answer = series(sessions, evaluation)
     assert answer["eval/accuracy"] == {0: series(sessions, trained)["eval/accuracy"][4]}
     assert "reward/mean" not in answer
 

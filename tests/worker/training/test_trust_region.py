@@ -1,4 +1,4 @@
-"""A natural-gradient step on the tiny policy."""
+"""Tests of a natural-gradient step on the tiny policy."""
 
 import copy
 
@@ -28,7 +28,7 @@ def tokens(policy):
 
 
 def step_on(policy, tokens, *, microbatch=0):
-    """Raise the probability of the first completion; the step and how the distributions moved."""
+    """Raise the probability of the first completion, and return the step and the change of distributions."""
     model = copy.deepcopy(policy.model)
     likes = torch.tensor([1.0, -1.0, 0.0])
     with torch.no_grad():

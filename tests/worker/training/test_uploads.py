@@ -1,4 +1,4 @@
-"""Checkpoints that are copied to the artifact store: a run continues where nothing but the store is left."""
+"""Tests of checkpoints in the artifact store, from which a run can continue on another machine."""
 
 import shutil
 from pathlib import Path
@@ -39,7 +39,7 @@ def store(settings):
 
 @pytest.fixture
 def stopped(straight, queued, train):
-    """A run of SMALL whose worker was asked to stop in step 2, and its config."""
+    """A small run whose worker was asked to stop in step 2, and its config."""
     config = resolve(SMALL)
     run_id = queued(config)
     train(run_id, config, stop_after=2)
@@ -62,7 +62,7 @@ def flip_last_bit(path):
 
 
 def leave_machine(settings):
-    """Leave the next attempt nothing but the database and the store."""
+    """Leave only the database and the store for the next attempt."""
     shutil.rmtree(settings.state / "runs")
 
 
@@ -83,7 +83,7 @@ def test_a_machine_that_dies_during_an_upload_loses_only_what_came_after_the_cop
     run_id = queued(config)
     train(run_id, config, stop_after=3)
     assert set(store.listing(run_id)) == {"s000002-a1", "s000003-a1"}
-    store.remove_checkpoint(run_id, "s000003-a1")  # as if it had never come to its end
+    store.remove_checkpoint(run_id, "s000003-a1")  # as if it had never ended
     leave_machine(settings)
     assert train(run_id, config) == Outcome("finished")
     assert series(sessions, run_id) == straight
@@ -110,8 +110,8 @@ def test_a_bad_copy_is_passed_over(sessions, queued, train, settings, straight, 
     leave_machine(settings)
     assert train(run_id, config) == Outcome("finished")
     assert series(sessions, run_id) == straight
-    told = messages(sessions, run_id)
-    assert any("continued from step 2" in line for line in told), told
+    history = messages(sessions, run_id)
+    assert any("continued from step 2" in line for line in history), history
 
 
 @pytest.mark.nightly
@@ -164,9 +164,9 @@ def test_a_store_that_goes_away_keeps_nobody_from_training(
 
     monkeypatch.setattr(ArtifactStore, "upload", fail_behind_step_2)
     assert train(run_id, config) == Outcome("finished")
-    told = messages(sessions, run_id)
-    assert sum("a checkpoint is on this machine only: artifact store: away" in line for line in told) == 1
-    assert any(f"copy-checkpoints {run_id}" in line for line in told)
+    history = messages(sessions, run_id)
+    assert sum("a checkpoint is on this machine only: artifact store: away" in line for line in history) == 1
+    assert any(f"copy-checkpoints {run_id}" in line for line in history)
     kept_names = names(sessions, run_id)
     assert "s000005-a1" in kept_names
     copied = {name for name, is_complete in store.listing(run_id).items() if is_complete}

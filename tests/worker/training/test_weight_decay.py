@@ -1,4 +1,4 @@
-"""Weight decay: of tensors with two or more dimensions, or of all."""
+"""Tests of weight decay, of tensors with two or more dimensions or of all."""
 
 import pytest
 import torch

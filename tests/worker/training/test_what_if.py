@@ -1,4 +1,4 @@
-"""What-if: numbers by hand, and gradients token by token against autograd's, for all presets."""
+"""Tests of what-if for all presets: numbers by hand, and gradients per token against autograd."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ LENGTHS = (2, 4, 3, 3)
 
 
 def values_of(lengths):
-    """Random values of completions: policies that differ by some tenths, so that bounds are met."""
+    """Return random values of completions whose policies differ by some tenths, to reach bounds."""
     chance = np.random.default_rng(7)
     shape = (len(lengths), max(lengths))
     old = -chance.gamma(1.0, 1.0, shape)

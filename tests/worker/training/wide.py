@@ -1,7 +1,6 @@
-"""Training in float64, to tell rounding from a difference: for tests, and for no run of a user.
+"""Train in float64 to distinguish rounding from real differences, for tests only.
 
-python -m tests.worker.training.wide        a rank above 0, as worker.training.follower, in float64
-"""
+python -m tests.worker.training.wide        a rank above 0, like worker.training.follower, in float64"""
 
 import sys
 from typing import Any
@@ -18,21 +17,21 @@ FOLLOWER = (sys.executable, "-m", "tests.worker.training.wide")
 
 
 class WideTorch:
-    """Module torch as the worker's modules and those of its models see it: float32 is float64."""
+    """The torch module as seen by the worker and its models, in which float32 is float64."""
 
     def __getattr__(self, name: str) -> Any:
         return WIDE if name == "float32" else getattr(torch, name)
 
 
 def widen() -> None:
-    """Make this process compute in float64 what it would compute in float32."""
+    """Make this process compute in float64 instead of float32."""
     torch.set_default_dtype(WIDE)
     torch.Tensor.float = torch.Tensor.double  # type: ignore[method-assign]
 
     def load_wide(*arguments: Any, **options: Any) -> Any:
         policy = load_policy(*arguments, **options)
         policy.model.double()
-        _widen_modules()  # transformers has imported the model's own
+        _widen_modules()  # transformers has imported the model's own modules
         return policy
 
     replica.load_policy = load_wide  # type: ignore[attr-defined]
@@ -46,6 +45,6 @@ def _widen_modules() -> None:
 
 
 if __name__ == "__main__":
-    assert trainer  # all modules of a trainer are here to be widened
+    assert trainer  # all modules of a trainer have been imported
     widen()
     follower.main()

@@ -1,4 +1,4 @@
-"""Logs of runs that never were, with noise of known size."""
+"""Synthetic logs of runs with noise of a known size."""
 
 import numpy as np
 
@@ -11,18 +11,18 @@ def series(values, steps=None):
 
 
 def learning(count, *, start=0.2, best=0.6, noise=0.05, seed=0):
-    """An accuracy that rises within the first third and stays."""
+    """Return an accuracy that rises within the first third and then stays level."""
     rise = np.minimum(1, np.arange(count) / max(1, count // 3))
     return start + (best - start) * rise + np.random.default_rng(seed).normal(0, noise, count)
 
 
 def steady(count, value, *, noise=0.05, seed=1):
-    """A metric that stays where it is; `noise` as a share of it."""
+    """Return a metric that stays level, with `noise` as a fraction of its value."""
     return value * (1 + np.random.default_rng(seed).normal(0, noise, count))
 
 
 def healthy(count=120, *, seed=0, **changes):
-    """A run that learns, with the metrics that every trainer logs."""
+    """Return the log of a run that learns, with the metrics that every trainer logs."""
     values_by_name = {
         "reward/accuracy": learning(count, seed=seed),
         "policy/entropy": steady(count, 0.8, seed=seed + 1),
@@ -36,7 +36,7 @@ def healthy(count=120, *, seed=0, **changes):
 
 
 def broken(log, at, **changes):
-    """The same log, where from step `at` on each metric is `changes[metric]` of the values that follow."""
+    """Return the log with `changes[metric]` applied to each metric's values from step `at` on."""
     broken_series = dict(log.series)
     for name, change in changes.items():
         metric = name.replace("__", "/")

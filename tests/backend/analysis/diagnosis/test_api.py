@@ -1,4 +1,4 @@
-"""The diagnosis of stored runs over HTTP."""
+"""Tests of the diagnosis of stored runs over HTTP."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ from tests.factories import make_attempt, make_run
 
 @pytest.fixture
 def stored(client):
-    """A function that stores a log as a run and gives its id."""
+    """A function that stores a log as a run and returns its id."""
 
     def store(log, **fields):
         with client.app.state.lab.sessions.begin() as session:
@@ -20,8 +20,8 @@ def stored(client):
             make_attempt(session, run, 1, from_step=-1)
             points = {}
             for name, series in log.series.items():
-                for step, value in zip(series.steps.tolist(), series.values.tolist(), strict=True):
-                    points.setdefault(step, {})[name] = value
+                for step, metric_value in zip(series.steps.tolist(), series.values.tolist(), strict=True):
+                    points.setdefault(step, {})[name] = metric_value
             write_points(session, run.id, 1, sorted(points.items()))
             run.last_step = max(points, default=0)
             return run.id

@@ -1,4 +1,4 @@
-"""Causes: each alone, before its consequences, and never without its evidence."""
+"""Tests of the detection of causes: each one alone, before its consequences, and only with evidence."""
 
 from typing import Any, get_args
 
@@ -29,7 +29,7 @@ FALLS = {"reward__accuracy": times(0.05)}
 
 
 def planted(at=70, count=120, seed=0, **changes):
-    """A run whose goal falls five steps after the changes."""
+    """Return a run whose goal falls five steps after the changes."""
     log = healthy(count, seed=seed)
     return broken(broken(log, at, **changes), at + 5, **FALLS)
 
@@ -180,8 +180,8 @@ def test_a_remedy_is_a_config_that_the_service_accepts(cause):
     )
     changes = remedy_for(cause, Log({}, config)).changes
     merged = config
-    for path, value in changes.items():
-        nested: Any = value
+    for path, setting in changes.items():
+        nested: Any = setting
         for key in reversed(path.split(".")):
             nested = {key: nested}
         merged = merge(merged, nested)
@@ -208,7 +208,7 @@ def test_a_config_of_another_trainer_has_no_setting_of_ours():
 
 
 def with_texts(count=120):
-    """A healthy log with the metrics that this service logs beside those of others."""
+    """Return a healthy log with metrics that only this service logs."""
     return healthy(
         count,
         **{
@@ -254,7 +254,7 @@ def test_a_kl_term_that_steers_from_the_first_step_has_no_onset_of_its_own():
 
 
 def test_a_step_without_signal_says_nothing_of_the_kl_term():
-    """Where no group has signal, the KL term makes all of the gradient: 1 exactly."""
+    """If no group has signal, the KL term contributes the whole gradient, a share of exactly 1."""
     diagnosis = diagnose(broken(broken(with_texts(), 0, optim__kl_share=becomes(1.0)), 75, **FALLS))
     assert "kl_pull" not in {cause.finding.cause for cause in diagnosis.causes}
 
@@ -323,7 +323,7 @@ def test_any_numbers_whatever_are_judged_with_evidence(seed):
 
 
 def long_texts(count=200, cap=1024, seed=0):
-    """A healthy log of completions of about a thousand tokens, whose lengths differ by hundreds."""
+    """Return a healthy log of completions of about a thousand tokens, whose lengths differ by hundreds."""
     chance = np.random.default_rng(seed)
     lengths = np.minimum(cap, 700 + chance.normal(0, 60, count))
     return healthy(
@@ -345,7 +345,7 @@ def test_completions_of_a_thousand_tokens_that_grow_to_the_cap_are_the_cause(see
 
 @pytest.mark.parametrize("seed", range(5))
 def test_a_collapse_of_one_long_completion_group_a_step_has_its_cause(seed):
-    """One prompt of eight completions of about a thousand tokens: goal, length and entropy are all noisy."""
+    """With one prompt and eight completions of about a thousand tokens, all metrics are noisy."""
     chance = np.random.default_rng(seed)
     rate = np.minimum(0.6, 0.2 + np.arange(400) * 0.003)
     rate[255:] = 0.02

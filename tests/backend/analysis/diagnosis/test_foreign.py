@@ -1,4 +1,4 @@
-"""Logs of other trainers: noise of any kind, percent, settling, drifts, rounded rates, faults from step 1."""
+"""Tests of the diagnosis of other trainers' logs with unusual noise, units, drifts or rounding."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ FALLEN = {"collapsed", "declining", "recovered"}
 
 
 def reward(count=150, *, fall_at=None, seed=0):
-    """A reward that rises to 0.7 and, from `fall_at` on, is next to nothing."""
+    """Return a reward that rises to 0.7 and is almost zero from `fall_at` on."""
     values = np.minimum(0.7, 0.2 + np.arange(count) * 0.01) + np.random.default_rng(seed).normal(
         0, 0.04, count
     )
@@ -23,7 +23,7 @@ def reward(count=150, *, fall_at=None, seed=0):
 
 
 def rising_from(count, at, *, low, high, steps=20):
-    """A metric that climbs from one level to another within `steps` steps."""
+    """Return a metric that climbs from one level to another within `steps` steps."""
     return low + (high - low) * np.clip((np.arange(count) - at) / steps, 0, 1)
 
 
@@ -43,7 +43,7 @@ def test_p_values_of_series_without_order_are_uniform_and_those_of_a_fall_are_sm
     assert fall_p_value(reward(fall_at=100)) == 1 / 500
     assert rise_p_value(reward()) == 1 / 500
     assert fall_p_value(np.ones(50)) == 1.0
-    assert fall_p_value(np.append(1.0, np.zeros(120))) > 0.05  # one hit, outside of whole blocks
+    assert fall_p_value(np.append(1.0, np.zeros(120))) > 0.05  # one significant spike, outside whole blocks
 
 
 def test_a_shuffled_collapse_and_a_sparse_reward_are_no_alarm():
@@ -166,7 +166,7 @@ def test_one_last_gradient_that_is_not_finite_is_a_warning_unless_the_run_ended_
     assert "non_finite" in findings(Log(values))
     assert diagnose(Log(values, status="failed")).outcome.verdict == "collapsed"
     always = values | {"optim/grad_norm": series(np.full(100, np.nan))}
-    assert diagnose(Log(always)).outcome.verdict == "healthy"  # it learned: the norm alone is not finite
+    assert diagnose(Log(always)).outcome.verdict == "healthy"  # the run learned: only the norm is not finite
     flat = always | {"reward/mean": series(steady(100, 0.2))}
     assert diagnose(Log(flat)).outcome.verdict == "collapsed"
 

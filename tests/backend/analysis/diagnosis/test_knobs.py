@@ -1,4 +1,4 @@
-"""Remedies as changes of a config: by hand for each cause, and valid for every preset."""
+"""Tests of remedies as config changes: checked by hand for each cause, and valid for every preset."""
 
 import pytest
 
@@ -17,7 +17,7 @@ def rewards(*terms):
 
 
 def first(cause, fields):
-    """What to change first in a config of which only these fields are not the defaults."""
+    """Return the first change for a config in which only these fields differ from the defaults."""
     return first_change(cause, RunConfig.model_validate(fields).model_dump(mode="json"))
 
 
@@ -49,7 +49,7 @@ def first(cause, fields):
         ("entropy_collapse", {"updates": {"epochs": 2}}, {"objective.surrogate.eps_high": 0.28}),
         ("entropy_collapse", {}, {"objective.entropy": {"type": "adaptive"}}),
         (
-            "entropy_collapse",  # the clip acts where older weights sample
+            "entropy_collapse",  # the clip only acts with older sampling weights
             {"updates": {"epochs": 1, "minibatches": 1}, "sampling": {"ahead": 2}},
             {"objective.surrogate.eps_high": 0.28},
         ),
@@ -131,7 +131,7 @@ def first(cause, fields):
             },
         ),
         (
-            "mismatch",  # the ratio holds the mismatch already, and a second correction is refused
+            "mismatch",  # the ratio already covers the mismatch, and a second correction is refused
             {"sampling": {"precision": "int8"}, "objective": {"ratio": {"type": "token", "old": "sampler"}}},
             {"sampling.precision": "policy"},
         ),
@@ -201,7 +201,8 @@ def test_correctness_alone_cannot_be_hacked_by_another_term():
 def test_a_format_that_was_added_is_required():
     fields = rewards({"name": "correctness", "map": "-1/1"}, {"name": "think_format", "weight": 0.2})
     (terms,) = first("broken_format", fields).values()
-    assert named(terms[:1], "map") == [("correctness", "0/1")]  # else 0 for no format were more than -1
+    # otherwise 0 for a missing format would exceed -1
+    assert named(terms[:1], "map") == [("correctness", "0/1")]
     assert named(terms[1:], "weight", "required") == [("think_format", 0.0, True)]
     assert first("broken_format", {"rewards": terms}) == {}
 

@@ -1,4 +1,4 @@
-"""Diagnosis step by step: the same as of the whole log, at steps that depend on nothing but their number."""
+"""Tests of the diagnosis during training, which must agree with the diagnosis of the whole log."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ COLLAPSE = broken(
 
 
 def steps_of(log):
-    """(step, metrics) of each step, as a trainer gives them."""
+    """Yield each step with its metrics, as a trainer reports them."""
     last = max(int(series.steps[-1]) for series in log.series.values())
     for step in range(1, last + 1):
         places = {name: np.flatnonzero(series.steps == step) for name, series in log.series.items()}
@@ -38,13 +38,13 @@ def test_a_growing_log_is_judged_as_the_whole_one():
 
 
 def test_a_log_that_begins_with_recorded_points_goes_on_like_one_that_saw_them():
-    seen, resumed = GrowingLog({}), GrowingLog({}, up_to(COLLAPSE, 60).series)
+    uninterrupted, resumed = GrowingLog({}), GrowingLog({}, up_to(COLLAPSE, 60).series)
     for step, metrics in steps_of(COLLAPSE):
-        seen.take(step, metrics)
+        uninterrupted.take(step, metrics)
         if step > 60:
             resumed.take(step, metrics)
     for step in (60, 80, 120):
-        assert resumed.diagnosis(up_to=step) == seen.diagnosis(up_to=step)
+        assert resumed.diagnosis(up_to=step) == uninterrupted.diagnosis(up_to=step)
 
 
 @pytest.mark.parametrize("count", [5_000, 5_001, 7_777, 10_000, 123_456])
@@ -79,7 +79,7 @@ def test_the_last_step_at_which_a_run_was_judged(step, expected):
 
 
 def told(log):
-    """Kind and word of everything that is told while the log grows."""
+    """Return the kind and the word of every event that is reported while the log grows."""
     before, reported = None, []
     for step in range(DIAGNOSIS_INTERVAL_STEPS, 121, DIAGNOSIS_INTERVAL_STEPS):
         now = diagnose(up_to(log, step))

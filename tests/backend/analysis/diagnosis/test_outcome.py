@@ -1,4 +1,4 @@
-"""Verdicts on the goal: fallen, recovered, declining, never learned, too little to say."""
+"""Tests of the verdict on the goal: collapsed, recovered, declining, never learned or inconclusive."""
 
 import numpy as np
 import pytest
@@ -114,8 +114,8 @@ def test_series_without_a_collapse_raise_hardly_an_alarm(form):
         values = learning(150, noise=0.08, seed=seed)
         plateau = values[60:]
         chance = np.random.default_rng(1000 + seed)
-        shown = chance.permutation(plateau) if form == "shuffled" else plateau[::-1]
-        alarms += outcome_of(shown).verdict in {"collapsed", "declining", "recovered"}
+        series = chance.permutation(plateau) if form == "shuffled" else plateau[::-1]
+        alarms += outcome_of(series).verdict in {"collapsed", "declining", "recovered"}
     assert alarms <= 2
 
 
@@ -140,7 +140,7 @@ def test_the_window_has_a_standard_error_of_a_twentieth():
     assert window_for(0.4, scale=1.0, count=1000) == 64
     assert window_for(0.4, scale=1.0, count=80) == 10
     assert window_for(0.0, scale=1.0, count=5) == 3
-    for sigma in (1e300, np.inf, np.nan):  # of a log whose numbers are absurd
+    for sigma in (1e300, np.inf, np.nan):  # of a log with absurd numbers
         assert window_for(sigma, scale=5e-324, count=80) == 10
 
 
@@ -166,7 +166,7 @@ def test_a_first_step_that_was_lucky_is_no_early_death():
 
 
 def test_evaluations_in_any_order_are_no_decline_while_training_stays():
-    """A policy that learns and whose evaluations are shuffled: the first, low one comes last but one."""
+    """The policy learns and its evaluations are shuffled, so that the low first one comes second to last."""
     evaluations = np.array([0.6, 0.58, 0.35, 0.62, 0.55, 0.59, 0.2, 0.4])
     log = Log(
         {
@@ -181,12 +181,12 @@ def test_evaluations_in_any_order_are_no_decline_while_training_stays():
 
 
 def one_prompt(seed, *, fall_at=None, level=0.02, count=400, group=8):
-    """Accuracies of one prompt a step, each an easy or a hard one: right answers are alike within a group."""
+    """Return accuracies with one easy or hard prompt per step, so that answers of a group are correlated."""
     chance = np.random.default_rng(seed)
     rate = np.minimum(0.6, 0.2 + np.arange(count) * 0.003)
     if fall_at is not None:
         rate[fall_at:] = level
-    rates = chance.beta(rate * 2, (1 - rate) * 2)  # correlation within a group of 1 / 3
+    rates = chance.beta(rate * 2, (1 - rate) * 2)  # correlation of 1 / 3 within a group
     return chance.binomial(group, rates) / group
 
 

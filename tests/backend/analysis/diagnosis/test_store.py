@@ -1,4 +1,4 @@
-"""Stored verdicts: of runs that ended without one, of imported runs, and in agreement with the diagnosis."""
+"""Tests of stored verdicts, for ended, running and imported runs."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ from tests.factories import make_attempt, make_run
 
 @pytest.fixture
 def stored(database):
-    """A function that stores a log as a run and gives its id."""
+    """A function that stores a log as a run and returns its id."""
 
     def store_log(log, **fields):
         with database.sessions.begin() as session:
@@ -68,8 +68,8 @@ def test_a_pushed_run_is_judged_while_it_trains_and_a_new_verdict_is_told_once(d
         session.execute(update(Run).where(Run.id == run_id).values(judged_step=119))
     judge_all(database)
     with database.sessions() as session:
-        [told] = session.scalars(select(Event).where(Event.run_id == run_id))
-    assert (told.kind, told.level, told.data["verdict"]) == ("diagnosis", "error", "collapsed")
+        [reported] = session.scalars(select(Event).where(Event.run_id == run_id))
+    assert (reported.kind, reported.level, reported.data["verdict"]) == ("diagnosis", "error", "collapsed")
 
 
 def test_a_run_that_has_come_further_since_it_was_judged_is_judged_again(database, stored):
@@ -150,21 +150,21 @@ def test_list_filter_sort_and_diagnosis_agree(client):
     assert listed("sort=-verdict")[0] == "good"
     assert client.get("/api/v1/runs?verdict=ill").status_code == 422
     for run_id in runs.values():
-        shown = client.get(f"/api/v1/runs/{run_id}").json()
+        run_json = client.get(f"/api/v1/runs/{run_id}").json()
         diagnosis = client.get(f"/api/v1/runs/{run_id}/diagnosis").json()
-        assert (shown["verdict"], shown["onset"]) == (diagnosis["verdict"], diagnosis["onset"])
-        assert shown["cause"] == (diagnosis["causes"][0]["cause"] if diagnosis["causes"] else "")
-        assert shown["judged_step"] == 120
+        assert (run_json["verdict"], run_json["onset"]) == (diagnosis["verdict"], diagnosis["onset"])
+        assert run_json["cause"] == (diagnosis["causes"][0]["cause"] if diagnosis["causes"] else "")
+        assert run_json["judged_step"] == 120
 
 
 def test_pages_sorted_by_onset_hold_every_run_once(client):
     with client.app.state.lab.sessions.begin() as session:
         run_ids = {make_run(session, onset_sick=onset).id for onset in (5, None, 3, None, 5, 9, None)}
     for sort in ("onset", "-onset", "verdict"):
-        seen: list[str] = []
+        listed_ids: list[str] = []
         page: dict[str, Any] = {"next": ""}
         while page["next"] is not None:
             page = client.get(f"/api/v1/runs?sort={sort}&limit=2&cursor={page['next']}").json()
-            seen += [run["id"] for run in page["items"]]
-        assert len(seen) == len(run_ids)
-        assert set(seen) == run_ids
+            listed_ids += [run["id"] for run in page["items"]]
+        assert len(listed_ids) == len(run_ids)
+        assert set(listed_ids) == run_ids

@@ -1,4 +1,4 @@
-"""The config as a witness: what a run changed away from its preset, its policy and its parent."""
+"""Tests of suspects: settings in which a run differs from its preset, its policy or its parent."""
 
 from functools import partial
 
@@ -70,7 +70,7 @@ def test_a_fork_is_compared_with_its_parent_and_going_back_is_no_suspect():
 
 
 def test_ten_times_the_learning_rate_comes_before_a_reward_that_stayed():
-    """The accuracy falls while the format goes on paying: a reason to blame the reward, but for the rate."""
+    """The accuracy falls while the format still pays, which alone would point to the reward."""
     terms = [{"name": "correctness", "weight": 1.0}, {"name": "think_format", "weight": 1.0}]
     log = healthy(120)
     log = Log(dict(log.series) | {"reward/mean": log.series["reward/accuracy"]})

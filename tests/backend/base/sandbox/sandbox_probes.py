@@ -1,4 +1,4 @@
-"""Operations that try, inside of the sandbox, what it must not allow; each says how far it came."""
+"""Sandbox operations that attempt what the sandbox must prevent and return how far they got."""
 
 import builtins
 import ctypes
@@ -19,7 +19,7 @@ PTRACE_TRACEME = 0
 
 
 def attempt(work):
-    """Return what `work` gives, or the name of the error that stopped it."""
+    """Return the result of `work`, or the name of the error that stopped it."""
     try:
         return work()
     except OSError as error:
@@ -33,7 +33,7 @@ def environment(_request):
 
 
 def descriptors(_request):
-    """Those that are open, but for standard output and error."""
+    """Return the open file descriptors other than standard input, output and error."""
     numbers = []
     for number in range(256):
         try:
@@ -86,8 +86,8 @@ def send_signal(request):
 
 def trace(_request):
     libc = ctypes.CDLL(None, use_errno=True)
-    done = libc.ptrace(PTRACE_TRACEME, 0, 0, 0)
-    return "traced" if done == 0 else errno.errorcode[ctypes.get_errno()]
+    result = libc.ptrace(PTRACE_TRACEME, 0, 0, 0)
+    return "traced" if result == 0 else errno.errorcode[ctypes.get_errno()]
 
 
 def processes(_request):
@@ -117,7 +117,7 @@ def flood(_request):
 
 
 def forge(request):
-    """Say on every descriptor what a server might say, then give another value."""
+    """Write a forged reply to every descriptor, then return another value."""
     for number in range(256):
         try:
             os.write(number, request["line"].encode())
@@ -127,7 +127,7 @@ def forge(request):
 
 
 def spoil(_request):
-    """Change everything that the next answer could meet."""
+    """Change everything in the process that the next request could see."""
     vars(builtins)["sorted"] = lambda *_: ["spoilt"]
     os.environ["SPOILT"] = "1"
     vars(json)["dumps"] = lambda *_: "spoilt"
@@ -148,7 +148,7 @@ def linger(_request):
 
 
 def nest(request):
-    """Leave directories within directories."""
+    """Create deeply nested directories."""
     directory = os.open(os.environ["TMPDIR"], os.O_RDONLY)
     for _ in range(request["deep"]):
         os.mkdir("d", dir_fd=directory)
@@ -159,7 +159,7 @@ def nest(request):
 
 
 def change_mode(request):
-    """Or the time of its last change; to what they are."""
+    """Set the mode of a file, or its modification time, to its current value."""
 
     def work():
         path = Path(request["path"])

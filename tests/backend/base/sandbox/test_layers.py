@@ -1,4 +1,4 @@
-"""Each layer of the sandbox: that it is there, and what it stops when it stands alone."""
+"""Tests of each layer of the sandbox: that it is active, and what it prevents without the others."""
 
 import os
 import signal
@@ -36,7 +36,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the layers are 
 
 @pytest.fixture(scope="module", autouse=True)
 def importable():
-    """The sandbox finds the probes as it finds a user's package."""
+    """Let the sandbox find the probes as it finds a user's package."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(HERE))
         yield
@@ -60,7 +60,7 @@ def token(tmp_path):
 
 @pytest.fixture
 def listener():
-    """The port of a service of this machine."""
+    """The port of a service on this machine."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         yield server.getsockname()[1]
 
@@ -153,7 +153,7 @@ def test_its_memory_time_and_files_are_limited(probes):
     "line", ['{"value": "forged"}\n', "nonsense\n", '{"prepared": true}\n', "[" * 200_000 + "\n"]
 )
 def test_it_can_forge_its_own_answer_and_no_other(probes, line):
-    """A fork may say anything about the text that took it over; the next answer is another fork's."""
+    """A fork controls everything about its own reply, and the next reply comes from another fork."""
     with suppress(Died, Refused):
         assert probes("forge", line=line) in ("forged", "honest")
     assert probes("memory", bytes=7) == 7
@@ -191,7 +191,8 @@ def test_namespaces_alone_hide_files_network_and_processes(monkeypatch, token, l
         assert probes("write", path=str(HERE / "x")) == "EROFS"
         assert probes("listing", path="/proc") == "ENOENT"
         assert probes("connect", host="127.0.0.1", port=listener) in ("ENETUNREACH", "ECONNREFUSED")
-        assert probes("send_signal", pid=os.getpid()) in ("ESRCH", "reached")  # another one of this number
+        # another process with this number
+        assert probes("send_signal", pid=os.getpid()) in ("ESRCH", "reached")
         assert probes("processes")[1] <= 3
 
 
@@ -214,7 +215,7 @@ def test_seccomp_alone_stops_network_programs_and_writing(monkeypatch, tmp_path,
 
 
 def test_without_namespaces_a_plugin_changes_no_mode_or_time_of_a_file(monkeypatch, token):
-    """Landlock does not confine that: it could make a token public, or the state unreadable."""
+    """Landlock does not restrict this: a plugin could make a token public or the state unreadable."""
     with only(monkeypatch, "landlock", "seccomp", plugin=PROBES) as probes:
         assert probes("change_mode", path=token) == probes("touch", path=token) == "EPERM"
         assert probes("write", path=token) == "EACCES"
@@ -232,7 +233,7 @@ def test_without_namespaces_what_a_plugin_leaves_behind_is_removed_however_deep(
 
 
 def test_without_any_of_them_the_probes_succeed(monkeypatch, token, listener):
-    """Else the tests above would show nothing."""
+    """If the probes failed without a layer, the tests above would prove nothing."""
     with only(monkeypatch) as probes:
         assert probes("read", path=token) == SECRET
         assert probes("connect", host="127.0.0.1", port=listener) == "connected"
@@ -258,7 +259,7 @@ def test_programs_that_an_operator_permits_end_with_the_call():
         assert sandbox.ask("start_program", seconds=30) == 0
         assert sandbox.ask("linger", seconds=30) == "left"
         outermost = psutil.Process(sandbox.pid)
-        # Its first process and the warm parent are left.
+        # The first process and the warm parent remain.
         wait_for(lambda: len(outermost.children(recursive=True)) <= 2)
 
 
@@ -268,9 +269,9 @@ def test_a_path_that_holds_home_or_state_is_never_shown(monkeypatch, tmp_path):
     settings = Settings(state_dir=state)
     for entry in (str(tmp_path), str(tmp_path / "lab"), str(state), str(Path.home()), "/"):
         monkeypatch.syspath_prepend(entry)
-    shown = code_paths(settings)
-    assert not [path for path in shown if path == state or path in state.parents]
-    assert not [path for path in shown if path == Path.home() or path in Path.home().parents]
+    paths = code_paths(settings)
+    assert not [path for path in paths if path == state or path in state.parents]
+    assert not [path for path in paths if path == Path.home() or path in Path.home().parents]
 
 
 def test_a_missing_layer_is_named_and_can_be_required(monkeypatch):
@@ -290,7 +291,7 @@ def test_a_missing_layer_is_named_and_can_be_required(monkeypatch):
 
 @pytest.fixture
 def without(monkeypatch):
-    """Takes layers away from this machine."""
+    """A function that removes layers from this machine."""
 
     def without(*names):
         absent = [layer for layer in layers() if layer.name in names]

@@ -1,4 +1,4 @@
-"""Uploading datasets: what is kept, what is refused, and that nothing is left of what was refused."""
+"""Tests of dataset uploads: what is stored, what is refused, and that refused uploads leave nothing."""
 
 import gzip
 import hashlib
@@ -16,7 +16,7 @@ def put(client, content, name="sums.jsonl", **params):
 
 
 def stored_files(settings) -> list[str]:
-    """Names of all files of the directory of uploads, but for its lock."""
+    """Return the names of all files in the upload directory except its lock."""
     files = Path(settings.datasets_dir).rglob("*")
     return sorted(path.name for path in files if path.is_file() and path.name != ".lock")
 
@@ -35,11 +35,11 @@ def test_a_data_set_is_kept_under_the_hash_of_what_is_in_it(client, settings, na
     answer = put(client, pack(GOOD), name)
     assert answer.status_code == 201, answer.text
     sha256 = hashlib.sha256(GOOD).hexdigest()
-    shown = answer.json()
-    assert (shown["path"], shown["sha256"], shown["rows"]) == (f"uploads/{sha256}.jsonl", sha256, 2)
-    assert (shown["name"], shown["bytes"]) == (name, len(GOOD))
-    assert (settings.datasets_dir / shown["path"]).read_bytes() == GOOD
-    assert client.get("/api/v1/datasets").json()["items"] == [shown]
+    uploaded = answer.json()
+    assert (uploaded["path"], uploaded["sha256"], uploaded["rows"]) == (f"uploads/{sha256}.jsonl", sha256, 2)
+    assert (uploaded["name"], uploaded["bytes"]) == (name, len(GOOD))
+    assert (settings.datasets_dir / uploaded["path"]).read_bytes() == GOOD
+    assert client.get("/api/v1/datasets").json()["items"] == [uploaded]
 
 
 def test_a_name_is_a_label_and_never_a_path(client, settings):
@@ -82,7 +82,7 @@ def test_what_unpacks_to_more_than_the_limit_is_refused(client, settings):
 
 
 def small(client):
-    """Return the same service with a lower limit."""
+    """Return the same service with a lower upload limit."""
     lab = client.app.state.lab
     client.app.state.lab = type(lab)(
         lab.settings.model_copy(update={"upload_bytes": 10_000}), lab.engine, lab.sessions
@@ -91,8 +91,8 @@ def small(client):
 
 
 def test_a_data_set_that_no_run_needs_is_deleted(client, settings):
-    shown = put(client, GOOD).json()
-    assert client.delete(f"/api/v1/datasets/{shown['sha256']}").json() == shown
+    uploaded = put(client, GOOD).json()
+    assert client.delete(f"/api/v1/datasets/{uploaded['sha256']}").json() == uploaded
     assert stored_files(settings) == []
     assert client.get("/api/v1/datasets").json()["items"] == []
-    assert client.delete(f"/api/v1/datasets/{shown['sha256']}").status_code == 404
+    assert client.delete(f"/api/v1/datasets/{uploaded['sha256']}").status_code == 404

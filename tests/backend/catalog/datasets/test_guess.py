@@ -1,4 +1,4 @@
-"""The guess about the columns of an upload, its preview, and conversations that end with their answer."""
+"""Tests of the guessed columns of an upload, its preview, and conversations that end with their answer."""
 
 import json
 import re
@@ -96,15 +96,15 @@ def test_what_is_no_conversation_with_an_answer_is_refused(talk, reason):
 
 def test_a_preview_shows_three_rows_as_they_will_be_used_and_keeps_nothing(client, settings):
     rows = [{"problem": f"q{n}", "solution": f"so \\boxed{{{n}}}", "split": "test"} for n in range(5)]
-    shown = ask(client, lines(*rows)).json()
-    assert shown["columns"] == ["problem", "solution", "split"]
-    assert shown["mapping"] == {
+    previewed = ask(client, lines(*rows)).json()
+    assert previewed["columns"] == ["problem", "solution", "split"]
+    assert previewed["mapping"] == {
         "prompt_field": "problem", "answer_field": "solution", "answer_after": "", "answer_form": "boxed"
     }  # fmt: skip
-    assert shown["rows"] == [
+    assert previewed["rows"] == [
         {"prompt": f"q{n}", "answer": str(n), "is_held_out": True, "error": ""} for n in range(3)
     ]
-    again = ask(client, shown["sample"].encode(), prompt_field="problem", answer_field="gone").json()
+    again = ask(client, previewed["sample"].encode(), prompt_field="problem", answer_field="gone").json()
     assert again["rows"][0]["error"].startswith("field 'gone' is missing")
     assert stored_files(settings) == []
 
@@ -163,8 +163,8 @@ def test_the_command_keeps_a_file_and_prints_the_problem(tmp_path, monkeypatch, 
     assert "'1+1' -> '2'" in capsys.readouterr().out
     assert not list((tmp_path / "sets" / "uploads").glob("*.jsonl"))
     assert main(["upload", str(file), "--answer-form", "boxed"]) == 0
-    told = capsys.readouterr().out
-    problem = json.loads(told.partition("problem: ")[2])
+    output = capsys.readouterr().out
+    problem = json.loads(output.partition("problem: ")[2])
     assert FileProblem(**problem).answer_form == "boxed"
     assert main(["upload", str(file)]) == 0
     assert "already stored: 2 rows" in capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""Uploads of Parquet and CSV: rows become JSONL, and what cannot be one is refused by row."""
+"""Tests of Parquet and CSV uploads: rows become JSONL, and a row that cannot is named in the error."""
 
 import csv
 import io
@@ -55,7 +55,7 @@ def test_a_table_is_kept_as_jsonl(client, settings, name, content):
 def test_rows_come_in_order_whatever_the_answers_and_row_groups_are_cut_at(client, settings, monkeypatch):
     rows = [{"prompt": f"{n} " + "x" * 900, "answer": n, "level": n % 7} for n in range(2500)]
     assert stored(settings, put(client, parquet(rows, row_group_size=700), "a.parquet")) == rows
-    texts = [{key: str(value) for key, value in row.items()} for row in rows]
+    texts = [{key: str(cell) for key, cell in row.items()} for row in rows]
     assert stored(settings, put(client, as_csv(texts), "a.csv")) == texts
 
 
@@ -170,7 +170,7 @@ def test_a_bad_table_is_refused_by_row_and_leaves_nothing(client, settings, defe
 
 
 def repeated(text: str, rows: int) -> bytes:
-    """Return a small file in which one text stands many times."""
+    """Return a small file in which one text is repeated in many rows."""
     repeated_text = pa.DictionaryArray.from_arrays(pa.array([0] * rows, pa.int32()), [text])
     return parquet(pa.table({"prompt": repeated_text, "answer": pa.array(["1"] * rows)}))
 

@@ -1,4 +1,4 @@
-"""The form describes a model from its config.json alone."""
+"""Tests of the launch form's description of a model, which comes from config.json alone."""
 
 import json
 

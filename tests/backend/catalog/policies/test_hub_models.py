@@ -1,4 +1,4 @@
-"""The size of a hub model before launch: a server in the hub's shape, its cache, and what goes wrong."""
+"""Tests of the size estimate of a hub model before launch, against a local server that acts like the hub."""
 
 import json
 import threading
@@ -38,7 +38,7 @@ WHOLE = {"config.json": SHARDED["config.json"], "model.safetensors": save(FIRST 
 
 
 class Hub(ThreadingHTTPServer):
-    """Files at /owner/model/resolve/<commit>/, with ranges, as the hub sends them."""
+    """A server of files under /owner/model/resolve/<commit>/ that supports byte ranges like the hub."""
 
     def __init__(self):
         super().__init__(("127.0.0.1", 0), Handler)
@@ -85,9 +85,9 @@ def test_config_and_shapes_are_read_once(hub, files):
     assert {weight.name: weight.shape for weight in model.weights} == {
         name: tuple(weight.shape) for name, weight in (FIRST | SECOND).items()
     }
-    asked = len(hub.asked)
+    request_count = len(hub.asked)
     assert hub_model(NAME, COMMIT) is model
-    assert len(hub.asked) == asked
+    assert len(hub.asked) == request_count
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_config_and_shapes_are_read_once(hub, files):
         ),
         (
             SHARDED | {"model.safetensors.index.json": rb'{"weight_map": {"a": "\ud800.safetensors"}}'},
-            "names no weight files",  # no address can hold half a surrogate pair
+            "names no weight files",  # an address cannot contain a lone surrogate
         ),
         (SHARDED | {"model.safetensors.index.json": b"[" * 100_000}, "is not JSON"),
     ],

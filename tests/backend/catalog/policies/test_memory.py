@@ -1,4 +1,4 @@
-"""Memory by part against sums by hand, and what each measure changes."""
+"""Tests of the memory estimate, part by part against sums by hand, and of the effect of each measure."""
 
 import pytest
 
@@ -72,7 +72,7 @@ def test_weights_optimizer_and_gradients_by_hand():
     parts = learning()
     assert parts["weights"] == 2 * VALUES  # bfloat16; the tied output layer counts once
     assert parts["optimizer"] == (4 + 8) * VALUES
-    assert parts["gradients"] == 4 * VALUES  # of the micro-batches before the last one
+    assert parts["gradients"] == 4 * VALUES  # of all micro-batches except the last one
     assert parts["context"] == CONTEXT_BYTES
 
 
@@ -129,9 +129,9 @@ def test_a_model_stored_quantised_or_without_sizes_is_unknown():
     with pytest.raises(UnknownShape, match="quantised"):
         ModelShape.of(CONFIG | {"quantization_config": {"bits": 4}}, WEIGHTS)
     for name in ("hidden_size", "num_attention_heads", "vocab_size"):
-        for value in (None, "many", -1, True, 2**70):
+        for size in (None, "many", -1, True, 2**70):
             with pytest.raises(UnknownShape, match=name):
-                ModelShape.of(CONFIG | {name: value}, WEIGHTS)
+                ModelShape.of(CONFIG | {name: size}, WEIGHTS)
     with pytest.raises(UnknownShape, match="no layers"):
         ModelShape.of(CONFIG, WEIGHTS[:3])
 

@@ -1,4 +1,4 @@
-"""Prompts that do not fit the context are known before a run is queued."""
+"""Tests of the check that prompts fit the context before a run is queued."""
 
 import json
 
@@ -13,7 +13,7 @@ WORDS = {"Ġthe": 0, "cat": 1, "Ċ": 2, "}ĊĊ": 3, "ĠĠĠĠ": 4, "<|im_start|>
 
 @pytest.fixture
 def model(settings):
-    """A policy of MODELS_DIR with a context of 512 tokens."""
+    """A policy in MODELS_DIR with a context of 512 tokens."""
     directory = settings.models_dir / "mine"
     directory.mkdir(parents=True)
     (directory / "config.json").write_text('{"model_type": "qwen3", "max_position_embeddings": 512}')

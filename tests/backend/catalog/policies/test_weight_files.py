@@ -1,4 +1,4 @@
-"""Headers of safetensors files: names and shapes of whole ones, refusals of hostile ones."""
+"""Tests of reading safetensors headers: names and shapes of valid ones, and refusals of hostile ones."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Archives of runs: what one installation writes another one reads, bit by bit; no archive is believed."""
+"""Tests that archives of runs are imported bit by bit, and that hostile archives are refused."""
 
 import io
 import json
@@ -61,7 +61,7 @@ VALUES = {0: 0.1, 1: math.nan, 2: math.inf, 3: -math.inf, 4: -0.0, 5: 1e-320, 9:
 
 
 def make_full_run(client, settings, **fields):
-    """A run with two attempts, the second of which continued behind step 3, and everything that a run has."""
+    """Make a run with data of every kind and two attempts, the second of which resumed after step 3."""
     with client.app.state.lab.sessions.begin() as session:
         experiment = make_experiment(session)
         columns = {"status": "finished", "last_step": 9, "attempt": 2, "experiment_id": experiment.id}
@@ -70,8 +70,8 @@ def make_full_run(client, settings, **fields):
         for number, from_step in ((1, -1), (2, 3)):
             attempt = make_attempt(session, run, number, from_step=from_step)
             attempt.versions, attempt.ended_at, attempt.started_at = {"torch": "2.13"}, 2000.5, 1000.25
-        for step, value in VALUES.items():
-            write_metric(session, run, "reward/mean", {step: value}, attempt=1 if step <= 3 else 2)
+        for step, metric_value in VALUES.items():
+            write_metric(session, run, "reward/mean", {step: metric_value}, attempt=1 if step <= 3 else 2)
         write_metric(session, run, "loss/total", {4: 7.0, 5: 8.0}, attempt=1)  # hidden by the second attempt
         strange = MadeCompletion(
             text=ODD,
@@ -121,7 +121,7 @@ def tar_of(files):
 
 
 def signed(files):
-    """The archive with these files, and a manifest that agrees with them."""
+    """Return an archive of these files with a manifest that matches them."""
     manifest = json.loads(files[MANIFEST])
     members = {name: content for name, content in files.items() if name != MANIFEST}
     manifest["files"] = {
@@ -164,11 +164,11 @@ def test_an_archive_that_is_imported_and_archived_again_is_the_same(client, sett
 def test_an_imported_run_shows_what_the_first_one_shows(client, settings):
     run = make_full_run(client, settings)
     copy = imported(client, archive_of(client, run))
-    shown = [client.get(f"/api/v1/runs/{run_id}").json() for run_id in (run, copy)]
-    assert (shown[1]["origin"], shown[1]["name"]) == ("grpolab", "brave-otter 2")
-    assert [attempt["from_step"] for attempt in shown[1]["attempts"]] == [-1, 3]
+    run_answers = [client.get(f"/api/v1/runs/{run_id}").json() for run_id in (run, copy)]
+    assert (run_answers[1]["origin"], run_answers[1]["name"]) == ("grpolab", "brave-otter 2")
+    assert [attempt["from_step"] for attempt in run_answers[1]["attempts"]] == [-1, 3]
     for name in ("config", "config_hash", "summary", "status", "last_step", "tags", "notes", "started_at"):
-        assert shown[0][name] == shown[1][name], name
+        assert run_answers[0][name] == run_answers[1][name], name
     for path in ("metrics.csv", "metrics.csv?attempts=newest"):
         assert len({client.get(f"/api/v1/runs/{run_id}/{path}").text for run_id in (run, copy)}) == 1
     groups = [
@@ -209,11 +209,11 @@ def test_a_secret_in_an_archive_is_not_stored(client):
         add_event(session, "data", "told", run_id=run.id, data={secret: secret})
         run_id = run.id
     copy = imported(client, archive_of(client, run_id))
-    shown = [client.get(f"/api/v1/runs/{copy}{path}").text for path in ("", "/events")]
+    texts = [client.get(f"/api/v1/runs/{copy}{path}").text for path in ("", "/events")]
     rollouts = client.get("/api/v1/rollouts", params={"run": copy})
-    shown += [rollouts.text, client.get("/api/v1/rollouts/prompts", params={"run": copy}).text]
-    shown += [text.decode(errors="replace") for text in files_of(archive_of(client, copy)).values()]
-    assert not [text for text in shown if secret in text]
+    texts += [rollouts.text, client.get("/api/v1/rollouts/prompts", params={"run": copy}).text]
+    texts += [text.decode(errors="replace") for text in files_of(archive_of(client, copy)).values()]
+    assert not [text for text in texts if secret in text]
     plain, told = rollouts.json()["items"][0]["completions"]
     assert told["text"] == "it is [secret]"
     tokens = [client.get(f"/api/v1/rollouts/{completion['id']}/tokens") for completion in (plain, told)]
@@ -378,8 +378,8 @@ def test_the_history_of_an_archive_is_no_news_for_a_webhook(client, settings):
 def test_a_running_run_is_archived_and_stays_stopped_elsewhere(client, settings):
     run = make_full_run(client, settings, status="running")
     copy = imported(client, archive_of(client, run))
-    shown = client.get(f"/api/v1/runs/{copy}").json()
-    assert (shown["status"], shown["reason"]) == ("stopped", "was running when it was archived")
+    run_json = client.get(f"/api/v1/runs/{copy}").json()
+    assert (run_json["status"], run_json["reason"]) == ("stopped", "was running when it was archived")
 
 
 def test_a_run_that_has_not_begun_has_no_archive(client):
@@ -410,7 +410,7 @@ def other_checkpoint(content):
 
 
 def cells(*, row=0, **values):
-    """Parquet with other values in a row."""
+    """Return a function that changes the values of a row in Parquet."""
 
     def change(content):
         table = pq.read_table(io.BytesIO(content))
@@ -424,7 +424,7 @@ def cells(*, row=0, **values):
 
 
 def first_group_twice(content):
-    """Parquet with the group of the first two rows once more at the end, with other texts."""
+    """Return the Parquet with the first two rows, one group, repeated at the end with other texts."""
     table = pq.read_table(io.BytesIO(content))
     rows = table.to_pylist()
     again = [row | {"text": "other", "tokens": 0} for row in rows[:2]]
@@ -432,7 +432,7 @@ def first_group_twice(content):
 
 
 def more_of_a_checkpoint(files):
-    """The archive with a pickle that the checkpoint's own manifest names too."""
+    """Return the archive with a pickle that the checkpoint's manifest lists."""
     directory, pickle = "checkpoints/s000009-a2", b"\x80\x04."
     manifest = json.loads(files[f"{directory}/manifest.json"])
     manifest["files"]["optimizer.pt"] = {"bytes": len(pickle), "sha256": sha256(pickle).hexdigest()}
@@ -440,14 +440,14 @@ def more_of_a_checkpoint(files):
 
 
 def wrong_digest(files):
-    """The archive with a checkpoint whose own manifest lies about its weights."""
+    """Return the archive with a wrong digest of the weights in the checkpoint's manifest."""
     manifest = json.loads(files["checkpoints/s000009-a2/manifest.json"])
     manifest["files"]["model.safetensors"]["bytes"] += 1
     return with_manifest(files, manifest)
 
 
 def config_of_a_checkpoint(content):
-    """The archive with another config.json, which all manifests name."""
+    """Return a function that replaces config.json in the checkpoint and in all manifests."""
 
     def change(files):
         directory = "checkpoints/s000009-a2"
@@ -565,12 +565,12 @@ def test_tokens_that_are_counted_and_not_there_take_no_memory(client, settings):
     lying = {"rollouts.parquet": cells(row=1, tokens=2**31 - 1)(files["rollouts.parquet"])}
     run = imported(client, signed(files | lying | {"tokens.parquet": buffer.getvalue()}))
     [group] = client.get("/api/v1/rollouts", params={"run": run, "step": 2}).json()["items"]
-    shown = [
+    answers = [
         client.get(f"/api/v1/rollouts/{completion['id']}/tokens").json()
         for completion in group["completions"]
     ]
     assert [completion["tokens"] for completion in group["completions"]][1] == 2**31 - 1
-    assert [len(completion["tokens"]) for completion in shown] == [group["completions"][0]["tokens"], 0]
+    assert [len(completion["tokens"]) for completion in answers] == [group["completions"][0]["tokens"], 0]
 
 
 @pytest.mark.nightly

@@ -1,4 +1,4 @@
-"""Model cards: what they say, and hostile text that shapes nothing."""
+"""Tests of model cards: their content, and hostile text that must not change their layout."""
 
 import json
 import re
@@ -120,7 +120,8 @@ def test_a_suite_has_its_recorded_interval():
     ends = {"": 0.5, "_low": 0.41, "_high": 0.625}
     steps = np.array([10, 20])
     curves = {
-        f"eval/math500/accuracy{end}": Points(steps, np.array([0.1, value])) for end, value in ends.items()
+        f"eval/math500/accuracy{end}": Points(steps, np.array([0.1, accuracy]))
+        for end, accuracy in ends.items()
     }
     card = model_card(facts(curves=curves))
     assert "| eval/math500/accuracy | 0.5 | 0.410 to 0.625 | 20 |" in card

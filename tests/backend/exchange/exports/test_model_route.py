@@ -1,4 +1,4 @@
-"""The model of a checkpoint as a download."""
+"""Tests of the download of a checkpoint's model."""
 
 import io
 import json

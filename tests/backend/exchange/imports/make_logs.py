@@ -1,10 +1,10 @@
-"""Makes the logs in `logs/` with the trainers and tools themselves: `make import-fixtures`, in `.venv-trl`.
+"""Generate the logs in `logs/` with the trainers and tools themselves.
 
-One training of TRL's GRPOTrainer on the tiny policy writes trainer_state.json, its completions as Parquet, a
-TensorBoard event file, an offline run of W&B and a run of Trackio, whose database then gets a second one;
-`logs/versions.json` says which versions wrote them. Nothing about the machine is kept: paths are relative,
-and W&B collects no facts. verl needs CUDA: its logs are written by hand, in the words of its loggers.
-"""
+Run it with `make import-fixtures`, which uses `.venv-trl`. One training of TRL's GRPOTrainer on the tiny
+policy writes trainer_state.json, its completions as Parquet, a TensorBoard event file, an offline run of
+W&B and a run of Trackio, whose database then gets a second run. `logs/versions.json` records which
+versions wrote them. The logs contain nothing about the machine: paths are relative, and W&B collects no
+system information. verl needs CUDA, so its logs are written by hand in the format of its loggers."""
 
 import json
 import os
@@ -21,7 +21,7 @@ STEPS, EVERY = 12, 2
 
 
 def train(directory: Path) -> None:
-    """GRPO on questions whose reward is the share of digits."""
+    """Train with GRPO on questions whose reward is the fraction of digits in the completion."""
     from datasets import Dataset
     from transformers import AutoModelForCausalLM, AutoTokenizer
     from trl import GRPOConfig, GRPOTrainer
@@ -63,7 +63,7 @@ def train(directory: Path) -> None:
 
 
 def begin_wandb() -> None:
-    """Start the run that the trainer's callback then logs to."""
+    """Start the W&B run that the trainer's callback logs to."""
     import wandb
 
     settings = wandb.Settings(
@@ -82,7 +82,7 @@ def begin_wandb() -> None:
 
 
 def add_second_trackio_run() -> None:
-    """Log a short run to the same project, and export the database as Parquet."""
+    """Log a short run to the same Trackio project, and export the database as Parquet."""
     import trackio
     from trackio.sqlite_storage import SQLiteStorage
 
@@ -104,7 +104,7 @@ KEPT = {
 
 
 def main() -> None:
-    """Train, and keep the logs."""
+    """Train, and copy the logs to `logs/`."""
     os.environ |= {"HF_HUB_OFFLINE": "1", "TENSORBOARD_LOGGING_DIR": "tensorboard", "TRACKIO_DIR": "trackio"}
     import wandb
 

@@ -1,4 +1,4 @@
-"""Exports of services, and dumps of completions that other trainers write."""
+"""Tests of the import of exports from tracking services and of completion dumps from other trainers."""
 
 import io
 import json

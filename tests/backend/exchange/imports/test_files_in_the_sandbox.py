@@ -1,4 +1,4 @@
-"""Parquet, Trackio's database and archives: what their writers wrote, and what nobody honest would write."""
+"""Tests of the import of Parquet files, Trackio databases and archives, both genuine and hostile."""
 
 import gzip
 import io
@@ -34,7 +34,7 @@ def logs_of(content, name="log"):
 
 
 def named(content):
-    """{name of the run: its plan}."""
+    """Return {name of the run: its plan}."""
     return {log.facts.name: plan_import(log) for log in logs_of(content)}
 
 
@@ -84,7 +84,7 @@ def row(run, step, cells):
     return f"INSERT INTO metrics (timestamp, run_name, step, metrics) VALUES ('2026-01-01T00:00:00+00:00', '{run}', {step}, '{json.dumps(cells)}')"  # noqa: S608 E501
 
 
-# ---------------------------------------------------------------- what the writers wrote
+# ---------------------------------------------------------------- genuine files
 
 
 @pytest.mark.parametrize(
@@ -179,10 +179,10 @@ def test_a_hundred_thousand_values_of_parquet_arrive_in_order():
 
 
 def test_completions_beyond_the_limit_are_counted_and_not_read(monkeypatch):
-    asked, ask = [], ImportSandbox.ask
+    operations, ask = [], ImportSandbox.ask
 
     def asking(self, operation, **request):
-        asked.append(operation)
+        operations.append(operation)
         return ask(self, operation, **request)
 
     monkeypatch.setattr(ImportSandbox, "ask", asking)
@@ -190,7 +190,7 @@ def test_completions_beyond_the_limit_are_counted_and_not_read(monkeypatch):
     texts = {"prompt": ["p"] * 500, "completion": ["x" * 5_000] * 500}
     [log] = logs_of(parquet({"step": [0] * 500, **texts}))
     assert (len(log.completions), log.completions.beyond) == (10, 490)
-    assert asked == ["parquet-schema", "parquet-rows"]
+    assert operations == ["parquet-schema", "parquet-rows"]
 
 
 def test_a_text_that_parquet_repeats_is_decoded_once(tmp_path):
@@ -254,7 +254,7 @@ def test_an_older_database_of_trackio_without_run_ids_is_read():
 
 @pytest.mark.parametrize(("texts", "characters"), [(60, 30_000), (300, 10_000), (2, 99_999)])
 def test_a_table_of_trackio_with_long_completions_is_read_in_pieces(texts, characters):
-    script = "\u4e2d" if texts == 2 else "y"  # six bytes each where they are escaped
+    script = "\u4e2d" if texts == 2 else "y"  # six bytes each when escaped
     statements = [METRICS]
     for step in (1, 2):
         rows = [
@@ -473,7 +473,7 @@ def test_an_archive_of_too_many_runs_is_not_read_to_its_end(monkeypatch):
 
 @pytest.mark.parametrize("offset", [2**62, 2**63 - 1, 2**63, 2**64 - 2])
 def test_a_file_that_lies_beyond_every_end_is_damaged(offset):
-    """Where zip64 has the place of its header in eight bytes."""
+    """The eight-byte zip64 offset of the header points beyond the end."""
     forged = bytearray(zipped({"a.csv": CSV}))
     entry, extra = forged.rfind(b"PK\x01\x02"), struct.pack("<HHQ", 1, 8, offset)
     struct.pack_into("<H", forged, entry + 30, len(extra))
@@ -488,7 +488,7 @@ def test_a_file_that_lies_beyond_every_end_is_damaged(offset):
 
 @pytest.mark.parametrize("surplus", [0, 1, 100, 150, 299])
 def test_a_file_whose_last_bytes_zlib_holds_back_is_whole(surplus):
-    """1 MiB and a little: all input is taken while output is pending."""
+    """With slightly more than 1 MiB, zlib consumes all input while output is still pending."""
     content = CSV + b"#" * ((1 << 20) + surplus - len(CSV))
     to = io.BytesIO()
     packer = zlib.compressobj(9, zlib.DEFLATED, -15)
@@ -502,7 +502,7 @@ def test_a_file_whose_last_bytes_zlib_holds_back_is_whole(surplus):
 
 @pytest.mark.parametrize("size", [1, 70_000])
 def test_all_members_of_a_gzip_file_are_read_and_zeros_behind_them_passed_over(size):
-    """As a trainer makes them that appends to its log."""
+    """A trainer that appends to its log writes such a file."""
     first, second = b"step,loss\n1,1\n" + b"\n" * size, b"2,2\n"
     [log] = logs_of(gzip.compress(first) + gzip.compress(b"") + gzip.compress(second) + b"\0" * size)
     assert len(log.table) == 2
@@ -540,7 +540,7 @@ def test_an_archive_that_cannot_be_read_gets_one_sentence(content, reason):
         logs_of(content)
 
 
-# ---------------------------------------------------------------- the sandbox is not believed
+# ---------------------------------------------------------------- replies of the sandbox are not trusted
 
 
 @pytest.mark.parametrize(
@@ -570,15 +570,15 @@ def test_an_answer_that_makes_no_sense_is_refused(monkeypatch, answer):
 
 def test_the_copies_of_an_import_that_was_killed_are_removed_by_the_next_one(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    left, fresh, link = (tmp_path / f"grpolab-import-{name}" for name in ("left", "fresh", "link"))
+    leftover, fresh, link = (tmp_path / f"grpolab-import-{name}" for name in ("left", "fresh", "link"))
     other_directory = tmp_path / "other"
-    for directory in (left, fresh, other_directory):
+    for directory in (leftover, fresh, other_directory):
         directory.mkdir()
         (directory / "0").write_bytes(b"copy")
     link.symlink_to(other_directory)
     with ImportSandbox() as at_work:
         at_work.new_path().write_bytes(b"copy")
-        for directory in (left, link, at_work.new_path().parent):
+        for directory in (leftover, link, at_work.new_path().parent):
             os.utime(directory, (1, 1), follow_symlinks=False)
         with ImportSandbox():
             pass

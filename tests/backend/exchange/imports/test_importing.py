@@ -1,4 +1,4 @@
-"""Imports through HTTP: an imported run is one like any other, except that it never trains."""
+"""Tests of imports over HTTP: an imported run is like any other, except that it never trains."""
 
 import io
 import json
@@ -28,7 +28,7 @@ CSV = "step,reward,kl,note\n1,0.25,nan,a\n2,0.5,0.01,b\n3,0.75,inf,c\n"
 
 
 def send(client, content=CSV, *, headers=None, **params):
-    """POST /imports with a file of this content."""
+    """Post a file with this content to /imports."""
     query = urlencode({"file": "log.csv", **params})
     body = content if isinstance(content, bytes) else content.encode()
     kind = {"Content-Type": "application/octet-stream"}
@@ -36,14 +36,14 @@ def send(client, content=CSV, *, headers=None, **params):
 
 
 def imported(client, content=CSV, **params):
-    """The run that an import has made."""
+    """Import the content and return the id of the run that it made."""
     answer = send(client, content, **params)
     assert answer.status_code == 201, answer.text
     return client.get(f"/api/v1/runs/{answer.json()['run']}").json()
 
 
 def tensorboard_event(time, *, step, tag, value):
-    """A file of one event."""
+    """Return the bytes of one TensorBoard event."""
 
     def field(number, kind, content):
         return bytes([number << 3 | kind]) + content
@@ -132,7 +132,7 @@ def test_an_imported_run_is_tagged_archived_trashed_and_deleted_like_any_other(c
 
 def test_points_of_an_imported_run_are_sealed_at_once(client):
     values = {step: step / 7 for step in range(1, 3000, 3)} | {4: math.nan, 7: math.inf, 10: -0.0}
-    run = imported(client, "step,loss\n" + "".join(f"{step},{value}\n" for step, value in values.items()))
+    run = imported(client, "step,loss\n" + "".join(f"{step},{loss}\n" for step, loss in values.items()))
     sessions = client.app.state.lab.sessions
     with sessions() as session:
         assert find_sealable(session) == []
@@ -143,18 +143,18 @@ def test_points_of_an_imported_run_are_sealed_at_once(client):
 
 
 def test_runs_of_one_variant_in_one_experiment_are_seeds_of_each_other(client):
-    for seed, value in ((0, 1.0), (1, 3.0)):
-        text = f"step,reward\n1,{value}\n"
+    for seed, reward in ((0, 1.0), (1, 3.0)):
+        text = f"step,reward\n1,{reward}\n"
         imported(client, text, experiment="old", variant="grpo", seed=seed, name=f"s{seed}")
     other_run = imported(client, "step,reward\n1,9\n", experiment="old", variant="dapo")
     [experiment] = client.get("/api/v1/experiments").json()["items"]
     assert (experiment["variants"], experiment["seeds"]) == (["grpo", "dapo"], [0, 1])
     params = {"experiment": other_run["experiment"], "metrics": "reward/mean", "baseline": "grpo"}
     answer = client.get("/api/v1/matrix", params=params).json()
-    assert answer["looks"] == "any time"  # a log is no plan
+    assert answer["looks"] == "any time"  # a log has no launch plan
     [grpo, dapo] = answer["rows"]
     assert (grpo["cells"]["reward/mean:final"]["mean"], len(grpo["runs"])) == (2.0, 2)
-    assert dapo["cells"]["reward/mean:final"]["versus"]["mean"] == 8.0  # one pair: the first with the first
+    assert dapo["cells"]["reward/mean:final"]["versus"]["mean"] == 8.0  # one pair: the first of each variant
 
 
 def test_two_logs_that_the_user_does_not_name_are_not_taken_for_two_seeds(client):

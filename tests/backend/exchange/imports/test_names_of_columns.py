@@ -1,4 +1,4 @@
-"""Names of columns: which metric each becomes, by its name, its values and its neighbours."""
+"""Tests of the mapping from column names to metrics, by name, values and neighbouring columns."""
 
 import pytest
 
@@ -42,7 +42,7 @@ def test_a_name_of_another_trainer_is_known(column, metric):
 
 
 def test_of_several_sets_of_problems_each_has_its_accuracy():
-    plan = planned(curve_table(**{f"val-core/{data}/acc/mean@1": [0.25, 0.5] for data in ("a/b", "c")}))
+    plan = planned(curve_table(**{f"val-core/{dataset}/acc/mean@1": [0.25, 0.5] for dataset in ("a/b", "c")}))
     assert list(plan.series) == ["eval/accuracy/a_b", "eval/accuracy/c"]
 
 

@@ -1,4 +1,4 @@
-"""Logs of TRL, verl, TensorBoard and W&B: real ones, made by `make import-fixtures`, and damaged ones."""
+"""Tests of real logs of TRL, verl, TensorBoard and W&B (`make import-fixtures`), and of damaged ones."""
 
 import io
 import json
@@ -43,12 +43,12 @@ def test_a_step_beyond_64_bits_is_left_out():
 
 
 def points(plan, metric):
-    """{step: value} of a metric."""
+    """Return {step: value} of a metric."""
     series = plan.series[metric]
     return dict(zip(series.steps.tolist(), series.values.tolist(), strict=True))
 
 
-# ---------------------------------------------------------------- what the trainers themselves wrote
+# ---------------------------------------------------------------- genuine logs
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def varint(number):
 
 
 def field(number, value):
-    """A field of a message: an int as varint, a float as double, bytes and messages by length."""
+    """Return a protobuf field: an int as varint, a float as double, bytes and messages with their length."""
     if isinstance(value, float):
         return varint(number << 3 | 1) + struct.pack("<d", value)
     if isinstance(value, int):
@@ -221,7 +221,7 @@ def test_what_is_no_message_is_an_error_and_never_memory(message):
 
 
 def chunked(records):
-    """A `.wandb` file of these records."""
+    """Return the bytes of a `.wandb` file with these records."""
     file = bytearray(wandb_file.MAGIC + struct.pack("<HB", 0xBEE1, 0))
     for record in records:
         kind, remainder = wandb_file.FIRST, record
@@ -248,16 +248,16 @@ def chunked(records):
 
 def history(step, **values):
     items = [
-        field(1, field(1, name.encode()) + field(16, json.dumps(value).encode()))
-        for name, value in values.items()
+        field(1, field(1, name.encode()) + field(16, json.dumps(metric_value).encode()))
+        for name, metric_value in values.items()
     ]
     return field(2, b"".join(items) + field(2, field(1, step)))
 
 
 def config(**values):
     updates = [
-        field(1, field(1, name.encode()) + field(16, json.dumps(value).encode()))
-        for name, value in values.items()
+        field(1, field(1, name.encode()) + field(16, json.dumps(setting).encode()))
+        for name, setting in values.items()
     ]
     return field(5, b"".join(updates))
 
@@ -295,7 +295,7 @@ def test_a_record_that_is_too_large_is_told():
         planned(chunked([history(1, loss=1.0), config(huge="z" * 9_000_000)]))
 
 
-# ---------------------------------------------------------------- the sandbox is not believed
+# ---------------------------------------------------------------- replies of the sandbox are not trusted
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What trainers print, in each form that people have: values, steps, and what the report says of them."""
+"""Tests of printed training output in every common form: values, steps, and the report on them."""
 
 import io
 import json
@@ -205,7 +205,7 @@ def test_an_evaluation_stands_at_the_step_of_the_training_before_it():
     evaluation = "{'eval_loss': '0.1', 'eval_rewards/accuracy_reward/mean': '0.75', 'epoch': '0.5'}\n"
     [plan] = read(BARS + bar(2, 2) + evaluation + SUMMARY)
     assert curve(plan, "eval/accuracy") == {20: 0.75}
-    assert "mean counts" not in notes(plan)  # the epochs of both are the same
+    assert "mean counts" not in notes(plan)  # both have the same epoch
     assert plan.log.facts.config["training_summary"]["train_runtime"] == 9.1
 
 

@@ -1,4 +1,4 @@
-"""Files of several runs, and completions: what becomes of them in the database, through HTTP."""
+"""Tests of imports with several runs or with completions, over HTTP and in the database."""
 
 import json
 from urllib.parse import urlencode
@@ -36,8 +36,8 @@ def completions(client):
 
 
 def test_each_run_of_a_file_becomes_a_run_of_one_experiment(client):
-    seen = send(client, TWO, dry_run="true").json()
-    assert [(run["label"], run["is_chosen"], run["run"], run["rows"]) for run in seen["runs"]] == [
+    preview = send(client, TWO, dry_run="true").json()
+    assert [(run["label"], run["is_chosen"], run["run"], run["rows"]) for run in preview["runs"]] == [
         ("a", True, None, 2),
         ("b", True, None, 2),
     ]
@@ -136,7 +136,7 @@ def dump(step, *texts, **columns):
 
 
 def curve(client, run, metric):
-    """{step: value} of a metric."""
+    """Return {step: value} of a metric."""
     body = client.get(f"/api/v1/runs/{run}/metrics.csv").text.splitlines()
     names, *rows = (line.split(",") for line in body)
     position = names.index(metric)
@@ -173,7 +173,7 @@ def test_further_completions_of_a_step_count_with_those_that_are_there(client):
     for texts in ((r"\boxed{2}",), ("2", "3", "4")):
         send(client, dump(1, *texts, input=str(texts)), file="x.jsonl", into=run)
     places = client.get("/api/v1/rollouts", params={"run": run}).json()["items"]
-    expected = 0.0 if len(places) == 1 else 0.25  # the second file replaces a prompt's place
+    expected = 0.0 if len(places) == 1 else 0.25  # the second file replaces one prompt
     assert curve(client, run, "text/structure_ok") == {1: expected}
 
 

@@ -1,4 +1,4 @@
-"""CSV and JSONL: what is guessed, what is taken under which name, what is left out and why."""
+"""Tests of CSV and JSONL logs: guessed columns, metric names, and what is ignored and why."""
 
 import io
 import json
@@ -15,26 +15,26 @@ from backend.exchange.imports.table import BadLog
 
 
 def planned(content, **choices):
-    """The plan of a log with this content."""
+    """Return the import plan of a log with this content."""
     content = content if isinstance(content, bytes) else content.encode()
     return plan_import(read_logs(io.BytesIO(content))[1][0], **choices)
 
 
 def points(plan, metric):
-    """{step: value} of a metric."""
+    """Return {step: value} of a metric."""
     series = plan.series[metric]
     return dict(zip(series.steps.tolist(), series.values.tolist(), strict=True))
 
 
 def curve_table(**columns):
-    """A CSV with these columns, a step a row."""
+    """Return a CSV with these columns and one step per row."""
     rows = zip(*columns.values(), strict=True)
     lines = [["step", *columns], *([step, *row] for step, row in enumerate(rows, 1))]
     return "\n".join(",".join(map(str, line)) for line in lines) + "\n"
 
 
 def decided(plan):
-    """{column: (state, name or reason)}."""
+    """Return {column: (state, name or reason)}."""
     return {column.column: (column.state, column.metric or column.reason) for column in plan.decisions}
 
 
@@ -338,12 +338,12 @@ logs = st.dictionaries(
 
 
 def stored_values(log):
-    """{metric: {step: value}} that is to come back."""
+    """Return {metric: {step: value}}, as expected after the round trip."""
     values_by_name = {}
     for step in sorted(log):
-        for name, value in log[step].items():
-            if value is not None:
-                values_by_name.setdefault(name, {})[step] = value
+        for name, metric_value in log[step].items():
+            if metric_value is not None:
+                values_by_name.setdefault(name, {})[step] = metric_value
     return values_by_name
 
 
@@ -381,7 +381,8 @@ RATES = [1e-6 * (20 - step) for step in range(20)]
 
 def suggested(**columns):
     plan = planned(curve_table(**columns))
-    assert all(column.metric == column.column for column in plan.decisions)  # nothing is applied
+    # suggestions are not applied automatically
+    assert all(column.metric == column.column for column in plan.decisions)
     return {column.column: column.suggestion for column in plan.decisions if column.suggestion}
 
 

@@ -1,4 +1,4 @@
-"""The client as scripts import it: the file alone, in a directory of its own."""
+"""Fixtures with the push client loaded as scripts load it: a single file in its own directory."""
 
 import importlib.util
 import sys
@@ -12,7 +12,7 @@ from backend.exchange.push.api import CLIENT
 
 
 def load() -> ModuleType:
-    """A fresh copy of the module."""
+    """Return a fresh copy of the module."""
     spec = importlib.util.spec_from_file_location("grpolab", CLIENT)
     assert spec is not None
     assert spec.loader is not None
@@ -24,18 +24,20 @@ def load() -> ModuleType:
 
 @pytest.fixture
 def grpolab(tmp_path, monkeypatch) -> Iterator[ModuleType]:
-    """Quick, and in a directory of its own; its threads end with the test."""
+    """The client with short pauses and its own directory, whose threads end with the test."""
     monkeypatch.chdir(tmp_path)
     module = load()
     monkeypatch.setattr(module, "BATCH_SECONDS", 0.02)
     monkeypatch.setattr(module, "LONGEST_PAUSE", 0.1)
     before = set(threading.enumerate())
     yield module
-    left = [thread for thread in threading.enumerate() if thread not in before and thread.name == "grpolab"]
+    remaining = [
+        thread for thread in threading.enumerate() if thread not in before and thread.name == "grpolab"
+    ]
 
     def send(_service: object, _spool: object) -> bool:
         raise module._Unwanted
 
     module._Service.send = send
-    for thread in left:
+    for thread in remaining:
         thread.join(5)

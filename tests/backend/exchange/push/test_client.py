@@ -1,4 +1,4 @@
-"""The client of other trainers against a real service: every record once, whatever is in the way."""
+"""Tests of the push client against a real service: every record arrives once, despite any failure."""
 
 import errno
 import json
@@ -58,7 +58,7 @@ def steps_of(lab, run, metric="reward/mean"):
 
 
 def pauses_of(run, monkeypatch):
-    """The pauses that the run's thread makes from here on, cut short."""
+    """Return the list of pauses that the run's thread makes from now on, which are shortened."""
     pauses, wait = [], run._closing.wait
 
     def wait_briefly(seconds):
@@ -100,9 +100,9 @@ def test_a_script_says_that_it_waits_for_the_service_at_its_end(grpolab, token, 
     run = grpolab.init("http://127.0.0.1:9", token)
     run.log({"reward": 1})
     assert not run.finish(seconds=2.5)
-    told = capsys.readouterr().err
-    assert "waiting up to 2.5 s until http://127.0.0.1:9 has stored everything" in told
-    assert "has not confirmed everything" in told
+    output = capsys.readouterr().err
+    assert "waiting up to 2.5 s until http://127.0.0.1:9 has stored everything" in output
+    assert "has not confirmed everything" in output
 
 
 def test_answers_that_are_lost_double_nothing(grpolab, run, lab, monkeypatch):
@@ -120,11 +120,11 @@ def test_answers_that_are_lost_double_nothing(grpolab, run, lab, monkeypatch):
         run.log_completions([{"prompt": f"p{step}", "completion": "c"}] * 2, step=step)
         time.sleep(0.01)
     assert run.finish()
-    assert len(answers) >= 3  # two of them were lost
+    assert len(answers) >= 3  # two responses were lost
     stored = run_of(lab, run.id)
     assert steps_of(lab, stored) == {step: float(step) for step in range(1, 20)}
     with lab.sessions() as session:
-        assert len(stored_points(session, stored["id"])) == 19 * 8  # the reward, seven of the texts
+        assert len(stored_points(session, stored["id"])) == 19 * 8  # the reward and seven text metrics
         groups = select(func.count()).select_from(RolloutGroup).where(RolloutGroup.run_id == stored["id"])
         assert session.scalar(groups) == 19
 
@@ -146,10 +146,11 @@ def test_names_that_are_too_long_are_cut_and_a_seed_that_cannot_be_is_left_out(g
     stored = run_of(lab, long["name"][:200])
     assert (stored["experiment_name"], stored["variant"]) == ("e" * 200, "v" * 200)
     assert (stored["seed"], stored["steps"], steps_of(lab, stored)) == (0, 10, {1: 1.0})
-    told = capsys.readouterr().err
-    assert told.count("name: expected at most 200 characters, got 259: it is cut") == 1
+    output = capsys.readouterr().err
+    assert output.count("name: expected at most 200 characters, got 259: it is cut") == 1
     assert (
-        told.count("seed: expected a whole number from 0 to 2147483647, got 2147483648: it is left out") == 1
+        output.count("seed: expected a whole number from 0 to 2147483647, got 2147483648: it is left out")
+        == 1
     )
 
 
@@ -166,7 +167,7 @@ def test_a_config_of_very_many_values_is_left_out_and_the_run_arrives(
     grpolab, lab, token, tmp_path, capsys, is_left
 ):
     name, config = f"long-config-{is_left}", {"table": [0] * 250_001}
-    if is_left:  # by an older client
+    if is_left:  # written by an older client
         head = {"url": lab.base, "id": name, "run": {"name": name, "config": config}}
         record = {"kind": "metrics", "values": {"reward": 1.0}, "step": 1}
         (tmp_path / f"{'d' * 32}.jsonl").write_text(f"{json.dumps(head)}\n{json.dumps(record)}\n")
@@ -176,9 +177,9 @@ def test_a_config_of_very_many_values_is_left_out_and_the_run_arrives(
         run.log({"reward": 1}, step=1)
         assert run.finish(seconds=5)
     assert steps_of(lab, run_of(lab, name)) == {1: 1.0}
-    told = capsys.readouterr().err
-    assert told.count("config: expected at most 400,000 bytes of JSON, got 500,013: it is left out") == 1
-    assert "refuse" not in told
+    output = capsys.readouterr().err
+    assert output.count("config: expected at most 400,000 bytes of JSON, got 500,013: it is left out") == 1
+    assert "refuse" not in output
 
 
 @pytest.mark.parametrize("records", [1, 3])
@@ -201,9 +202,9 @@ def test_a_run_that_the_service_refuses_is_sent_again_after_a_pause_with_all_rec
     wait_for(lambda: len(pauses) >= 3)
     assert set(pauses) == {0.5}
     assert len(posts) <= len(pauses) + 2  # it may have been in the first pause, and be in the next request
-    told = capsys.readouterr().err
-    assert told.count("refuses the run (422): run.origin: ") == 1
-    assert "left out" not in told
+    output = capsys.readouterr().err
+    assert output.count("refuses the run (422): run.origin: ") == 1
+    assert "left out" not in output
     run._spools[0].head["run"]["origin"] = "script"
     assert run.finish()
     assert steps_of(lab, run_of(lab, name)) == {step: float(step) for step in range(1, records + 1)}
@@ -243,10 +244,10 @@ while not run._service._told:
 assert not run.finish(seconds=2)
 """
     process = script(lab.base, wrong, tmp_path, name, body, stderr=subprocess.PIPE)
-    told = process.communicate(timeout=60)[1]
+    output = process.communicate(timeout=60)[1]
     assert process.returncode == 0
-    assert told.count(sentence) == 1
-    assert wrong not in told
+    assert output.count(sentence) == 1
+    assert wrong not in output
     assert run_of(lab, name) is None
     assert [reason for _, reason in grpolab.send_left(tmp_path / "grpolab", token, lab.base)] == [""]
     assert steps_of(lab, run_of(lab, name)) == {step: float(step) for step in range(1, 6)}
@@ -280,13 +281,13 @@ def test_the_stop_button_is_heard(run, lab):
 
 def test_a_long_file_is_replaced_once_it_is_stored(grpolab, run, lab, tmp_path, monkeypatch):
     monkeypatch.setattr(grpolab, "FILE_BYTES", 2_000)
-    seen = set()
+    generations = set()
     for step in range(1, 60):
         run.log({"reward": step}, step=step)
-        seen.add(run._spools[-1].path)
+        generations.add(run._spools[-1].path)
         time.sleep(0.02)
     assert run.finish()
-    assert len(seen) > 1
+    assert len(generations) > 1
     assert steps_of(lab, run_of(lab, run.id)) == {step: float(step) for step in range(1, 60)}
     assert files(tmp_path) == []
 
@@ -297,7 +298,7 @@ def test_a_full_disk_keeps_records_in_memory_until_there_is_room(grpolab, run, l
     def write(descriptor, data):
         if is_full[0] and descriptor == run._spools[-1]._writing:
             if len(data) > 40:
-                real(descriptor, data[:10])  # cut off in the middle
+                real(descriptor, data[:10])  # truncated in the middle
                 return 10
             raise OSError(errno.ENOSPC, "No space left on device")
         return real(descriptor, data)
@@ -383,7 +384,7 @@ def test_a_run_in_the_trash_stops_its_script_and_takes_nothing(run, lab, tmp_pat
     assert not run.finish("stopped", seconds=5)
     assert capsys.readouterr().err.count("this run is in the trash") == 1
     assert lab.get(f"/runs/{stored_run['id']}")["last_step"] == 1
-    assert len(files(tmp_path)) == 1  # for the case that it is restored
+    assert len(files(tmp_path)) == 1  # in case the run is restored
 
 
 def test_a_config_without_end_is_left_out(grpolab, tmp_path, capsys):
@@ -417,7 +418,7 @@ run = grpolab.init({url!r}, {token!r}, id={id!r}, name={id!r})
 
 
 def script(url, token, directory, id, body, **kwargs):
-    """A process that pushes."""
+    """Start a process that pushes a run."""
     code = SCRIPT.format(client=str(CLIENT.parent), url=url, token=token, id=id, body=body)
     return subprocess.Popen([sys.executable, "-c", code], cwd=directory, text=True, **kwargs)
 
@@ -436,7 +437,7 @@ for step in range(1, 10**9):
         process.kill()
         logged = int((process.stdout.read().split() or [logged])[-1])
     assert len(files(tmp_path)) == 1
-    # It goes on from a checkpoint that is a little older.
+    # The second script resumes from a slightly older checkpoint.
     body = f"""
 for step in range({logged - 20}, {logged + 20}):
     run.log({{'reward': -step}}, step=step)
@@ -445,7 +446,7 @@ run.finish()
     assert script(lab.base, token, tmp_path, "killed", body).wait(60) == 0
     stored = run_of(lab, "killed")
     values = steps_of(lab, stored)
-    assert {step: value for step, value in values.items() if step < logged - 20} == {
+    assert {step: metric_value for step, metric_value in values.items() if step < logged - 20} == {
         step: float(step) for step in values if step < logged - 20
     }
     with lab.sessions() as session:
@@ -497,10 +498,9 @@ def test_the_file_is_downloaded_with_one_command_and_needs_no_token(lab, tmp_pat
 
 
 def verl_without_verl():
-    """The two classes of verl that `add_to_verl` extends, in the shape that verl documents.
+    """Return the two verl classes that `add_to_verl` extends, with the interface that verl documents.
 
-    verl is not installed for the tests; docs/push.md names the version that was tried.
-    """
+    verl is not installed for the tests. docs/push.md names the version that was tried."""
     tracking: Any = types.ModuleType("verl.utils.tracking")
 
     class Tracking:

@@ -1,4 +1,4 @@
-"""Metrics of pushed texts: however long a prompt is, little of it is read."""
+"""Tests that metrics of pushed texts read only a little of a long prompt."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from backend.rollouts.text_metrics import WrittenCompletion
 
 @pytest.fixture
 def looked_up(monkeypatch):
-    """Letters that are looked up."""
+    """The letters whose script was looked up."""
     letters = []
     look_up = script._script
 
@@ -22,8 +22,8 @@ def looked_up(monkeypatch):
 
 
 def test_a_prompt_of_a_megabyte_is_read_at_its_end_alone(looked_up):
-    """It is read for each of up to 1,024 completions, while nobody else is answered."""
+    """The prompt is read for each of up to 1,024 completions and would block other requests."""
     prompt = "a" * 1_000_000 + "\u4e00" * SCRIPT_CHARS
     metrics = foreign_metrics([WrittenCompletion(prompt, "\u4e00\u4e01", is_truncated=True)] * 8)
-    assert metrics["text/unusual_script_frac"] == 0  # the end of the prompt is Chinese, and so is the text
+    assert metrics["text/unusual_script_frac"] == 0  # the end of the prompt and the text are Chinese
     assert len(looked_up) <= 8 * 2 * SCRIPT_CHARS

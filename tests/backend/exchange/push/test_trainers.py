@@ -1,4 +1,4 @@
-"""Callbacks of other trainers, in as many processes as they train with."""
+"""Tests of the callbacks of other trainers with several training processes."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Differences over seeds: numbers to check by hand, and simulations of coverage, error rates and power."""
+"""Tests of differences over seeds: numbers by hand, and simulations of coverage, error rates and power."""
 
 import math
 
@@ -15,17 +15,17 @@ from backend.experiments.matrix.inference import (
 
 
 def contrast(of_variant, base, looks):
-    """Return the difference, which may be none."""
+    """Return the difference, and fail if there is none."""
     return inference.contrast(of_variant, base, looks)
 
 
 def seeds_needed(current, alpha):
-    """Pairs for a power of 80 %, which may be too many to count."""
+    """Return the pairs needed for a power of 80 %, and fail if there are too many."""
     return inference.seeds_needed(current, alpha)
 
 
 def holm(p_values):
-    """Corrected p-values."""
+    """Return the corrected p-values."""
     return inference.holm_correction(p_values)
 
 
@@ -123,7 +123,7 @@ def test_of_a_table_without_differences_at_most_5_percent_claim_one():
 
 
 def t_after_each(differences):
-    """(runs, n - 1) t statistics of the first 2, 3, ... differences."""
+    """Return the t statistics of the first 2, 3, ... differences, as (runs, n - 1)."""
     n = np.arange(1, differences.shape[1] + 1)
     mean = np.cumsum(differences, axis=1) / n
     squares = np.cumsum(differences**2, axis=1) - n * mean**2
@@ -137,7 +137,7 @@ def test_looking_after_each_seed_keeps_the_error_of_the_always_valid_interval():
     at_any_time = t > [threshold(n, ALPHA, "any time") for n in seeds]
     repeated = t > [threshold(n, ALPHA, "planned") for n in seeds]
     assert at_any_time.any(axis=1).mean() <= 0.055
-    assert repeated.any(axis=1).mean() > 0.25  # what the plan is for
+    assert repeated.any(axis=1).mean() > 0.25  # the reason for the anytime interval
 
 
 @pytest.mark.parametrize("looks", ["planned", "any time"])

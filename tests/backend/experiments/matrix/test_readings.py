@@ -1,4 +1,4 @@
-"""One number per run out of a curve, by hand."""
+"""Tests of the reduction of a curve to one number per run, by hand."""
 
 import math
 
@@ -11,7 +11,7 @@ from backend.metrics.series import Curve
 
 
 def area(values, last_step):
-    """Return the mean height of a curve, which may have none."""
+    """Return the mean height of a curve, and fail if there is none."""
     return readings.mean_height(values, last_step)
 
 

@@ -1,4 +1,4 @@
-"""Objectives, the comparison over additional seeds, and the words about it: by hand."""
+"""Tests of search objectives, the comparison over additional seeds, and its wording, by hand."""
 
 import math
 
@@ -47,7 +47,7 @@ def test_a_metric_of_training_is_averaged_over_ten_steps():
 def test_values_that_are_not_finite_count_as_none(reading):
     bad = points({10: math.nan, 20: math.inf})
     reports = make_reports(bad, settings(reading=reading), 20)
-    assert all(math.isnan(value) for value in reports.values())
+    assert all(math.isnan(report) for report in reports.values())
     assert final_value(reports) is final_value({}) is None
 
 
@@ -92,7 +92,7 @@ def test_p_values_are_corrected_over_all_pairs_of_finalists():
     )
     first, second, third = compare(search(), trials, runs).rows
     assert [row["variant"] for row in (first, second, third)] == ["c2", "c1", "c0"]
-    # Differences to c2: -.2, -.2, -.201, the least of three p-values; t = 601 with 2 degrees of freedom.
+    # Differences to c2: -.2, -.2, -.201, the smallest of three p-values; t = 601 with 2 degrees of freedom.
     assert third["p"] == pytest.approx(3 * 2 * (1 - 601 / math.sqrt(601**2 + 2)) / 2, rel=1e-3)
     assert (first["paired"], second["paired"], third["paired"]) == (None, True, True)
 

@@ -1,4 +1,4 @@
-"""Optuna's part of a search: places of values, proposals that are new, decisions by rows alone."""
+"""Tests of the Optuna part of a search: positions of values, new proposals, and decisions from rows alone."""
 
 import math
 import random
@@ -29,10 +29,10 @@ def test_the_place_of_a_value_leads_back_to_it(text, share):
         return
     given_range = axis.range
     count = given_range.count
-    value = given_range.at(int(share * (count - 1))) if count else given_range.value(share)
-    again = given_range.place(value)
+    axis_value = given_range.at(int(share * (count - 1))) if count else given_range.value(share)
+    again = given_range.place(axis_value)
     assert again is not None
-    assert (given_range.at(int(again)) if count else given_range.value(again)) == pytest.approx(value)
+    assert (given_range.at(int(again)) if count else given_range.value(again)) == pytest.approx(axis_value)
     assert given_range.place(1e9) is given_range.place("x") is given_range.place(True) is None
 
 
@@ -56,8 +56,8 @@ def test_proposals_are_new_values_of_the_axis_until_there_are_none(sampler, text
 def test_a_proposal_is_a_function_of_the_rows_and_the_seed(values, seed):
     axis = parse_axis("1e-5..1e-2 log", 1e-3)
     trials = [
-        trial(number, [1e-5 * (number + 1)], value, "failed" if value is None else "finished")
-        for number, value in enumerate(values)
+        trial(number, [1e-5 * (number + 1)], objective, "failed" if objective is None else "finished")
+        for number, objective in enumerate(values)
     ]
     assert next_point(trials, [axis], SearchSettings(), seed) == next_point(
         trials, [axis], SearchSettings(), seed
@@ -80,19 +80,19 @@ def test_tpe_comes_nearer_to_the_best_than_chance():
 
 
 def test_a_minimised_objective_is_pruned_the_other_way():
-    done = [trial(number, [number], value) for number, value in enumerate((0.2, 0.4, 0.6))]
+    finished = [trial(number, [number], value) for number, value in enumerate((0.2, 0.4, 0.6))]
     live = trial(3, [3], status="running", reports={10: 0.9})
     for direction, is_behind in (("maximize", False), ("minimize", True)):
         chosen = SearchSettings.model_validate({"direction": direction, "first_rung": 0.25})
-        assert find_prunable([*done, live], chosen, 40) == {3: is_behind}
+        assert find_prunable([*finished, live], chosen, 40) == {3: is_behind}
 
 
 @pytest.mark.parametrize(("step", "is_pruned"), [(9, False), (10, True)])
 def test_nobody_is_pruned_before_the_first_rung(step, is_pruned):
-    done = [
-        trial(number, [number], steps=20, reports={9: value, 10: value, 20: value})
-        for number, value in enumerate((0.2, 0.4, 0.6))
+    finished = [
+        trial(number, [number], steps=20, reports={9: objective, 10: objective, 20: objective})
+        for number, objective in enumerate((0.2, 0.4, 0.6))
     ]
     live = trial(3, [3], status="running", steps=20, reports={step: 0.0})
     chosen = SearchSettings.model_validate({"pruner": "median", "first_rung": 0.5})
-    assert find_prunable([*done, live], chosen, 20) == {3: is_pruned}
+    assert find_prunable([*finished, live], chosen, 20) == {3: is_pruned}

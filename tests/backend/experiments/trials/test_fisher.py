@@ -1,4 +1,4 @@
-"""Fisher's exact test, by hand and by its properties."""
+"""Tests of Fisher's exact test, by hand and by its properties."""
 
 import pytest
 
@@ -13,7 +13,7 @@ from backend.experiments.trials.fisher import fisher
         ((4, 5), (5, 5), 126 / 252),
         ((5, 5), (5, 5), 1.0),
         ((0, 5), (0, 5), 1.0),
-        ((1, 4), (3, 4), 17 / 70),  # the lady tasting tea: one or none of three wrong cups
+        ((1, 4), (3, 4), 17 / 70),  # the lady tasting tea: at most one of three wrong cups
     ],
 )
 def test_small_tables_by_hand(arm, control, p):

@@ -1,4 +1,4 @@
-"""Parts of a plan that need no database."""
+"""Tests of the parts of a trial plan that need no database."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Every route and method, by whom and from where, compared with the rules as a table."""
+"""Tests of the authorisation of every route and method, for every role, host and origin."""
 
 import asyncio
 import itertools
@@ -48,7 +48,7 @@ TAKEN_FOR_AN_ID = {
     "/api/v1/runs/actions": filled_in("/api/v1/runs/{run_id}"),
     "/api/v1/runs/ids": filled_in("/api/v1/runs/{run_id}"),
 }
-"""Paths that are another route's with a method that they do not have themselves."""
+"""Paths that match another route with a method that they do not have themselves."""
 
 
 def may_come_from(origin, *, is_bearer):
@@ -58,7 +58,7 @@ def may_come_from(origin, *, is_bearer):
 
 
 def credentials(settings, client):
-    """Headers, the role that they prove, and whether they are a token in a header."""
+    """Return cases of headers, the role that they prove, and whether they are a token in a header."""
     name = cookie_name(settings)
     return [
         ({}, None, False),
@@ -74,13 +74,13 @@ def credentials(settings, client):
 
 
 def expected(method, path, lines, case):
-    """Return the status that the gate must give, by the rules of docs/security.md."""
+    """Return the status that the gate must return, by the rules of docs/security.md."""
     host, origin, (_, role, is_bearer) = case
     is_safe = method in ("GET", "HEAD")
     if host != HOSTS[0]:
         return 421
-    asked = "GET" if method == "HEAD" else method
-    line = lines.get((asked, path)) or lines.get((asked, TAKEN_FOR_AN_ID.get(path, "")))
+    effective_method = "GET" if method == "HEAD" else method
+    line = lines.get((effective_method, path)) or lines.get((effective_method, TAKEN_FOR_AN_ID.get(path, "")))
     if not is_safe and not may_come_from(origin, is_bearer=is_bearer):
         is_forgetful_script = not origin and role is None and line is not Access.PUBLIC
         return 401 if is_forgetful_script else 403
@@ -89,13 +89,13 @@ def expected(method, path, lines, case):
     if role is None:
         return 401
     if line is None and path.startswith("/static/"):
-        return 403  # a mount takes every method
+        return 403  # a mount accepts every method
     return LET_IN if line is None or role in ROLES[line] else 403
 
 
 @pytest.fixture
 def gate(sqlite_url, settings):
-    """Calls the service and tells the status; what the gate lets in is answered 299."""
+    """A function that calls the service and returns the status, or 299 if the gate admits the request."""
     with serving(settings, sqlite_url) as client:
 
         async def routes(scope, receive, send):
@@ -116,7 +116,7 @@ def gate(sqlite_url, settings):
 
             scope = {
                 "type": "http", "method": method, "path": path, "raw_path": b"", "query_string": b"",
-                "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
+                "headers": [(name.encode(), header_value.encode()) for name, header_value in headers.items()],
                 "client": ("127.0.0.1", 1), "scheme": "http", "root_path": "", "server": None,
             }  # fmt: skip
             await guard(scope, receive, send)
@@ -126,7 +126,7 @@ def gate(sqlite_url, settings):
 
 
 def access_by_route():
-    """Return the access that each method and path needs; the gate answers the login itself."""
+    """Return the access level of each method and path, except the login, which the gate answers itself."""
     return {
         (line.split()[0], filled_in(line.split()[1])): access
         for access, group in GROUPS.items()
@@ -136,13 +136,13 @@ def access_by_route():
 
 
 def first_of_each_kind(lines):
-    """Return a path for each kind of access and each method that has it."""
+    """Return one path for each access level and each method that has it."""
     kinds = {(kind, method): path for (method, path), kind in reversed(lines.items())}
     return set(kinds.values())
 
 
 def wrong_answers(call, lines, requests):
-    """Requests, as path, method and case, whose status is not the expected one."""
+    """Return the requests, as path, method and case, whose status is not the expected one."""
 
     async def collect():
         wrong = []

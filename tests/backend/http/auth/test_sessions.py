@@ -1,4 +1,4 @@
-"""Browsers that log in and out: by link or form, one by one, and never by the hand of another site."""
+"""Tests of login and logout of browsers, by link or form, and their protection from other sites."""
 
 import anyio
 import pytest
@@ -153,7 +153,7 @@ def ask(sessions, login):
 
 @pytest.fixture
 def row(settings, database):
-    """A session in the database, and its cookie's meaning."""
+    """A session in the database, and the login that its cookie stands for."""
     _, login = new_cookie(settings, Role.OPERATOR)
     with database.sessions.begin() as session:
         session.add(BrowserSession(id=login.id, role=login.role, seen_at=1.0, ends_at=float(login.ends_at)))

@@ -1,4 +1,4 @@
-"""Token, link and cookie."""
+"""Tests of tokens, login links and cookies."""
 
 import stat
 import threading
@@ -15,7 +15,7 @@ from backend.http.auth.permissions import PEOPLE, Role
 
 @pytest.fixture
 def fresh(state_dir):
-    """An installation whose operator has chosen no token."""
+    """An installation whose operator has not chosen a token."""
     return Settings(state_dir=state_dir, port=8400)
 
 

@@ -1,4 +1,4 @@
-"""Deadlines of workers: times of a machine's clock, and moments that are over."""
+"""Tests of the deadlines of workers: clock times of a machine, and moments that have passed."""
 
 import time
 from datetime import datetime, timedelta, timezone
@@ -17,7 +17,7 @@ NIGHT = datetime(2026, 11, 24, 3, 50, tzinfo=ZONE)
     [
         ("03:55", 24, (3, 55)),
         ("23:10", 24, (23, 10)),
-        ("3:40", 24, (3, 40)),  # ten minutes ago: missed
+        ("3:40", 24, (3, 40)),  # ten minutes ago, so already missed
         ("2026-11-25T01:30", 25, (1, 30)),
         ("2026-11-25T01:30:00+00:00", 25, (3, 30)),
     ],
@@ -52,6 +52,6 @@ def berlin(monkeypatch):
     ],
 )
 def test_a_deadline_has_the_offset_of_its_own_day(berlin, text, moment):
-    """The offset of today would be wrong: one of these two days has another."""
+    """One of these two days has another UTC offset than today."""
     limits = arguments_as_settings(None, None, text, None)
     assert float(limits["WORKER_UNTIL"]) == datetime.fromisoformat(moment).timestamp()

@@ -1,4 +1,4 @@
-"""The load of this machine as the system tells it, and a GPU's as it was seen."""
+"""Tests of the load of this machine as the operating system reports it, and of sampled GPU load."""
 
 import time
 
@@ -18,7 +18,7 @@ def test_a_reading_of_this_machine(tmp_path):
     assert 0 < reading["memory_bytes"] < reading["memory_total_bytes"]
     assert 0 < reading["disk_free_bytes"] <= psutil.disk_usage(str(tmp_path)).total
     assert not any(name.startswith("gpu") for name in reading)
-    assert all(value >= 0 for value in reading.values())
+    assert all(quantity >= 0 for quantity in reading.values())
 
 
 def test_rates_are_bytes_since_the_last_reading(tmp_path, monkeypatch):
@@ -28,7 +28,7 @@ def test_rates_are_bytes_since_the_last_reading(tmp_path, monkeypatch):
     monkeypatch.setattr("backend.runs.workers.load.time.monotonic", lambda: next(clock))
     load = MachineLoad(tmp_path)
     assert load.read()["disk_read_rate"] == 1500
-    assert load.read()["disk_read_rate"] == 0  # a counter that began again
+    assert load.read()["disk_read_rate"] == 0  # a counter that was reset
 
 
 def test_looks_at_a_gpu_become_means_and_maxima():

@@ -1,4 +1,4 @@
-"""Groups of nodes in SQL: who is there, who may claim, and what a cluster tells a worker about its place."""
+"""Tests of groups of nodes in SQL: who is present, who may claim, and the rank that a cluster assigns."""
 
 import pytest
 from pydantic import ValidationError

@@ -1,4 +1,4 @@
-"""Backup and restore: whole or not there at all, on both databases, whatever happens in the middle."""
+"""Tests of backup and restore, which are complete or absent on both databases after any interruption."""
 
 import json
 import math
@@ -41,9 +41,9 @@ def lab(settings, database):
     (lab.datasets_dir / "uploads").mkdir(parents=True)
     (lab.datasets_dir / "uploads" / "abc.jsonl").write_text("{}\n")
     with database.sessions.begin() as session:
-        done = make_run(session, status="finished", name="done")
-        write_metric(session, done, "loss", {1: math.nan, 2: -math.inf, 3: 0.1 + 0.2})
-        plant_checkpoint(session, lab, done, 3)
+        finished_run = make_run(session, status="finished", name="done")
+        write_metric(session, finished_run, "loss", {1: math.nan, 2: -math.inf, 3: 0.1 + 0.2})
+        plant_checkpoint(session, lab, finished_run, 3)
         make_run(session, name="runs\t\\N\n'\"é")
     with database.sessions.begin() as session:
         claim = lifecycle.claim_run(session, "w", "h")
@@ -137,12 +137,13 @@ def test_no_token_and_nothing_of_the_moment_is_in_it(lab, tmp_path):
 
 
 def test_what_retention_removes_in_the_middle_breaks_nothing(lab, database, tmp_path, monkeypatch):
-    """Gone between the database's moment and the look at its directory: a later moment is taken."""
+    """The directory vanishes after the database snapshot, so that the backup takes a later snapshot."""
     with database.sessions.begin() as session:
         run = session.scalars(select(Run).where(Run.name == "done")).one()
         doomed = plant_checkpoint(session, lab, run, 9)
-    look, taken = save._checkpoints, save._take_checkpoints
-    monkeypatch.setattr(save, "_take_checkpoints", lambda *_: None)  # as if it had come after the first look
+    look, result = save._checkpoints, save._take_checkpoints
+    # as if retention had run after the first look
+    monkeypatch.setattr(save, "_take_checkpoints", lambda *_: None)
 
     def retention_comes(connection):
         rows = look(connection)
@@ -150,7 +151,7 @@ def test_what_retention_removes_in_the_middle_breaks_nothing(lab, database, tmp_
             shutil.rmtree(doomed)
             with database.sessions.begin() as session:
                 session.execute(text("DELETE FROM checkpoint WHERE step = 9"))
-            monkeypatch.setattr(save, "_take_checkpoints", taken)
+            monkeypatch.setattr(save, "_take_checkpoints", result)
         return rows
 
     monkeypatch.setattr(save, "_checkpoints", retention_comes)
@@ -245,7 +246,7 @@ def test_a_damaged_database_is_replaced(lab, database, tmp_path):
 
 
 def command(lab, *argv, limit=None):
-    """Our command line as a process of its own; `limit`: bytes that a file may have."""
+    """Start the command line in its own process, with files limited to `limit` bytes."""
     environment = {
         **os.environ,
         "PYTHONPATH": str(ROOT),
@@ -253,7 +254,7 @@ def command(lab, *argv, limit=None):
         "DATABASE_URL": lab.database_url,
         "DATASETS_DIR": str(lab.datasets_dir),
     }
-    if limit:  # Python would keep bytecode that the limit cuts off, and fail to import it from then on
+    if limit:  # Otherwise Python would write truncated bytecode and fail to import it later.
         environment["PYTHONDONTWRITEBYTECODE"] = "1"
 
     def obey():

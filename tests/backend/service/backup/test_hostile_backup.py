@@ -1,4 +1,4 @@
-"""Backups that somebody made to do harm: each is refused in one sentence, and nothing has changed."""
+"""Tests that hostile backups are refused in one sentence and change nothing."""
 
 import json
 import os
@@ -41,14 +41,14 @@ def lab(settings, database):
 
 @pytest.fixture
 def backup(lab, tmp_path):
-    """A good backup of it, to be spoilt."""
+    """A valid backup of the installation, which tests then modify."""
     save_backup(lab, tmp_path / "backup")
     return tmp_path / "backup"
 
 
 @pytest.fixture
 def outside(tmp_path):
-    """A file that nobody may touch."""
+    """A file that must not be changed."""
     path = tmp_path / "outside" / "precious"
     path.parent.mkdir()
     path.write_text("precious")
@@ -56,9 +56,9 @@ def outside(tmp_path):
 
 
 def picture_of(*directories):
-    """Return every file and link below, with what it holds; databases are compared by their rows
-    elsewhere.
-    """
+    """Return every file and link below these paths with its content, except databases.
+
+    Databases are compared by their rows elsewhere."""
     return {
         str(path): str(path.readlink()) if path.is_symlink() else path.read_bytes()
         for directory in directories
@@ -68,7 +68,7 @@ def picture_of(*directories):
 
 
 def plant(backup, name, content, *, beside=None):
-    """Enter a file in the manifest as one that was saved; `beside`: where its content really lies."""
+    """List a file in the manifest as if it had been saved, with its content in `beside`."""
     manifest = json.loads((backup / MANIFEST).read_text())
     manifest["files"][name] = {"bytes": len(content), "sha256": sha256(content).hexdigest()}
     (backup / MANIFEST).write_text(json.dumps(manifest))
@@ -169,7 +169,7 @@ def test_a_link_or_a_pipe_in_a_backup_is_not_followed(lab, backup, outside, posi
 
 def test_nothing_that_is_there_is_written_over_and_no_link_of_the_target_is_followed(lab, backup, outside):
     plant(backup, "uploads/new.jsonl", b"evil")
-    (lab.datasets_dir / "uploads" / "abc.jsonl").unlink()  # the backup's is a hard link to it
+    (lab.datasets_dir / "uploads" / "abc.jsonl").unlink()  # the file in the backup is a hard link to it
     (lab.datasets_dir / "uploads" / "abc.jsonl").write_text("of this installation")
     (lab.datasets_dir / "uploads" / "new.jsonl").symlink_to(outside.parent / "dangling")
     restore_backup(lab, backup, overwrite=True)
@@ -248,7 +248,7 @@ def test_tables_that_are_not_as_the_manifest_says_are_refused(lab, backup, chang
 
 
 def spoil(backup, *statements):
-    """Change the database of a backup on SQLite."""
+    """Change the SQLite database of a backup."""
     with closing(sqlite3.connect(backup / DATABASE)) as connection:
         for statement in statements:
             connection.execute(statement)
@@ -370,7 +370,7 @@ def test_runs_that_come_from_one_another_are_refused(lab, database, tmp_path):
 
 
 def repack(backup, table, change):
-    """Change a table of a backup on Postgres."""
+    """Change a table of a Postgres backup."""
     path = backup / "database" / f"{table}.copy.zst"
     packed = change(zstandard.ZstdDecompressor().decompressobj().decompress(path.read_bytes()))
     plant(backup, f"database/{table}.copy.zst", packed)
@@ -407,14 +407,14 @@ def test_rows_of_postgres_that_are_none_are_refused(lab, backup, monkeypatch, ta
 @pytest.mark.usefixtures("postgres_only")
 def test_rows_of_postgres_are_never_statements(lab, backup, database):
     repack(backup, "run", lambda rows: zstandard.compress(rows + b"\\.\nDROP TABLE run;\n"))
-    with suppress(BadBackup):  # some versions ignore what follows the last row
+    with suppress(BadBackup):  # some versions ignore everything after the last row
         restore_backup(lab, backup, overwrite=True)
     with database.sessions() as session:
         assert session.scalars(select(Run.name)).all() == ["done"]
 
 
 def test_a_checkpoint_that_names_files_elsewhere_is_never_saved(lab, database, outside, tmp_path):
-    """Else a restored one would carry a file of this machine into the next backup."""
+    """Otherwise a restored checkpoint would copy a file of this machine into the next backup."""
     with database.sessions() as session:
         checkpoint = session.scalars(select(Checkpoint)).one()
         manifest = lab.artifact_dir(checkpoint.run_id) / checkpoint.path / MANIFEST

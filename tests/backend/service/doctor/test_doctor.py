@@ -1,4 +1,4 @@
-"""Each thing that can be wrong with a machine is planted and found, with what to do about it."""
+"""Tests that the doctor detects each planted fault of a machine and suggests a fix."""
 
 import os
 import socket
@@ -29,7 +29,7 @@ def healthy(state_dir):
 
 
 def finding_text(settings, subject, level="bad"):
-    """Return the words of the finding of this kind and level."""
+    """Return the text of the finding with this subject and level."""
     texts = [line.text for line in examine(settings) if (line.what, line.level) == (subject, level)]
     assert texts, [line for line in examine(settings) if line.what == subject]
     return texts[0]

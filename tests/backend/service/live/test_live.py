@@ -1,4 +1,4 @@
-"""The stream of changes, read without a browser."""
+"""Tests of the stream of changes, read without a browser."""
 
 import asyncio
 import json
@@ -35,25 +35,25 @@ def parse(chunk):
 
 
 async def told(stream):
-    """Yield its messages, one by one: several may come at once."""
+    """Yield the messages of the stream one by one, although several may arrive together."""
     async for chunk in stream:
         for message in chunk.decode().split("\n\n")[:-1]:
             yield parse(message.encode())
 
 
 async def read(broadcaster, last_id, count, *, then=lambda: None):
-    """Return the first `count` messages of a stream; `then` runs once the stream is open."""
+    """Return the first `count` messages of a stream, and call `then` once the stream is open."""
     events = []
     stream = told(broadcaster.listen(last_id))
     try:
         async with asyncio.timeout(60):
             while len(events) < count:
-                kind, data, event_id = await anext(stream)
+                kind, payload, event_id = await anext(stream)
                 if kind is None:
                     continue
                 if kind == "hello":
                     then()
-                events.append((kind, data, event_id))
+                events.append((kind, payload, event_id))
     finally:
         await stream.aclose()
     return events
@@ -79,16 +79,18 @@ def test_a_claim_and_a_step_are_told_within_moments(sessions):
             lifecycle.claim_run(session, "w", "h")
             leases.fence(session, run.id, 1, last_step=3)
 
-    hello, event, told, points = listen(sessions, "", 4, then=work)
+    hello, event, second_event, points = listen(sessions, "", 4, then=work)
     assert hello[0] == "hello"
     assert (event[0], event[1]["data"]["to"]) == ("event", "running")
-    assert (told[0], told[1]["status"], told[1]["summary"]) == (
+    assert (second_event[0], second_event[1]["status"], second_event[1]["summary"]) == (
         "run",
         "running",
         {"step": 0, "last": {}, "best": {}},
     )
     assert (points[0], points[1]) == ("points", {"run": run.id, "step": 3})
-    assert {parse_position(message[2]).event for message in (event, told, points)} == {int(event[1]["id"])}
+    assert {parse_position(message[2]).event for message in (event, second_event, points)} == {
+        int(event[1]["id"])
+    }
 
 
 def test_a_stream_resumes_where_it_was_cut_off(sessions):
@@ -98,9 +100,9 @@ def test_a_stream_resumes_where_it_was_cut_off(sessions):
     event_id = listen(sessions, "", 1)[0][2]
     with sessions.begin() as session:
         lifecycle.resume_run(session, run.id)
-    event, told = listen(sessions, event_id, 2)
+    event, next_event = listen(sessions, event_id, 2)
     assert (event[0], event[1]["data"]["to"]) == ("event", "queued")
-    assert (told[0], told[1]["id"]) == ("run", run.id)
+    assert (next_event[0], next_event[1]["id"]) == ("run", run.id)
 
 
 def test_whoever_missed_too_much_is_told_to_begin_again(sessions, monkeypatch):
@@ -163,8 +165,8 @@ def test_pages_that_come_back_after_many_events_get_each_once_and_in_order(sessi
         run = make_run(session)
         for number in range(10):
             add_event(session, "data", str(number), run_id=run.id)
-    told = [message[1]["message"] for message in listen(sessions, "0.0", 11) if message[0] == "event"]
-    assert told == [str(number) for number in range(10)]
+    texts = [message[1]["message"] for message in listen(sessions, "0.0", 11) if message[0] == "event"]
+    assert texts == [str(number) for number in range(10)]
 
 
 def test_a_page_cut_off_within_a_batch_continues_behind_the_last_message(sessions):
@@ -177,7 +179,7 @@ def test_a_page_cut_off_within_a_batch_continues_behind_the_last_message(session
 
 
 def test_an_event_committed_while_a_page_comes_back_is_told_once(sessions):
-    """It is in the catch-up and in the queue, or in neither: told once all the same."""
+    """It may be in both the catch-up and the queue, and is sent once in any case."""
     with sessions.begin() as session:
         run = make_run(session)
 
@@ -191,12 +193,12 @@ def test_an_event_committed_while_a_page_comes_back_is_told_once(sessions):
             stream = told(broadcaster.listen(events[-1][2] if events else "0.0"))
             async with asyncio.timeout(60):
                 while not events or events[-1][1].get("message") != str(number):
-                    kind, data, event_id = await anext(stream)
+                    kind, payload, event_id = await anext(stream)
                     if kind == "event":
-                        events.append((kind, data, event_id))
+                        events.append((kind, payload, event_id))
             del stream
         broadcaster.close()
-        return [data["message"] for _, data, _ in events]
+        return [payload["message"] for _, payload, _ in events]
 
     assert asyncio.run(go()) == [str(number) for number in range(20)]
 
@@ -222,14 +224,14 @@ def test_new_tokens_end_all_streams(sessions, monkeypatch):
 
 
 def test_an_id_that_may_still_be_committed_is_waited_for(session):
-    """Postgres gives out ids before it commits; SQLite's gaps are rows that were deleted."""
+    """Postgres assigns ids before it commits, while gaps in SQLite are deleted rows."""
     for number in (1, 2, 4):
         session.add(Event(id=number, kind="data", message=str(number), data={}))
     session.flush()
     assert [event.id for event in events_after(session, 0, 10)] == [1, 2]
     session.execute(update(Event).values(at=Event.at - GAP_SECONDS))
     assert [event.id for event in events_after(session, 0, 10)] == [1, 2, 4]
-    session.execute(update(Event).values(at=Event.at + 3600))  # the clock went back since
+    session.execute(update(Event).values(at=Event.at + 3600))  # the clock has been set back since
     assert [event.id for event in events_after(session, 0, 10)] == [1, 2, 4]
 
 
@@ -237,7 +239,7 @@ def test_an_id_that_may_still_be_committed_is_waited_for(session):
 def test_a_page_that_comes_while_an_earlier_event_is_being_written_is_told_both(
     postgres_url, is_fresh, monkeypatch
 ):
-    """The later event is committed before the page comes, the earlier one, whose id is smaller, after."""
+    """The event with the smaller id is committed after the page connects, the other one before."""
     engine = open_engine(postgres_url)
     sessions = open_sessions(engine)
     monkeypatch.setattr("backend.service.live.changes.GAP_SECONDS", 600)
@@ -263,8 +265,8 @@ def test_a_page_that_comes_while_an_earlier_event_is_being_written_is_told_both(
             hello = await anext(first) if hello[0] is None else hello
             stream = first if is_fresh else told(broadcaster.listen(hello[2]))
             heard = asyncio.create_task(_two_events(stream))
-            seen = len(looks)
-            await asyncio.to_thread(wait_for, lambda: len(looks) >= seen + 2)
+            look_count = len(looks)
+            await asyncio.to_thread(wait_for, lambda: len(looks) >= look_count + 2)
             earlier.commit()
             messages = await heard
         broadcaster.close()
@@ -278,8 +280,8 @@ def test_a_page_that_comes_while_an_earlier_event_is_being_written_is_told_both(
 
 async def _two_events(stream):
     messages = []
-    async for kind, data, _ in stream:
-        messages += [data["message"]] if kind == "event" else []
+    async for kind, payload, _ in stream:
+        messages += [payload["message"]] if kind == "event" else []
         if len(messages) == 2:
             return messages
     return messages

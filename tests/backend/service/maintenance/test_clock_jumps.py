@@ -1,4 +1,4 @@
-"""A database's clock that was set: told once, and nothing waits for it."""
+"""Tests that a change of the database's clock is reported once and blocks nothing."""
 
 import re
 import time
@@ -20,7 +20,7 @@ HOUR = 3600.0
 
 
 class Elapsed:
-    """The time since the machine started, and as the test moves it."""
+    """The time since the machine started, which the test moves."""
 
     def __init__(self):
         self.now = 1000.0
@@ -31,7 +31,7 @@ class Elapsed:
 
 @pytest.fixture(autouse=True)
 def patient(monkeypatch):
-    """A busy machine may stand still for a while between two looks."""
+    """A tolerance for a busy machine that may pause between two looks."""
     monkeypatch.setattr(clock_jumps, "JUMP_SECONDS", 600.0)
 
 
@@ -47,7 +47,7 @@ def event_texts(sessions):
 
 
 def left(sessions):
-    """Seconds until the one lease there is runs out."""
+    """Return the seconds until the only lease expires."""
     with sessions() as session:
         return session.scalar(select(Run.lease_until - db_now()))
 
@@ -58,7 +58,7 @@ def test_what_the_clock_did_that_the_machine_did_not(database, passed, jump):
     watch = ClockWatch(elapsed=elapsed)
     with database.sessions() as session:
         watch.look(session)
-        elapsed.now += passed  # the database's clock goes by what this process really takes
+        elapsed.now += passed  # the database's clock includes the real run time of this process
         assert watch.look(session).jump == pytest.approx(jump, rel=0.1)
 
 
@@ -72,8 +72,8 @@ def test_a_jump_is_told_to_every_running_run_once(database, reconciler):
     elapsed.now -= 2 * HOUR
     reconciler.run_once()
     reconciler.run_once()
-    ((told, line),) = event_texts(database.sessions)
-    assert told == run.id
+    ((event_text, line),) = event_texts(database.sessions)
+    assert event_text == run.id
     assert re.fullmatch(
         r"the database's clock jumped ahead by 7,[12]\d\d s: nothing is lost and runs continue, "
         "but times before and after the jump cannot be compared",
@@ -82,7 +82,7 @@ def test_a_jump_is_told_to_every_running_run_once(database, reconciler):
 
 
 def test_after_the_clock_went_back_nothing_waits_until_it_has_caught_up(database, settings, reconciler):
-    """As a machine that starts with a clock an hour behind finds its record."""
+    """A machine that starts with a clock an hour behind finds such a record."""
     with database.sessions.begin() as session:
         lost = make_run(session, status="running", attempt=1, worker_id="w", lease_until=db_now() + HOUR)
         late = make_run(session, run_after=db_now() + HOUR, queued_at=db_now() + HOUR)
@@ -91,8 +91,8 @@ def test_after_the_clock_went_back_nothing_waits_until_it_has_caught_up(database
         session.add(Singleton(name=module.NAME, owner="somebody", until=db_now() + HOUR))
         session.execute(update(Run).values(changed_at=db_now() + HOUR))
     reconciler.run_once()
-    ((told, line),) = event_texts(database.sessions)
-    assert told == lost.id
+    ((event_text, line),) = event_texts(database.sessions)
+    assert event_text == lost.id
     assert re.match(r"the database's clock went back by 3,[56]\d\d s", line)
     with database.sessions.begin() as session:
         ahead = select(Run.id).where(Run.changed_at > db_now())
@@ -105,7 +105,7 @@ def test_after_the_clock_went_back_nothing_waits_until_it_has_caught_up(database
 
 
 def test_a_lease_from_before_is_mended_where_its_trainer_wrote_once_more(database, settings, reconciler):
-    """A trainer that outlives its worker by a step leaves a row of now and a lease that nobody renews."""
+    """A trainer that outlives its worker by a step leaves a current row and a lease that nobody renews."""
     elapsed = Elapsed()
     reconciler._clock = ClockWatch(elapsed=elapsed)
     with database.sessions.begin() as session:
@@ -118,7 +118,7 @@ def test_a_lease_from_before_is_mended_where_its_trainer_wrote_once_more(databas
 
 @pytest.mark.parametrize("seen", [HOUR, None])
 def test_a_service_that_was_away_finds_what_the_clock_left_behind(database, settings, reconciler, seen):
-    """Its own record is of now: the worker's sign of life, or a lease longer than any, tells."""
+    """Its record is current, but the worker's heartbeat or an overlong lease reveals the change."""
     with database.sessions.begin() as session:
         make_run(session, status="running", attempt=1, lease_until=db_now() + (HOUR if seen else 2 * HOUR))
         if seen:

@@ -1,4 +1,4 @@
-"""The reconciler, which looks after the queue."""
+"""Tests of the reconciler, which maintains the queue."""
 
 import time
 from contextlib import suppress
@@ -20,7 +20,7 @@ from tests.waiting import wait_for
 
 @pytest.fixture
 def rings(monkeypatch):
-    """The rings of the bell so far."""
+    """The number of doorbell messages so far."""
     heard: list[object] = []
 
     def ring(settings):
@@ -61,7 +61,7 @@ def test_a_run_whose_worker_was_lost_goes_back_to_the_queue(sessions, settings, 
 
 
 def test_a_fault_that_no_test_has_met_does_not_end_the_thread(sessions, settings, rings, monkeypatch, caplog):
-    """What it looks after continues with the next look."""
+    """Maintenance continues with the next look."""
     monkeypatch.setattr(reconciler, "POLL_SECONDS", 0.01)
     faults = iter([AttributeError("'str' object has no attribute 'get'"), KeyError("step")])
 
@@ -121,23 +121,23 @@ def test_points_are_sealed_piece_by_piece_and_nothing_is_written_where_all_are(
 def test_one_trial_that_fails_again_and_again_keeps_no_other_from_its_verdict(
     sessions, settings, rings, monkeypatch
 ):
-    """Whatever the error is: the database may refuse one of them alone."""
-    left, tried = ["a", "b", "c"], []
+    """The error may be of any kind: the database may refuse a single trial."""
+    pending, tried = ["a", "b", "c"], []
 
     def settle(_sessions, _settings, trial):
         tried.append(trial)
         if trial == "a":
             raise OperationalError("UPDATE", {}, Exception("database is locked"))
-        left.remove(trial)
+        pending.remove(trial)
 
-    monkeypatch.setattr(chores, "due_trials", lambda _session: list(left))
+    monkeypatch.setattr(chores, "due_trials", lambda _session: list(pending))
     monkeypatch.setattr(chores, "settle_trial", settle)
     monkeypatch.setattr(chores, "TRIAL_PAUSE_SECONDS", 0.0)
     looking = Reconciler(settings, sessions)
     for _ in range(8):
         with suppress(OperationalError):
             looking.run_once()
-    assert left == ["a"]
+    assert pending == ["a"]
     assert tried[:3] == ["a", "b", "c"]
 
 

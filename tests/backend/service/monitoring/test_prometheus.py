@@ -1,4 +1,4 @@
-"""The metrics that Prometheus reads, through its own parser."""
+"""Tests of the metrics for Prometheus, read through its own parser."""
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -12,7 +12,7 @@ from tests.factories import make_run
 
 
 def scraped(client):
-    """{name: {values of the labels: value}} of a scrape."""
+    """Return {name: {values of the labels: value}} of a scrape."""
     answer = client.get("/metrics")
     assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
     return {

@@ -1,4 +1,4 @@
-"""Jobs for clusters: what they run, and what is said where no cluster answers."""
+"""Tests of cluster jobs: what they run, and errors if no cluster answers."""
 
 import json
 import subprocess
@@ -44,7 +44,7 @@ def test_a_job_on_two_nodes_starts_a_worker_on_each():
     assert command[-2:] == ["--nodes", "2"]
     text = slurm_script(command, Path("/lab"), ["--gres=gpu:8"], "/state/%j.log", nodes=2)
     assert "#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=1\n" in text
-    assert "#SBATCH --signal=TERM@120\n" in text  # to the workers, not to the shell
+    assert "#SBATCH --signal=TERM@120\n" in text  # the variable goes to the workers, not to the shell
     assert "srun --kill-on-bad-exit=0 --wait=0 python -m backend.service worker" in text
     assert subprocess.run(["sh", "-n"], input=text, text=True, check=False).returncode == 0
     options: dict[str, Any] = {"image": "worker", "gpus": 8, "secret": "s", "state_claim": "v", "queue": ""}

@@ -1,4 +1,4 @@
-"""Pilots that are wanted: what waits, less what is there."""
+"""Tests of the number of pilots to start: queued runs minus available capacity."""
 
 import pytest
 
@@ -35,7 +35,7 @@ def test_pilots_cover_what_waits(session, queued, idle, busy, pilots, limit, exp
 
 
 def test_a_run_over_several_gpus_waits_for_a_worker_that_has_them(session):
-    """Free slots of narrower workers do not help it."""
+    """Free slots of narrower workers do not help."""
     make_run(session, status="queued", devices=4)
     for number in range(6):
         register_slot(session, f"w-{number}", Slot(0, "cuda:0", "GPU", 1), host="h", pid=number)
@@ -52,7 +52,7 @@ def test_no_pilot_starts_for_a_run_that_it_could_never_take(session):
 
 
 def test_what_free_slots_cannot_take_is_left_over(session):
-    """A worker of 3 GPUs takes one of two runs of 2 GPUs and one of 1; a CPU slot shares itself."""
+    """A worker with 3 GPUs takes one of two 2-GPU runs and one 1-GPU run, and CPU slots can be shared."""
     for number in range(3):
         register_slot(session, f"g-{number}", Slot(number, "cuda:0", "GPU", 1), host="h", pid=1)
     assert count_runs_without_slot([1, 2, 2], live_slots(session)) == 1
@@ -61,7 +61,7 @@ def test_what_free_slots_cannot_take_is_left_over(session):
 
 
 def test_a_run_on_two_nodes_waits_for_pilots_of_two(session):
-    """A group of nodes that is free, and complete, takes one run."""
+    """A complete and free group of nodes takes one run."""
     for _ in range(2):
         make_run(session, status="queued", nodes=2)
     assert compute_need(session, Pilots(0, 0), most=8).pilots == 0

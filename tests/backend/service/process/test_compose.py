@@ -1,4 +1,4 @@
-"""docker-compose.yml against the code: no engine is needed to see that the two agree."""
+"""Tests that docker-compose.yml agrees with the code, without a container engine."""
 
 import re
 import subprocess
@@ -23,7 +23,7 @@ MADE_UP = {"POSTGRES_PASSWORD": "dc0ffee", "REDIS_PASSWORD": "decade", "GRPOLAB_
 
 
 def filled_in(value, **variables) -> str:
-    """Return a value as compose would pass it, with the defaults of the file and made-up secrets."""
+    """Return a value as compose would pass it, with the defaults of the file and fake secrets."""
     values = MADE_UP | variables
     text = "" if value is None else str(value)
     return VARIABLE.sub(lambda match: str(values.get(match[1], match[3] or "")), text).replace("$$", "$")
@@ -31,12 +31,12 @@ def filled_in(value, **variables) -> str:
 
 def settings_of(service: str, **variables) -> Settings:
     environment = SERVICES[service]["environment"]
-    values = {name.lower(): filled_in(value, **variables) for name, value in environment.items()}
-    return Settings.model_validate({name: value for name, value in values.items() if value})
+    values = {name.lower(): filled_in(entry, **variables) for name, entry in environment.items()}
+    return Settings.model_validate({name: entry for name, entry in values.items() if entry})
 
 
 def own_names(environment):
-    """Without the variables that the storage of checkpoints reads itself."""
+    """Return the variables except those that the checkpoint storage reads itself."""
     return {name for name in environment if not name.startswith(STORAGE_VARIABLES)}
 
 
@@ -121,9 +121,9 @@ def test_a_secret_has_no_default_and_its_absence_has_a_sentence(secret):
 
 def test_no_value_that_looks_like_a_secret_is_written_down():
     for service in SERVICES.values():
-        for name, value in service["environment"].items() if "environment" in service else ():
-            if re.search("PASSWORD|TOKEN|SECRET|KEY", name) and value is not None:
-                assert VARIABLE.fullmatch(value)
+        for name, entry in service["environment"].items() if "environment" in service else ():
+            if re.search("PASSWORD|TOKEN|SECRET|KEY", name) and entry is not None:
+                assert VARIABLE.fullmatch(entry)
 
 
 def test_everything_that_the_dockerfile_copies_is_in_the_build_context():

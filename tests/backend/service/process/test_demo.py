@@ -1,4 +1,4 @@
-"""The demo of an installation, by the service's own HTTP interface."""
+"""Tests of an installation's demo, through the service's HTTP API."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The deadline of a webhook holds for the look-up, for every address together and for the handshake."""
+"""Tests that a webhook's deadline covers name resolution, all addresses together and the handshake."""
 
 import socket
 import threading

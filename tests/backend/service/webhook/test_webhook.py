@@ -1,4 +1,4 @@
-"""Webhooks over real connections: signed, in order, tried again, and never to the inside."""
+"""Tests of webhooks over real connections: signed, in order, retried, and never to internal addresses."""
 
 import http.server
 import ipaddress
@@ -24,7 +24,7 @@ SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 
 
 class Endpoint(http.server.ThreadingHTTPServer):
-    """Keeps what it receives; `answers` are the next statuses, 204 after them."""
+    """A server that records events and returns the statuses in `answers`, then 204."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
@@ -61,7 +61,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
 
 class Clock:
-    """A clock that stands until a test moves it."""
+    """A clock that stands still until a test moves it."""
 
     def __init__(self) -> None:
         self.now = 1_800_000_000.0
@@ -86,7 +86,7 @@ def clock():
 
 @pytest.fixture
 def configured(settings, endpoint):
-    """The settings with the endpoint's address, and changes."""
+    """A function that returns the settings with the endpoint's address and other changes."""
 
     def with_changes(**changes):
         fields = {
@@ -101,7 +101,7 @@ def configured(settings, endpoint):
 
 @pytest.fixture
 def follow(database, configured, clock):
-    """A function that makes a sender which has begun to follow, behind an event of before."""
+    """A function that makes a sender which starts to follow after an existing event."""
 
     def follow(**changes):
         happen(database)
@@ -118,13 +118,13 @@ def sender(follow):
 
 
 def happen(database, count=1, *, kind="diagnosis", level="error"):
-    """Events of a run; their ids."""
-    data = {"verdict": "collapsed"}
+    """Add events to a run and return their ids."""
+    event_data = {"verdict": "collapsed"}
     with database.sessions.begin() as session:
         run = make_run(session, name="<b>run</b>")
         for number in range(count):
             message = f"verdict collapsed {number}"
-            add_event(session, kind, message, run_id=run.id, level=level, step=70, data=data)
+            add_event(session, kind, message, run_id=run.id, level=level, step=70, data=event_data)
     with database.sessions() as session:
         return list(session.scalars(select(Event.id).where(Event.run_id == run.id)))
 
@@ -140,7 +140,7 @@ def row_of(database):
 
 
 def test_the_signature_is_that_of_standard_webhooks():
-    """The example of its specification."""
+    """The example is from the specification."""
     body = b'{"test": 2432232314}'
     header = signature(SECRET, "msg_p5jXN8AQM9LWM0D4loKWxJek", "1614265330", body)
     assert header == "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
@@ -191,7 +191,7 @@ def test_a_sender_that_dies_before_it_knows_sends_the_event_again(
     with pytest.raises(KeyboardInterrupt):
         first.send_next()
     second = Sender(configured(), database.sessions, clock)
-    second._owner = first._owner  # its lease is over
+    second._owner = first._owner  # its lease has expired
     send_all(second)
     assert endpoint.events() == [ids[0], *ids]
 
@@ -274,17 +274,17 @@ def test_a_name_with_one_address_of_the_inside_is_refused(monkeypatch):
 
 
 def test_a_name_is_looked_up_once(monkeypatch, endpoint):
-    """What it resolves to afterwards is never connected to."""
+    """Addresses from later resolutions are never connected to."""
     lookup = socket.getaddrinfo
-    asked = []
+    hosts = []
 
     def once(host, *arguments, **options):
-        asked.append(host)
+        hosts.append(host)
         return lookup("127.0.0.1", *arguments, **options)
 
     monkeypatch.setattr(socket, "getaddrinfo", once)
     post(resolve(f"http://rebinding.example:{endpoint.server_port}/", private=True), b"{}", {})
-    assert [host for host in asked if host == "rebinding.example"] == ["rebinding.example"]
+    assert [host for host in hosts if host == "rebinding.example"] == ["rebinding.example"]
     assert endpoint.received[0][1]["Host"] == f"rebinding.example:{endpoint.server_port}"
 
 

@@ -1,4 +1,4 @@
-"""An S3 endpoint that sends what it likes: no call reads on, is led elsewhere or outlives its deadline."""
+"""Tests of a hostile S3 endpoint: no call reads without end, is redirected or outlives its deadline."""
 
 import time
 from itertools import count
@@ -18,7 +18,7 @@ HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n"
 
 @pytest.fixture
 def asked(monkeypatch, tmp_path):
-    """Runs a test against an endpoint with these answers: (store, server)."""
+    """A function that runs a test against an endpoint with these responses, given (store, server)."""
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "made-up")
 

@@ -1,4 +1,4 @@
-"""Readers of checkpoints whose files are in the artifact store only."""
+"""Tests of readers of checkpoints whose files are only in the artifact store."""
 
 import io
 import shutil
@@ -38,7 +38,7 @@ def sessions(client):
 
 @pytest.fixture
 def run(sessions, settings):
-    """A finished run whose checkpoint of step 9 is in the store alone."""
+    """A finished run whose checkpoint of step 9 is only in the store."""
     with sessions.begin() as session:
         begun = {"experiment_id": make_experiment(session).id, "attempt": 1, "started_at": 1.0}
         run = make_run(session, status="finished", last_step=9, name="otter", finished_at=2.0, **begun)
@@ -59,7 +59,7 @@ def members(answer):
 
 @pytest.fixture
 def go_away(monkeypatch):
-    """Lets the store answer nothing any more."""
+    """A function that makes every request to the store fail."""
 
     def fail(*_):
         raise ArtifactFault("artifact store: away")
@@ -167,7 +167,7 @@ def test_the_command_line_exports_and_copies(
 
 
 def test_a_sweep_misses_only_what_the_store_does_not_have(sessions, run, settings):
-    (settings.state / "runs/01JSOMEOTHERDIRECTORY").mkdir(parents=True)  # the disk is there
+    (settings.state / "runs/01JSOMEOTHERDIRECTORY").mkdir(parents=True)  # the disk is present
 
     def told():
         for _ in Strays(settings, sessions).sweep():

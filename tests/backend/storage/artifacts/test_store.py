@@ -1,4 +1,4 @@
-"""The artifact store, in S3 and in a directory; what it gives back may have been changed by anybody."""
+"""Tests of the artifact store in S3 and in a directory, whose content may have been changed by anybody."""
 
 import errno
 import json
@@ -27,7 +27,7 @@ def url(request, tmp_path):
 
 
 IN_A_DIRECTORY = pytest.mark.parametrize("url", ["file"], indirect=True)
-"""Mark of tests that do not depend on the storage."""
+"""Mark of tests that do not depend on the kind of storage."""
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def store(url, runs_root):
 
 @pytest.fixture
 def plain(url):
-    """Writes a file into the store past the store; hands out (file system, base)."""
+    """A function that writes a file into the store without the store's code, and its (file system, base)."""
     return fsspec.core.url_to_fs(url, skip_instance_cache=True, use_listings_cache=False)
 
 
@@ -77,7 +77,7 @@ def test_a_checkpoint_comes_back_as_it_was(store, runs_root, tmp_path):
     assert content_of(directory) == before
     assert list(runs_root.rglob(".*")) == []
     assert list((runs_root.parent / "run").iterdir()) == []
-    assert store.fetch(directory)  # it is there
+    assert store.fetch(directory)  # it is present
 
 
 def test_half_a_checkpoint_is_not_complete_and_is_not_fetched(store, runs_root, plain):
