@@ -31,12 +31,12 @@ def log_in(client: TestClient, role: Role = Role.OPERATOR) -> str:
     return cookie
 
 
-def put_in_place_of(client: TestClient, path: str, endpoint: Callable[[], Any]) -> None:
+def replace_endpoint(client: TestClient, path: str, endpoint: Callable[[], Any]) -> None:
     """Replace the endpoint of a path whose permissions are known."""
     cast("FastAPI", client.app).router.routes.insert(0, APIRoute(path, endpoint))
 
 
-def empty(pool: Pool) -> None:
+def close_connections(pool: Pool) -> None:
     """Close all connections when no thread uses one, because a returned connection would stay open."""
     deadline = time.monotonic() + 30
     while cast("QueuePool", pool).checkedout() and time.monotonic() < deadline:
@@ -45,7 +45,7 @@ def empty(pool: Pool) -> None:
 
 
 @contextmanager
-def serving(
+def client_of_service(
     settings: Settings, url: str, *, token: str = TOKEN, broker_url: str = "memory://"
 ) -> Iterator[TestClient]:
     """Yield a client of a service on the database `url`. With an empty `token`, it is not logged in."""
@@ -57,4 +57,4 @@ def serving(
         yield client
     finally:
         app.state.status.close()
-        empty(app.state.lab.engine.pool)
+        close_connections(app.state.lab.engine.pool)

@@ -50,18 +50,18 @@ for _name in Settings.model_fields:
     os.environ.pop(_name.upper(), None)
 
 # Durations must not fail a test, because generation is slow on a busy machine.
-UNTIMED = hypothesis_settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
-hypothesis_settings.register_profile("gate", UNTIMED, max_examples=20)
-hypothesis_settings.register_profile("nightly", UNTIMED, max_examples=100)
+NO_DEADLINE = hypothesis_settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+hypothesis_settings.register_profile("gate", NO_DEADLINE, max_examples=20)
+hypothesis_settings.register_profile("nightly", NO_DEADLINE, max_examples=100)
 
 pytest_plugins = ["tests.trained_runs"]
 
-SHARED = "GRPOLAB_TEST_SHARED"
+SHARED_VARIABLE = "GRPOLAB_TEST_SHARED"
 """Environment variable with the directory that all processes of a test session share."""
 
 Found = TypeVar("Found")
 
-MISSING = "not on this machine: "
+MISSING_PREFIX = "not on this machine: "
 
 
 class Database(NamedTuple):
@@ -78,8 +78,8 @@ def require(find: Callable[[], Found]) -> Found:
         return find()
     except servers.Missing as missing:
         if os.environ.get("CI") == "true":
-            pytest.fail(f"{MISSING}{missing}")
-        pytest.skip(f"{MISSING}{missing}")
+            pytest.fail(f"{MISSING_PREFIX}{missing}")
+        pytest.skip(f"{MISSING_PREFIX}{missing}")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -90,7 +90,7 @@ def pytest_configure(config: pytest.Config) -> None:
         )  # a time limit must not leave servers running
         shared = Path(tempfile.mkdtemp(prefix="grpolab-tests-"))
         shared.chmod(0o711)  # Postgres may run as nobody
-        os.environ[SHARED] = str(shared)
+        os.environ[SHARED_VARIABLE] = str(shared)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -111,19 +111,19 @@ def pytest_collection() -> Generator[None, Any, Any]:
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):
-        shared = Path(os.environ[SHARED])
+        shared = Path(os.environ[SHARED_VARIABLE])
         for note in shared.glob("*.json"):
             if pid := json.loads(note.read_text())["pid"]:
-                servers.stop(pid)
+                servers.shut_down(pid)
         shutil.rmtree(shared, ignore_errors=True)
-    servers.let_go()
+    servers.forget_servers()
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     skips = terminalreporter.stats.get("skipped", [])
     reasons = [report.longrepr[2] for report in skips if isinstance(report.longrepr, tuple)]
-    missing = [reason.split(MISSING, 1)[1] for reason in reasons if MISSING in reason]
+    missing = [reason.split(MISSING_PREFIX, 1)[1] for reason in reasons if MISSING_PREFIX in reason]
     if missing:
         sentence = "; ".join(sorted(set(missing)))
         terminalreporter.write_line(
@@ -134,7 +134,7 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
 @pytest.fixture(scope="session")
 def shared() -> Path:
     """Return the directory that all processes of this session share."""
-    return Path(os.environ[SHARED])
+    return Path(os.environ[SHARED_VARIABLE])
 
 
 @pytest.fixture
@@ -225,7 +225,7 @@ def valkey_url(state_dir: Path) -> Iterator[str]:
         return
     server = require(lambda: servers.start_redis(state_dir / "redis"))
     yield server.url
-    servers.stop(server.pid)
+    servers.shut_down(server.pid)
 
 
 @pytest.fixture(scope="session")
@@ -233,7 +233,7 @@ def s3_server() -> Iterator[str]:
     with tempfile.TemporaryDirectory() as directory:
         server = servers.start_s3(Path(directory))
         yield server.url
-        servers.stop(server.pid)
+        servers.shut_down(server.pid)
 
 
 @pytest.fixture

@@ -30,7 +30,7 @@ def _mount(path: Path, megabytes: int) -> None:
 
 
 @contextmanager
-def remounted_read_only(path: Path) -> Iterator[Callable[[], None]]:
+def mounted_read_only(path: Path) -> Iterator[Callable[[], None]]:
     """Make a mounted file system read-only until the yielded function is called."""
 
     def mount(mode: str) -> None:

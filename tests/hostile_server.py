@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
-END = b"\r\n\r\n"
+HEAD_END = b"\r\n\r\n"
 
 
 class HostileServer:
@@ -42,7 +42,7 @@ class HostileServer:
     @staticmethod
     def _head(connection: socket.socket) -> str:
         head = b""
-        while END not in head:
+        while HEAD_END not in head:
             try:
                 block = connection.recv(65536)
             except OSError:

@@ -24,7 +24,7 @@ class Postgres:
     def stop(self) -> None:
         """Shut down."""
         if self.is_running:
-            servers.stop(self.pid)
+            servers.shut_down(self.pid)
         self.is_running = False
 
     def start(self) -> None:

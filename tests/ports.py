@@ -4,7 +4,7 @@ import atexit
 import random
 import socket
 
-PORTS = range(20_000, 32_000)
+PORT_RANGE = range(20_000, 32_000)
 """Ports below those of outgoing connections, which start at 32,768 on Linux and at 49,152 elsewhere."""
 
 _claims: list[socket.socket] = []
@@ -18,7 +18,7 @@ def _release_claims() -> None:
 
 def free_port() -> int:
     """Return a free port, which no other test process gets before this process ends."""
-    for port in random.sample(PORTS, len(PORTS)):
+    for port in random.sample(PORT_RANGE, len(PORT_RANGE)):
         # UDP ports have the same numbers but are independent of TCP ports.
         claim = socket.socket(type=socket.SOCK_DGRAM)
         try:
@@ -30,4 +30,4 @@ def free_port() -> int:
         else:
             _claims.append(claim)
             return port
-    raise RuntimeError(f"every port of {PORTS} is taken")
+    raise RuntimeError(f"every port of {PORT_RANGE} is taken")

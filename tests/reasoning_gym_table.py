@@ -14,10 +14,10 @@ from typing import Any
 
 from worker.rewards.reasoning_gym.entries import library
 
-OURS = ("seed", "size")
+RUN_PARAMETERS = ("seed", "size")
 """Parameters that a run sets itself."""
 
-WORDS = {
+WORD_BY_TYPE = {
     "typing.Optional[int]": "int?",
     "typing.Optional[str]": "text?",
     "typing.Optional[list[str]]": "texts?",
@@ -29,7 +29,7 @@ WORDS = {
     "list[float]": "numbers",
     "list[tuple[float, float]]": "pairs",
 }
-COMPARISONS: dict[type[ast.cmpop], str] = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">="}
+SIGN_BY_COMPARISON: dict[type[ast.cmpop], str] = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">="}
 
 
 def config_classes() -> dict[str, Any]:
@@ -43,7 +43,9 @@ def config_classes() -> dict[str, Any]:
 def parameters(config: Any) -> dict[str, str]:
     """Return the default of each JSON parameter if it is a single value, else a word for its type."""
     word_by_name = {
-        field.name: _written(field) for field in dataclasses.fields(config) if field.name not in OURS
+        field.name: _written(field)
+        for field in dataclasses.fields(config)
+        if field.name not in RUN_PARAMETERS
     }
     return {name: word for name, word in word_by_name.items() if word and "file" not in name}
 
@@ -56,7 +58,7 @@ def _written(field: Any) -> str:
     if field.type is str:
         return "text"
     is_plain = isinstance(field.type, type) and not typing.get_args(field.type)
-    return WORDS.get(field.type.__name__ if is_plain else repr(field.type), "")
+    return WORD_BY_TYPE.get(field.type.__name__ if is_plain else repr(field.type), "")
 
 
 def rules(config: Any) -> list[str]:
@@ -77,8 +79,8 @@ def _comparisons(test: ast.expr, parameter_types: dict[str, str]) -> Iterator[st
     elif isinstance(test, ast.Compare):
         sides = [_side(side, parameter_types) for side in (test.left, *test.comparators)]
         for left_side, operator, right in zip(sides, test.ops, sides[1:], strict=False):
-            if left_side and right and type(operator) in COMPARISONS:
-                yield f"{left_side}{COMPARISONS[type(operator)]}{right}"
+            if left_side and right and type(operator) in SIGN_BY_COMPARISON:
+                yield f"{left_side}{SIGN_BY_COMPARISON[type(operator)]}{right}"
 
 
 def _side(side: ast.expr, parameter_types: dict[str, str]) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from fastapi import FastAPI
 from starlette.routing import BaseRoute, Mount
 
-FILLED = {
+EXAMPLE_VALUES = {
     "key": "nobody",
     "run_id": "nobody",
     "experiment_id": "nobody",
@@ -36,7 +36,7 @@ def _of(route: BaseRoute) -> Iterator[tuple[str, str]]:
 
 def filled_in(path: str) -> str:
     """Return a path with example values of its parameters."""
-    for name, example in FILLED.items():
+    for name, example in EXAMPLE_VALUES.items():
         path = path.replace(f"{{{name}}}", example)
     assert "{" not in path, f"tests/route_list.py does not know the parameter of {path}"
     return path

@@ -75,7 +75,7 @@ def serve_postgres(directory: Path, *, durable: bool = False) -> Server:
 
 def crash_postgres(server: Server) -> None:
     """Crash the server like `pg_ctl stop -m immediate`, without a flush. The next start recovers."""
-    end(server.pid, signal.SIGQUIT)
+    end_with_signal(server.pid, signal.SIGQUIT)
 
 
 def start_redis(directory: Path) -> Server:
@@ -108,12 +108,12 @@ def start_s3(directory: Path) -> Server:
     return Server(address.findall(log.read_text())[0], process.pid)
 
 
-def stop(pid: int) -> None:
+def shut_down(pid: int) -> None:
     """End a server and wait for its exit. SIGINT is Postgres's fast and clean shutdown."""
-    end(pid, signal.SIGINT)
+    end_with_signal(pid, signal.SIGINT)
 
 
-def end(pid: int, number: signal.Signals) -> None:
+def end_with_signal(pid: int, number: signal.Signals) -> None:
     """Send a signal to a server and wait for its exit."""
     try:
         process = psutil.Process(pid)
@@ -135,7 +135,7 @@ def signal_all(pid: int, number: signal.Signals) -> None:
             process.send_signal(number)
 
 
-def let_go() -> None:
+def forget_servers() -> None:
     """Forget the started servers, which may outlive this test process."""
     for process in _started:
         process.returncode = process.poll() or 0

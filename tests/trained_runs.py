@@ -5,7 +5,7 @@ A plugin of tests/conftest.py with fixtures for every test:
 sessions      Sessions on a private SQLite database
 queued        adds a run to the queue
 train         claims a run and trains it
-straight      the series of an uninterrupted run of SMALL
+straight      the series of an uninterrupted run of SMALL_CONFIG
 """
 
 import math
@@ -26,14 +26,14 @@ from worker.checkpoints.store import Checkpoints
 from worker.recording.recorder import Recorder
 from worker.training.trainer import Trainer
 
-SMALL: dict[str, Any] = {
+SMALL_CONFIG: dict[str, Any] = {
     "steps": 4,
     "sampling": {"prompts_per_step": 4, "group_size": 4, "max_new_tokens": 40},
     "evaluation": {"every": 2, "prompts": 8},
     "checkpointing": {"every": 2, "keep": 2},
 }
-STRAIGHT: dict[str, dict[int, float]] = {}
-"""The series of the first uninterrupted run of SMALL."""
+UNINTERRUPTED_SERIES: dict[str, dict[int, float]] = {}
+"""The series of the first uninterrupted run of SMALL_CONFIG."""
 
 
 @pytest.fixture
@@ -131,10 +131,10 @@ def series(sessions, run_id):
 
 @pytest.fixture
 def straight(sessions, queued, train):
-    """Return the series of an uninterrupted run of SMALL, which is trained once for all tests."""
-    if not STRAIGHT:
-        config = resolve(SMALL)
+    """Return the series of an uninterrupted run of SMALL_CONFIG, which is trained once for all tests."""
+    if not UNINTERRUPTED_SERIES:
+        config = resolve(SMALL_CONFIG)
         run_id = queued(config)
         train(run_id, config)
-        STRAIGHT.update(series(sessions, run_id))
-    return STRAIGHT
+        UNINTERRUPTED_SERIES.update(series(sessions, run_id))
+    return UNINTERRUPTED_SERIES

@@ -7,16 +7,22 @@ from typing import Any
 
 from benchmarks.common.service import Service
 
-NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chromium-headless-shell")
+BROWSER_NAMES = (
+    "chromium",
+    "chromium-browser",
+    "google-chrome",
+    "google-chrome-stable",
+    "chromium-headless-shell",
+)
 """Programs in order of preference. The headless shell, which is faster, is used only if no other exists."""
 
 
 @contextmanager
 def chromium() -> Iterator[Any]:
     """Yield a headless browser, or exit with a message if PATH has none."""
-    path = next((executable for name in NAMES if (executable := shutil.which(name))), None)
+    path = next((executable for name in BROWSER_NAMES if (executable := shutil.which(name))), None)
     if path is None:
-        raise SystemExit(f"none of {', '.join(NAMES)} is on PATH")
+        raise SystemExit(f"none of {', '.join(BROWSER_NAMES)} is on PATH")
     from playwright.sync_api import sync_playwright
 
     print(f"pages in {path}", flush=True)

@@ -42,7 +42,7 @@ def installation(database: str, cache: Path | None = None, name: str = "") -> It
         try:
             yield Installation(root, server.url)
         finally:
-            servers.stop(server.pid)
+            servers.shut_down(server.pid)
 
 
 def vacuum(engine: Engine) -> None:

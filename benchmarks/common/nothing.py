@@ -7,7 +7,7 @@ from typing import Any
 from worker.recording.records import StepRecord
 
 
-class Nothing:
+class NullRecorder:
     """A recorder and control that store nothing and request nothing."""
 
     run_id = requested_action = ""

@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
-BENCHMARKS = ROOT / "benchmarks"
-REQUIREMENTS = {
-    "trl": BENCHMARKS / "step" / "requirements.txt",
+BENCHMARKS_DIRECTORY = ROOT / "benchmarks"
+REQUIREMENTS_BY_PEER = {
+    "trl": BENCHMARKS_DIRECTORY / "step" / "requirements.txt",
     "manifests": ROOT / "tests" / "manifests" / "requirements.txt",
     "vllm": ROOT / "tests" / "vllm" / "requirements.txt",
     "openenv": ROOT / "tests" / "openenv" / "requirements.txt",
-    "rlwatch": BENCHMARKS / "diagnosis" / "requirements.txt",
+    "rlwatch": BENCHMARKS_DIRECTORY / "diagnosis" / "requirements.txt",
     **{
-        peer: BENCHMARKS / "curves" / f"requirements-{peer}.txt"
+        peer: BENCHMARKS_DIRECTORY / "curves" / f"requirements-{peer}.txt"
         for peer in ("mlflow", "aim", "trackio", "tensorboard")
     },
 }
@@ -39,7 +39,7 @@ def python_of(peer: str) -> Path:
     if not python.exists():
         print(f"installing {peer} into .venv-{peer} (once)", flush=True)
         venv.create(environment, with_pip=True)
-        subprocess.run([python, "-m", "pip", "install", "-r", REQUIREMENTS[peer]], check=True)
+        subprocess.run([python, "-m", "pip", "install", "-r", REQUIREMENTS_BY_PEER[peer]], check=True)
     return python
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import httpx2
 
-ENDED = ("finished", "stopped", "failed")
+ENDED_STATUSES = ("finished", "stopped", "failed")
 
 
 class Service:

@@ -19,10 +19,10 @@ from pathlib import Path
 from benchmarks.common.installation import installation
 from benchmarks.curves.beside import Beside, Plan, measure_beside
 from benchmarks.curves.ours import Ours
-from benchmarks.curves.peers import NAMES
+from benchmarks.curves.peers import PEER_NAMES
 from benchmarks.curves.results import beside_table
 
-RESULTS = Path(__file__).parent / "results.md"
+RESULTS_PATH = Path(__file__).parent / "results.md"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Size:
     """Time limit for a peer to create the runs of a table, in seconds."""
 
 
-QUICK = Size(
+QUICK_SIZE = Size(
     steps=400,
     tables=(60, 120),
     rounds=2,
@@ -54,15 +54,14 @@ def main() -> None:
     parser.add_argument(
         "--databases", nargs="+", choices=("sqlite", "postgres"), default=["sqlite", "postgres"]
     )
-    parser.add_argument("--peers", nargs="*", choices=NAMES, default=list(NAMES))
+    parser.add_argument("--peers", nargs="*", choices=PEER_NAMES, default=list(PEER_NAMES))
     arguments = parser.parse_args()
-    size = QUICK if arguments.quick else Size()
-    text = (
-        f"{setting(size)}\n\n{beside_table(beside(size, arguments.databases, arguments.peers), size.tables)}"
-    )
+    size = QUICK_SIZE if arguments.quick else Size()
+    measurements = measure_systems(size, arguments.databases, arguments.peers)
+    text = f"{setting(size)}\n\n{beside_table(measurements, size.tables)}"
     print(text)
-    if size != QUICK:
-        RESULTS.write_text(text + "\n", encoding="utf-8")
+    if size != QUICK_SIZE:
+        RESULTS_PATH.write_text(text + "\n", encoding="utf-8")
 
 
 def setting(size: Size) -> str:
@@ -73,7 +72,7 @@ def setting(size: Size) -> str:
     )
 
 
-def beside(size: Size, databases: list[str], peers: list[str]) -> Beside:
+def measure_systems(size: Size, databases: list[str], peers: list[str]) -> Beside:
     """Measure this service on each database, and the peers, in turn."""
     with ExitStack() as stack:
         ours = {}

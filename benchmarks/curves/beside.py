@@ -12,21 +12,27 @@ from typing import Any
 import httpx2
 
 from benchmarks.common.peers import python_of, run
-from benchmarks.curves.data import METRIC, SPIKE, names_of, write_curves
+from benchmarks.curves.data import METRIC_NAME, SPIKE_VALUE, names_of, write_curves
 from benchmarks.curves.measure import Answered, ask
 from benchmarks.curves.ours import Ours
 from benchmarks.curves.peers import Asked, PeerServer
 
-CLIENTS = 20
+CLIENT_COUNT = 20
 """Number of concurrent clients, measured in addition to a single client."""
-SIDES = Path(__file__).parent / "sides.py"
-RUNS_PAGE = Asked("GET", "/api/v1/runs?sort=-created_at&limit=50")
+SIDES_PATH = Path(__file__).parent / "sides.py"
+RUNS_PAGE_REQUEST = Asked("GET", "/api/v1/runs?sort=-created_at&limit=50")
 """First request of the page *Runs*."""
 
 
 def chart_of(runs: Sequence[str], **parameters: str | int) -> Asked:
     """Return the pages' request for one chart."""
-    defaults = {"runs": ",".join(runs), "metrics": METRIC, "x": "step", "max_points": 500, "compact": "true"}
+    defaults = {
+        "runs": ",".join(runs),
+        "metrics": METRIC_NAME,
+        "x": "step",
+        "max_points": 500,
+        "compact": "true",
+    }
     query = "&".join(f"{name}={parameter}" for name, parameter in (defaults | parameters).items())
     return Asked("GET", f"/api/v1/series?{query}")
 
@@ -124,7 +130,7 @@ def _turns(
 ) -> Iterator[tuple[System, int, str]]:
     """Measure each system with one client and with many, round after round."""
     for _ in range(plan.rounds):
-        for clients in (1, CLIENTS):
+        for clients in (1, CLIENT_COUNT):
             for system in systems:
                 yield system, clients, request(system)
 
@@ -159,11 +165,11 @@ def _load_ours(database: str, ours: Ours, runs: int, steps: int) -> System:
         name=f"GRPO Lab, {database}",
         port=service.port,
         chart=chart_of(ids, x_max="NUMBER").raw(service.port, **access),
-        table=RUNS_PAGE.raw(service.port, **access),
+        table=RUNS_PAGE_REQUEST.raw(service.port, **access),
         loading=seconds,
         cold=cold,
         survived=(
-            sum(SPIKE in curve["values"] for curve in series),
+            sum(SPIKE_VALUE in curve["values"] for curve in series),
             sum(any(point["value"] == "NaN" for point in curve["non_finite"]) for curve in series),
         ),
     )
@@ -181,7 +187,7 @@ def _fill(
         "names": list(names),
         "within": within,
     }
-    answer: dict[str, Any] = run(python_of(peer), SIDES, job | {"threads": 1})
+    answer: dict[str, Any] = run(python_of(peer), SIDES_PATH, job | {"threads": 1})
     return answer
 
 

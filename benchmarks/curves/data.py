@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-SPIKE = 1_000.0
-METRIC = "reward/mean"
+SPIKE_VALUE = 1_000.0
+METRIC_NAME = "reward/mean"
 
 
 def names_of(runs: int) -> list[str]:
@@ -19,7 +19,7 @@ def values_of(run: int, steps: int) -> list[float]:
     """Return the values of a run's curve at steps 1 to `steps`."""
     chance = np.random.default_rng([run, 0])
     values = 1 - np.exp(-3 * np.arange(steps) / steps) + 0.01 * run + chance.normal(0, 0.05, steps)
-    values[steps // 2 + run] = SPIKE
+    values[steps // 2 + run] = SPIKE_VALUE
     values[steps // 3 + run] = math.nan
     curve: list[float] = values.tolist()
     return curve

@@ -8,7 +8,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-CLIENTS = Path(__file__).parent / "clients.py"
+CLIENTS_PATH = Path(__file__).parent / "clients.py"
 
 
 @dataclass(slots=True)
@@ -44,7 +44,7 @@ def ask(
     """Send requests with the clients for a while, where NUMBER in the request is different each time."""
     job = {"port": port, "request": request, "clients": clients, "seconds": seconds}
     output = subprocess.run(
-        [sys.executable, CLIENTS], input=json.dumps(job), text=True, stdout=subprocess.PIPE, check=True
+        [sys.executable, CLIENTS_PATH], input=json.dumps(job), text=True, stdout=subprocess.PIPE, check=True
     ).stdout
     report: dict[str, Any] = json.loads(output)
     wrong = report["statuses"].keys() - {"200"}

@@ -12,10 +12,10 @@ from backend.storage.migrate import upgrade
 from backend.storage.models import Attempt, Experiment, Run
 from benchmarks.common.installation import Installation, vacuum
 from benchmarks.common.service import Service
-from benchmarks.curves.data import METRIC, values_of
+from benchmarks.curves.data import METRIC_NAME, values_of
 from benchmarks.scale.fill import attempt_row, ended_at, run_row, seal_all
 
-PER_TRANSACTION = 20_000
+POINTS_PER_TRANSACTION = 20_000
 
 
 class Ours:
@@ -43,7 +43,7 @@ class Ours:
                 row = run_row(number, experiment.id, chance)
                 summary = {
                     "step": steps,
-                    "last": row["summary"]["last"] | {METRIC: 0.5},
+                    "last": row["summary"]["last"] | {METRIC_NAME: 0.5},
                     "best": {},
                 }
                 rows.append(row | ended_at(steps) | {"status": "finished", "summary": summary})
@@ -56,11 +56,13 @@ class Ours:
         """Store points in transactions like those of trainers, pack them, and return the seconds of both."""
         seconds = 0.0
         for number, run in enumerate(runs):
-            points = [(step, {METRIC: reward}) for step, reward in enumerate(values_of(number, steps), 1)]
+            points = [
+                (step, {METRIC_NAME: reward}) for step, reward in enumerate(values_of(number, steps), 1)
+            ]
             started = time.perf_counter()
-            for first in range(0, steps, PER_TRANSACTION):
+            for first in range(0, steps, POINTS_PER_TRANSACTION):
                 with self.sessions.begin() as session:
-                    write_points(session, run, 1, points[first : first + PER_TRANSACTION])
+                    write_points(session, run, 1, points[first : first + POINTS_PER_TRANSACTION])
             seconds += time.perf_counter() - started
         return seconds + self.settle()
 

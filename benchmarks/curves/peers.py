@@ -15,11 +15,11 @@ from urllib.parse import quote, urlencode
 import httpx2
 
 from benchmarks.common.peers import python_of
-from benchmarks.curves.data import METRIC, SPIKE
+from benchmarks.curves.data import METRIC_NAME, SPIKE_VALUE
 
-BROWSER = "gzip, deflate, br, zstd"
-NAMES = ("mlflow", "aim", "trackio", "tensorboard")
-DOUBLES = {SPIKE: struct.pack("<d", SPIKE), "nan": struct.pack("<d", float("nan"))}
+BROWSER_ENCODINGS = "gzip, deflate, br, zstd"
+PEER_NAMES = ("mlflow", "aim", "trackio", "tensorboard")
+DOUBLE_BYTES = {SPIKE_VALUE: struct.pack("<d", SPIKE_VALUE), "nan": struct.pack("<d", float("nan"))}
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Asked:
         """Return the request as sent."""
         fields = {
             "Host": f"127.0.0.1:{port}",
-            "Accept-Encoding": BROWSER,
+            "Accept-Encoding": BROWSER_ENCODINGS,
             **(
                 {"Content-Type": self.content_type, "Content-Length": str(len(self.body))}
                 if self.body
@@ -69,7 +69,7 @@ def _in_json(body: bytes) -> tuple[int, int]:
 
 def _in_doubles(body: bytes) -> tuple[int, int]:
     """Count the spikes and NaN of an answer in Aim's encoding, which holds arrays of doubles."""
-    return body.count(DOUBLES[SPIKE]), body.count(DOUBLES["nan"])
+    return body.count(DOUBLE_BYTES[SPIKE_VALUE]), body.count(DOUBLE_BYTES["nan"])
 
 
 def _bin(peer: str, program: str) -> str:
@@ -80,9 +80,9 @@ SHOW_TRACKIO = (
     "import sys, trackio; trackio.show(server_port=int(sys.argv[1]), open_browser=False, block_thread=True)"
 )
 
-AIM_QUERY = f'metric.name == "{METRIC}" and run.name.startswith("curve-")'
+AIM_QUERY = f'metric.name == "{METRIC_NAME}" and run.name.startswith("curve-")'
 
-KINDS: dict[str, Kind] = {
+KIND_BY_PEER: dict[str, Kind] = {
     "mlflow": Kind(
         command=lambda root, port: [
             _bin("mlflow", "mlflow"),
@@ -93,7 +93,9 @@ KINDS: dict[str, Kind] = {
         chart=lambda ids: Asked(
             "GET",
             "/ajax-api/2.0/mlflow/metrics/get-history-bulk-interval?"
-            + urlencode([("run_ids", run) for run in ids] + [("metric_key", METRIC), ("max_results", "320")]),
+            + urlencode(
+                [("run_ids", run) for run in ids] + [("metric_key", METRIC_NAME), ("max_results", "320")]
+            ),
         ),
         table=Asked(
             "POST",
@@ -140,7 +142,7 @@ KINDS: dict[str, Kind] = {
         chart=lambda ids: Asked(
             "POST",
             "/data/plugin/scalars/scalars_multirun",
-            urlencode([("tag", METRIC)] + [("runs", run) for run in ids]),
+            urlencode([("tag", METRIC_NAME)] + [("runs", run) for run in ids]),
             "application/x-www-form-urlencoded",
         ),
         table=Asked("GET", "/data/runs"),
@@ -156,7 +158,7 @@ class PeerServer:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.port: int = probe.getsockname()[1]
-        self.kind = KINDS[peer]
+        self.kind = KIND_BY_PEER[peer]
         self.runs: list[str] = []
         """Ids of the created runs."""
         peer_variables = {

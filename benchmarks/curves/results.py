@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from benchmarks.curves.beside import CLIENTS, Beside
+from benchmarks.curves.beside import CLIENT_COUNT, Beside
 from benchmarks.curves.measure import Answered
 
 
@@ -28,13 +28,13 @@ def beside_table(beside: Beside, sizes: Sequence[int]) -> str:
         "loading",
         "chart, first",
         "chart, 1 client",
-        f"chart, {CLIENTS} clients",
+        f"chart, {CLIENT_COUNT} clients",
         "bytes",
         "spikes, NaN left",
         *(
             f"table of {size:,} runs, {clients} client{'s' * (clients > 1)}"
             for size in sizes
-            for clients in (1, CLIENTS)
+            for clients in (1, CLIENT_COUNT)
         ),
     ]
     rows = [
@@ -43,10 +43,10 @@ def beside_table(beside: Beside, sizes: Sequence[int]) -> str:
             f"{system.loading:.1f} s",
             f"{system.cold * 1e3:,.0f}",
             _ms(system.charts[1]),
-            _ms(system.charts[CLIENTS]),
+            _ms(system.charts[CLIENT_COUNT]),
             f"{system.charts[1].bytes:,}",
             f"{system.survived[0]}, {system.survived[1]}",
-            *(_ms(system.tables.get((size, clients))) for size in sizes for clients in (1, CLIENTS)),
+            *(_ms(system.tables.get((size, clients))) for size in sizes for clients in (1, CLIENT_COUNT)),
         ]
         for system in beside.systems
     ]
@@ -72,4 +72,4 @@ def _ratios(beside: Beside) -> list[str]:
             f"with {clients} client{'s' * (clients > 1)} {best.name} takes {', '.join(times)} times as long"
         )
 
-    return [f"A chart of the fastest peer: {against(1)}; {against(CLIENTS)}."]
+    return [f"A chart of the fastest peer: {against(1)}; {against(CLIENT_COUNT)}."]

@@ -15,7 +15,7 @@ from importlib.metadata import version
 from itertools import takewhile
 from pathlib import Path
 
-METRIC = "reward/mean"
+METRIC_NAME = "reward/mean"
 Curves = Iterator[tuple[str, list[float]]]
 
 
@@ -33,7 +33,7 @@ def main() -> None:
     }
     started = time.perf_counter()
     in_time = takewhile(lambda _: time.perf_counter() - started < job["within"], curves)
-    ids = LOADERS[job["peer"]](directory, in_time)
+    ids = LOADER_BY_PEER[job["peer"]](directory, in_time)
     seconds = time.perf_counter() - started
     print(json.dumps({"ids": ids, "seconds": seconds, "version": version(job["peer"])}))
 
@@ -54,7 +54,8 @@ def into_mlflow(directory: Path, curves: Curves) -> list[str]:
     for name, values in curves:
         run = client.create_run(experiment, run_name=name).info.run_id
         points = [
-            Metric(METRIC, reward, 1_700_000_000_000 + step, step) for step, reward in enumerate(values, 1)
+            Metric(METRIC_NAME, reward, 1_700_000_000_000 + step, step)
+            for step, reward in enumerate(values, 1)
         ]
         for first in range(0, len(points), 1_000):
             client.log_batch(run, metrics=points[first : first + 1_000])
@@ -74,7 +75,7 @@ def into_aim(directory: Path, curves: Curves) -> list[str]:
         )
         run.name = name
         for step, reward in enumerate(values, 1):
-            run.track(reward, name=METRIC, step=step)
+            run.track(reward, name=METRIC_NAME, step=step)
         ids.append(run.hash)
         run.close()
     return ids
@@ -90,7 +91,7 @@ def into_trackio(directory: Path, curves: Curves) -> list[str]:
         SQLiteStorage.bulk_log(
             "curves",
             name,
-            [{METRIC: reward} for reward in values],
+            [{METRIC_NAME: reward} for reward in values],
             steps=list(range(1, len(values) + 1)),
             run_id=name,
         )
@@ -108,13 +109,13 @@ def into_tensorboard(directory: Path, curves: Curves) -> list[str]:
         ids.append(name)
         writer = EventFileWriter(str(directory / name), max_queue_size=len(values))
         for step, reward in enumerate(values, 1):
-            summary = Summary(value=[Summary.Value(tag=METRIC, simple_value=reward)])
+            summary = Summary(value=[Summary.Value(tag=METRIC_NAME, simple_value=reward)])
             writer.add_event(Event(wall_time=1_700_000_000.5 + step, step=step, summary=summary))
         writer.close()
     return ids
 
 
-LOADERS: dict[str, Callable[[Path, Curves], list[str]]] = {
+LOADER_BY_PEER: dict[str, Callable[[Path, Curves], list[str]]] = {
     "mlflow": into_mlflow,
     "aim": into_aim,
     "trackio": into_trackio,

@@ -22,18 +22,26 @@ from typing import Any
 import httpx2
 
 from backend.analysis.diagnosis.detectors import VERSION
-from benchmarks.common.service import ENDED, Service
+from benchmarks.common.service import ENDED_STATUSES, Service
 from benchmarks.diagnosis.labels import labelled_runs, scored
 from benchmarks.diagnosis.problems import service_with_problems
-from benchmarks.diagnosis.recipes import ALL_PLANTS, PLANTED, RECIPES, Planted, Split, later, suite
+from benchmarks.diagnosis.recipes import (
+    ALL_PLANTS,
+    PLANTED_STEP,
+    RECIPE_BY_NAME,
+    Planted,
+    Split,
+    later,
+    suite,
+)
 from benchmarks.diagnosis.results import later_report, report
 from benchmarks.diagnosis.store import keep, recorded, write
 
-RESULTS = Path(__file__).parent / "results.md"
-LOOKED_AT: int | None = 1
+RESULTS_PATH = Path(__file__).parent / "results.md"
+FIRST_JUDGED_VERSION: int | None = 1
 """Version of the detectors when the unseen part was first judged, or None until it is trained."""
 
-AT_A_TIME = 6
+MAX_QUEUED_RUNS = 6
 """Maximum number of runs in the queue."""
 
 
@@ -60,7 +68,7 @@ def main() -> None:
     if missing and not arguments.table:
         train(missing)
     text = tables()
-    RESULTS.write_text(text, encoding="utf-8")
+    RESULTS_PATH.write_text(text, encoding="utf-8")
     print(text)
 
 
@@ -82,14 +90,15 @@ def tables() -> str:
     built = _trained(results, "build")
     build = f"{built} of the part that the detectors were built on: these figures are optimistic."
     parts = [f"{build}\n\n{report(results, 'build')}"]
-    if LOOKED_AT is None:
+    if FIRST_JUDGED_VERSION is None:
         waits = f"{_trained(results, 'unseen')} of the part that is looked at once, when it is trained"
         parts.append(f"{waits}: on unseen runs the error rates are **not measured**.")
     else:
         trained = _trained(results, "unseen")
         unseen = (
-            f"{trained} of the part that no detector of version {LOOKED_AT} was built on. The detectors of "
-            f"version {VERSION} were made after it had been looked at: on runs of others they may do worse."
+            f"{trained} of the part that no detector of version {FIRST_JUDGED_VERSION} was built on. "
+            f"The detectors of version {VERSION} were made after it had been looked at: "
+            "on runs of others they may do worse."
         )
         parts.insert(0, f"{unseen}\n\n{report(results, 'unseen')}")
     if later_runs := later_report(results):
@@ -123,7 +132,7 @@ class _Queue:
 
     def work(self) -> None:
         while self.left or self.running:
-            while self.left and len(self.running) < AT_A_TIME:
+            while self.left and len(self.running) < MAX_QUEUED_RUNS:
                 key = self.left.pop(0)
                 self.running[self.launch(key)] = key
             self.collect()
@@ -131,7 +140,7 @@ class _Queue:
 
     def launch(self, key: Planted) -> str:
         """Queue a run and return its id, after its parent has been trained."""
-        recipe = RECIPES[key.recipe]
+        recipe = RECIPE_BY_NAME[key.recipe]
         plant = ALL_PLANTS[key.plant] if key.plant else None
         changes = dict(plant.severities[key.severity]) if plant else {}
         if plant is None or plant.when == "start":
@@ -140,7 +149,7 @@ class _Queue:
                 self.parents[key.recipe, key.seed] = run_id
             return run_id
         parent = self._parent(key)
-        body = {"step": PLANTED, "changes": changes}
+        body = {"step": PLANTED_STEP, "changes": changes}
         answer = self.service.http.post(f"/api/v1/runs/{parent}/fork", json=_plain(body))
         if answer.is_error:
             raise SystemExit(f"{key}: {answer.text}")
@@ -149,9 +158,9 @@ class _Queue:
     def _parent(self, key: Planted) -> str:
         parent_key = (key.recipe, key.seed)
         if parent_key not in self.parents:
-            self.parents[parent_key] = self._experiment(RECIPES[key.recipe].config, {}, key.seed)
+            self.parents[parent_key] = self._experiment(RECIPE_BY_NAME[key.recipe].config, {}, key.seed)
         parent = self.parents[parent_key]
-        while self.service.http.get(f"/api/v1/runs/{parent}").json()["status"] not in ENDED:
+        while self.service.http.get(f"/api/v1/runs/{parent}").json()["status"] not in ENDED_STATUSES:
             self.collect()
             time.sleep(0.5)
         return parent
@@ -167,7 +176,7 @@ class _Queue:
         """Record the runs that have ended."""
         for run_id, key in list(self.running.items()):
             run = self.service.http.get(f"/api/v1/runs/{run_id}").json()
-            if run["status"] in ENDED:
+            if run["status"] in ENDED_STATUSES:
                 keep(self.service, run, key)
                 del self.running[run_id]
                 finished_count = self.count - len(self.left) - len(self.running)

@@ -13,12 +13,12 @@ from benchmarks.diagnosis.recipes import Planted
 
 Change = Callable[[Log, Planted], Log]
 
-GOAL = "reward/accuracy"
+GOAL_METRIC = "reward/accuracy"
 
 MIN_EVALUATIONS = 3
 
 
-def as_it_is(log: Log, _key: Planted) -> Log:
+def unchanged(log: Log, _key: Planted) -> Log:
     """Return the whole log of a run of this service."""
     return log
 
@@ -35,9 +35,9 @@ def without_evaluations(log: Log, _key: Planted) -> Log:
 
 def half_withheld(log: Log, key: Planted) -> Log:
     """Return the log without config and with a random half of the metrics plus the training accuracy."""
-    names = sorted(set(log.series) - {GOAL})
+    names = sorted(set(log.series) - {GOAL_METRIC})
     sampled_names = random.Random(str(key)).sample(names, len(names) // 2)
-    return Log({name: log.series[name] for name in [GOAL, *sampled_names]})
+    return Log({name: log.series[name] for name in [GOAL_METRIC, *sampled_names]})
 
 
 def shuffled(log: Log, key: Planted) -> Log:
@@ -90,24 +90,24 @@ def _number(key: Planted) -> int:
     return random.Random(str(key)).randrange(2**32)
 
 
-VIEWS: dict[str, Change] = {
-    "everything": as_it_is,
+CHANGE_BY_VIEW: dict[str, Change] = {
+    "everything": unchanged,
     "metrics alone, no config": metrics_alone,
     "metrics alone, no evaluation": without_evaluations,
     "half of the metrics, no config": half_withheld,
 }
 """The same runs, with less and less information about them."""
 
-CONTROLS: dict[str, Change] = {"steps shuffled": shuffled, "plateau reversed": reversed_plateau}
+CONTROL_CHANGES: dict[str, Change] = {"steps shuffled": shuffled, "plateau reversed": reversed_plateau}
 """Changes of healthy runs after which nothing happens at any step."""
 
-LEVEL_CONTROLS: dict[str, Change] = {
+LEVEL_CONTROL_CHANGES: dict[str, Change] = {
     "level window shuffled": level_shuffled,
     "level window reversed": level_reversed,
 }
 """Changes for runs with a window in which the held-out accuracy no longer rises."""
 
-NEEDED: dict[str, tuple[str, ...]] = {
+METRICS_BY_CAUSE: dict[str, tuple[str, ...]] = {
     "update_size": ("optim/lr", "optim/grad_norm", "optim/update_norm", "ratio/max"),
     "kl_pull": ("loss/kl", "optim/kl_share"),
     "entropy_explosion": ("policy/entropy",),
@@ -125,4 +125,4 @@ NEEDED: dict[str, tuple[str, ...]] = {
 
 def can_be_named(log: Log, cause: str) -> bool:
     """Return True if a log still has a metric that the cause requires."""
-    return any(metric in log.series for metric in NEEDED[cause])
+    return any(metric in log.series for metric in METRICS_BY_CAUSE[cause])

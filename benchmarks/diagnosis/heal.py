@@ -15,26 +15,29 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks.common.service import ENDED, Service
+from benchmarks.common.service import ENDED_STATUSES, Service
 from benchmarks.diagnosis.problems import service_with_problems
-from benchmarks.diagnosis.recipes import PLANTED, RECIPES
+from benchmarks.diagnosis.recipes import PLANTED_STEP, RECIPE_BY_NAME
 from benchmarks.diagnosis.results import share_row
 
-RESULTS = Path(__file__).with_name("results-heal.md")
-RECORD = RESULTS.with_suffix(".jsonl")
-RECIPE = "dr_grpo"
+RESULTS_PATH = Path(__file__).with_name("results-heal.md")
+RECORD_PATH = RESULTS_PATH.with_suffix(".jsonl")
+RECIPE_NAME = "dr_grpo"
 SEEDS = range(5)
 MAX_REMEDIES = 3
-ILL = {"collapsed", "declining", "recovered", "never_learned"}
+BAD_VERDICTS = {"collapsed", "declining", "recovered", "never_learned"}
 
-CORRECT = {"name": "correctness", "weight": 1.0}
-PLANTS: dict[str, dict[str, Any]] = {
+CORRECTNESS_REWARD = {"name": "correctness", "weight": 1.0}
+CHANGES_BY_PLANT: dict[str, dict[str, Any]] = {
     "learning rate": {"optimizer": {"lr": 1e-2}},
     "format bonus": {
         "rewards": [{"name": "correctness", "weight": -1.0}, {"name": "think_format", "weight": 1.0}]
     },
     "entropy bonus": {"objective": {"entropy": {"type": "bonus", "coef": 0.3}}},
-    "brevity": {"rewards": [CORRECT, {"name": "length", "weight": 10.0}], "optimizer": {"lr": 1e-3}},
+    "brevity": {
+        "rewards": [CORRECTNESS_REWARD, {"name": "length", "weight": 10.0}],
+        "optimizer": {"lr": 1e-3},
+    },
     "KL of a sum": {"objective": {"kl": {"type": "k1", "coef": 1.0, "aggregation": "seq_sum"}}},
     "staleness": {"sampling": {"staleness": 8}, "updates": {"minibatches": 2}, "optimizer": {"lr": 1e-3}},
     "minibatches": {"updates": {"epochs": 8, "minibatches": 6}, "optimizer": {"lr": 1e-3}},
@@ -52,19 +55,21 @@ def main() -> None:
     if not parser.parse_args().table:
         train()
     text = table(read_record())
-    RESULTS.write_text(text, encoding="utf-8")
+    RESULTS_PATH.write_text(text, encoding="utf-8")
     print(text)
 
 
 def read_record() -> list[dict[str, Any]]:
     """Return the plants that have been tried."""
-    return [json.loads(line) for line in RECORD.read_text().splitlines()] if RECORD.exists() else []
+    return [json.loads(line) for line in RECORD_PATH.read_text().splitlines()] if RECORD_PATH.exists() else []
 
 
 def train() -> None:
     """Train the plants that are not recorded yet, seed by seed."""
     recorded_plants = {(record["plant"], record["seed"]) for record in read_record()}
-    missing = [(plant, seed) for seed in SEEDS for plant in PLANTS if (plant, seed) not in recorded_plants]
+    missing = [
+        (plant, seed) for seed in SEEDS for plant in CHANGES_BY_PLANT if (plant, seed) not in recorded_plants
+    ]
     if not missing:
         return
     with service_with_problems() as service:
@@ -72,25 +77,33 @@ def train() -> None:
         for plant, seed in missing:
             if seed not in parents:
                 parents[seed] = _wait_until_ended(service, _healthy_run(service, seed))
-            record = {"plant": plant, "seed": seed} | _try_remedies(service, parents[seed], PLANTS[plant])
-            with RECORD.open("a", encoding="utf-8") as file:
+            record = {"plant": plant, "seed": seed} | _try_remedies(
+                service, parents[seed], CHANGES_BY_PLANT[plant]
+            )
+            with RECORD_PATH.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(record) + "\n")
             print(json.dumps(record), flush=True)
 
 
 def _healthy_run(service: Service, seed: int) -> str:
-    body = {"name": "heal", "base": RECIPES[RECIPE].config, "variants": [{"name": "run"}], "seeds": [seed]}
+    body = {
+        "name": "heal",
+        "base": RECIPE_BY_NAME[RECIPE_NAME].config,
+        "variants": [{"name": "run"}],
+        "seeds": [seed],
+    }
     return str(_post(service, "/api/v1/experiments", body)["runs"][0]["id"])
 
 
 def _try_remedies(service: Service, parent: str, changes: Mapping[str, Any]) -> dict[str, Any]:
     """Plant a cause and try the remedies until one heals."""
     run = _wait_until_ended(
-        service, _post(service, f"/api/v1/runs/{parent}/fork", {"step": PLANTED, "changes": changes})["id"]
+        service,
+        _post(service, f"/api/v1/runs/{parent}/fork", {"step": PLANTED_STEP, "changes": changes})["id"],
     )
     diagnosis = service.http.get(f"/api/v1/runs/{run}/diagnosis").json()
     record = {"verdict": diagnosis["verdict"], "onset": diagnosis["onset"], "causes": [], "remedies": []}
-    if diagnosis["verdict"] not in ILL:
+    if diagnosis["verdict"] not in BAD_VERDICTS:
         return record
     causes = [cause for cause in diagnosis["causes"] if not cause["explained_by"]]
     record["causes"] = [cause["cause"] for cause in causes]
@@ -116,7 +129,7 @@ def _try_remedies(service: Service, parent: str, changes: Mapping[str, Any]) -> 
 
 def _trial(service: Service, run: str, arms: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """Return the counts of each arm of a trial with one seed, up to the last step of the run."""
-    steps = RECIPES[RECIPE].config["steps"]
+    steps = RECIPE_BY_NAME[RECIPE_NAME].config["steps"]
     body = {
         "seeds": 1,
         "steps": steps,
@@ -138,14 +151,14 @@ def _post(service: Service, path: str, body: Any) -> Any:
 
 
 def _wait_until_ended(service: Service, run: str) -> str:
-    while service.http.get(f"/api/v1/runs/{run}").json()["status"] not in ENDED:
+    while service.http.get(f"/api/v1/runs/{run}").json()["status"] not in ENDED_STATUSES:
         time.sleep(2)
     return run
 
 
 def table(records: list[dict[str, Any]]) -> str:
     """Return the heal rates and all plants in Markdown."""
-    fell = [record for record in records if record["verdict"] in ILL]
+    fell = [record for record in records if record["verdict"] in BAD_VERDICTS]
     lines = [
         f"{len(records)} plants, of which {len(fell)} made the run fall or kept it from learning.",
         "",
@@ -163,9 +176,9 @@ def table(records: list[dict[str, Any]]) -> str:
 
 
 def _rows(records: list[dict[str, Any]]) -> Iterator[str]:
-    for plant in PLANTS:
+    for plant in CHANGES_BY_PLANT:
         planted = [record for record in records if record["plant"] == plant]
-        fell = [record for record in planted if record["verdict"] in ILL]
+        fell = [record for record in planted if record["verdict"] in BAD_VERDICTS]
         causes = sorted({record["causes"][0] if record["causes"] else "none" for record in fell})
         healed = sum(_heals(record, 1) for record in fell)
         by_rate = sum(bool(record.get("third")) for record in fell)

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 from benchmarks.diagnosis.results import share_row
 
-HACKED = "hacked"
-CAUSE = "reward_hacking"
+HACKED_LABEL = "hacked"
+HACKING_CAUSE = "reward_hacking"
 
 
 class Labelled(NamedTuple):
@@ -30,7 +30,7 @@ def labelled_runs(rows: Iterable[Mapping[str, Any]]) -> list[Labelled]:
     by_run: dict[str, list[tuple[int, bool]]] = {}
     for row in rows:
         if labels := {label["label"] for label in row["labels"]}:
-            by_run.setdefault(row["run"], []).append((row["step"], HACKED in labels))
+            by_run.setdefault(row["run"], []).append((row["step"], HACKED_LABEL in labels))
     return [_labelled(run, run_labels) for run, run_labels in sorted(by_run.items())]
 
 
@@ -49,7 +49,7 @@ def scored(runs: Iterable[Labelled], diagnosis_of: Callable[[str], Mapping[str, 
     for run in runs:
         diagnosis = diagnosis_of(run.run)
         causes = [cause["cause"] for cause in diagnosis["causes"]]
-        rank = causes.index(CAUSE) + 1 if CAUSE in causes else None
+        rank = causes.index(HACKING_CAUSE) + 1 if HACKING_CAUSE in causes else None
         onset = diagnosis["onset"]
         named[run.hacked > 0].append(rank is not None)
         cells = (

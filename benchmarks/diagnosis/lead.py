@@ -9,10 +9,10 @@ from typing import NamedTuple
 from backend.analysis.diagnosis.diagnose import diagnose
 from backend.analysis.diagnosis.log import Log
 from backend.analysis.diagnosis.online import is_due
-from benchmarks.diagnosis.recipes import HELD_OUT
+from benchmarks.diagnosis.recipes import HELD_OUT_PROBLEMS
 
-ALARMS = frozenset({"collapsed", "declining"})
-SURE = 3.0
+ALARM_VERDICTS = frozenset({"collapsed", "declining"})
+SIGNIFICANT_ERRORS = 3.0
 """Number of standard errors by which a held-out accuracy is significantly below the best."""
 
 
@@ -34,7 +34,10 @@ def _alarms(log: Log) -> Iterator[int]:
     for step in range(1, last + 1):
         if is_due(step):
             past_series = {name: series.between(0, step) for name, series in log.series.items()}
-            if diagnose(replace(log, series=past_series, status="", reason="")).outcome.verdict in ALARMS:
+            if (
+                diagnose(replace(log, series=past_series, status="", reason="")).outcome.verdict
+                in ALARM_VERDICTS
+            ):
                 yield step
 
 
@@ -49,7 +52,7 @@ def _falls(log: Log) -> Iterator[int]:
 
 def surely_lower(best: float) -> float:
     """Return the difference of two accuracies on HELD_OUT problems that chance does not explain."""
-    return SURE * math.sqrt(2 * max(best * (1 - best), 0.01) / HELD_OUT)
+    return SIGNIFICANT_ERRORS * math.sqrt(2 * max(best * (1 - best), 0.01) / HELD_OUT_PROBLEMS)
 
 
 def lead_table(fell: Iterable[Log], healthy: Iterable[Log]) -> list[str]:

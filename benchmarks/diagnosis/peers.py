@@ -14,10 +14,10 @@ import numpy as np
 from backend.analysis.diagnosis.log import Floats, Log
 from benchmarks.common.peers import python_of_rlwatch, run
 
-WINDOW = 100
+WINDOW_ROLLOUTS = 100
 """Number of rollouts in rewardspy's rolling statistics."""
 
-RLWATCH_READS = {
+RLWATCH_METRICS = {
     "entropy": "policy/entropy",
     "kl_divergence": "kl/k3",
     "reward_mean": "reward/mean",
@@ -32,7 +32,7 @@ def alarms(logs: Sequence[Log]) -> dict[str, list[bool]]:
     """Return whether each detector raises its highest alarm, for each log."""
     return {
         "rlwatch 0.5.1, critical": rlwatch(logs),
-        **{name: [rule(log) for log in logs] for name, rule in RULES.items()},
+        **{name: [rule(log) for log in logs] for name, rule in RULE_BY_NAME.items()},
     }
 
 
@@ -46,7 +46,7 @@ def rlwatch(logs: Sequence[Log]) -> list[bool]:
 def _rows(log: Log) -> list[dict[str, float]]:
     """Yield the metrics that rlwatch reads, one row per step."""
     steps: dict[int, dict[str, float]] = {}
-    for name, metric in RLWATCH_READS.items():
+    for name, metric in RLWATCH_METRICS.items():
         if series := log.series.get(metric):
             for step, metric_value in zip(series.steps.tolist(), series.values.tolist(), strict=True):
                 steps.setdefault(step, {})[name] = metric_value
@@ -79,7 +79,7 @@ def fixed_limits(log: Log) -> bool:
 def rewardspy(log: Log) -> bool:
     """Return True if a rule of rewardspy alerts or warns of a shift, on rollouts of reward 0 or 1."""
     rewards = _rollouts(log)
-    if len(rewards) < WINDOW:
+    if len(rewards) < WINDOW_ROLLOUTS:
         return False
     return _variance_collapsed(rewards) or _at_ceiling(rewards) or _is_dominated(log) or _shifted(rewards)
 
@@ -98,17 +98,17 @@ def _rollouts(log: Log) -> Floats:
 
 
 def _variance_collapsed(rewards: Floats) -> bool:
-    baseline = float(rewards[: WINDOW // 5].std())
+    baseline = float(rewards[: WINDOW_ROLLOUTS // 5].std())
     return baseline >= 1e-6 and bool((_rolling_std(rewards) / baseline < 0.05).any())
 
 
 def _rolling_std(rewards: Floats) -> Floats:
-    windows: Floats = np.lib.stride_tricks.sliding_window_view(rewards, WINDOW).std(axis=1)
+    windows: Floats = np.lib.stride_tricks.sliding_window_view(rewards, WINDOW_ROLLOUTS).std(axis=1)
     return windows
 
 
 def _at_ceiling(rewards: Floats) -> bool:
-    means = np.convolve(rewards, np.ones(WINDOW) / WINDOW, "valid")
+    means = np.convolve(rewards, np.ones(WINDOW_ROLLOUTS) / WINDOW_ROLLOUTS, "valid")
     return bool((means > 0.8).any())
 
 
@@ -138,7 +138,7 @@ def _values(log: Log, metric: str) -> Floats:
     return np.zeros(0) if series is None else series.finite().values
 
 
-RULES: dict[str, Callable[[Log], bool]] = {
+RULE_BY_NAME: dict[str, Callable[[Log], bool]] = {
     "rewardspy, rules restated": rewardspy,
     "smoothed reward fell by half": halved,
     "fixed limits: no variance 0.5, cut 0.25": fixed_limits,

@@ -11,7 +11,7 @@ from pathlib import Path
 from benchmarks.common.service import Service
 from benchmarks.common.sums import sums_rows, write_rows
 
-ROWS = {"train": 2000, "eval": 1024}
+ROWS_BY_SPLIT = {"train": 2000, "eval": 1024}
 
 
 @contextmanager
@@ -32,7 +32,7 @@ def service_with_problems() -> Iterator[Service]:
 
 def write_problems(folder: Path) -> None:
     """Write sums as a file, and copies whose training answers are wrong or contained in the prompt."""
-    rows = sums_rows(ROWS)
+    rows = sums_rows(ROWS_BY_SPLIT)
     write_rows(folder / "sums.jsonl", rows)
     for share in (60, 80, 100):
         write_rows(folder / f"wrong_{share}.jsonl", [_wrong(row, share) for row in rows])

@@ -1,6 +1,6 @@
 """Recipes that learn, and the causes that are planted in them.
 
-A mid-run plant is a fork of a healthy run at step `PLANTED`, whose log begins with the healthy steps.
+A mid-run plant is a fork of a healthy run at step `PLANTED_STEP`, whose log begins with the healthy steps.
 """
 
 from collections.abc import Iterator, Mapping
@@ -9,11 +9,11 @@ from typing import Any, Literal, NamedTuple
 from backend.config.base import Frozen
 from backend.config.presets import PRESETS
 
-PLANTED = 40
+PLANTED_STEP = 40
 """Step after which a mid-run plant takes effect."""
 
-STEPS = 80
-HELD_OUT = 1024
+STEP_COUNT = 80
+HELD_OUT_PROBLEMS = 1024
 """Number of problems per evaluation, from which the labels are derived."""
 
 Split = Literal["build", "unseen"]
@@ -50,18 +50,18 @@ class Planted(NamedTuple):
 def _recipe(split: Split, preset: str, *, is_planted: bool = True, **fields: Any) -> Recipe:
     base: dict[str, Any] = {
         "preset": preset,
-        "steps": STEPS,
+        "steps": STEP_COUNT,
         "sampling": {"prompts_per_step": 8, "group_size": 8, "max_new_tokens": 64},
         "problems": [{"name": "file", "path": "sums.jsonl"}],
-        "evaluation": {"every": 10, "prompts": HELD_OUT},
-        "checkpointing": {"every": PLANTED, "keep": 2},
+        "evaluation": {"every": 10, "prompts": HELD_OUT_PROBLEMS},
+        "checkpointing": {"every": PLANTED_STEP, "keep": 2},
         "recording": {"rollouts": "none", "tokens": False},
         "stop_rules": [],
     }
     return Recipe(split=split, config=base | fields, is_planted=is_planted)
 
 
-RECIPES: dict[str, Recipe] = {
+RECIPE_BY_NAME: dict[str, Recipe] = {
     "grpo": _recipe("build", "grpo"),
     "dapo": _recipe("build", "dapo", sampling={"prompts_per_step": 8, "group_size": 8, "max_new_tokens": 64}),
     "dr_grpo": _recipe(
@@ -72,11 +72,13 @@ RECIPES: dict[str, Recipe] = {
     ),
 }
 
-RECIPES |= {
-    f"preset {name}": _recipe("unseen", name, is_planted=False) for name in PRESETS if name not in RECIPES
+RECIPE_BY_NAME |= {
+    f"preset {name}": _recipe("unseen", name, is_planted=False)
+    for name in PRESETS
+    if name not in RECIPE_BY_NAME
 }
 
-HEALTHY_SEEDS = 8
+HEALTHY_SEED_COUNT = 8
 """Number of seeds per healthy run. Five of them were added after the first look at the unseen part, which had
 too few healthy runs for a narrow interval. No detector has changed since.
 """
@@ -120,7 +122,7 @@ def _stale(versions: int, minibatches: int) -> dict[str, Any]:
     }
 
 
-PLANTS: dict[str, Plant] = {
+PLANT_BY_NAME: dict[str, Plant] = {
     "lr": Plant(cause="update_size", when="mid", severities=(_lr(3e-3), _lr(1e-2), _lr(3e-2))),
     "k1_sum": Plant(cause="kl_pull", when="mid", severities=(_kl(0.6), _kl(1.0), _kl(3.0))),
     "entropy_bonus": Plant(
@@ -159,26 +161,26 @@ LATER_PLANTS: dict[str, Plant] = {
 }
 """Plants that were added after the unseen part had been examined, with a separate table."""
 
-ALL_PLANTS = PLANTS | LATER_PLANTS
+ALL_PLANTS = PLANT_BY_NAME | LATER_PLANTS
 
 
 def later(seeds: int) -> Iterator[Planted]:
     """Yield all runs with later plants, in the recipes of the unseen part."""
     for seed in range(seeds):
         for severity in (2, 1, 0):
-            for name, recipe in RECIPES.items():
+            for name, recipe in RECIPE_BY_NAME.items():
                 for plant in LATER_PLANTS if recipe.is_planted and recipe.split == "unseen" else ():
                     yield Planted(name, plant, severity, seed)
 
 
 def suite(split: Split, seeds: int = 5) -> Iterator[Planted]:
     """Yield all runs of a part, seed by seed, each healthy run before the plants that fork from it."""
-    for seed in range(max(seeds, HEALTHY_SEEDS)):
+    for seed in range(max(seeds, HEALTHY_SEED_COUNT)):
         for severity in (2, 1, 0):
-            for name, recipe in RECIPES.items():
+            for name, recipe in RECIPE_BY_NAME.items():
                 if recipe.split != split:
                     continue
                 if severity == 2:
                     yield Planted(name, "", 0, seed)
-                for plant in PLANTS if recipe.is_planted and seed < seeds else ():
+                for plant in PLANT_BY_NAME if recipe.is_planted and seed < seeds else ():
                     yield Planted(name, plant, severity, seed)

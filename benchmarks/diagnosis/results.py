@@ -11,20 +11,28 @@ from backend.analysis.diagnosis.diagnose import diagnose
 from backend.analysis.diagnosis.findings import Diagnosis
 from backend.analysis.diagnosis.log import Log, Series
 from benchmarks.diagnosis.controls import (
-    CONTROLS,
-    LEVEL_CONTROLS,
-    VIEWS,
+    CHANGE_BY_VIEW,
+    CONTROL_CHANGES,
+    LEVEL_CONTROL_CHANGES,
     Change,
-    as_it_is,
     can_be_named,
     half_withheld,
     level_window,
+    unchanged,
 )
 from benchmarks.diagnosis.lead import lead_table, surely_lower
 from benchmarks.diagnosis.peers import alarms
-from benchmarks.diagnosis.recipes import ALL_PLANTS, LATER_PLANTS, PLANTED, PLANTS, RECIPES, Planted, Split
+from benchmarks.diagnosis.recipes import (
+    ALL_PLANTS,
+    LATER_PLANTS,
+    PLANT_BY_NAME,
+    PLANTED_STEP,
+    RECIPE_BY_NAME,
+    Planted,
+    Split,
+)
 
-ILL = frozenset({"collapsed", "declining", "recovered", "never_learned"})
+BAD_VERDICTS = frozenset({"collapsed", "declining", "recovered", "never_learned"})
 
 
 class Judged(NamedTuple):
@@ -39,7 +47,7 @@ class Judged(NamedTuple):
     @property
     def is_ill(self) -> bool:
         """True if the verdict is that something went wrong."""
-        return self.diagnosis.outcome.verdict in ILL
+        return self.diagnosis.outcome.verdict in BAD_VERDICTS
 
     @property
     def cause(self) -> str:
@@ -57,7 +65,7 @@ class Judged(NamedTuple):
         """Steps between the planted step and the onset's interval, or None without an onset."""
         if self.diagnosis.onset is None:
             return None
-        planted = PLANTED if ALL_PLANTS[self.key.plant].when == "mid" else 1
+        planted = PLANTED_STEP if ALL_PLANTS[self.key.plant].when == "mid" else 1
         low, high = self.diagnosis.onset
         return max(low - planted, planted - high, 0)
 
@@ -76,18 +84,18 @@ def log_of(result: Mapping[str, Any]) -> Log:
 
 
 def judged(
-    results: Mapping[Planted, Mapping[str, Any]], split: Split, change: Change = as_it_is
+    results: Mapping[Planted, Mapping[str, Any]], split: Split, change: Change = unchanged
 ) -> list[Judged]:
     """Return each run of a part with its label and the diagnosis of its changed log."""
     chosen = {
         key: result
         for key, result in results.items()
-        if RECIPES[key.recipe].split == split and key.plant not in LATER_PLANTS
+        if RECIPE_BY_NAME[key.recipe].split == split and key.plant not in LATER_PLANTS
     }
     return _judged(chosen, change)
 
 
-def _judged(results: Mapping[Planted, Mapping[str, Any]], change: Change = as_it_is) -> list[Judged]:
+def _judged(results: Mapping[Planted, Mapping[str, Any]], change: Change = unchanged) -> list[Judged]:
     judged_runs = []
     for key, result in sorted(results.items()):
         log = log_of(result)
@@ -146,7 +154,7 @@ def report(results: Mapping[Planted, Mapping[str, Any]], split: Split) -> str:
         "",
         "| planted | fell | found | cause first | among two | rightly named | onset off, median | 9 in 10 |",
         "|---|---|---|---|---|---|---|---|",
-        *(_row(name, [run for run in fell if run.key.plant == name], fell) for name in PLANTS),
+        *(_row(name, [run for run in fell if run.key.plant == name], fell) for name in PLANT_BY_NAME),
         f"| all | {len(fell)} | | | | | {_errors(fell)} |",
         "",
         *lead_table([run.log for run in fell], [run.log for run in healthy]),
@@ -194,7 +202,7 @@ def _views(results: Mapping[Planted, Mapping[str, Any]], split: Split) -> list[s
         "| the log holds | falls found | healthy reported as broken | cause first | among two | no verdict |",
         "|---|---|---|---|---|---|",
     ]
-    for name, change in VIEWS.items():
+    for name, change in CHANGE_BY_VIEW.items():
         runs = judged(results, split, change)
         healthy, fell = _healthy(runs), _fallen(runs)
         cells = (
@@ -229,11 +237,11 @@ def _controls(results: Mapping[Planted, Mapping[str, Any]], split: Split) -> lis
         ),
         "|---|---|---|---|---|",
     ]
-    for name, change in (CONTROLS | LEVEL_CONTROLS).items():
+    for name, change in (CONTROL_CHANGES | LEVEL_CONTROL_CHANGES).items():
         runs = _healthy(judged(results, split, change))
-        if name in LEVEL_CONTROLS:
+        if name in LEVEL_CONTROL_CHANGES:
             runs = [run for run in runs if level_window(run.log) is not None]
-        called = [run.diagnosis.outcome.verdict in ILL - {"never_learned"} for run in runs]
+        called = [run.diagnosis.outcome.verdict in BAD_VERDICTS - {"never_learned"} for run in runs]
         ill = (change(run.log, run.key) for run, is_ill in zip(runs, called, strict=True) if is_ill)
         silent = _of(run.diagnosis.outcome.verdict == "inconclusive" for run in runs)
         lines.append(f"{_rate(name, called)} {_of(map(_lost, ill))} | {silent} |")

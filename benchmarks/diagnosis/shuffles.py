@@ -13,11 +13,11 @@ from backend.analysis.diagnosis.judge import judge
 from backend.analysis.diagnosis.log import Log, Series
 from benchmarks.diagnosis.results import share_row
 
-RESULTS = Path(__file__).parent / "shuffles.md"
-ORDERS = 40
+RESULTS_PATH = Path(__file__).parent / "shuffles.md"
+ORDER_COUNT = 40
 SEEDS = range(7)
-POINTS = (15, 30, 60, 80, 120, 300, 1000)
-FALLEN = {"collapsed", "declining", "recovered"}
+POINT_COUNTS = (15, 30, 60, 80, 120, 300, 1000)
+FALLEN_VERDICTS = {"collapsed", "declining", "recovered"}
 Floats = NDArray[np.float64]
 
 
@@ -42,15 +42,15 @@ def main() -> None:
     """Judge every order as a reward and as an accuracy."""
     called: dict[str, list[bool]] = {}
     verdicts: Counter[str] = Counter()
-    for seed, count in zip(SEEDS, POINTS, strict=True):
+    for seed, count in zip(SEEDS, POINT_COUNTS, strict=True):
         chance = np.random.default_rng(seed)
         for kind, values in kinds(chance, count).items():
             for metric in ("reward/mean", "reward/accuracy"):
-                for _ in range(ORDERS):
+                for _ in range(ORDER_COUNT):
                     shuffled = Series(np.arange(1, count + 1), chance.permutation(values))
                     verdict = judge(Log({metric: shuffled})).verdict
                     verdicts[verdict] += 1
-                    called.setdefault(kind, []).append(verdict in FALLEN)
+                    called.setdefault(kind, []).append(verdict in FALLEN_VERDICTS)
     lines = [
         "| shuffled series of | called fallen | share | 95 % interval |",
         "|---|---|---|---|",
@@ -61,7 +61,7 @@ def main() -> None:
         + ", ".join(f"{name.replace('_', ' ')} {count:,}" for name, count in verdicts.most_common()),
     ]
     text = "\n".join(lines) + ".\n"
-    RESULTS.write_text(text, encoding="utf-8")
+    RESULTS_PATH.write_text(text, encoding="utf-8")
     print(text)
 
 

@@ -13,17 +13,17 @@ from backend.config.metrics import MACHINE_PREFIXES
 from benchmarks.common.service import Service
 from benchmarks.diagnosis.recipes import Planted
 
-RUNS = Path(__file__).parent / "runs.jsonl.zst"
-DIGITS = 4
+RUNS_PATH = Path(__file__).parent / "runs.jsonl.zst"
+SIGNIFICANT_DIGITS = 4
 QUICK, SMALL = 9, 19
 """Compression levels after each run and at the end, of which the second takes seconds."""
 
 
 def recorded() -> dict[Planted, dict[str, Any]]:
     """Return the runs that have been trained."""
-    if not RUNS.exists():
+    if not RUNS_PATH.exists():
         return {}
-    lines = zstandard.decompress(RUNS.read_bytes()).decode().splitlines()
+    lines = zstandard.decompress(RUNS_PATH.read_bytes()).decode().splitlines()
     records = [json.loads(line) for line in lines]
     return {Planted(*record["key"]): record for record in records}
 
@@ -31,9 +31,9 @@ def recorded() -> dict[Planted, dict[str, Any]]:
 def write(results: dict[Planted, dict[str, Any]], level: int = SMALL) -> None:
     """Replace the record atomically."""
     lines = "".join(json.dumps(results[key], allow_nan=False) + "\n" for key in sorted(results))
-    draft = RUNS.with_suffix(".draft")
+    draft = RUNS_PATH.with_suffix(".draft")
     draft.write_bytes(zstandard.compress(lines.encode(), level))
-    publish(draft, RUNS)
+    publish(draft, RUNS_PATH)
 
 
 def keep(service: Service, run: dict[str, Any], key: Planted) -> None:
@@ -58,4 +58,4 @@ def _rounded(text: str) -> float | str | None:
     if not text:
         return None
     number = float(text)
-    return float(f"{number:.{DIGITS}g}") if math.isfinite(number) else text
+    return float(f"{number:.{SIGNIFICANT_DIGITS}g}") if math.isfinite(number) else text

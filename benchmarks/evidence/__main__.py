@@ -22,11 +22,11 @@ from typing import Any
 import zstandard
 
 from backend.config.presets import PRESETS
-from benchmarks.common.service import ENDED, Service
+from benchmarks.common.service import ENDED_STATUSES, Service
 from benchmarks.common.sums import sums_rows, write_rows
 
-RUNS = Path(__file__).parent / "runs.jsonl.zst"
-ACCURACY = "eval/accuracy"
+RUNS_PATH = Path(__file__).parent / "runs.jsonl.zst"
+ACCURACY_METRIC = "eval/accuracy"
 DATA_ROWS = {"train": 2000, "eval": 1024}
 
 Recorded = dict[str, Any]
@@ -40,12 +40,12 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, help="only the first seeds of each claim")
     arguments = parser.parse_args()
     chosen = [run for run in runs if not arguments.claims or run["claim"] in arguments.claims]
-    print(table(list(again(list(first_seeds(chosen, arguments.seeds))))))
+    print(table(list(train_again(list(first_seeds(chosen, arguments.seeds))))))
 
 
 def recorded() -> list[Recorded]:
     """Return the runs in the order of claims and seeds."""
-    lines = zstandard.decompress(RUNS.read_bytes()).decode().splitlines()
+    lines = zstandard.decompress(RUNS_PATH.read_bytes()).decode().splitlines()
     return sorted(map(json.loads, lines), key=lambda run: (run["claim"], run["seed"]))
 
 
@@ -57,7 +57,7 @@ def first_seeds(runs: Iterable[Recorded], count: int | None) -> Iterator[Recorde
         yield from (run for run in of_claim if run["seed"] in seeds)
 
 
-def again(runs: list[Recorded]) -> Iterator[tuple[Recorded, float]]:
+def train_again(runs: list[Recorded]) -> Iterator[tuple[Recorded, float]]:
     """Train each run again, and return it with its final held-out accuracy."""
     with tempfile.TemporaryDirectory(prefix="grpolab-evidence-") as state:
         data_directory = Path(state) / "data"
@@ -74,7 +74,7 @@ def again(runs: list[Recorded]) -> Iterator[tuple[Recorded, float]]:
             for number, (run_id, run) in enumerate(launched.items(), 1):
                 wait_for(service, run_id)
                 text = service.http.get(f"/api/v1/runs/{run_id}/metrics.csv").raise_for_status().text
-                values = [row.get(ACCURACY) for row in csv.DictReader(text.splitlines())]
+                values = [row.get(ACCURACY_METRIC) for row in csv.DictReader(text.splitlines())]
                 yield run, last(values)
                 print(f"{number} of {len(launched)}: {run['claim']}, {run['variant']}, seed {run['seed']}")
         finally:
@@ -96,7 +96,7 @@ def launch(service: Service, runs: list[Recorded]) -> dict[str, Recorded]:
 
 def wait_for(service: Service, run_id: str) -> None:
     """Wait until a run has ended."""
-    while service.get(f"/runs/{run_id}")["status"] not in ENDED:
+    while service.get(f"/runs/{run_id}")["status"] not in ENDED_STATUSES:
         time.sleep(1)
 
 
@@ -112,7 +112,7 @@ def table(repeated: list[tuple[Recorded, float]]) -> str:
     for run, accuracy in repeated:
         groups.setdefault((run["claim"], run["variant"]), []).append((run, accuracy))
     for (claim, variant), variant_runs in groups.items():
-        before = mean(last(run["series"][ACCURACY]) for run, _ in variant_runs)
+        before = mean(last(run["series"][ACCURACY_METRIC]) for run, _ in variant_runs)
         now = mean(accuracy for _, accuracy in variant_runs)
         note = "its preset has changed since" if has_changed(variant_runs[0][0]["asked"]) else ""
         lines.append(f"| {claim} | {variant} | {len(variant_runs)} | {before:.1%} | {now:.1%} | {note} |")

@@ -34,12 +34,12 @@ from typing import Any
 
 ROOT = Path(__file__).parents[2]
 RESULTS = Path(__file__).with_name("results.md")
-PARTS = {"service": 110, "step": 150, "learning": 90, "memory": 50, "tests": 80}
+SECONDS_BY_PART = {"service": 110, "step": 150, "learning": 90, "memory": 50, "tests": 80}
 """Time limit of each part, in seconds."""
 
 REHEARSAL_SECONDS = 600
 ENDING_SECONDS = 10
-HEAD = ["| part | what | result |", "|---|---|---|"]
+TABLE_HEAD = ["| part | what | result |", "|---|---|---|"]
 
 
 def main() -> None:
@@ -48,7 +48,7 @@ def main() -> None:
         "--folder", type=Path, default=ROOT.parent / "grpolab-gpu", help="wheels/ and models/"
     )
     parser.add_argument("--rehearse", action="store_true", help="on a CPU, with tiny sizes")
-    parser.add_argument("--parts", nargs="+", choices=tuple(PARTS), default=list(PARTS))
+    parser.add_argument("--parts", nargs="+", choices=tuple(SECONDS_BY_PART), default=list(SECONDS_BY_PART))
     parser.add_argument("--trl", help="an interpreter that can import TRL; without it this one")
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
@@ -57,13 +57,15 @@ def main() -> None:
     if not arguments.rehearse:
         convert_model(folder, variables)
     began = time.monotonic()
-    for line in HEAD:
+    for line in TABLE_HEAD:
         print(line, flush=True)
     rows = [row for part_name in arguments.parts for row in shown(rows_of(part_name, arguments, variables))]
     print(f"\n{time.monotonic() - began:.0f} s", flush=True)
     out = arguments.out or (None if arguments.rehearse else RESULTS)
     if out is not None:
-        out.write_text("\n".join([caption(arguments, variables), "", *HEAD, *rows]) + "\n", encoding="utf-8")
+        out.write_text(
+            "\n".join([caption(arguments, variables), "", *TABLE_HEAD, *rows]) + "\n", encoding="utf-8"
+        )
 
 
 def variables_of(folder: Path, *, is_rehearsal: bool) -> dict[str, str]:
@@ -98,7 +100,7 @@ def is_installed(wheel: Path) -> bool:
 
 def rows_of(part: str, arguments: argparse.Namespace, variables: dict[str, str]) -> Iterator[str]:
     """Yield the rows of a part's table. The last row says if the part failed or ran out of time."""
-    seconds = REHEARSAL_SECONDS if arguments.rehearse else PARTS[part]
+    seconds = REHEARSAL_SECONDS if arguments.rehearse else SECONDS_BY_PART[part]
     job = {"part": part, "rehearse": arguments.rehearse, "trl": arguments.trl, "seconds": seconds}
     process = subprocess.Popen(
         [sys.executable, "-m", "benchmarks.gpu.parts", json.dumps(job)],

@@ -19,16 +19,16 @@ import torch
 from backend.catalog.policies.weight_files import read_weights
 from backend.config.recipes import RECIPES
 from benchmarks.common.peers import run
-from benchmarks.common.service import ENDED, Service
+from benchmarks.common.service import ENDED_STATUSES, Service
 from benchmarks.learning.__main__ import metric_rows
-from benchmarks.step.workload import TINY, Workload
+from benchmarks.step.workload import TINY_WORKLOAD, Workload
 from worker.problems.sums import Sums
 
 ROOT = Path(__file__).parents[2]
-STEP = ROOT / "benchmarks" / "step"
-MODEL = "SmolLM2-135M-Instruct"
-OF_THE_MACHINE = ("time/", "throughput/", "machine/", "memory/")
-TESTS = (
+STEP_DIRECTORY = ROOT / "benchmarks" / "step"
+MODEL_NAME = "SmolLM2-135M-Instruct"
+MACHINE_PREFIXES = ("time/", "throughput/", "machine/", "memory/")
+TEST_FILES = (
     "tests/worker/policy/test_packing.py",
     "tests/models/test_memory_estimates.py",
     "tests/worker/rollout/test_graph_decoder.py",
@@ -64,7 +64,7 @@ class Job(NamedTuple):
 def main() -> None:
     job = Job(**json.loads(sys.argv[1]))
     sizes = rehearsed() if job.rehearse else on_gpu()
-    for quantity, result in PARTS[job.part](job, sizes):
+    for quantity, result in FUNCTION_BY_PART[job.part](job, sizes):
         print(json.dumps({"what": quantity, "result": result}), flush=True)
 
 
@@ -74,12 +74,12 @@ def on_gpu() -> Sizes:
     models = Path(os.environ["MODELS_DIR"])
     if not torch.cuda.is_available():
         raise SystemExit("this Python's torch sees no CUDA device; `--rehearse` works without one")
-    if not (models / MODEL).is_dir():
-        raise SystemExit(f"{models / MODEL} is missing: `make gpu-folder` makes it")
+    if not (models / MODEL_NAME).is_dir():
+        raise SystemExit(f"{models / MODEL_NAME} is missing: `make gpu-folder` makes it")
     return Sizes(
         base=recipe,
         service_steps=12,
-        work=Workload(str(models / MODEL), 8, 8, 256, 1e-6, 2, 6, "cuda"),
+        work=Workload(str(models / MODEL_NAME), 8, 8, 256, 1e-6, 2, 6, "cuda"),
         rounds=3,
         copied_values=2**28,
         matrix=8192,
@@ -94,7 +94,7 @@ def rehearsed() -> Sizes:
     return Sizes(
         base=base,
         service_steps=4,
-        work=TINY._replace(prompts_per_step=4, group_size=4, warm_up_steps=1, steps=3),
+        work=TINY_WORKLOAD._replace(prompts_per_step=4, group_size=4, warm_up_steps=1, steps=3),
         rounds=1,
         copied_values=2**22,
         matrix=256,
@@ -132,14 +132,14 @@ def launch(service: Service, *layers: dict[str, Any]) -> str:
     return str(answer.json()["runs"][0]["id"])
 
 
-def until(service: Service, run_id: str, condition: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+def wait_until(service: Service, run_id: str, condition: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
     while not condition(current_run := service.get(f"/runs/{run_id}")):
         time.sleep(WAIT_SECONDS)
     return dict(current_run)
 
 
 def ended(service: Service, run_id: str) -> dict[str, Any]:
-    return until(service, run_id, lambda shown: shown["status"] in ENDED)
+    return wait_until(service, run_id, lambda shown: shown["status"] in ENDED_STATUSES)
 
 
 def service_part(_job: Job, sizes: Sizes) -> Rows:
@@ -159,7 +159,7 @@ def service_part(_job: Job, sizes: Sizes) -> Rows:
             f"{shown['status']} after {time.monotonic() - began:.0f} s {shown['reason'] or ''}",
         )
         killed = launch(service, sizes.base, changes)
-        half = until(service, killed, lambda shown: (shown["last_step"] or 0) >= steps // 2)
+        half = wait_until(service, killed, lambda shown: (shown["last_step"] or 0) >= steps // 2)
         os.kill(half["attempts"][-1]["pid"], signal.SIGKILL)
         again = ended(service, killed)
         yield "the same, killed with -9 half way", f"{again['status']}, {len(again['attempts'])} attempts"
@@ -172,7 +172,7 @@ def compared(service: Service, left: str, right: str) -> str:
     pairs = zip(metric_rows(service, left), metric_rows(service, right), strict=True)
     for before, after in pairs:
         for name, text in before.items():
-            if name.startswith(OF_THE_MACHINE) or text == after[name]:
+            if name.startswith(MACHINE_PREFIXES) or text == after[name]:
                 continue
             values = [float(cell) if cell else float("nan") for cell in (text, after[name])]
             difference = abs(values[0] - values[1]) / max(map(abs, values))
@@ -201,7 +201,7 @@ def learning_part(job: Job, sizes: Sizes) -> Rows:
                     seconds = float(row["time/wall_seconds"] or 0)
                     quantity = f"held-out accuracy after {row['step']} steps, {seconds:.0f} s"
                     yield quantity, f"{float(row['eval/accuracy']):.1%}"
-            if status in ENDED:
+            if status in ENDED_STATUSES:
                 return
             time.sleep(1)
 
@@ -240,11 +240,13 @@ def step_part(job: Job, sizes: Sizes) -> Rows:
     ours, theirs, has_trl = [], [], True
     for number in range(sizes.rounds):
         try:
-            theirs += [run(job.trl or sys.executable, STEP / "trl_side.py", task)] if has_trl else []
+            theirs += (
+                [run(job.trl or sys.executable, STEP_DIRECTORY / "trl_side.py", task)] if has_trl else []
+            )
         except subprocess.CalledProcessError:
             has_trl = False
             yield "TRL's step", "not measured: it failed, or TRL is not installed here"
-        ours.append(run(sys.executable, STEP / "our_side.py", task))
+        ours.append(run(sys.executable, STEP_DIRECTORY / "our_side.py", task))
         beside = f", TRL {theirs[-1]['median_seconds']:.3f} s" if theirs else ""
         yield f"step, round {number + 1}", f"{ours[-1]['median_seconds']:.3f} s{beside}"
     seconds = {name: median(figures[name] for figures in ours) for name in ours[0] if name != "versions"}
@@ -302,7 +304,7 @@ def rate_of(device: str, rows: int) -> float:
 
 def tests_part(job: Job, _sizes: Sizes) -> Rows:
     """Run each test file separately. A rehearsal only collects the tests."""
-    for file in TESTS:
+    for file in TEST_FILES:
         command = [sys.executable, "-m", "pytest", "-m", "gpu", "-q", "-n", "0", file]
         result = subprocess.run(
             [*command, "--collect-only"] if job.rehearse else command,
@@ -316,7 +318,7 @@ def tests_part(job: Job, _sizes: Sizes) -> Rows:
         yield file, f"{last} {' '.join(failed[:5])}"
 
 
-PARTS: dict[str, Callable[[Job, Sizes], Rows]] = {
+FUNCTION_BY_PART: dict[str, Callable[[Job, Sizes], Rows]] = {
     "service": service_part,
     "step": step_part,
     "learning": learning_part,

@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from backend.config.recipes import RECIPES
-from benchmarks.common.service import ENDED, Service, machine
+from benchmarks.common.service import ENDED_STATUSES, Service, machine
 
-RESULTS = Path(__file__).parent / "results.json"
-NAMES = ("demo_healthy", "demo_collapse")
+RESULTS_PATH = Path(__file__).parent / "results.json"
+RECIPE_NAMES = ("demo_healthy", "demo_collapse")
 
 
 def main() -> None:
@@ -37,22 +37,23 @@ def main() -> None:
         finally:
             service.stop()
     measured_with = machine()
-    RESULTS.write_text(json.dumps({"machine": measured_with, "runs": rows}, indent=1) + "\n")
+    RESULTS_PATH.write_text(json.dumps({"machine": measured_with, "runs": rows}, indent=1) + "\n")
     text = caption(measured_with) + "\n\n" + tables(rows)
-    RESULTS.with_suffix(".md").write_text(text + "\n")
+    RESULTS_PATH.with_suffix(".md").write_text(text + "\n")
     print(text)
 
 
 def launch_and_wait(service: Service, seeds: list[int]) -> list[dict[str, Any]]:
     """Train every recipe with every seed in one experiment, and return the ended runs."""
     variants = [
-        {"name": name, **RECIPES[name].config.model_dump(mode="json", exclude={"seed"})} for name in NAMES
+        {"name": name, **RECIPES[name].config.model_dump(mode="json", exclude={"seed"})}
+        for name in RECIPE_NAMES
     ]
     body = {"name": "learning evidence", "base": {}, "variants": variants, "seeds": seeds}
     launched = service.http.post("/api/v1/experiments", json=body).raise_for_status().json()["runs"]
     while True:
         runs = [service.http.get(f"/api/v1/runs/{run['id']}").json() for run in launched]
-        ended_runs = [run for run in runs if run["status"] in ENDED]
+        ended_runs = [run for run in runs if run["status"] in ENDED_STATUSES]
         print(f"\r{len(ended_runs)} of {len(runs)} runs", end="", flush=True, file=sys.stderr)
         if len(ended_runs) == len(runs):
             print(file=sys.stderr)
@@ -98,8 +99,9 @@ def metric_rows(service: Service, run_id: str) -> list[dict[str, str]]:
 def caption(facts: dict[str, Any]) -> str:
     """Return the sentence above the tables with sizes, machine and versions."""
     versions = f"torch {facts['torch']}, transformers {facts['transformers']}, Python {facts['python']}"
+    prompts = RECIPES[RECIPE_NAMES[0]].config.evaluation.prompts
     return (
-        f"Tiny policy on `sums`, accuracy on {RECIPES[NAMES[0]].config.evaluation.prompts} held-out prompts, "
+        f"Tiny policy on `sums`, accuracy on {prompts} held-out prompts, "
         f"greedy; default settings on {facts['cores']} cores, one run per core; {versions}. Time is training "
         "time, evaluations and checkpoints included."
     )

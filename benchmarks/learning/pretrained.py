@@ -20,17 +20,17 @@ from statistics import mean, median, stdev
 from typing import Any
 
 from backend.config.recipes import RECIPES
-from benchmarks.common.service import ENDED, Service, machine
+from benchmarks.common.service import ENDED_STATUSES, Service, machine
 from benchmarks.learning.__main__ import measured, metric_rows
 
-RECIPE = "smollm2_sums"
-RESULTS = Path(__file__).with_name("results-pretrained.jsonl")
+RECIPE_NAME = "smollm2_sums"
+RESULTS_PATH = Path(__file__).with_name("results-pretrained.jsonl")
 POLL_SECONDS = 5
 
 FOUR_UPDATES = {"minibatches": 4}
 """Knobs for four updates per step, since ratios differ from 1 only after the first update."""
 
-ARMS: dict[str, dict[str, Any]] = {
+CHANGES_BY_ARM: dict[str, dict[str, Any]] = {
     "recipe": {},
     "token mean": {"objective": {"aggregation": {"type": "token_mean"}}},
     "no KL": {"objective": {"kl": {"type": "none"}}},
@@ -59,12 +59,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Train the pretrained model of the recipe and measure it.")
     parser.add_argument("--state", type=Path, required=True, help="state directory, in which runs continue")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument("--arms", nargs="+", choices=[*ARMS, "all"], default=["recipe"])
+    parser.add_argument("--arms", nargs="+", choices=[*CHANGES_BY_ARM, "all"], default=["recipe"])
     parser.add_argument("--steps", type=int, help="steps, if not those of the recipe")
     parser.add_argument("--prompts", type=int, help="held-out prompts, if not those of the recipe")
-    parser.add_argument("--out", type=Path, default=RESULTS, help="file of the results")
+    parser.add_argument("--out", type=Path, default=RESULTS_PATH, help="file of the results")
     arguments = parser.parse_args()
-    arms = list(ARMS) if "all" in arguments.arms else arguments.arms
+    arms = list(CHANGES_BY_ARM) if "all" in arguments.arms else arguments.arms
     service = Service(str(arguments.state))
     try:
         service.wait()
@@ -82,7 +82,7 @@ def main() -> None:
 
 def base_config(arguments: argparse.Namespace) -> dict[str, Any]:
     """Return the recipe's config, with steps and held-out prompts of the command line."""
-    config = RECIPES[RECIPE].config.model_dump(mode="json", exclude={"seed"})
+    config = RECIPES[RECIPE_NAME].config.model_dump(mode="json", exclude={"seed"})
     if arguments.steps is not None:
         config["steps"] = arguments.steps
     if arguments.prompts is not None:
@@ -92,13 +92,18 @@ def base_config(arguments: argparse.Namespace) -> dict[str, Any]:
 
 def train(service: Service, arm: str, seed: int, base: dict[str, Any]) -> dict[str, Any]:
     """Return the ended run of an arm and a seed, after continuing a run of an earlier call."""
-    body = {"name": RECIPE, "base": base, "variants": [{"name": arm, **ARMS[arm]}], "seeds": [seed]}
-    key = {"Idempotency-Key": f"{RECIPE}-{arm}-{seed}"}
+    body = {
+        "name": RECIPE_NAME,
+        "base": base,
+        "variants": [{"name": arm, **CHANGES_BY_ARM[arm]}],
+        "seeds": [seed],
+    }
+    key = {"Idempotency-Key": f"{RECIPE_NAME}-{arm}-{seed}"}
     answer = service.http.post("/api/v1/experiments", json=body, headers=key)
     if not answer.is_success:
         raise SystemExit(f"the run was not launched: {answer.text[:500]}")
     [launched] = answer.json()["runs"]
-    while (run := service.get(f"/runs/{launched['id']}"))["status"] not in ENDED:
+    while (run := service.get(f"/runs/{launched['id']}"))["status"] not in ENDED_STATUSES:
         print(f"\r{arm}, seed {seed}: step {run['last_step'] or 0}", end="", flush=True, file=sys.stderr)
         time.sleep(POLL_SECONDS)
     print(file=sys.stderr)
@@ -129,7 +134,9 @@ def read_results(file: Path) -> list[dict[str, Any]]:
 
 def add_result(file: Path, row: dict[str, Any]) -> None:
     """Add a run's figures to the results, sorted by arm and seed."""
-    rows = sorted([*read_results(file), row], key=lambda row: (list(ARMS).index(row["arm"]), row["seed"]))
+    rows = sorted(
+        [*read_results(file), row], key=lambda row: (list(CHANGES_BY_ARM).index(row["arm"]), row["seed"])
+    )
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
@@ -166,7 +173,7 @@ def _row(row: dict[str, Any]) -> str:
 
 def _gains(rows: list[dict[str, Any]]) -> Iterator[str]:
     """Yield the mean and the standard deviation of the gain of each arm with at least two seeds."""
-    for arm in ARMS:
+    for arm in CHANGES_BY_ARM:
         gains = [100 * (row["last_accuracy"] - row["first_accuracy"]) for row in rows if row["arm"] == arm]
         if len(gains) > 1:
             yield (

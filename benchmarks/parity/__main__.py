@@ -19,8 +19,8 @@ from backend.config.objective import Objective
 from benchmarks.common.peers import python_of_trl, run
 from benchmarks.parity.batches import GROUP_SIZE, PROMPTS, random_batch
 from benchmarks.parity.cases import (
-    CASES,
-    DIFFERENT,
+    DIFFERENT_CASES,
+    EQUAL_CASES,
     MAX_NEW_TOKENS,
     ONLY_OURS,
     ONLY_TRL,
@@ -34,14 +34,14 @@ TOLERANCE = 1e-5
 """Absolute tolerance of loss and gradient."""
 
 
-SETTING = (
+SETTING_TEXT = (
     "{batches} random batches of "
     f"{PROMPTS} x {GROUP_SIZE} completions of 1 to {MAX_NEW_TOKENS} tokens with garbage in the padding, in "
     "double precision; gradients with respect to the log-probability and the entropy of every token. TRL's "
     "side is its own trainer's advantages, corrections, masks and loss; {versions}, "
     f"Python {platform.python_version()}. `make bench-parity` repeats it."
 )
-BEYOND = (
+CAVEAT_TEXT = (
     "Beyond these batches: our log-ratios end at 20 nats, where k3 goes on along its tangent; "
     "TRL's overflow. Standard deviations are the same: G - 1 and eps 1e-4 are TRL's and our defaults."
 )
@@ -70,7 +70,7 @@ def main() -> None:
     parser.add_argument("--batches", type=int, default=5)
     batches = parser.parse_args().batches
     answer = run(python_of_trl(), HERE / "trl_side.py", {"seeds": list(range(batches)), "threads": 1})
-    cases = [*CASES, *DIFFERENT, *every_combination()]  # in the order of trl_side.py
+    cases = [*EQUAL_CASES, *DIFFERENT_CASES, *every_combination()]  # in the order of trl_side.py
     compared = []
     for case, trl_answers in zip(cases, answer["found"], strict=True):
         try:
@@ -110,7 +110,7 @@ def _largest_gap(ours: Any, trl: Any) -> float:
 
 def report(compared: list[Comparison], versions: dict[str, str], batches: int) -> str:
     """Return the report in Markdown."""
-    case_names = [case.name for case in CASES]
+    case_names = [case.name for case in EQUAL_CASES]
     different = [comparison for comparison in compared if comparison.case.differs]
     alike = {
         comparison.case.name: comparison for comparison in reversed(compared) if not comparison.case.differs
@@ -119,7 +119,7 @@ def report(compared: list[Comparison], versions: dict[str, str], batches: int) -
     same_meaning = list(alike.values())
     setting = ", ".join(f"{name} {version}" for name, version in versions.items())
     lines = [
-        SETTING.format(batches=batches, versions=setting),
+        SETTING_TEXT.format(batches=batches, versions=setting),
         "",
         _verdict(same_meaning),
         "",
@@ -133,7 +133,7 @@ def report(compared: list[Comparison], versions: dict[str, str], batches: int) -
         "|---|---|---|---|---|---|",
         *(_row(comparison) for comparison in different),
         "",
-        BEYOND,
+        CAVEAT_TEXT,
         "",
         *_one_sided("TRL", ONLY_TRL),
         "",

@@ -38,19 +38,22 @@ class Case(NamedTuple):
 
 
 MAX_NEW_TOKENS = 12
-CLIP = {"epsilon": 0.2, "epsilon_high": 0.28}
-PPO = {"type": "ppo_clip", "eps_low": 0.2, "eps_high": 0.28}
+CLIP_SETTINGS = {"epsilon": 0.2, "epsilon_high": 0.28}
+PPO_SURROGATE = {"type": "ppo_clip", "eps_low": 0.2, "eps_high": 0.28}
 TOKEN, SEQUENCE = {"type": "token"}, {"type": "seq_geo"}
 
-LOSSES: dict[str, tuple[Settings, Settings]] = {
-    "grpo": (CLIP, {"surrogate": PPO, "aggregation": {"type": "seq_mean_token_mean"}}),
+SETTINGS_BY_LOSS: dict[str, tuple[Settings, Settings]] = {
+    "grpo": (CLIP_SETTINGS, {"surrogate": PPO_SURROGATE, "aggregation": {"type": "seq_mean_token_mean"}}),
     "dr_grpo": (
-        CLIP,
-        {"surrogate": PPO, "aggregation": {"type": "seq_mean_token_sum_norm", "l_max": MAX_NEW_TOKENS}},
+        CLIP_SETTINGS,
+        {
+            "surrogate": PPO_SURROGATE,
+            "aggregation": {"type": "seq_mean_token_sum_norm", "l_max": MAX_NEW_TOKENS},
+        },
     ),
-    "dapo": (CLIP, {"surrogate": PPO, "aggregation": {"type": "token_mean"}}),
-    "bnpo": (CLIP, {"surrogate": PPO, "aggregation": {"type": "token_mean"}}),
-    "luspo": (CLIP, {"surrogate": PPO, "aggregation": {"type": "seq_mean_token_sum"}}),
+    "dapo": (CLIP_SETTINGS, {"surrogate": PPO_SURROGATE, "aggregation": {"type": "token_mean"}}),
+    "bnpo": (CLIP_SETTINGS, {"surrogate": PPO_SURROGATE, "aggregation": {"type": "token_mean"}}),
+    "luspo": (CLIP_SETTINGS, {"surrogate": PPO_SURROGATE, "aggregation": {"type": "seq_mean_token_sum"}}),
     "cispo": (
         {"epsilon_high": 1.28},
         {"surrogate": {"type": "weight_cap", "cap": 1.28}, "aggregation": {"type": "token_mean"}},
@@ -60,9 +63,9 @@ LOSSES: dict[str, tuple[Settings, Settings]] = {
         {"surrogate": {"type": "sapo"}, "aggregation": {"type": "seq_mean_token_mean"}},
     ),
 }
-LEVELS = {"token": TOKEN, "sequence": SEQUENCE}
-SCALES = {"group": "group_std", "batch": "batch_std", "none": "none"}
-CORRECTIONS: dict[str, tuple[Settings, Settings]] = {
+RATIO_BY_LEVEL = {"token": TOKEN, "sequence": SEQUENCE}
+SCALE_BY_NAME = {"group": "group_std", "batch": "batch_std", "none": "none"}
+SETTINGS_BY_CORRECTION: dict[str, tuple[Settings, Settings]] = {
     "none": ({}, {}),
     "token_truncate": ({"clip_max": 2.0}, {"correction": {"type": "token_tis", "cap": 2.0}}),
     "token_mask": (
@@ -80,8 +83,8 @@ CORRECTIONS: dict[str, tuple[Settings, Settings]] = {
 
 def combination(loss: str, level: str, scale: str, correction: str, **changes: Any) -> Case:
     """Return the case of one combination of TRL's four choices."""
-    loss_trl, loss_ours = LOSSES[loss]
-    limits, correction_ours = CORRECTIONS[correction]
+    loss_trl, loss_ours = SETTINGS_BY_LOSS[loss]
+    limits, correction_ours = SETTINGS_BY_CORRECTION[correction]
     trl = {"loss_type": loss, "importance_sampling_level": level, "scale_rewards": scale, **loss_trl}
     if correction == "off_policy_mask":
         trl["off_policy_mask_threshold"] = 0.1
@@ -89,8 +92,8 @@ def combination(loss: str, level: str, scale: str, correction: str, **changes: A
         trl["vllm_importance_sampling_mode"] = correction
         trl |= {f"vllm_importance_sampling_{side}": limit for side, limit in limits.items()}
     ours = {
-        "advantage": {"type": "group_mean", "scale": {"type": SCALES[scale]}},
-        "ratio": LEVELS[level],
+        "advantage": {"type": "group_mean", "scale": {"type": SCALE_BY_NAME[scale]}},
+        "ratio": RATIO_BY_LEVEL[level],
         **loss_ours,
         **correction_ours,
     }
@@ -100,7 +103,9 @@ def combination(loss: str, level: str, scale: str, correction: str, **changes: A
 
 def every_combination() -> Iterator[Case]:
     """Yield the cross product of settings that both sides have, of which only TRL caps sequence weights."""
-    for loss, level, scale, correction in product(LOSSES, LEVELS, SCALES, CORRECTIONS):
+    for loss, level, scale, correction in product(
+        SETTINGS_BY_LOSS, RATIO_BY_LEVEL, SCALE_BY_NAME, SETTINGS_BY_CORRECTION
+    ):
         if (loss, level) != ("cispo", "sequence"):
             yield combination(loss, level, scale, correction)
 
@@ -114,12 +119,12 @@ GRPO, DR_GRPO, DAPO, BNPO = (
     combination(loss, "token", "group", "none") for loss in ("grpo", "dr_grpo", "dapo", "bnpo")
 )
 GSPO = combination("grpo", "sequence", "group", "none")
-K3 = {"kl": {"type": "k3", "coef": 0.04}}
-R_K3 = {"kl": {"type": "r_k3", "coef": 0.04}}
-BONUS = {"entropy": {"type": "bonus", "coef": 0.01}}
-GDPO = {"advantage": {"type": "group_mean", "multi_reward": "gdpo"}}
+K3_OBJECTIVE = {"kl": {"type": "k3", "coef": 0.04}}
+R_K3_OBJECTIVE = {"kl": {"type": "r_k3", "coef": 0.04}}
+BONUS_OBJECTIVE = {"entropy": {"type": "bonus", "coef": 0.01}}
+GDPO_OBJECTIVE = {"advantage": {"type": "group_mean", "multi_reward": "gdpo"}}
 
-CASES = [
+EQUAL_CASES = [
     combination("grpo", "token", "group", "none"),
     combination("dr_grpo", "token", "none", "none", note="l_max is TRL's max_completion_length"),
     combination("dapo", "token", "group", "none"),
@@ -137,9 +142,11 @@ CASES = [
     combination("grpo", "token", "group", "sequence_truncate"),
     combination("grpo", "token", "group", "sequence_mask", note="TRL's default mode"),
     combination("grpo", "token", "none", "off_policy_mask", note="opsm with source = sampler"),
-    _with(GRPO, "grpo, beta 0.04", {"beta": 0.04, "use_bias_correction_kl": False}, K3, note="k3"),
-    _with(GRPO, "grpo, beta 0.04, bias correction", {"beta": 0.04}, R_K3, note="r_k3; TRL's default"),
-    _with(GSPO, "grpo, sequence, beta 0.04, bias correction", {"beta": 0.04}, R_K3, note="r_k3"),
+    _with(GRPO, "grpo, beta 0.04", {"beta": 0.04, "use_bias_correction_kl": False}, K3_OBJECTIVE, note="k3"),
+    _with(
+        GRPO, "grpo, beta 0.04, bias correction", {"beta": 0.04}, R_K3_OBJECTIVE, note="r_k3; TRL's default"
+    ),
+    _with(GSPO, "grpo, sequence, beta 0.04, bias correction", {"beta": 0.04}, R_K3_OBJECTIVE, note="r_k3"),
     _with(
         DAPO,
         "vespo",
@@ -151,7 +158,7 @@ CASES = [
         GRPO,
         "grpo, delta 1.3",
         {"delta": 1.3},
-        {"surrogate": PPO | {"dual_clip": 1.3}},
+        {"surrogate": PPO_SURROGATE | {"dual_clip": 1.3}},
         note="dual_clip; for A > 0 the upper bound acts before delta does",
     ),
     _with(
@@ -165,12 +172,12 @@ CASES = [
         GRPO,
         "grpo, two rewards, normalize_then_sum",
         {"multi_objective_aggregation": "normalize_then_sum"},
-        GDPO,
+        GDPO_OBJECTIVE,
         terms=2,
         note="GDPO",
     ),
     _with(GRPO, "grpo, two rewards, sum_then_normalize", {}, {}, terms=2),
-    _with(DAPO, "dapo, entropy_coef 0.01", {"entropy_coef": 0.01}, BONUS),
+    _with(DAPO, "dapo, entropy_coef 0.01", {"entropy_coef": 0.01}, BONUS_OBJECTIVE),
     _with(GRPO, "grpo, cut completions masked", {"mask_truncated_completions": True}, {}, truncated=True),
     _with(DAPO, "dapo, cut completions masked", {"mask_truncated_completions": True}, {}, truncated=True),
     _with(GRPO, "grpo, tool tokens inside", {}, {}, holes=True),
@@ -181,7 +188,7 @@ CASES = [
 ]
 """Cases that both sides have and must agree on."""
 
-DIFFERENT = [
+DIFFERENT_CASES = [
     _with(
         BNPO,
         "bnpo, 3 micro-batches",
@@ -196,7 +203,7 @@ DIFFERENT = [
         GRPO,
         "grpo, entropy_coef 0.01",
         {"entropy_coef": 0.01},
-        BONUS,
+        BONUS_OBJECTIVE,
         differs=True,
         note="TRL's bonus is a token mean whatever the loss; ours is reduced as the policy loss is. They "
         "agree under token_mean (dapo, bnpo).",
@@ -205,7 +212,7 @@ DIFFERENT = [
         DAPO,
         "dapo, entropy_coef 0.01, 3 micro-batches",
         {"entropy_coef": 0.01},
-        BONUS,
+        BONUS_OBJECTIVE,
         parts=3,
         differs=True,
         note="TRL's bonus is the mean of the micro-batches' own token means. It agrees with one micro-batch.",

@@ -21,12 +21,12 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from trl.experimental.gmpo import GMPOConfig, GMPOTrainer
 
 from benchmarks.parity.batches import GROUP_SIZE, ROWS, random_batch
-from benchmarks.parity.cases import CASES, DIFFERENT, MAX_NEW_TOKENS, Case, every_combination
-from benchmarks.step.workload import TINY
+from benchmarks.parity.cases import DIFFERENT_CASES, EQUAL_CASES, MAX_NEW_TOKENS, Case, every_combination
+from benchmarks.step.workload import TINY_WORKLOAD
 
 FIRST_PROMPT_ID = 5
 """The prompt of row i is the single token FIRST_PROMPT_ID + i, which identifies the row for a model."""
-TRAINERS = {"GRPOTrainer": (trl.GRPOTrainer, trl.GRPOConfig), "GMPOTrainer": (GMPOTrainer, GMPOConfig)}
+TRAINER_CLASSES = {"GRPOTrainer": (trl.GRPOTrainer, trl.GRPOConfig), "GMPOTrainer": (GMPOTrainer, GMPOConfig)}
 
 
 class Answers(nn.Module):
@@ -45,7 +45,7 @@ class Answers(nn.Module):
 
 def build(case: Case, directory: str, model: Any, tokenizer: Any, batch: dict[str, Any]) -> Any:
     """Return the trainer of a case whose sampler and rewards answer with `batch`."""
-    kind, config = TRAINERS[case.trainer]
+    kind, config = TRAINER_CLASSES[case.trainer]
 
     class RecordedSampler(kind):  # type: ignore[misc, valid-type]
         def _generate(self, prompts: list[str]) -> tuple[Any, ...]:
@@ -131,14 +131,14 @@ def main() -> None:
     logging.disable(logging.WARNING)
     warnings.simplefilter("ignore")
     transformers.utils.logging.disable_progress_bar()
-    model = AutoModelForCausalLM.from_pretrained(TINY.policy, dtype=torch.float32)
-    tokenizer = AutoTokenizer.from_pretrained(TINY.policy)
+    model = AutoModelForCausalLM.from_pretrained(TINY_WORKLOAD.policy, dtype=torch.float32)
+    tokenizer = AutoTokenizer.from_pretrained(TINY_WORKLOAD.policy)
     # rewards and sampler log-probabilities become tensors of the default type, which is double like the
     # others
     torch.set_default_dtype(torch.float64)
     answers_by_case = []
     with tempfile.TemporaryDirectory() as directory:
-        for case in [*CASES, *DIFFERENT, *every_combination()]:
+        for case in [*EQUAL_CASES, *DIFFERENT_CASES, *every_combination()]:
             batch: dict[str, Any] = {}
             trainer = build(case, directory, model, tokenizer, batch)
             answers = []

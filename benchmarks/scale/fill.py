@@ -20,19 +20,19 @@ from backend.storage.engine import Sessions, new_id, reading
 from backend.storage.models import ALL_PACKED, Attempt, Experiment, Metric, MetricBlock, Run
 from backend.storage.rollout_words import index_groups
 
-METRICS = [f"reward/term_{number}/mean" for number in range(7)] + [
+CURVE_METRICS = [f"reward/term_{number}/mean" for number in range(7)] + [
     "reward/mean",
     "policy/entropy",
     "time/wall_seconds",
 ]
 """Ten metrics of each run that has curves."""
 
-WIDE = [f"layer_{number}/gradient_norm" for number in range(200)]
+WIDE_METRICS = [f"layer_{number}/gradient_norm" for number in range(200)]
 """Metrics that a run records at irregular steps: number n every n % 10 + 1 steps on average."""
 
 STATUSES = ("finished", "finished", "finished", "stopped", "failed")
-COMPLETIONS = 8
-RARE = "quaternion"
+COMPLETIONS_PER_GROUP = 8
+RARE_WORD = "quaternion"
 """A word that only occurs in the completions of one group of each run."""
 
 
@@ -92,8 +92,8 @@ def fill(sessions: Sessions, size: Size) -> Filled:
     chart_runs, later_runs = ids[: size.chart_runs], ids[size.chart_runs :]
     long_run, wide_run, rollout_run, *ordinary_runs = later_runs
     started = time.perf_counter()
-    points = sum(_curves(sessions, run, METRICS, size.chart_steps) for run in chart_runs)
-    points += sum(_curves(sessions, run, METRICS, 1_000) for run in ordinary_runs[: size.short_runs])
+    points = sum(_curves(sessions, run, CURVE_METRICS, size.chart_steps) for run in chart_runs)
+    points += sum(_curves(sessions, run, CURVE_METRICS, 1_000) for run in ordinary_runs[: size.short_runs])
     points += _curves(sessions, long_run, ["reward/mean"], size.long_steps)
     points += _wide(sessions, wide_run, size.wide_steps)
     seconds = time.perf_counter() - started
@@ -101,7 +101,7 @@ def fill(sessions: Sessions, size: Size) -> Filled:
     sources, targets = ordinary_runs[: size.short_runs], ordinary_runs[size.short_runs :][: size.copies]
     copied = _copy(sessions, sources, targets)
     started = time.perf_counter()
-    groups = size.rollouts // COMPLETIONS // 2
+    groups = size.rollouts // COMPLETIONS_PER_GROUP // 2
     rollouts = _rollouts(sessions, rollout_run, groups)
     rollouts += sum(_rollouts(sessions, run, groups // 10) for run in ordinary_runs[:10])
     seconds_of_rollouts = time.perf_counter() - started
@@ -205,16 +205,16 @@ def _wide(sessions: Sessions, run: str, steps: int) -> int:
     with sessions.begin() as session:
         session.execute(update(Run).where(Run.id == run).values(**ended_at(steps)))
     chance = np.random.default_rng(0)
-    share = 1 / (np.arange(len(WIDE)) % 10 + 1)
+    share = 1 / (np.arange(len(WIDE_METRICS)) % 10 + 1)
     points = 0
     for first in range(1, steps + 1, 500):
         batch = []
         for step in range(first, min(first + 500, steps + 1)):
-            values = chance.normal(1, 0.1, len(WIDE))
-            values[chance.random(len(WIDE)) < 0.01] = math.nan
+            values = chance.normal(1, 0.1, len(WIDE_METRICS))
+            values[chance.random(len(WIDE_METRICS)) < 0.01] = math.nan
             values[-1] = math.nan
-            at = np.flatnonzero(chance.random(len(WIDE)) < share)
-            batch.append((step, {WIDE[index]: float(values[index]) for index in at}))
+            at = np.flatnonzero(chance.random(len(WIDE_METRICS)) < share)
+            batch.append((step, {WIDE_METRICS[index]: float(values[index]) for index in at}))
         with sessions.begin() as session:
             write_points(session, run, 1, batch)
         points += sum(len(values) for _, values in batch)
@@ -249,7 +249,7 @@ def _copy(sessions: Sessions, sources: list[str], targets: list[str]) -> int:
                 session.execute(
                     update(Attempt).where(Attempt.run_id == target).values(packed_step=ALL_PACKED)
                 )
-                copied += 1_000 * len(METRICS)
+                copied += 1_000 * len(CURVE_METRICS)
     return copied
 
 
@@ -261,7 +261,7 @@ def _rollouts(sessions: Sessions, run: str, groups: int) -> int:
             for step in range(first // 16, min(first + 512, groups) // 16):
                 group_records = list(_groups(step, chance))
                 write_groups(session, pack_groups(run, step + 1, 1, group_records, with_tokens=False))
-    return groups // 16 * 16 * COMPLETIONS
+    return groups // 16 * 16 * COMPLETIONS_PER_GROUP
 
 
 def _groups(step: int, chance: random.Random) -> Iterator[GroupRecord]:
@@ -275,14 +275,16 @@ def _groups(step: int, chance: random.Random) -> Iterator[GroupRecord]:
             domain="sums",
             prompt=f"{a}+{b}+{c}=?",
             answer=str(a + b + c),
-            completions=tuple(_completion(a, b, c, step * 16 + index, chance) for _ in range(COMPLETIONS)),
+            completions=tuple(
+                _completion(a, b, c, step * 16 + index, chance) for _ in range(COMPLETIONS_PER_GROUP)
+            ),
         )
 
 
 def _completion(a: int, b: int, c: int, index: int, chance: random.Random) -> CompletionRecord:
     is_right = chance.random() < 0.4
     result = a + b + c + (0 if is_right else chance.randint(1, 9))
-    rare_word = f" {RARE}" if index == 7 else ""
+    rare_word = f" {RARE_WORD}" if index == 7 else ""
     text = f"<think>{a}+{b}={a + b}, {a + b}+{c}={result}{rare_word}</think>\\boxed{{{result}}}"
     return CompletionRecord(
         text=text,

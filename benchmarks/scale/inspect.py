@@ -6,13 +6,13 @@ from typing import Any
 
 from benchmarks.common.service import Service
 from benchmarks.scale.measure import Params, Request, timed
-from benchmarks.scale.texts import RARE, SPREADING, TOKENS_EVERY, FilledRollouts, Rollouts
+from benchmarks.scale.texts import RARE_WORD, SPREADING_PHRASE, TOKENS_EVERY_STEPS, FilledRollouts, Rollouts
 
-SEARCHES = {
-    "a rare word": RARE,
+SEARCH_QUERIES = {
+    "a rare word": RARE_WORD,
     "a word of every completion": "think",
     "three common words": "think boxed the",
-    "a phrase": f'"{SPREADING}"',
+    "a phrase": f'"{SPREADING_PHRASE}"',
     "a prefix": "ba*",
     "a phrase with a prefix": '"so th*"',
     "an exact string": "`{42}`",
@@ -20,7 +20,7 @@ SEARCHES = {
     "a word that is not there": "think -the",
 }
 
-FILTERS: dict[str, Params] = {
+FILTER_PARAMETERS: dict[str, Params] = {
     "by reward": {"min_reward": 0.9},
     "by a reward that none has": {"min_reward": 5},
     "by flag": {"flag": "truncated"},
@@ -49,10 +49,10 @@ def _requests(
     def search(path: str, q: str, **params: Any) -> Callable[[], Request]:
         return lambda: (f"/rollouts{path}", {"runs": filled.run, "q": q, **params})
 
-    for name, q in SEARCHES.items():
+    for name, q in SEARCH_QUERIES.items():
         yield f"search: {name}", search("/search", q)
         yield f"counts over steps: {name}", search("/search/steps", q)
-    for name, params in FILTERS.items():
+    for name, params in FILTER_PARAMETERS.items():
         yield f"search: a word of every completion, {name}", search("/search", "think", **params)
         yield (
             f"counts over steps: a word of every completion, {name}",
@@ -75,7 +75,7 @@ def _requests(
             run | {"prompt": f"train-{chance.randrange(size.prompts)}"},
         ),
     )
-    step = max(1, size.steps // TOKENS_EVERY // 2) * TOKENS_EVERY
+    step = max(1, size.steps // TOKENS_EVERY_STEPS // 2) * TOKENS_EVERY_STEPS
     page = service.get("/rollouts", run=filled.run, kind="train", step=str(min(step, size.steps)))
     completions = [completion["id"] for group in page["items"] for completion in group["completions"]]
     if step <= size.steps:

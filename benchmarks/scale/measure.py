@@ -14,9 +14,9 @@ from backend.storage.engine import Sessions
 from backend.storage.models import Experiment, Run
 from benchmarks.common.browser import chromium, fresh_page
 from benchmarks.common.service import Service
-from benchmarks.scale.fill import METRICS, RARE, WIDE, Filled, Size, run_row
+from benchmarks.scale.fill import CURVE_METRICS, RARE_WORD, WIDE_METRICS, Filled, Size, run_row
 
-PAINTED = "() => performance.getEntriesByName('first-contentful-paint')[0].startTime"
+FIRST_PAINT = "() => performance.getEntriesByName('first-contentful-paint')[0].startTime"
 
 Params = dict[str, str | int | float]
 Request = tuple[str, Params]
@@ -81,17 +81,17 @@ def requests(size: Size, filled: Filled) -> dict[str, Callable[[], Request]]:
         f"a curve of {size.long_steps:,} points": lambda: series(runs=filled.long_run),
         "a quarter of it": lambda: series(runs=filled.long_run, **zoomed()),
         f"a chart of {size.chart_runs} runs x {size.chart_steps:,} steps": lambda: series(
-            runs=chart, metrics=chance.choice(METRICS[:9]), max_points=500
+            runs=chart, metrics=chance.choice(CURVE_METRICS[:9]), max_points=500
         ),
-        f"one of {len(WIDE)} metrics at irregular steps, with NaN": lambda: series(
-            runs=filled.wide_run, metrics=chance.choice(WIDE)
+        f"one of {len(WIDE_METRICS)} metrics at irregular steps, with NaN": lambda: series(
+            runs=filled.wide_run, metrics=chance.choice(WIDE_METRICS)
         ),
         "twelve of them": lambda: series(
-            runs=filled.wide_run, metrics=",".join(chance.sample(WIDE, 12)), max_points=500
+            runs=filled.wide_run, metrics=",".join(chance.sample(WIDE_METRICS, 12)), max_points=500
         ),
         "rollouts of a step": lambda: rollouts(step=chance.randint(1, size.rollouts // 256)),
         "rollouts, lowest reward first": lambda: rollouts(sort="reward"),
-        f"rollouts with a rare word, of {size.rollouts // 2:,}": lambda: rollouts(q=RARE),
+        f"rollouts with a rare word, of {size.rollouts // 2:,}": lambda: rollouts(q=RARE_WORD),
     }
 
 
@@ -165,6 +165,6 @@ def _visit(page: Any, address: str, drawn: str) -> tuple[float, float]:
     page.goto(address)
     page.locator(drawn).first.wait_for(timeout=60_000)
     seconds = time.perf_counter() - started
-    paint = page.evaluate(PAINTED) / 1000
+    paint = page.evaluate(FIRST_PAINT) / 1000
     page.context.close()
     return paint, seconds

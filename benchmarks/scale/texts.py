@@ -17,20 +17,20 @@ from backend.storage.models import Attempt, Experiment, Run
 from backend.storage.rollout_words import index_groups
 from benchmarks.scale.fill import attempt_row, run_row
 
-COMPLETIONS = 8
-GROUPS = 125
+COMPLETIONS_PER_GROUP = 8
+GROUPS_PER_STEP = 125
 """Number of groups per step."""
-STEPS_AT_ONCE = 8
-VOCABULARY = 30_000
+STEPS_PER_BATCH = 8
+VOCABULARY_SIZE = 30_000
 SHORTEST, LONGEST = 30, 90
 """Minimum and maximum number of words of a completion."""
-TOKENS_EVERY = 50
+TOKENS_EVERY_STEPS = 50
 """Number of steps per step that stores the values of its tokens."""
 PROBES, PROBE_STEPS = 500, 20
 
-RARE = "quaternion"
+RARE_WORD = "quaternion"
 """Word that occurs in one of 10,000 completions."""
-SPREADING = "let me double check"
+SPREADING_PHRASE = "let me double check"
 """Phrase that half of the completions contain from the middle of the run on."""
 
 
@@ -48,7 +48,7 @@ class Rollouts:
     @property
     def steps(self) -> int:
         """Number of steps of the run."""
-        return max(2, self.completions // (GROUPS * COMPLETIONS))
+        return max(2, self.completions // (GROUPS_PER_STEP * COMPLETIONS_PER_GROUP))
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +75,9 @@ def fill_rollouts(sessions: Sessions, size: Rollouts) -> FilledRollouts:
         run = row["id"]
     writer = _Writer(size)
     started, completions = time.perf_counter(), 0
-    for first in range(0, size.steps, STEPS_AT_ONCE):
+    for first in range(0, size.steps, STEPS_PER_BATCH):
         packed = PackedGroups()
-        for step in range(first + 1, min(first + STEPS_AT_ONCE, size.steps) + 1):
+        for step in range(first + 1, min(first + STEPS_PER_BATCH, size.steps) + 1):
             packed.extend(pack_groups(run, step, 1, list(writer.groups(step)), with_tokens=True))
         completions += len(packed.rollouts)
         with sessions.begin() as session:
@@ -97,16 +97,16 @@ class _Writer:
         self._size = size
         self._chance = np.random.default_rng(20)
         self._words = _vocabulary(self._chance)
-        ranks = np.arange(1, VOCABULARY + 1, dtype=np.float64)
+        ranks = np.arange(1, VOCABULARY_SIZE + 1, dtype=np.float64)
         self._cumulated = np.cumsum(1 / ranks) / np.sum(1 / ranks)
         self._difficulty = self._chance.random(size.prompts)
 
     def groups(self, step: int) -> Iterator[GroupRecord]:
         """Yield the groups of a step, and the probes if the step is evaluated."""
-        prompts = self._chance.integers(0, self._size.prompts, GROUPS)
-        has_tokens = step % TOKENS_EVERY == 0
+        prompts = self._chance.integers(0, self._size.prompts, GROUPS_PER_STEP)
+        has_tokens = step % TOKENS_EVERY_STEPS == 0
         for index, prompt in enumerate(prompts.tolist()):
-            yield self._group("train", index, prompt, step, COMPLETIONS, has_tokens=has_tokens)
+            yield self._group("train", index, prompt, step, COMPLETIONS_PER_GROUP, has_tokens=has_tokens)
         if step % max(1, self._size.steps // PROBE_STEPS) == 0:
             for prompt in range(PROBES):
                 yield self._group("eval", prompt, prompt, step, 1, has_tokens=False)
@@ -123,7 +123,7 @@ class _Writer:
             prompt_id=f"{kind}-{prompt}",
             problem="words",
             domain="words",
-            prompt=f"Problem {prompt}: {self._words[prompt % VOCABULARY]}?",
+            prompt=f"Problem {prompt}: {self._words[prompt % VOCABULARY_SIZE]}?",
             answer=str(prompt),
             completions=tuple(
                 self._completion(text, is_right=is_right, has_tokens=has_tokens)
@@ -134,11 +134,11 @@ class _Writer:
     def _text(self, progress: float, *, is_right: bool) -> str:
         count = int(self._chance.integers(SHORTEST, LONGEST))
         places = np.searchsorted(self._cumulated, self._chance.random(count)).tolist()
-        words = [self._words[min(rank, VOCABULARY - 1)] for rank in places]
+        words = [self._words[min(rank, VOCABULARY_SIZE - 1)] for rank in places]
         if self._chance.random() < (0.5 if progress > 0.5 else 0.02):
-            words[count // 2 : count // 2] = [f"{SPREADING},"]
+            words[count // 2 : count // 2] = [f"{SPREADING_PHRASE},"]
         if self._chance.random() < 1e-4:
-            words.append(RARE)
+            words.append(RARE_WORD)
         result = int(self._chance.integers(0, 1000))
         return f"<think>{' '.join(words)}</think>\\boxed{{{result if is_right else -result}}}"
 
@@ -168,7 +168,7 @@ def _vocabulary(chance: Any) -> list[str]:
     """Return distinct words of two to four syllables, the most common first."""
     syllables = [c + v for c in "bcdfghklmnprstvz" for v in "aeiou"]
     vocabulary: dict[str, None] = dict.fromkeys(("the", "so", "we", "is", "and", "of", "then", "equals"))
-    while len(vocabulary) < VOCABULARY:
+    while len(vocabulary) < VOCABULARY_SIZE:
         parts = chance.choice(syllables, int(chance.integers(2, 5)))
         vocabulary["".join(parts)] = None
     return list(vocabulary)

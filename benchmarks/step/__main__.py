@@ -23,14 +23,14 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, Qwen3Config
 
 from benchmarks.common.peers import python_of_trl, run, version_of
 from benchmarks.step.tables import table
-from benchmarks.step.workload import TINY, Workload
+from benchmarks.step.workload import TINY_WORKLOAD, Workload
 from worker.problems.sums import Sums
 
 HERE = Path(__file__).parent
-FIGURES = HERE / "figures.json"
+FIGURES_PATH = HERE / "figures.json"
 """Measurements of each workload, so that one can be repeated without the others."""
 
-VOCABULARY = 32_000
+VOCABULARY_SIZE = 32_000
 
 
 def main() -> None:
@@ -41,16 +41,16 @@ def main() -> None:
     parser.add_argument("--trl", help="an interpreter that can import TRL")
     parser.add_argument("--before", type=Path, help="the checkout of another version")
     arguments = parser.parse_args()
-    tables = json.loads(FIGURES.read_text()) if FIGURES.exists() else {}
+    tables = json.loads(FIGURES_PATH.read_text()) if FIGURES_PATH.exists() else {}
     with tempfile.TemporaryDirectory() as directory:
         if arguments.only in {None, "tiny"}:
             title = "tiny policy of 0.8 M parameters"
-            tables["tiny"] = table(measured(TINY, arguments), TINY, title, arguments)
+            tables["tiny"] = table(measured(TINY_WORKLOAD, arguments), TINY_WORKLOAD, title, arguments)
         if arguments.only in {None, "large"}:
             work = Workload(large_policy(Path(directory) / "large"), 4, 4, 64, 1e-5, 1, 4)
-            title = f"random Qwen3 of 80 M parameters, vocabulary {VOCABULARY:,}"
+            title = f"random Qwen3 of 80 M parameters, vocabulary {VOCABULARY_SIZE:,}"
             tables["large"] = table(measured(work, arguments), work, title, arguments)
-    FIGURES.write_text(json.dumps(tables, indent=1) + "\n", encoding="utf-8")
+    FIGURES_PATH.write_text(json.dumps(tables, indent=1) + "\n", encoding="utf-8")
     text = "\n\n".join(tables[name] for name in ("tiny", "large") if name in tables)
     print(f"\n{text}")
     (HERE / "results.md").write_text(text + "\n", encoding="utf-8")
@@ -77,11 +77,11 @@ def measured(work: Workload, arguments: argparse.Namespace) -> dict[str, list[di
 
 def large_policy(directory: Path) -> str:
     """Return a policy of 80 M random weights that never ends early, so that both sides do equal work."""
-    tokenizer = AutoTokenizer.from_pretrained(TINY.policy)
-    tokenizer.add_tokens([f"<w{number}>" for number in range(VOCABULARY - len(tokenizer))])
+    tokenizer = AutoTokenizer.from_pretrained(TINY_WORKLOAD.policy)
+    tokenizer.add_tokens([f"<w{number}>" for number in range(VOCABULARY_SIZE - len(tokenizer))])
     torch.manual_seed(0)
     config = Qwen3Config(
-        vocab_size=VOCABULARY,
+        vocab_size=VOCABULARY_SIZE,
         hidden_size=640,
         intermediate_size=1920,
         num_hidden_layers=12,

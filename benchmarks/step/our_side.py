@@ -12,15 +12,11 @@ from workload import Workload, report
 
 from backend.base.settings import Settings
 from backend.config.merge import resolve
+from benchmarks.common.nothing import NullRecorder
 from worker.recording.records import StepRecord
 from worker.training.trainer import Trainer
 
-try:
-    from benchmarks.common.nothing import Nothing
-except ModuleNotFoundError:  # `--before` a version from before 27 November 2026
-    from benchmarks.nothing import Nothing  # type: ignore[import-not-found, no-redef]
-
-FIGURES = (
+FIGURE_METRICS = (
     "time/sample_seconds",
     "time/update_seconds",
     "time/score_seconds",
@@ -29,7 +25,7 @@ FIGURES = (
 )
 
 
-class Listener(Nothing):
+class Listener(NullRecorder):
     """A recorder that counts steps and stores nothing."""
 
     def __init__(self) -> None:
@@ -43,7 +39,7 @@ class Listener(Nothing):
     def record_step(self, record: StepRecord) -> None:
         self.ends.append(time.perf_counter())
         self.accuracy.append(record.metrics["reward/accuracy"])
-        for name in FIGURES:
+        for name in FIGURE_METRICS:
             if name in record.metrics:
                 self.parts.setdefault(name, []).append(record.metrics[name])
 
@@ -66,7 +62,7 @@ def trainer_of(work: Workload, listener: Listener, seed: int) -> Trainer:
         resolve(base, {}, seed),
         listener,  # type: ignore[arg-type]
         settings=Settings(models_dir=work.path.parent),
-        checkpoints=Nothing(),  # type: ignore[arg-type]
+        checkpoints=NullRecorder(),  # type: ignore[arg-type]
         device=work.device,
         stopping=threading.Event(),
     )

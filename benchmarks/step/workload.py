@@ -30,14 +30,14 @@ class Workload(NamedTuple):
         return Path(self.policy)
 
 
-TINY = Workload(str(Path(__file__).parents[2] / "worker" / "policy" / "tiny"))
+TINY_WORKLOAD = Workload(str(Path(__file__).parents[2] / "worker" / "policy" / "tiny"))
 
-BOX = re.compile(r"\\boxed\{([^{}]*)\}")
+BOX_PATTERN = re.compile(r"\\boxed\{([^{}]*)\}")
 
 
 def correctness(text: str, answer: str) -> float:
     """Return 1 if the last box contains the answer, else 0."""
-    boxes = BOX.findall(text)
+    boxes = BOX_PATTERN.findall(text)
     return float(bool(boxes) and boxes[-1].strip() == answer)
 
 

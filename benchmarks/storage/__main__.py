@@ -24,15 +24,15 @@ from backend.storage.migrate import upgrade
 from backend.storage.models import Attempt, Run
 from benchmarks.common.installation import installation
 from benchmarks.common.peers import python_of, run
-from benchmarks.curves.data import METRIC, names_of, values_of
+from benchmarks.curves.data import METRIC_NAME, names_of, values_of
 from benchmarks.scale.fill import seal_all
 from benchmarks.storage.rows import attempt_row, run_row
-from benchmarks.storage.used import used
+from benchmarks.storage.used import used_bytes
 
 HERE = Path(__file__).parent
-SIDES = HERE.parent / "curves" / "sides.py"
-PEERS = ("tensorboard", "trackio")
-TABLES = ("metric", "metric_block")
+SIDES_PATH = HERE.parent / "curves" / "sides.py"
+PEER_NAMES = ("tensorboard", "trackio")
+TABLE_NAMES = ("metric", "metric_block")
 
 Curves = dict[str, NDArray[np.float64]]
 
@@ -73,8 +73,8 @@ def measured(curves: Curves) -> dict[str, float]:
             f"GRPO Lab, {database}, while it trains": live,
         }
     byte_counts["Parquet, a file for each run, zstd"] = parquet(curves)
-    for peer in PEERS:
-        size, version = beside(peer, curves)
+    for peer in PEER_NAMES:
+        size, version = peer_bytes(peer, curves)
         byte_counts[f"{peer} {version}"] = size
     return {name: size / points for name, size in byte_counts.items()}
 
@@ -85,17 +85,17 @@ def ours(database: str, curves: Curves) -> tuple[int, int]:
         upgrade(installed.url)
         engine = open_engine(installed.url, pool_size=2)
         sessions = open_sessions(engine)
-        empty = used(sessions, TABLES)
+        empty = used_bytes(sessions, TABLE_NAMES)
         for number, (name, values) in enumerate(curves.items()):
             with sessions.begin() as session:
                 row = run_row(number, name, len(values))
                 session.execute(insert(Run), [row])
                 session.execute(insert(Attempt), [attempt_row(row["id"])])
-                points = ((step, {METRIC: reward}) for step, reward in enumerate(values.tolist(), 1))
+                points = ((step, {METRIC_NAME: reward}) for step, reward in enumerate(values.tolist(), 1))
                 write_points(session, row["id"], 1, points)
-        live = used(sessions, TABLES)
+        live = used_bytes(sessions, TABLE_NAMES)
         seal_all(sessions)
-        sealed = used(sessions, TABLES)
+        sealed = used_bytes(sessions, TABLE_NAMES)
         engine.dispose()
     return live - empty, sealed - empty
 
@@ -113,7 +113,7 @@ def parquet(curves: Curves) -> int:
         return sum(file_sizes(Path(directory)))
 
 
-def beside(peer: str, curves: Curves) -> tuple[int, str]:
+def peer_bytes(peer: str, curves: Curves) -> tuple[int, str]:
     """Return the bytes that a peer's own client writes, and its version."""
     with tempfile.TemporaryDirectory() as root:
         curves_directory, directory = Path(root, "curves"), Path(root, "stored")
@@ -127,7 +127,7 @@ def beside(peer: str, curves: Curves) -> tuple[int, str]:
             "curves": str(curves_directory),
             "names": list(curves),
         }
-        stored = run(python_of(peer), SIDES, job | {"within": 600.0, "threads": 1})
+        stored = run(python_of(peer), SIDES_PATH, job | {"within": 600.0, "threads": 1})
         if len(stored["ids"]) < len(curves):
             raise SystemExit(f"{peer} stored {len(stored['ids'])} of {len(curves)} runs")
         return sum(file_sizes(directory)), stored["version"]

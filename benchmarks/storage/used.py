@@ -6,10 +6,12 @@ from sqlalchemy import text
 
 from backend.storage.engine import Sessions
 
-APART = text("SELECT pg_relation_size(reltoastrelid) FROM pg_class WHERE oid = to_regclass(:table)")
+TOAST_SIZE_QUERY = text(
+    "SELECT pg_relation_size(reltoastrelid) FROM pg_class WHERE oid = to_regclass(:table)"
+)
 
 
-def used(sessions: Sessions, tables: Sequence[str]) -> int:
+def used_bytes(sessions: Sessions, tables: Sequence[str]) -> int:
     """Return the used bytes: on SQLite all except free pages, on Postgres tables with indexes.
 
     Deleted rows are first removed from tables of Postgres by `VACUUM FULL`, or by `VACUUM`, as in service,
@@ -23,7 +25,7 @@ def used(sessions: Sessions, tables: Sequence[str]) -> int:
             return int(size * (pages - free))
         total = 0
         for table in tables:
-            apart = connection.scalar(APART, {"table": table})
+            apart = connection.scalar(TOAST_SIZE_QUERY, {"table": table})
             connection.execute(text(f"VACUUM {'' if apart else 'FULL'} {table}"))
             total += connection.scalar(text(f"SELECT pg_total_relation_size('{table}')"))
         return total

@@ -6,25 +6,25 @@ import pytest
 from starlette.testclient import TestClient
 
 from backend.base.settings import Settings
-from tests.api_client import VIEWER_TOKEN, serving
+from tests.api_client import VIEWER_TOKEN, client_of_service
 
 
 @pytest.fixture
 def client(sqlite_url: str, settings: Settings) -> Iterator[TestClient]:
     """A client that is logged in as the operator."""
-    with serving(settings, sqlite_url) as client:
+    with client_of_service(settings, sqlite_url) as client:
         yield client
 
 
 @pytest.fixture
 def viewer(sqlite_url: str, settings: Settings) -> Iterator[TestClient]:
     """A client that is logged in as a viewer."""
-    with serving(settings, sqlite_url, token=VIEWER_TOKEN) as client:
+    with client_of_service(settings, sqlite_url, token=VIEWER_TOKEN) as client:
         yield client
 
 
 @pytest.fixture
 def stranger(sqlite_url: str, settings: Settings) -> Iterator[TestClient]:
     """A client without a token."""
-    with serving(settings, sqlite_url, token="") as client:
+    with client_of_service(settings, sqlite_url, token="") as client:
         yield client

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
-from tests.browser.service import Service, running
-from tests.browser.watched import watched
+from tests.browser.service import Service, running_service
+from tests.browser.watched import watched_page
 
 expect.set_options(timeout=120_000)  # a busy machine is slow, which is not a failure
 
@@ -37,12 +37,12 @@ def browser(chromium: Path) -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    with running(tmp_path_factory.mktemp("lab")) as service:
+    with running_service(tmp_path_factory.mktemp("lab")) as service:
         yield service
 
 
 @pytest.fixture
 def page(service: Service, browser: Browser) -> Iterator[Page]:
     """A page of the file's service, which fails its test if a hostile text is executed."""
-    with watched(browser, service.base) as page:
+    with watched_page(browser, service.base) as page:
         yield page

@@ -4,11 +4,11 @@ from pathlib import Path
 
 from PIL import Image
 
-COLOURS = 256
+PALETTE_SIZE = 256
 
 
 def shrink(picture: Path) -> None:
     """Write a PNG again with a palette, which makes the file of a chart a third as large."""
     with Image.open(picture) as image:
-        few = image.convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE)
+        few = image.convert("RGB").quantize(PALETTE_SIZE, dither=Image.Dither.NONE)
     few.save(picture, optimize=True)

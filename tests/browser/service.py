@@ -31,11 +31,11 @@ from backend.service.main import create_app
 from backend.service.process.server import server_config
 from backend.service.process.sockets import listen
 from backend.storage.migrate import upgrade
-from tests.api_client import empty
+from tests.api_client import close_connections
 
 TOKEN = "a-token-for-tests"
 VIEWER_TOKEN = "a-viewers-token-for-tests"
-PATIENCE_SECONDS = 300
+REQUEST_TIMEOUT_SECONDS = 300
 """A long timeout, so that no page is answered with 503 on a busy machine."""
 HOSTILE = '<img src=x onerror="alert(1)"><script>alert(2)</script>\u202egnp.exe\u200b\x07 \\boxed{233}'
 
@@ -141,8 +141,8 @@ def completion_of(text, *, correct):
     )  # fmt: skip
 
 
-NARROW = (400, "dark")
-WIDE = pytest.param((1400, "light"), marks=pytest.mark.nightly)
+NARROW_VIEWPORT = (400, "dark")
+WIDE_VIEWPORT = pytest.param((1400, "light"), marks=pytest.mark.nightly)
 """Width and colour scheme of a page. Other tests have wide light pages, so the gate uses narrow dark ones."""
 
 
@@ -153,7 +153,7 @@ def viewports(*widths):
     return [pytest.param(*size, marks=() if size == gate else pytest.mark.nightly) for size in viewports]
 
 
-def opened(browser, service, width=1400, scheme="light", *, token=TOKEN, height=1000):
+def open_context(browser, service, width=1400, scheme="light", *, token=TOKEN, height=1000):
     """Open a browser context that is logged in to the service."""
     return browser.new_context(
         base_url=service.base,
@@ -179,7 +179,7 @@ async def _serve(
 
 
 @contextmanager
-def running(directory: Path, url: str = "", **changes: Any) -> Iterator[Service]:
+def running_service(directory: Path, url: str = "", **changes: Any) -> Iterator[Service]:
     """Run a service on a free port, with a fresh database unless one is given."""
     url = url or f"sqlite:///{directory / 'grpolab.db'}"
     upgrade(url)
@@ -191,7 +191,7 @@ def running(directory: Path, url: str = "", **changes: Any) -> Iterator[Service]
         port=port, **changes,
     ).model_copy(update={"broker_url": "memory://"})  # fmt: skip
     app = create_app(settings)
-    with patch.object(main, "RequestTimeout", partial(RequestTimeout, seconds=PATIENCE_SECONDS)):
+    with patch.object(main, "RequestTimeout", partial(RequestTimeout, seconds=REQUEST_TIMEOUT_SECONDS)):
         app.middleware_stack = app.build_middleware_stack()
     config = server_config(app, settings, log_level="error", timeout_graceful_shutdown=1)
     server = uvicorn.Server(config)
@@ -209,4 +209,4 @@ def running(directory: Path, url: str = "", **changes: Any) -> Iterator[Service]
         server.should_exit = True
         thread.join(END_SECONDS)
         assert not thread.is_alive(), [*map(str, asyncio.all_tasks(loops[0]))]
-        empty(pool)
+        close_connections(pool)

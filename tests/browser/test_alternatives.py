@@ -6,8 +6,8 @@ from playwright.sync_api import expect
 
 from backend.rollouts.records import CompletionRecord
 from backend.rollouts.store import pack_groups, write_groups
-from tests.browser.service import HOSTILE, running
-from tests.browser.watched import watched
+from tests.browser.service import HOSTILE, running_service
+from tests.browser.watched import watched_page
 from tests.factories import MadeCompletion, MadeGroup, make_run
 
 pytestmark = pytest.mark.nightly
@@ -37,7 +37,7 @@ def stage(tmp_path_factory):
     ids = list(range(len(PIECES)))
     with_alternatives = MadeGroup(completions=(completion(PIECES, ids), completion(PIECES[:7], ids[:7])))
     without = MadeGroup(prompt_index=1, completions=(MadeCompletion(),))
-    with running(tmp_path_factory.mktemp("lab")) as service:
+    with running_service(tmp_path_factory.mktemp("lab")) as service:
         with service.sessions.begin() as session:
             run = make_run(session, last_step=1, config={"recording": {"alternatives": 2}})
             write_groups(session, pack_groups(run.id, 1, 1, [with_alternatives, without]))
@@ -47,11 +47,11 @@ def stage(tmp_path_factory):
 
 @pytest.fixture
 def page(stage, browser):
-    with watched(browser, stage.base, viewport={"width": 1400, "height": 1000}) as page:
+    with watched_page(browser, stage.base, viewport={"width": 1400, "height": 1000}) as page:
         yield page
 
 
-def test_the_likeliest_tokens_are_listed_as_text(page, stage):
+def test_the_most_probable_tokens_are_listed_as_text(page, stage):
     page.goto(f"/run/{stage.trained}?tab=rollouts&step=1&prompt=1&colour=entropy&at=0.6")
     listed = page.get_by_label("The likeliest tokens here")
     expect(listed).to_contain_text("</think>")

@@ -5,14 +5,14 @@ import tarfile
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.service import running
+from tests.browser.service import running_service
 
 pytestmark = pytest.mark.nightly
 
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory):
-    with running(tmp_path_factory.mktemp("lab")) as service:
+    with running_service(tmp_path_factory.mktemp("lab")) as service:
         service.trained = service.launch("trained")
         service.train(service.trained, 4, end="finished")
         yield service

@@ -13,10 +13,10 @@ from backend.metrics.store import write_points
 from backend.rollouts.store import pack_groups, write_groups
 from backend.runs import leases, lifecycle
 from backend.storage.rollout_words import index_groups
-from tests.browser.service import completion_of, group_of, running
+from tests.browser.service import completion_of, group_of, running_service
 from tests.factories import MadeCompletion, MadeGroup
 
-STEPS = 60
+STEP_COUNT = 60
 SHARES = (5, 15, 20, 10, 5, 5, 40)
 
 
@@ -49,7 +49,7 @@ def metrics_of(step, groups):
     }
 
 
-def train(service, name):
+def train_run(service, name):
     rewards = [{"name": "correctness", "weight": 1.0}, {"name": "boxed_format", "weight": 0.2}]
     objective = {"correction": {"type": "token_tis", "cap": 1.5}}
     run = service.launch(name, rewards=rewards, objective=objective)
@@ -57,7 +57,7 @@ def train(service, name):
         claim = lifecycle.claim_run(session, "w", "h")
         lifecycle.begin_attempt(session, run, claim.attempt, -1)
         last = {}
-        for step in range(1, STEPS + 1):
+        for step in range(1, STEP_COUNT + 1):
             prompts = ("2+2=?", "7*8=?", "9-4=?", "6/3=?")
             groups = [
                 MadeGroup(
@@ -70,32 +70,32 @@ def train(service, name):
             last = metrics_of(step, groups)
             write_points(session, run, claim.attempt, [(step, last)])
             write_groups(session, pack_groups(run, step, claim.attempt, groups, with_tokens=False))
-        write_groups(session, pack_groups(run, STEPS, claim.attempt, [mismatched()]))
-        summary = {"step": STEPS, "last": last, "best": {}}
-        leases.fence(session, run, claim.attempt, last_step=STEPS, summary=summary)
+        write_groups(session, pack_groups(run, STEP_COUNT, claim.attempt, [mismatched_group()]))
+        summary = {"step": STEP_COUNT, "last": last, "best": {}}
+        leases.fence(session, run, claim.attempt, last_step=STEP_COUNT, summary=summary)
         lifecycle.finish_run(session, run, claim.attempt, "finished", "")
     return run
 
 
-def mismatched():
+def mismatched_group():
     """Return a group of 200 tokens, of which a tenth have rho above 1.5."""
     logprob = -np.linspace(0.1, 6, 200, dtype=np.float32)
     log_rho = np.where(np.arange(200) % 10 == 0, 0.7, 0.05 * np.sin(np.arange(200))).astype(np.float32)
     completion = completion_of("x" * 200, correct=True)
     arrays = completion.arrays | {"logprob": logprob, "policy_logprob": logprob + log_rho}
-    return replace(group_of("train", STEPS, 9), completions=[replace(completion, arrays=arrays)])
+    return replace(group_of("train", STEP_COUNT, 9), completions=[replace(completion, arrays=arrays)])
 
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory):
-    with running(tmp_path_factory.mktemp("lab")) as service:
-        service.trained = train(service, "planted")
+    with running_service(tmp_path_factory.mktemp("lab")) as service:
+        service.trained = train_run(service, "planted")
         for _ in index_groups(service.sessions):
             pass
         yield service
 
 
-class Person:
+class Visitor:
     """A person who opens a run's page and clicks, which `clicks` counts."""
 
     def __init__(self, page, run):
@@ -118,7 +118,7 @@ def first_row(page):
 
 
 def test_a_forgotten_prompt_is_found_in_two_clicks(page, service):
-    person = Person(page, service.trained)
+    person = Visitor(page, service.trained)
     person.why("reward/accuracy")
     expect(first_row(page)).to_contain_text("7*8=?")
     expect(first_row(page)).to_contain_text("−0.187")  # 3/4 of a quarter of the completions
@@ -130,7 +130,7 @@ def test_a_forgotten_prompt_is_found_in_two_clicks(page, service):
 
 @pytest.mark.nightly
 def test_a_broken_reward_term_is_found_in_three_clicks(page, service):
-    person = Person(page, service.trained)
+    person = Visitor(page, service.trained)
     person.why("reward/mean")
     person.click(page.get_by_role("button", name="Reward terms"))
     expect(first_row(page)).to_contain_text("boxed_format")
@@ -142,7 +142,7 @@ def test_a_broken_reward_term_is_found_in_three_clicks(page, service):
 
 @pytest.mark.nightly
 def test_a_phrase_that_spreads_is_found_in_four_clicks(page, service):
-    person = Person(page, service.trained)
+    person = Visitor(page, service.trained)
     person.why("length/mean")
     expect(first_row(page)).to_be_visible()
     person.click(page.get_by_role("button", name="Search", exact=True))
@@ -152,7 +152,7 @@ def test_a_phrase_that_spreads_is_found_in_four_clicks(page, service):
     assert person.clicks <= 5
 
 
-def test_the_budget_adds_up_on_the_page_and_leads_to_completions(page, service):
+def test_the_budget_adds_up_on_the_page_and_links_to_completions(page, service):
     page.goto(f"/run/{service.trained}")
     budget = page.get_by_role("region", name="Signal budget")
     for row, share in (("useful", "40.0%"), ("equal, wrong", "20.0%"), ("all", "100.0%")):
@@ -161,15 +161,15 @@ def test_the_budget_adds_up_on_the_page_and_leads_to_completions(page, service):
         )
     budget.get_by_role("button", name="seconds").click()
     bars = budget.get_by_role("group", name="Signal budget by step").get_by_role("button")
-    expect(bars).to_have_count(STEPS)
+    expect(bars).to_have_count(STEP_COUNT)
     bars.nth(29).click()
     expect(page).to_have_url(re.compile("step=30"))
 
 
 @pytest.mark.nightly
-def test_a_cap_is_tried_on_the_tokens_of_a_step(page, service):
-    page.goto(f"/run/{service.trained}?tab=rollouts&step={STEPS}")
-    page.get_by_text(f"Truncation cap: sampler against trainer at step {STEPS}").click()
+def test_a_cap_can_be_tried_on_the_tokens_of_a_step(page, service):
+    page.goto(f"/run/{service.trained}?tab=rollouts&step={STEP_COUNT}")
+    page.get_by_text(f"Truncation cap: sampler against trainer at step {STEP_COUNT}").click()
     numbers = page.locator(".mismatch-numbers")
     expect(numbers).to_contain_text(re.compile(r"tokens truncated\s*10\.00 ?%"))
     expect(page.locator(".mismatch-cap")).to_contain_text("the run's own")

@@ -12,8 +12,8 @@ from sqlalchemy import select
 from backend.config.merge import merge
 from backend.runs import lifecycle
 from backend.storage.models import Run
-from tests.browser.service import HOSTILE, NARROW, WIDE, opened, running
-from tests.browser.test_pages import AXE
+from tests.browser.service import HOSTILE, NARROW_VIEWPORT, WIDE_VIEWPORT, open_context, running_service
+from tests.browser.test_pages import AXE_SOURCE
 from worker.train import Assignment, train_run
 
 
@@ -32,14 +32,14 @@ def directory(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def service(directory):
-    with running(directory) as service:
+    with running_service(directory) as service:
         yield service
 
 
-@pytest.fixture(params=[NARROW, WIDE], ids=str)
+@pytest.fixture(params=[NARROW_VIEWPORT, WIDE_VIEWPORT], ids=str)
 def page(request, service, browser):
     width, scheme = request.param
-    context = opened(browser, service, width, scheme, height=1400)
+    context = open_context(browser, service, width, scheme, height=1400)
     page = context.new_page()
     alerts = []
 
@@ -54,7 +54,7 @@ def page(request, service, browser):
 
 
 @pytest.fixture
-def work(service, directory, monkeypatch):
+def perform_checks(service, directory, monkeypatch):
     """A function that performs the queued checks like a worker, with fewer completions."""
     monkeypatch.setenv("STATE_DIR", str(directory))
     monkeypatch.setenv("DATASETS_DIR", str(directory / "datasets"))
@@ -81,13 +81,13 @@ def launch_page(page, **base):
     expect(page.get_by_text("checked by the server")).to_be_visible()
 
 
-def test_a_config_is_checked_and_then_launched(page, work):
+def test_a_config_is_checked_and_then_launched(page, perform_checks):
     launch_page(page, sampling={"max_new_tokens": 40})
     page.get_by_role("button", name="Check first").click()
     result = page.get_by_role("region", name="Check before launch")
     expect(result).to_contain_text("waits for a worker")
     expect(page.get_by_role("button", name="Check first")).to_be_disabled()
-    work()
+    perform_checks()
     expect(result).to_contain_text("The grader accepts all 256 reference answers.")
     expect(result).to_contain_text("from 4 training prompts with 8 completions each")
     expect(result.get_by_role("table", name="Expected signal by group size")).to_contain_text("8 (yours)")
@@ -98,7 +98,7 @@ def test_a_config_is_checked_and_then_launched(page, work):
     result.get_by_text("The first prompt as the policy reads it").click()
     expect(result.get_by_label("First prompt")).to_contain_text("=?")
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-    page.evaluate(f"() => {{ const trustedTypes = undefined; {AXE} }}")
+    page.evaluate(f"() => {{ const trustedTypes = undefined; {AXE_SOURCE} }}")
     barriers = page.evaluate("axe.run('.launch-box')")["violations"]
     assert [(barrier["id"], barrier["nodes"][0]["html"][:200]) for barrier in barriers] == []
     page.reload()
@@ -108,13 +108,13 @@ def test_a_config_is_checked_and_then_launched(page, work):
 
 
 @pytest.mark.nightly
-def test_a_broken_reference_answer_refuses_the_launch_until_somebody_insists(page, work, service):
+def test_a_wrong_reference_answer_refuses_the_launch_until_confirmed(page, perform_checks, service):
     problems = [{"name": "file", "path": "broken.jsonl"}]
     launch_page(page, sampling={"max_new_tokens": 40}, problems=problems)
     page.get_by_role("button", name="Check first").click()
     result = page.get_by_role("region", name="Check before launch")
     expect(result).to_contain_text("waits for a worker")
-    work()
+    perform_checks()
     expect(result).to_contain_text("The grader calls 1 of 10 reference answers wrong")
     expect(result).to_contain_text("}<img src=x onerror=alert(1)>")
     expect(result).to_contain_text(

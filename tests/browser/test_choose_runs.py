@@ -9,19 +9,19 @@ from sqlalchemy import insert
 from backend.config.merge import resolve
 from backend.runs.rows import run_row
 from backend.storage.models import MetricKey, Run
-from tests.browser.service import opened, running
+from tests.browser.service import open_context, running_service
 from tests.waiting import wait_for
 
 pytestmark = pytest.mark.nightly
 
-COUNT = 5_213
-SHOWN = "5\u202f213"
+RUN_COUNT = 5_213
+FORMATTED_COUNT = "5\u202f213"
 LONGEST_TASK_MS = 1_000
 """A page that computes longer feels frozen. Other processes may use the cores at the same time."""
 
 
 def row_of(number):
-    last = {"reward/mean": number / COUNT, "eval/accuracy": 1 - number / COUNT} if number % 2 else {}
+    last = {"reward/mean": number / RUN_COUNT, "eval/accuracy": 1 - number / RUN_COUNT} if number % 2 else {}
     config = resolve({"preset": "dapo" if number % 3 else "grpo"}, None, number % 5)
     row = run_row(f"sweep-{number:04}-with-a-rather-long-name", "dapo" if number % 3 else "grpo", config)
     return row | {
@@ -36,10 +36,10 @@ def row_of(number):
 @pytest.fixture(scope="module")
 def service(tmp_path_factory):
     """A service with 5,213 finished runs."""
-    with running(tmp_path_factory.mktemp("many")) as service:
+    with running_service(tmp_path_factory.mktemp("many")) as service:
         with service.sessions.begin() as session:
             session.add_all([MetricKey(name="reward/mean"), MetricKey(name="eval/accuracy")])
-            session.execute(insert(Run), [row_of(number) for number in range(COUNT)])
+            session.execute(insert(Run), [row_of(number) for number in range(RUN_COUNT)])
         yield service
 
 
@@ -50,9 +50,9 @@ def search(page, query):
     return field
 
 
-def test_a_query_narrows_the_list_stands_in_the_address_and_says_where_it_is_wrong(page):
+def test_a_query_narrows_the_list_is_in_the_address_and_marks_its_errors(page):
     page.goto("/runs")
-    expect(page.get_by_text(f"100 of {SHOWN} runs")).to_be_visible()
+    expect(page.get_by_text(f"100 of {FORMATTED_COUNT} runs")).to_be_visible()
     search(page, "reward/mean > .999 and not tag = old")
     expect(page.get_by_text("2 runs", exact=True)).to_be_visible()
     assert "q=reward/mean" in page.url
@@ -65,9 +65,9 @@ def test_a_query_narrows_the_list_stands_in_the_address_and_says_where_it_is_wro
     expect(page.get_by_role("row").nth(2)).to_be_visible()  # the list is unchanged
 
 
-def test_a_filter_offers_the_values_of_all_runs_and_not_of_those_that_are_loaded(page):
+def test_a_filter_offers_the_values_of_all_runs_and_not_only_of_loaded_ones(page):
     page.goto("/runs?status=finished")
-    expect(page.get_by_text(f"100 of {SHOWN} runs")).to_be_visible()
+    expect(page.get_by_text(f"100 of {FORMATTED_COUNT} runs")).to_be_visible()
     page.get_by_role("button", name="tag", exact=True).click()
     page.get_by_placeholder("Find tag").fill("OL")
     page.get_by_role("button", name="old 53").click()
@@ -75,9 +75,9 @@ def test_a_filter_offers_the_values_of_all_runs_and_not_of_those_that_are_loaded
     assert parse_qs(page.url.partition("?")[2]) == {"status": ["finished"], "tag": ["old"]}
 
 
-def test_five_thousand_matching_runs_are_selected_tagged_and_untagged_without_a_frozen_page(page):
+def test_five_thousand_matching_runs_are_selected_tagged_and_untagged_without_freezing(page):
     page.goto("/runs?q=sweep")
-    expect(page.get_by_text(f"100 of {SHOWN} runs")).to_be_visible()
+    expect(page.get_by_text(f"100 of {FORMATTED_COUNT} runs")).to_be_visible()
     # the charts have been drawn
     expect(page.locator(".panel .js-plotly-plot .main-svg").last).to_be_attached()
     page.get_by_label("Select all").check()
@@ -87,21 +87,21 @@ def test_five_thousand_matching_runs_are_selected_tagged_and_untagged_without_a_
                        for (const { duration } of list.getEntries()) longest = Math.max(longest, duration);
                    }).observe({ type: 'longtask' }); }"""
     )
-    page.get_by_role("button", name=f"Select all {SHOWN}").click()
-    expect(page.get_by_text(f"{SHOWN} selected")).to_be_visible()
+    page.get_by_role("button", name=f"Select all {FORMATTED_COUNT}").click()
+    expect(page.get_by_text(f"{FORMATTED_COUNT} selected")).to_be_visible()
     page.get_by_role("button", name="Tag", exact=True).click()
     page.get_by_label("Tag", exact=True).fill("mine")
     page.get_by_role("dialog").get_by_role("button", name="Tag", exact=True).click()
-    message = page.get_by_text(f"{SHOWN} runs tagged mine")
+    message = page.get_by_text(f"{FORMATTED_COUNT} runs tagged mine")
     expect(message).to_be_visible()
     page.get_by_role("button", name="Undo").click()
-    expect(page.get_by_text(f"{SHOWN} runs no longer tagged mine")).to_be_visible()
+    expect(page.get_by_text(f"{FORMATTED_COUNT} runs no longer tagged mine")).to_be_visible()
     assert page.evaluate("longest") < LONGEST_TASK_MS
     search(page, "tag = mine")
     expect(page.get_by_text("No matching runs")).to_be_visible()
 
 
-def test_a_range_is_selected_with_shift_deleted_and_taken_back(page):
+def test_a_range_is_selected_with_shift_deleted_and_restored_by_undo(page):
     page.goto("/runs?q=reward/mean > .99&sort=name")
     boxes = page.get_by_role("checkbox", name="Select sweep")
     expect(boxes.first).to_be_visible()
@@ -124,7 +124,7 @@ def test_a_view_is_saved_for_everybody_opened_and_deleted(page, browser, service
     page.get_by_label("Name of the view").fill("old <b>ones</b>")
     page.get_by_role("dialog").get_by_role("button", name="Save").click()
     expect(page.get_by_text("View old <b>ones</b> saved")).to_be_visible()
-    context = opened(browser, service)
+    context = open_context(browser, service)
     other_page = context.new_page()
     other_page.goto("/runs")
     other_page.get_by_role("button", name="views").click()

@@ -6,21 +6,21 @@ import json
 from playwright.sync_api import expect
 
 ROWS = [{"prompt": f"{n}+1=?", "answer": n + 1} for n in range(40)]
-GOOD = "\n".join(map(json.dumps, ROWS)).encode()
-NAME = "my </script>\u202e<img src=x onerror=__hit(1)>.jsonl.gz"
+VALID_JSONL = "\n".join(map(json.dumps, ROWS)).encode()
+HOSTILE_FILE_NAME = "my </script>\u202e<img src=x onerror=__hit(1)>.jsonl.gz"
 
 
-def file(name, content):
+def upload_file(name, content):
     return {"name": name, "mimeType": "application/octet-stream", "buffer": content}
 
 
-def test_a_data_set_is_uploaded_looked_at_launched_and_deleted(page, service):
+def test_a_dataset_is_uploaded_viewed_launched_and_deleted(page, service):
     page.goto('/launch?base={"problems":[{"name":"file","path":"none.jsonl"}]}&seeds=0')
     field = page.locator("[data-path='problems.0.path']")
     expect(field.get_by_text('there is no file "none.jsonl" in DATASETS_DIR')).to_be_visible()
 
-    bad = GOOD + b'\n{"prompt": "", "answer": 1}\nnonsense'
-    page.get_by_label("File to upload").set_input_files(file("bad.jsonl", bad))
+    bad = VALID_JSONL + b'\n{"prompt": "", "answer": 1}\nnonsense'
+    page.get_by_label("File to upload").set_input_files(upload_file("bad.jsonl", bad))
     page.get_by_role("button", name="Upload this file").click()
     refused = field.locator(".dataset-refused")
     expect(refused).to_contain_text("bad.jsonl could not be uploaded")
@@ -29,13 +29,15 @@ def test_a_data_set_is_uploaded_looked_at_launched_and_deleted(page, service):
         "line 41 field 'prompt': expected text that is not empty, got \"\""
     )
 
-    page.get_by_label("File to upload").set_input_files(file(NAME, gzip.compress(GOOD)))
+    page.get_by_label("File to upload").set_input_files(
+        upload_file(HOSTILE_FILE_NAME, gzip.compress(VALID_JSONL))
+    )
     expect(page.get_by_role("status").filter(has_text="is not uploaded yet")).to_be_visible()
     expect(page.get_by_role("button", name="Launch 1 run")).to_be_disabled()
     page.get_by_role("button", name="Upload this file").click()
     chosen = field.get_by_role("combobox").locator("option:checked")
-    visible_name = NAME.replace("\u202e", "‹U+202E›")
-    expect(chosen).to_have_text(f"{visible_name} · 40 rows, {len(GOOD) / 1024:.2f} KiB")
+    visible_name = HOSTILE_FILE_NAME.replace("\u202e", "‹U+202E›")
+    expect(chosen).to_have_text(f"{visible_name} · 40 rows, {len(VALID_JSONL) / 1024:.2f} KiB")
     expect(refused).to_have_count(0)
     rows = page.locator(".preview tbody tr")
     expect(rows).to_have_count(3)
@@ -59,18 +61,20 @@ def test_a_table_is_uploaded_and_its_refusals_name_rows(page):
     page.goto('/launch?base={"problems":[{"name":"file","path":"none.jsonl"}]}&seeds=0')
     field = page.locator("[data-path='problems.0.path']")
     bad = b"prompt,answer\n=1+1,2\n,3\n"
-    page.get_by_label("File to upload").set_input_files(file("bad.csv", bad))
+    page.get_by_label("File to upload").set_input_files(upload_file("bad.csv", bad))
     page.get_by_role("button", name="Upload this file").click()
     refused = field.locator(".dataset-refused")
     expect(refused.locator("li")).to_have_text(
         "row 2 field 'prompt': expected text that is not empty, got \"\""
     )
-    page.get_by_label("File to upload").set_input_files(file("good.csv", b"prompt,answer\n=1+1,2\n=1+2,3\n"))
+    page.get_by_label("File to upload").set_input_files(
+        upload_file("good.csv", b"prompt,answer\n=1+1,2\n=1+2,3\n")
+    )
     page.get_by_role("button", name="Upload this file").click()
     expect(page.locator(".preview tbody tr").first).to_have_text("=1+12")
 
 
-COLUMN = "<img src=x onerror=__hit(1)>"
+HOSTILE_COLUMN = "<img src=x onerror=__hit(1)>"
 
 
 def test_columns_are_recognised_shown_and_changed_before_the_upload(page, service):
@@ -79,18 +83,18 @@ def test_columns_are_recognised_shown_and_changed_before_the_upload(page, servic
         {
             "problem": f"{n}+1=?",
             "solution": f"so \\boxed{{{n + 1}}}",
-            COLUMN: "</script>",
+            HOSTILE_COLUMN: "</script>",
             "short": str(n + 1),
         }
         for n in range(9)
     ]
     content = "\n".join(map(json.dumps, rows)).encode()
-    page.get_by_label("File to upload").set_input_files(file("math.jsonl", content))
+    page.get_by_label("File to upload").set_input_files(upload_file("math.jsonl", content))
     columns = page.get_by_role("region", name="Columns of the file")
     expect(columns.get_by_label("Prompt")).to_have_value("problem")
     expect(columns.get_by_label("Part of the answer")).to_have_value("boxed")
     expect(columns.locator("tbody tr")).to_have_text(["0+1=? 1", "1+1=? 2", "2+1=? 3"])
-    columns.get_by_label("Answer", exact=True).select_option(COLUMN)
+    columns.get_by_label("Answer", exact=True).select_option(HOSTILE_COLUMN)
     expect(columns.locator("tbody tr").first).to_have_text("0+1=? </script>")
     columns.get_by_label("Answer", exact=True).select_option("problem: the last message")
     expect(columns.locator("tbody tr").first).to_contain_text("expected a list of messages that ends with")
@@ -106,7 +110,7 @@ def test_columns_are_recognised_shown_and_changed_before_the_upload(page, servic
     assert page.evaluate("window.__hits ?? 0") == 0
 
 
-def test_a_known_data_set_fills_in_the_problems_and_the_hub_is_off(page):
+def test_a_known_dataset_fills_in_the_problems_and_the_hub_is_off(page):
     page.goto("/launch?seeds=0")
     page.get_by_role("button", name="Known datasets").click()
     page.locator(".offer", has_text="MATH-lighteval").click()

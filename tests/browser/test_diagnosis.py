@@ -12,23 +12,30 @@ from backend.runs import leases, lifecycle
 from backend.runs.checkpoints import add_checkpoint, keep_before
 from backend.storage.models import Run
 from tests.backend.analysis.diagnosis.logs import broken, healthy
-from tests.browser.service import NARROW, WIDE, checkpoint_of, group_of, opened, running
-from tests.browser.test_pages import AXE
+from tests.browser.service import (
+    NARROW_VIEWPORT,
+    WIDE_VIEWPORT,
+    checkpoint_of,
+    group_of,
+    open_context,
+    running_service,
+)
+from tests.browser.test_pages import AXE_SOURCE
 from tests.waiting import wait_for
 
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory):
-    with running(tmp_path_factory.mktemp("lab")) as service:
+    with running_service(tmp_path_factory.mktemp("lab")) as service:
         collapsed = broken(healthy(), 70, policy__entropy=lambda values: values * 4)
         collapsed = broken(collapsed, 75, reward__accuracy=lambda values: values * 0.05)
-        service.trained = stored(service, "healthy", healthy())
-        service.failed = stored(service, "collapsed", collapsed)
+        service.trained = store_run(service, "healthy", healthy())
+        service.failed = store_run(service, "collapsed", collapsed)
         wait_for(lambda: all(run["verdict"] for run in service.get("/runs")["items"]))
         yield service
 
 
-def stored(service, name, log):
+def store_run(service, name, log):
     """Store a finished run with these metrics."""
     run_id = service.launch(name)
     with service.sessions.begin() as session:
@@ -53,16 +60,16 @@ def stored(service, name, log):
     return run_id
 
 
-@pytest.fixture(params=[NARROW, WIDE], ids=str)
+@pytest.fixture(params=[NARROW_VIEWPORT, WIDE_VIEWPORT], ids=str)
 def page(request, service, browser):
     width, scheme = request.param
-    context = opened(browser, service, width, scheme)
+    context = open_context(browser, service, width, scheme)
     page = context.new_page()
     yield page
     context.close()
 
 
-def test_a_collapse_is_told_with_its_onset_its_cause_and_what_to_do_next(page, service):
+def test_a_collapse_is_shown_with_its_onset_cause_and_next_steps(page, service):
     page.goto(f"/run/{service.failed}")
     card = page.get_by_role("region", name="Diagnosis")
     expect(card.get_by_role("heading", name="Collapsed")).to_be_visible()
@@ -76,20 +83,20 @@ def test_a_collapse_is_told_with_its_onset_its_cause_and_what_to_do_next(page, s
     expect(card.get_by_role("region", name="Before the onset")).to_contain_text("its answer is right")
     expect(card.get_by_role("region", name="After it")).to_contain_text("reward 0")
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-    page.evaluate(f"() => {{ const trustedTypes = undefined; {AXE} }}")
+    page.evaluate(f"() => {{ const trustedTypes = undefined; {AXE_SOURCE} }}")
     barriers = page.evaluate("axe.run('.diagnosis')")["violations"]
     assert [(barrier["id"], barrier["nodes"][0]["html"][:200]) for barrier in barriers] == []
     card.get_by_role("link", name="How it works, and its error rates").click()
     expect(page.get_by_role("heading", name="Diagnosis", exact=True)).to_be_visible()
 
 
-def test_every_tab_shows_the_verdict_and_leads_to_the_diagnosis(page, service):
+def test_every_tab_shows_the_verdict_and_links_to_the_diagnosis(page, service):
     page.goto(f"/run/{service.failed}?tab=config")
     page.get_by_role("link", name="Collapsed, onset between steps").click()
     expect(page.get_by_role("region", name="Diagnosis")).to_be_visible()
 
 
-SHIFT = """
+SHIFT_OBSERVER = """
 window.shift = 0;
 new PerformanceObserver((list) => {
   for (const { value, hadRecentInput } of list.getEntries()) if (!hadRecentInput) window.shift += value;
@@ -97,8 +104,8 @@ new PerformanceObserver((list) => {
 """
 
 
-def test_nothing_jumps_while_the_overview_loads(page, service):
-    page.add_init_script(SHIFT)
+def test_the_layout_does_not_shift_while_the_overview_loads(page, service):
+    page.add_init_script(SHIFT_OBSERVER)
     page.goto(f"/run/{service.failed}")
     expect(page.locator("[data-metric='reward/accuracy'] .scatterlayer .trace").first).to_be_attached()
     expect(page.get_by_role("region", name="Signal budget")).to_be_attached()
@@ -119,7 +126,7 @@ def test_the_list_shows_filters_and_sorts_by_verdict(page, service):
     expect(table.locator(".grid-row").first).to_contain_text("collapsed")
 
 
-def test_every_curve_shows_the_onset_and_it_can_be_hidden(page, service):
+def test_every_curve_shows_the_onset_which_can_be_hidden(page, service):
     page.goto(f"/run/{service.failed}?tab=charts")
     panel = page.locator("[data-metric='reward/accuracy']")
     expect(panel.get_by_text("onset")).to_be_visible()
@@ -132,7 +139,7 @@ def test_every_curve_shows_the_onset_and_it_can_be_hidden(page, service):
     expect(page.locator("[data-metric='reward/accuracy']").get_by_text("onset")).to_have_count(0)
 
 
-def test_the_card_leads_to_the_first_rollouts_after_the_onset(page, service):
+def test_the_card_links_to_the_first_rollouts_after_the_onset(page, service):
     page.goto(f"/run/{service.failed}")
     page.get_by_role("link", name=re.compile("First rollouts after the onset: step")).click()
     expect(page).to_have_url(re.compile(f"/run/{service.failed}.*tab=rollouts"))

@@ -10,11 +10,18 @@ from backend.rollouts.store import pack_groups, write_groups
 from backend.runs import leases, lifecycle
 from backend.runs.checkpoints import add_checkpoint
 from backend.storage.models import Run
-from tests.browser.service import NARROW, WIDE, checkpoint_of, group_of, opened, running
+from tests.browser.service import (
+    NARROW_VIEWPORT,
+    WIDE_VIEWPORT,
+    checkpoint_of,
+    group_of,
+    open_context,
+    running_service,
+)
 from worker.training.suite_metrics import GradedPrompt, suite_metrics
 
-PAIRS = {"name": "pairs", "problem": {"name": "sums", "operands": 2}, "prompts": 40, "n": 4, "every": 2}
-STEPS = 4
+PAIRS_SUITE = {"name": "pairs", "problem": {"name": "sums", "operands": 2}, "prompts": 40, "n": 4, "every": 2}
+STEP_COUNT = 4
 
 
 def suite_values(name, step):
@@ -25,7 +32,7 @@ def suite_values(name, step):
     return {f"eval/{name}/{metric}": metric_value for metric, metric_value in metrics.items()}
 
 
-def leave(service, run_id, steps, *, held_out=True):
+def store_evaluations(service, run_id, steps, *, held_out=True):
     """Store what a trainer would that evaluates the suite after each of these steps."""
     with service.sessions.begin() as session:
         claim = lifecycle.claim_run(session, "test-worker", "test-host")
@@ -47,24 +54,24 @@ def leave(service, run_id, steps, *, held_out=True):
 @pytest.fixture(scope="module")
 def service(tmp_path_factory):
     """A service with a run that has a suite at three steps."""
-    with running(tmp_path_factory.mktemp("evaluations")) as service:
-        run = service.launch("suites", evaluation={"suites": [PAIRS]}, steps=STEPS)
-        leave(service, run, (0, 2, 4))
+    with running_service(tmp_path_factory.mktemp("evaluations")) as service:
+        run = service.launch("suites", evaluation={"suites": [PAIRS_SUITE]}, steps=STEP_COUNT)
+        store_evaluations(service, run, (0, 2, 4))
         service.trained = run
         yield service
 
 
-@pytest.fixture(params=[NARROW, WIDE], ids=str)
+@pytest.fixture(params=[NARROW_VIEWPORT, WIDE_VIEWPORT], ids=str)
 def page(request, browser, service):
     width, scheme = request.param
-    context = opened(browser, service, width, scheme)
+    context = open_context(browser, service, width, scheme)
     page = context.new_page()
     page.on("pageerror", lambda error: pytest.fail(str(error)))
     yield page
     context.close()
 
 
-def test_suites_stand_side_by_side_with_intervals_and_lead_to_completions(page, service):
+def test_suites_are_shown_side_by_side_with_intervals_and_link_to_completions(page, service):
     page.goto(f"/run/{service.trained}?tab=evaluations")
     table = page.get_by_role("group", name="Results by step and suite")
     expect(table.get_by_role("columnheader", name="held-out set")).to_be_visible()
@@ -77,7 +84,7 @@ def test_suites_stand_side_by_side_with_intervals_and_lead_to_completions(page, 
     expect(page.get_by_text("85+60+88=?").first).to_be_visible()
 
 
-def test_an_interval_is_drawn_as_a_band_and_has_no_panel_of_its_own(page, service):
+def test_an_interval_is_drawn_as_a_band_without_its_own_panel(page, service):
     page.goto(f"/run/{service.trained}?tab=charts&q=pairs")
     expect(page.locator("[data-metric='eval/pairs/accuracy'] .js-plotly-plot")).to_be_visible()
     assert page.locator("[data-metric='eval/pairs/accuracy_low']").count() == 0
@@ -88,7 +95,7 @@ def test_an_interval_is_drawn_as_a_band_and_has_no_panel_of_its_own(page, servic
     )
 
 
-def test_checkpoints_are_evaluated_on_suites_and_join_the_table(page, service):
+def test_checkpoints_can_be_evaluated_on_suites_and_join_the_table(page, service):
     page.goto(f"/run/{service.trained}?tab=evaluations")
     page.get_by_role("button", name="Evaluate checkpoints").click()
     dialog = page.get_by_role("dialog")
@@ -101,7 +108,7 @@ def test_checkpoints_are_evaluated_on_suites_and_join_the_table(page, service):
     [child] = [run["id"] for run in service.get("/runs", status="queued")["items"]]
     config = service.get(f"/runs/{child}")["config"]["evaluation"]
     assert (config["every"], [suite["name"] for suite in config["suites"]]) == (0, ["pairs"])
-    leave(service, child, (0,), held_out=False)
+    store_evaluations(service, child, (0,), held_out=False)
     items = service.get("/evaluations", runs=service.trained)["items"]
     [later] = [item for item in items if item["suite"] == "pairs" and item["step"] == 4]
     assert (later["source"], later["source_step"]) == (child, 0)

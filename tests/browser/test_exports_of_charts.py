@@ -10,14 +10,14 @@ import pytest
 from PIL import Image, ImageColor
 from playwright.sync_api import expect
 
-from tests.browser.service import HOSTILE, metrics_of, running
+from tests.browser.service import HOSTILE, metrics_of, running_service
 
 pytestmark = pytest.mark.nightly
 
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory):
-    with running(tmp_path_factory.mktemp("lab")) as service:
+    with running_service(tmp_path_factory.mktemp("lab")) as service:
         for name in ("=1+1", HOSTILE[:60]):
             run = service.launch("files")
             service.client.patch(f"/runs/{run}", json={"name": name}).raise_for_status()
@@ -26,7 +26,7 @@ def service(tmp_path_factory):
         yield service
 
 
-def opened(page, service):
+def open_charts(page, service):
     page.goto(f"/compare?runs={service.trained}&by=run&at=4&smoothing=0.6")
     panel = page.locator(".panel[data-metric='policy/entropy']").first
     expect(panel.locator(".values tbody tr, .trace").first).to_be_attached()
@@ -53,8 +53,8 @@ def figure_of(page, kind):
     return downloaded(page, dialog.get_by_role("button", name=f"Save {kind}"))
 
 
-def test_a_picture_is_drawn_for_paper_in_three_formats(page, service):
-    panel = opened(page, service)
+def test_an_image_is_drawn_for_paper_in_three_formats(page, service):
+    panel = open_charts(page, service)
     panel.hover()
     panel.get_by_role("button", name="Download").click()
     panel.get_by_role("button", name="Picture").click()
@@ -84,16 +84,16 @@ def test_a_picture_is_drawn_for_paper_in_three_formats(page, service):
     assert {row[2] for row in rows[1:]} == {"policy/entropy"}
 
 
-def test_all_charts_of_a_page_are_one_figure_after_two_clicks(page, service):
-    opened(page, service)
+def test_all_charts_of_a_page_become_one_figure_after_two_clicks(page, service):
+    open_charts(page, service)
     page.get_by_role("button", name="Figure", exact=True).click()
     root = ET.fromstring(figure_of(page, "SVG").read_text())  # noqa: S314 - our own file
     assert root.attrib["width"] == "174mm"
     assert len([element for element in root if element.tag.endswith("svg")]) == len(metrics_of(1))
 
 
-def test_files_of_a_panel_carry_all_that_is_needed_to_read_them(page, service):
-    panel = opened(page, service)
+def test_files_of_a_panel_contain_everything_needed_to_read_them(page, service):
+    panel = open_charts(page, service)
     saved_figure = json.loads(data_of(page, panel, "Figure (Plotly JSON)").read_text())
     assert saved_figure["layout"]["title"]["text"] == "policy/entropy"
     assert sum(trace["showlegend"] for trace in saved_figure["data"]) == 2

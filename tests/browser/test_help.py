@@ -3,10 +3,10 @@
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.service import NARROW, TOKEN, WIDE
+from tests.browser.service import NARROW_VIEWPORT, TOKEN, WIDE_VIEWPORT
 
 
-@pytest.fixture(params=[NARROW, WIDE], ids=str)
+@pytest.fixture(params=[NARROW_VIEWPORT, WIDE_VIEWPORT], ids=str)
 def page(request, service, browser):
     width, scheme = request.param
     complaints = []
@@ -23,7 +23,7 @@ def page(request, service, browser):
     assert [complaint for complaint in complaints if complaint[0] == "error"] == []
 
 
-def test_the_help_is_reached_from_the_header_and_read(page):
+def test_the_help_is_opened_from_the_header_and_readable(page):
     page.goto("/queue")
     menu = page.get_by_role("navigation", name="Pages", exact=True).get_by_role("link")
     labels = menu.all_inner_texts()

@@ -25,23 +25,23 @@ from backend.runs.events import add_event
 from backend.runs.store import append_log
 from backend.storage.engine import new_id
 from backend.storage.models import Experiment, Run, Worker
-from tests.browser.payloads import PAYLOADS, seen
-from tests.browser.service import running
-from tests.browser.watched import watched
+from tests.browser.payloads import PAYLOADS, visible_text
+from tests.browser.service import running_service
+from tests.browser.watched import watched_page
 from worker.host.trainer_logs import clean_line
 
 pytestmark = pytest.mark.nightly
 
 IS_LONG = bool(os.environ.get("GRPOLAB_HOSTILE"))
-NAMES = [text for text in PAYLOADS if text == clean_text(text)]
+STORABLE_TEXTS = [text for text in PAYLOADS if text == clean_text(text)]
 """Texts that a database accepts. Other names are refused with a reason."""
-FEW = NAMES if IS_LONG else NAMES[3::200]
+PAGE_TEXTS = STORABLE_TEXTS if IS_LONG else STORABLE_TEXTS[3::200]
 """Texts for positions that take one text per page."""
-GROUPS = 5
-HUGE = "<img src=x onerror=__hit(1)>" * 360_000
+GROUP_COUNT = 5
+HUGE_TEXT = "<img src=x onerror=__hit(1)>" * 360_000
 
 
-def only(texts):
+def in_chunks(texts):
     """Return the texts in chunks of one hundred."""
     return [texts[at : at + 100] for at in range(0, len(texts), 100)]
 
@@ -51,7 +51,7 @@ class Stage:
 
     def __init__(self, service, directory):
         self.service = service
-        self.runs = {new_id(): text for text in NAMES}
+        self.runs = {new_id(): text for text in STORABLE_TEXTS}
         self.main = next(iter(self.runs))
         self.experiment = new_id()
         with service.sessions.begin() as session:
@@ -62,8 +62,8 @@ class Stage:
 
     def _runs(self, session):
         """Store a run for each text, which is used for all of its names."""
-        variants = [{"name": text} for text in NAMES[:100]]
-        request = {"name": NAMES[0], "base": {}, "variants": variants, "seeds": [0]}
+        variants = [{"name": text} for text in STORABLE_TEXTS[:100]]
+        request = {"name": STORABLE_TEXTS[0], "base": {}, "variants": variants, "seeds": [0]}
         experiment = {"id": self.experiment, "name": "<svg onload=__hit(1)>", "request": request}
         session.execute(insert(Experiment), {**experiment, "request_hash": "0" * 64})
         config = resolve({}, None, 0)
@@ -93,7 +93,7 @@ class Stage:
                     "device": text[:64],
                     "device_name": text,
                 }
-                for number, text in enumerate(NAMES)
+                for number, text in enumerate(STORABLE_TEXTS)
             ],
         )
 
@@ -107,7 +107,7 @@ class Stage:
 
     def _rollouts(self, session):
         """Store every text as a completion, and as the prompt, answer and source of some group."""
-        chunks = only(PAYLOADS)
+        chunks = in_chunks(PAYLOADS)
         groups = [
             GroupRecord(
                 "train", number, f"id/{number}", "\n".join(chunk), "math", "\n".join(chunk), "\n".join(chunk),
@@ -115,14 +115,14 @@ class Stage:
             )
             for number, chunk in enumerate(chunks)
         ]  # fmt: skip
-        huge = GroupRecord("eval", 0, "huge", "sums", "math", HUGE, HUGE, [completion(HUGE)])
+        huge = GroupRecord("eval", 0, "huge", "sums", "math", HUGE_TEXT, HUGE_TEXT, [completion(HUGE_TEXT)])
         for step, groups_of_step in ((1, groups), (2, [huge])):
             write_groups(session, pack_groups(self.main, step, 1, groups_of_step))
 
     def _datasets(self, directory):
         """Store a dataset named after each text, with files that differ in their last row."""
         uploads = Uploads(directory)
-        for number, text in enumerate(NAMES):
+        for number, text in enumerate(STORABLE_TEXTS):
             with uploads.draft() as draft:
                 draft.file.write(b'{"prompt": "1", "answer": 1}\n{"prompt": "%d+1", "answer": 2}\n' % number)
                 about = {"sha256": f"{number:064x}", "rows": 2, "bytes": 60, "uploaded_at": 0.0}
@@ -142,14 +142,14 @@ def completion(text):
 @pytest.fixture(scope="module")
 def stage(tmp_path_factory) -> Iterator[Stage]:
     directory = tmp_path_factory.mktemp("lab")
-    with running(directory) as service:
+    with running_service(directory) as service:
         yield Stage(service, directory)
 
 
 @pytest.fixture
 def page(stage, browser) -> Iterator[Page]:
     """A page that is tall enough to need no scrolling."""
-    with watched(browser, stage.service.base, viewport={"width": 1400, "height": 17_500}) as page:
+    with watched_page(browser, stage.service.base, viewport={"width": 1400, "height": 17_500}) as page:
         yield page
 
 
@@ -166,47 +166,47 @@ def go(page, address):
     )
 
 
-def test_completions_prompts_and_answers(page, stage):
-    for number, chunk in enumerate(only(PAYLOADS), 1):
+def test_completions_prompts_and_answers_are_plain_text(page, stage):
+    for number, chunk in enumerate(in_chunks(PAYLOADS), 1):
         page.goto(f"/run/{stage.main}?tab=rollouts&step=1&prompt={number}&colour=none")
-        expect(page.get_by_text(f"prompt {number} of {GROUPS}")).to_be_visible()
+        expect(page.get_by_text(f"prompt {number} of {GROUP_COUNT}")).to_be_visible()
         expect(page.get_by_role("article")).to_have_count(len(chunk))
-        visible_texts = [seen(text, "U+{:04X}") for text in chunk]
+        visible_texts = [visible_text(text, "U+{:04X}") for text in chunk]
         assert texts_of(page, "article .model-text") == visible_texts
         assert (
             texts_of(page, ".group-question .model-text, .group-answer .model-text")
             == ["\n".join(visible_texts)] * 2
         )
-        assert seen(clean_text("\n".join(chunk))) in texts_of(page, ".group-facts")[0]
+        assert visible_text(clean_text("\n".join(chunk))) in texts_of(page, ".group-facts")[0]
     print(f"\n{len(PAYLOADS)} texts as completion, prompt, answer and source")
 
 
-def test_tokens(page, stage):
-    for number, chunk in enumerate(only(PAYLOADS), 1):
+def test_tokens_are_plain_text(page, stage):
+    for number, chunk in enumerate(in_chunks(PAYLOADS), 1):
         page.goto(f"/run/{stage.main}?tab=rollouts&step=1&prompt={number}")
         coloured = page.locator("article .model-text.is-coloured")
         expect(coloured).to_have_count(len(chunk))
-        assert texts_of(page, "article .model-text") == [seen(text, "U+{:04X}") for text in chunk]
+        assert texts_of(page, "article .model-text") == [visible_text(text, "U+{:04X}") for text in chunk]
         for token in page.locator("article [data-token='0']").all()[:: 1 if IS_LONG else 25]:
             token.hover()
         expect(page.locator(".readout-token")).to_be_visible()
     print(f"\n{len(PAYLOADS)} texts token by token")
 
 
-def test_the_table_of_runs(page, stage):
+def test_the_table_of_runs_is_plain_text(page, stage):
     page.goto("/runs?show=-&columns=reward/mean,experiment,tags,reason")
-    expect(page.locator(".runs-tools")).to_contain_text(f"{len(NAMES)} runsImport")
-    expect(page.locator(".grid-row")).to_have_count(len(NAMES))
+    expect(page.locator(".runs-tools")).to_contain_text(f"{len(STORABLE_TEXTS)} runsImport")
+    expect(page.locator(".grid-row")).to_have_count(len(STORABLE_TEXTS))
     rows = dict(
         page.locator(".grid-row").evaluate_all(
             "(rows) => rows.map((row) => [row.dataset.key, [...row.children].map((it) => it.textContent)])"
         )
     )
     for run_id, text in stage.runs.items():
-        reason = seen(text if run_id != stage.main else clean_text("\n".join(PAYLOADS)))
+        reason = visible_text(text if run_id != stage.main else clean_text("\n".join(PAYLOADS)))
         cells = rows[run_id]
-        assert cells[2].startswith(seen(text) + seen(text[:64]))
-        assert (cells[4], cells[-2], cells[-1]) == (seen(text), seen(text[:64]), reason)
+        assert cells[2].startswith(visible_text(text) + visible_text(text[:64]))
+        assert (cells[4], cells[-2], cells[-1]) == (visible_text(text), visible_text(text[:64]), reason)
     for menu in ("variant", "tag", "experiment"):
         page.locator(".runs-filters").get_by_role("button", name=menu, exact=True).click()
         page.keyboard.press("Escape")
@@ -214,7 +214,7 @@ def test_the_table_of_runs(page, stage):
         page.get_by_role("button", name="CSV").click()
     assert download.value.suggested_filename == "runs.csv"
     check_csv(download.value.path().read_bytes().decode(), stage)
-    print(f"\n{len(NAMES)} texts as name, variant, tag and reason of a run; {len(rows)} rows of CSV")
+    print(f"\n{len(STORABLE_TEXTS)} texts as name, variant, tag and reason of a run; {len(rows)} rows of CSV")
 
 
 def check_csv(text, stage):
@@ -228,7 +228,7 @@ def check_csv(text, stage):
         assert row["name"].removeprefix("'") == stage.runs[row["id"]].removeprefix("'")
 
 
-def test_curves_legends_and_hover_labels(page, stage):
+def test_curves_legends_and_hover_labels_are_plain_text(page, stage):
     drawn_count, runs = 0, list(stage.runs)
     few = 12  # more lines are painted on a canvas, see test_painted.py
     for chunk in [runs[at : at + few] for at in range(0, len(runs), few)] if IS_LONG else [runs[::50][:few]]:
@@ -239,15 +239,15 @@ def test_curves_legends_and_hover_labels(page, stage):
         page.wait_for_function(DRAWN, arg=len(chunk))
         hover_labels = plot.evaluate(HOVER)
         for label, run in hover_labels:
-            name = seen(stage.runs[run])
-            assert squeezed(label).startswith(squeezed(f"{name} · {name} s0"))
+            name = visible_text(stage.runs[run])
+            assert without_whitespace(label).startswith(without_whitespace(f"{name} · {name} s0"))
         assert plot.locator("a, img, script, foreignObject").count() == 0
         drawn_count += len(hover_labels)
     page.goto(f"/experiment/{stage.experiment}")
     expect(page.locator(".legend-item")).to_have_count(40)
     page.get_by_role("button", name="60 more").click()
     legend = set(texts_of(page, ".legend-item > span:first-of-type"))
-    assert {seen(text) for text in NAMES[:100]} <= legend
+    assert {visible_text(text) for text in STORABLE_TEXTS[:100]} <= legend
     print(f"\n{drawn_count} texts in hover labels, 100 in legend and tables of a comparison")
 
 
@@ -264,44 +264,46 @@ HOVER = """(plot) => plot.data.flatMap((trace, curveNumber) => {
 """The hover label of every curve, which only Plotly truncates."""
 
 
-def squeezed(text):
+def without_whitespace(text):
     """Return the text without whitespace, which SVG folds, and without the mark against templates."""
     return "".join(text.replace("%\u200b{", "%{").split())
 
 
-def test_history_and_output(page, stage):
+def test_history_and_output_are_plain_text(page, stage):
     page.goto(f"/run/{stage.main}?tab=events")
     for count in range(100, len(PAYLOADS), 100):
         expect(page.locator(".event")).to_have_count(count)
         page.get_by_role("button", name="Older events").click()
     expect(page.locator(".event")).to_have_count(len(PAYLOADS))
-    expected = [seen(clean_text(text), "U+{:04X}") for text in reversed(PAYLOADS)]
+    expected = [visible_text(clean_text(text), "U+{:04X}") for text in reversed(PAYLOADS)]
     assert texts_of(page, ".event-message") == expected
     page.goto(f"/run/{stage.main}?tab=log")
     expect(page.locator(".run-log")).to_contain_text("brave-otter")
-    assert texts_of(page, ".run-log") == [seen(stage.log, "U+{:04X}")]
-    assert texts_of(page, ".run-failure pre") == [seen(clean_text("\n".join(PAYLOADS)))]
+    assert texts_of(page, ".run-log") == [visible_text(stage.log, "U+{:04X}")]
+    assert texts_of(page, ".run-failure pre") == [visible_text(clean_text("\n".join(PAYLOADS)))]
     print(f"\n{len(PAYLOADS)} texts as event, output and reason")
 
 
-def test_the_queue_and_the_workers(page, stage):
+def test_the_queue_and_the_workers_are_plain_text(page, stage):
     page.goto("/queue")
     names = page.locator(".queue-name")
     expect(names).to_have_count(200)
     for address, name in names.evaluate_all(
         "(found) => found.map((link) => [link.pathname, link.textContent])"
     ):
-        assert name == seen(stage.runs[address.removeprefix("/run/")])
+        assert name == visible_text(stage.runs[address.removeprefix("/run/")])
     rows = page.locator("tbody tr:has(.slot-state)")
-    expect(rows).to_have_count(len(NAMES))
+    expect(rows).to_have_count(len(STORABLE_TEXTS))
     hosts = texts_of(page, "tbody tr:has(.slot-state) td:nth-child(2)")
-    assert sorted(hosts) == sorted(map(seen, NAMES))
+    assert sorted(hosts) == sorted(map(visible_text, STORABLE_TEXTS))
     devices = texts_of(page, "tbody tr:has(.slot-state) td:nth-child(1)")
-    assert sorted(devices) == sorted(f"{seen(text)} {seen(text[:64])}" for text in NAMES)
+    assert sorted(devices) == sorted(
+        f"{visible_text(text)} {visible_text(text[:64])}" for text in STORABLE_TEXTS
+    )
     print(f"\n200 texts in the queue, {len(hosts)} hosts and devices")
 
 
-def test_titles_and_headings(page, stage):
+def test_titles_and_headings_are_plain_text(page, stage):
     few = list(stage.runs) if IS_LONG else list(stage.runs)[::100]
     page.goto("/runs?show=-")
     for run_id in few:
@@ -311,7 +313,7 @@ def test_titles_and_headings(page, stage):
             "(id) => location.pathname.endsWith(id) && document.querySelector('h1.run-name')", arg=run_id
         )
         page.wait_for_function("() => document.title !== 'Run · GRPO Lab'")
-        visible_name = seen(stage.runs[run_id])
+        visible_name = visible_text(stage.runs[run_id])
         page.wait_for_function(
             "(text) => document.querySelector('h1.run-name')?.textContent === text", arg=visible_name
         )
@@ -321,9 +323,9 @@ def test_titles_and_headings(page, stage):
     print(f"\n{len(few)} texts as title and heading")
 
 
-def test_messages_about_what_was_done(page, stage):
+def test_messages_about_actions_are_plain_text(page, stage):
     page.set_viewport_size({"width": 1400, "height": 900})
-    few = [text[:40] for text in FEW if text.strip() == text and "\n" not in text and "\r" not in text]
+    few = [text[:40] for text in PAGE_TEXTS if text.strip() == text and "\n" not in text and "\r" not in text]
     for number, text in enumerate(few):
         page.goto("/runs?show=-")
         # A run may have at most fifty tags.
@@ -334,29 +336,34 @@ def test_messages_about_what_was_done(page, stage):
         page.get_by_role("dialog").get_by_label("Tag").fill(text)
         page.get_by_role("dialog").locator("button.button-primary").click()
         expect(page.locator(".toast span").first).to_have_text(
-            f"1 run {'without the tag' if had else 'tagged'} {seen(text)}"
+            f"1 run {'without the tag' if had else 'tagged'} {visible_text(text)}"
         )
     print(f"\n{len(few)} texts in messages")
 
 
-def test_the_form_and_its_errors(page, stage):
-    chunks = only(NAMES) if IS_LONG else [NAMES[::40]]
+def test_the_form_and_its_errors_are_plain_text(page, stage):
+    chunks = in_chunks(STORABLE_TEXTS) if IS_LONG else [STORABLE_TEXTS[::40]]
     for chunk in chunks:
         names = [{"name": text} for text in chunk]
         page.goto(f"/launch?variants={quote(json.dumps(names))}&name={quote(chunk[0])}")
         expect(page.get_by_label("Name of the experiment")).to_have_value(chunk[0].replace("\n", ""))
-    for text in FEW:
+    for text in PAGE_TEXTS:
         base = {"policy": {"name": text}, "problems": [{"name": "file", "path": text or "x"}], text: 1}
         page.goto(f"/launch?base={quote(json.dumps(base))}")
         expect(page.get_by_text("to fix before you can launch")).to_be_visible()
         offered = "[data-path='problems.0.path'] option[value^='uploads/']"
-        expect(page.locator(offered)).to_have_count(len(NAMES))
-        assert sorted(texts_of(page, offered)) == sorted(f"{seen(name)} · 2 rows, 60 B" for name in NAMES)
+        expect(page.locator(offered)).to_have_count(len(STORABLE_TEXTS))
+        assert sorted(texts_of(page, offered)) == sorted(
+            f"{visible_text(name)} · 2 rows, 60 B" for name in STORABLE_TEXTS
+        )
         assert page.evaluate("({}).polluted") is None
-    print(f"\n{sum(map(len, chunks))} texts as variants, {len(NAMES)} as datasets, {len(FEW)} in errors")
+    print(
+        f"\n{sum(map(len, chunks))} texts as variants, {len(STORABLE_TEXTS)} as datasets, "
+        f"{len(PAGE_TEXTS)} in errors"
+    )
 
 
-PLACES = (
+ADDRESS_TEMPLATES = (
     "/runs?q={}", "/runs?tag={}&variant={}&experiment={}", "/runs?columns={},reward/mean", "/runs?sort={}",
     "/runs?group={}", "/runs?panel={}", "/runs?show={}", "/runs?metrics={}&x={}&zoom={}&log={}",
     "/compare?runs={}", "/compare?query={}", "/experiment/{}?baseline={}", "/experiments?q={}", "/run/{}",
@@ -364,16 +371,16 @@ PLACES = (
     "/launch?seeds={}&open={}", "/launch?from={}", "/launch?base={}", "/launch?variants={}",
     "/nowhere/{}", "/runs?x=1#{}",
 )  # fmt: skip
-WORDS_OF_BROWSERS = (
+SPECIAL_NAMES = (
     ".", "..", "//", "__proto__", "constructor", "toString", '{"__proto__": {"polluted": 1}}',
 )  # fmt: skip
 
 
-def test_crafted_links(page, stage):
+def test_crafted_links_execute_nothing(page, stage):
     page.set_viewport_size({"width": 1400, "height": 900})
     page.goto("/queue")
-    for address in PLACES:
-        for text in NAMES if IS_LONG else [*NAMES[::200], *WORDS_OF_BROWSERS]:
+    for address in ADDRESS_TEMPLATES:
+        for text in STORABLE_TEXTS if IS_LONG else [*STORABLE_TEXTS[::200], *SPECIAL_NAMES]:
             go(page, address.replace("RUN", stage.main).replace("{}", quote(text, safe="")))
             page.wait_for_timeout(60)
             assert page.locator("#main").count() == 1, address

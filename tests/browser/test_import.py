@@ -6,12 +6,12 @@ from playwright.sync_api import expect
 
 from tests.browser.service import VIEWER_TOKEN
 
-NAME = "old <img src=x onerror=__hit(1)>.csv"
+HOSTILE_FILE_NAME = "old <img src=x onerror=__hit(1)>.csv"
 ROWS = "".join(f"{step},{step * 10},{step / 10},{2 - step / 10},phase-{step}\n" for step in range(1, 9))
 LOG = f"step,samples,reward,<b>odd</b>,phase\n{ROWS}9,90,broken,1,x\n"
-PICTURE = "<img src=x onerror=__hit(1)>"
+HOSTILE_TEXT = "<img src=x onerror=__hit(1)>"
 HISTORY = [{"step": step, "reward": step / 8, "loss": 0.5} for step in (10, 20)]
-STATE = {"max_steps": 20, "log_history": HISTORY}
+TRAINER_STATE = {"max_steps": 20, "log_history": HISTORY}
 
 
 def choose(page, name, content):
@@ -19,13 +19,13 @@ def choose(page, name, content):
     page.get_by_label("Log to import").set_input_files(file)
 
 
-def test_a_log_is_looked_at_corrected_and_imported(page, service):
+def test_a_log_is_previewed_corrected_and_imported(page, service):
     page.goto("/runs")
     page.get_by_role("link", name="Import a log").first.click()
     choose(page, "picture.png", "\x00\x01")
     expect(page.locator(".import-refused")).to_contain_text("picture.png is a binary file of an unknown kind")
 
-    choose(page, NAME, LOG)
+    choose(page, HOSTILE_FILE_NAME, LOG)
     expect(page.get_by_role("heading", name="CSV with a header")).to_be_visible()
     expect(page.locator(".import-refused")).to_have_count(0)
     expect(page.get_by_label("Metric of reward")).to_have_value("reward/mean")
@@ -42,7 +42,7 @@ def test_a_log_is_looked_at_corrected_and_imported(page, service):
     page.wait_for_url("**/run/*")
 
     expect(page.get_by_role("heading", name="old baseline")).to_be_visible()
-    expect(page.locator(".run-origin")).to_have_text(f"Imported from CSV {NAME}")
+    expect(page.locator(".run-origin")).to_have_text(f"Imported from CSV {HOSTILE_FILE_NAME}")
     expect(page.get_by_role("tab")).to_have_text(
         ["Overview", "Charts", "Rollouts", "Evaluations", "Config", "Events"]
     )
@@ -51,10 +51,14 @@ def test_a_log_is_looked_at_corrected_and_imported(page, service):
         expect(page.get_by_role("link", name=name, exact=True)).to_have_count(0)
     run = service.get(f"/runs/{page.url.rpartition('/')[2]}")
     assert run["summary"]["last"] == {"reward/mean": 0.8, "mine/odd": 1.0}
-    assert (run["last_step"], run["origin_file"], run["experiment_name"]) == (90, NAME, NAME)
+    assert (run["last_step"], run["origin_file"], run["experiment_name"]) == (
+        90,
+        HOSTILE_FILE_NAME,
+        HOSTILE_FILE_NAME,
+    )
 
 
-def test_several_files_become_one_import_of_a_run_a_file(page, service):
+def test_several_files_become_one_import_with_a_run_per_file(page, service):
     page.goto("/import")
     files = [
         {"name": f"{name}.log", "mimeType": "text/plain", "buffer": f"step=1 reward={reward}\n".encode()}
@@ -73,11 +77,11 @@ def test_several_files_become_one_import_of_a_run_a_file(page, service):
     assert runs["first"]["experiment_name"] == "first.log and 1 more"
 
 
-def test_a_directory_is_imported_with_the_checkpoints_of_a_run_as_one(page, tmp_path):
+def test_a_directory_with_checkpoints_is_imported_as_one_run(page, tmp_path):
     for step in (10, 20):
         checkpoint = tmp_path / "run" / f"checkpoint-{step}"
         checkpoint.mkdir(parents=True)
-        state = STATE | {"log_history": HISTORY[: step // 10]}
+        state = TRAINER_STATE | {"log_history": HISTORY[: step // 10]}
         (checkpoint / "trainer_state.json").write_text(json.dumps(state))
     page.goto("/import")
     page.get_by_label("Directory to import").set_input_files(str(tmp_path / "run"))
@@ -85,9 +89,9 @@ def test_a_directory_is_imported_with_the_checkpoints_of_a_run_as_one(page, tmp_
     expect(page.get_by_text("Of 2 checkpoints, the longest history is taken")).to_be_visible()
 
 
-def test_the_config_of_another_trainer_is_shown_as_it_is(page, service):
+def test_the_config_of_another_trainer_is_shown_unchanged(page, service):
     page.goto("/import")
-    choose(page, "trainer_state.json", json.dumps(STATE, indent=2))
+    choose(page, "trainer_state.json", json.dumps(TRAINER_STATE, indent=2))
     page.get_by_role("button", name="Import as a run").click()
     page.wait_for_url("**/run/*")
     expect(page.get_by_role("heading", name="Imported from TRL")).to_be_visible()
@@ -97,17 +101,17 @@ def test_the_config_of_another_trainer_is_shown_as_it_is(page, service):
     expect(page.locator(".panel").first).to_be_visible()
 
 
-RUNS = ("<i>a</i>", "b, c", "d")
-THREE = "".join(f'"{run}",{step},{step / 4}\n' for step in (1, 2) for run in RUNS)
-DUMP = "".join(
+RUN_NAMES = ("<i>a</i>", "b, c", "d")
+THREE_RUNS = "".join(f'"{run}",{step},{step / 4}\n' for step in (1, 2) for run in RUN_NAMES)
+VERL_DUMP = "".join(
     json.dumps({"input": "1+1=", "output": text, "gts": "2", "score": score, "step": 3}) + "\n"
-    for text, score in (("2", 1.0), (PICTURE, 0.0))
+    for text, score in (("2", 1.0), (HOSTILE_TEXT, 0.0))
 )
 
 
-def test_runs_of_a_file_are_chosen_and_compared(page):
+def test_runs_of_a_file_can_be_chosen_and_compared(page):
     page.goto("/import")
-    choose(page, "three.csv", f"run,step,reward\n{THREE}")
+    choose(page, "three.csv", f"run,step,reward\n{THREE_RUNS}")
     expect(page.get_by_text("The file holds 3 runs.")).to_be_visible()
     page.get_by_role("group", name="The file holds 3 runs.").get_by_role("checkbox").nth(2).uncheck()
     expect(page.get_by_role("button", name="Import 2 runs")).to_be_enabled()
@@ -120,14 +124,14 @@ def test_runs_of_a_file_are_chosen_and_compared(page):
 
 def test_completions_of_a_dump_are_shown_as_rollouts(page):
     page.goto("/import")
-    choose(page, "3.jsonl", DUMP)
+    choose(page, "3.jsonl", VERL_DUMP)
     page.get_by_role("button", name="Import as a run").click()
     page.wait_for_url("**/run/*")
     page.get_by_role("tab", name="Rollouts").click()
-    expect(page.get_by_text(PICTURE).first).to_be_visible()
+    expect(page.get_by_text(HOSTILE_TEXT).first).to_be_visible()
 
 
-def test_a_viewer_is_told_that_only_operators_import(service, browser):
+def test_a_viewer_is_told_that_only_operators_can_import(service, browser):
     headers = {"Authorization": f"Bearer {VIEWER_TOKEN}"}
     context = browser.new_context(base_url=service.base, extra_http_headers=headers)
     page = context.new_page()

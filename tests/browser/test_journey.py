@@ -14,10 +14,10 @@ from tests.browser.conftest import ARGUMENTS
 from tests.browser.pictures import shrink
 from tests.system.lab import Lab
 
-PICTURE = os.environ.get("GRPOLAB_SCREENSHOT", "")
-STEPS = 60 if PICTURE else 4
-SEEDS = "0,1" if PICTURE else "0"
-PATIENCE = 900_000 if PICTURE else 300_000
+SCREENSHOT_PATH = os.environ.get("GRPOLAB_SCREENSHOT", "")
+STEP_COUNT = 60 if SCREENSHOT_PATH else 4
+SEED_LIST = "0,1" if SCREENSHOT_PATH else "0"
+PATIENCE_MS = 900_000 if SCREENSHOT_PATH else 300_000
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +43,7 @@ def page(lab, chromium):
     assert complaints == []
 
 
-PLACE = """(plot, step) => {
+POINT_POSITION = """(plot, step) => {
     const trace = plot.data.find((one) => one.x?.includes(step));
     const at = trace.x.indexOf(step);
     const { xaxis, yaxis } = plot._fullLayout;
@@ -52,9 +52,11 @@ PLACE = """(plot, step) => {
 }"""
 
 
-def place_of_point(page: Page, metric: str, step: int) -> tuple[float, float]:
+def position_of_point(page: Page, metric: str, step: int) -> tuple[float, float]:
     """Return the position on the page of a step's point in the first curve of a panel."""
-    left_pixels, top_pixels = page.locator(f"[data-metric='{metric}'] .js-plotly-plot").evaluate(PLACE, step)
+    left_pixels, top_pixels = page.locator(f"[data-metric='{metric}'] .js-plotly-plot").evaluate(
+        POINT_POSITION, step
+    )
     return left_pixels, top_pixels
 
 
@@ -66,22 +68,22 @@ def test_launch_watch_compare_and_read(page, lab):
 
     page.get_by_role("link", name="Launch").first.click()
     page.get_by_role("button", name="DAPO", exact=True).click()
-    page.get_by_role("textbox", name="Seeds").fill(SEEDS)
-    page.locator("[data-path='steps']").first.locator("input").fill(str(STEPS))
+    page.get_by_role("textbox", name="Seeds").fill(SEED_LIST)
+    page.locator("[data-path='steps']").first.locator("input").fill(str(STEP_COUNT))
     page.get_by_role("button", name=re.compile(r"^Launch \d runs")).click()
 
     expect(page).to_have_url(re.compile(r"/experiment/"))
     reward = page.locator("[data-metric='reward/mean']")
-    expect(reward.locator(".js-plotly-plot .trace").first).to_be_visible(timeout=PATIENCE)
+    expect(reward.locator(".js-plotly-plot .trace").first).to_be_visible(timeout=PATIENCE_MS)
     experiment = re.search(r"experiment/(\w+)", page.url).group(1)
     for run in lab.client.get(f"/runs?experiment={experiment}")["items"]:
-        lab.client.wait_for_status(run["id"], "finished", seconds=PATIENCE / 1000)
+        lab.client.wait_for_status(run["id"], "finished", seconds=PATIENCE_MS / 1000)
     for variant in ("grpo", "dapo"):
         expect(page.get_by_text(variant).first).to_be_visible()
-    if PICTURE:
+    if SCREENSHOT_PATH:
         page.wait_for_timeout(4_000)
-        page.screenshot(path=PICTURE)
-        shrink(Path(PICTURE))
+        page.screenshot(path=SCREENSHOT_PATH)
+        shrink(Path(SCREENSHOT_PATH))
         return
     page.get_by_role("tab", name="Settings").click()
     differences = page.locator("section", has=page.get_by_role("heading", name="Config differences"))
@@ -90,7 +92,7 @@ def test_launch_watch_compare_and_read(page, lab):
     run = lab.client.get(f"/runs?experiment={experiment}&variant=grpo")["items"][0]
     page.goto(f"{lab.client.base}/run/{run['id']}?tab=charts")
     expect(reward.locator(".js-plotly-plot .trace").first).to_be_visible()
-    point = place_of_point(page, "reward/mean", 2)
+    point = position_of_point(page, "reward/mean", 2)
     page.mouse.click(*point)
 
     expect(page).to_have_url(re.compile(rf"/run/{run['id']}.*step=2"))

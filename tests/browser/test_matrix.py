@@ -6,13 +6,13 @@ from playwright.sync_api import expect
 
 from backend.metrics.store import write_points
 from backend.runs import leases, lifecycle
-from tests.browser.service import HOSTILE, running
+from tests.browser.service import HOSTILE, running_service
 
-ENDS = {"grpo": (0.50, 0.55, 0.45), "dapo": (0.76, 0.80, 0.70), HOSTILE[:60]: (0.56, 0.57, 0.49)}
+END_BY_VARIANT = {"grpo": (0.50, 0.55, 0.45), "dapo": (0.76, 0.80, 0.70), HOSTILE[:60]: (0.56, 0.57, 0.49)}
 METRIC = "eval/accuracy"
 
 
-def trained(service, run_id, end, metric=METRIC):
+def store_trained_run(service, run_id, end, metric=METRIC):
     """Store a finished run whose accuracy rises to `end`."""
     with service.sessions.begin() as session:
         claim = lifecycle.claim_run(session, "test-worker", "test-host")
@@ -29,12 +29,12 @@ def trained(service, run_id, end, metric=METRIC):
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory):
-    with running(tmp_path_factory.mktemp("lab")) as service:
+    with running_service(tmp_path_factory.mktemp("lab")) as service:
         body = {"name": "clip", "base": {"steps": 30}, "seeds": [0, 1, 2]}
-        body["variants"] = [{"name": name} for name in ENDS]
+        body["variants"] = [{"name": name} for name in END_BY_VARIANT]
         launched = service.client.post("/experiments", json=body).raise_for_status().json()
         for run in launched["runs"]:
-            trained(service, run["id"], ENDS[run["variant"]][run["seed"]])
+            store_trained_run(service, run["id"], END_BY_VARIANT[run["variant"]][run["seed"]])
         service.experiment = launched["id"]
         yield service
 
@@ -52,7 +52,7 @@ def opened(page, service):
     return page
 
 
-def test_cells_say_what_may_be_claimed(opened):
+def test_cells_state_what_can_be_claimed(opened):
     expect(opened.locator(".matrix")).to_contain_text("Plan: 3 seeds per variant, one look at the end")
     expect(cell(opened, 0)).to_contain_text("0.5")
     better = cell(opened, 1)
@@ -65,7 +65,7 @@ def test_cells_say_what_may_be_claimed(opened):
     expect(details).to_contain_text("more seeds would decide this at 80 %")
 
 
-def test_what_is_copied_is_the_table(opened):
+def test_the_copied_text_is_the_table(opened):
     opened.context.grant_permissions(["clipboard-read", "clipboard-write"])
     for label, phrase in (
         ("Copy as Markdown", "| dapo | 0.75"),
@@ -79,7 +79,7 @@ def test_what_is_copied_is_the_table(opened):
         )
 
 
-def test_the_values_of_a_chart_are_those_of_the_matrix(opened, service):
+def test_the_values_of_a_chart_match_the_matrix(opened, service):
     opened.goto(f"/compare?experiment={service.experiment}&columns={METRIC}:final&values=1")
     values = opened.locator(f".panel[data-metric='{METRIC}'] .values")
     expect(values).to_contain_text("at the end: last evaluation")

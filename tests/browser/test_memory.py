@@ -8,13 +8,13 @@ from playwright.sync_api import expect
 
 from backend.runs.workers.devices import Slot
 from backend.runs.workers.store import register_slot, report_slot
-from tests.browser.service import HOSTILE, NARROW, WIDE, opened
+from tests.browser.service import HOSTILE, NARROW_VIEWPORT, WIDE_VIEWPORT, open_context
 
 
-@pytest.fixture(params=[NARROW, WIDE], ids=str)
+@pytest.fixture(params=[NARROW_VIEWPORT, WIDE_VIEWPORT], ids=str)
 def page(request, service, browser):
     width, scheme = request.param
-    context = opened(browser, service, width, scheme, height=1400)
+    context = open_context(browser, service, width, scheme, height=1400)
     yield context.new_page()
     context.close()
 

@@ -6,26 +6,26 @@ import pytest
 from playwright.sync_api import expect
 
 from backend.storage.models import Experiment
-from tests.browser.service import HOSTILE, opened, running, viewports
-from tests.browser.test_pages import AXE
-from tests.browser.watched import watched
+from tests.browser.service import HOSTILE, open_context, running_service, viewports
+from tests.browser.test_pages import AXE_SOURCE
+from tests.browser.watched import watched_page
 from tests.factories import make_run
 
-EXPERIMENTS = 75
+EXPERIMENT_COUNT = 75
 RUNS_EACH = 4
 
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory):
     """A service with three hundred runs in 75 experiments, and two trained runs."""
-    with running(tmp_path_factory.mktemp("lab")) as service:
+    with running_service(tmp_path_factory.mktemp("lab")) as service:
         service.trained = service.launch("first", sampling={"group_size": 4})
         service.train(service.trained, 4, end="finished")
         service.failed = service.launch("second", sampling={"group_size": 8})
         service.train(service.failed, 4, end="failed", reason="out of memory")
         with service.sessions.begin() as session:
-            for number in range(EXPERIMENTS):
-                name = HOSTILE if number == EXPERIMENTS - 1 else f"ablation {number:03d}"
+            for number in range(EXPERIMENT_COUNT):
+                name = HOSTILE if number == EXPERIMENT_COUNT - 1 else f"ablation {number:03d}"
                 request = {"variants": [{"name": f"variant {i}"} for i in range(100)], "seeds": [0]}
                 experiment = Experiment(
                     id=f"experiment{number:03d}",
@@ -48,7 +48,7 @@ def service(tmp_path_factory):
 
 @pytest.fixture
 def page(service, browser):
-    with watched(browser, service.base) as page:
+    with watched_page(browser, service.base) as page:
         page.set_viewport_size({"width": 1440, "height": 900})
         yield page
 
@@ -57,12 +57,12 @@ def menu(page):
     return page.get_by_role("navigation", name="Pages", exact=True)
 
 
-def jump(page, text):
+def quick_jump(page, text):
     page.keyboard.press("Control+k")
     page.get_by_role("combobox", name="Run, experiment, metric, setting or help").fill(text)
 
 
-def test_two_interactions_lead_from_300_runs_to_an_experiment_whose_first_chart_is_in_view(page):
+def test_two_interactions_lead_from_300_runs_to_an_experiments_first_chart(page):
     page.goto("/runs")
     interactions = [
         lambda: menu(page).get_by_role("link", name="Experiments").click(),
@@ -91,12 +91,12 @@ def test_three_interactions_show_the_config_difference_of_two_runs(page, service
     expect(page.get_by_role("group", name="Config differences")).to_contain_text("sampling.group_size")
 
 
-def test_experiments_are_searched_by_the_service_and_name_few_of_many_variants(page):
+def test_experiments_are_searched_by_the_service_and_list_few_of_many_variants(page):
     page.goto("/experiments")
     rows = page.get_by_role("group", name="Experiments").locator("tbody tr")
     expect(rows).to_have_count(50)
     page.get_by_role("button", name="Older experiments").click()
-    expect(rows).to_have_count(EXPERIMENTS + 2)
+    expect(rows).to_have_count(EXPERIMENT_COUNT + 2)
     page.get_by_label("Search experiments").fill("ablation 007")
     expect(rows).to_have_count(1)
     expect(rows).to_contain_text("4 finished")
@@ -126,13 +126,13 @@ def test_only_the_open_tab_of_an_experiment_is_built_and_loaded(page, service):
 def test_the_quick_jump_finds_runs_experiments_panels_settings_and_help(page, service):
     page.goto(f"/experiment/{service.experiment}")
     expect(page.locator(".panel .js-plotly-plot").first).to_be_visible()
-    jump(page, "entropy")
+    quick_jump(page, "entropy")
     expect(page.get_by_role("option").first).to_have_text("policy/entropy")
     page.keyboard.press("Enter")
     expect(page.get_by_role("dialog", name="policy/entropy")).to_be_visible()
     page.keyboard.press("Escape")
 
-    jump(page, "ablation 012 s3")
+    quick_jump(page, "ablation 012 s3")
     page.keyboard.press("Enter")
     expect(page.get_by_role("heading", name="ablation 012 s3", level=1)).to_be_visible()
 
@@ -141,21 +141,21 @@ def test_the_quick_jump_finds_runs_experiments_panels_settings_and_help(page, se
     page.keyboard.press("Enter")
     expect(page).to_have_url(re.compile("/experiment/experiment012$"))
 
-    jump(page, "optimizer.lr")
+    quick_jump(page, "optimizer.lr")
     page.keyboard.press("Enter")
     expect(page.get_by_label("Search settings")).to_have_value("optimizer.lr")
     expect(page.locator("#launch-settings [data-path='optimizer.lr']")).to_be_in_viewport()
 
-    jump(page, "stop_rules.severity")
+    quick_jump(page, "stop_rules.severity")
     help_places = page.get_by_role("group", name="Help")
     expect(help_places.get_by_role("option").first).to_contain_text("stop_rules.severity")
     help_places.get_by_role("option").first.click()
     expect(page).to_have_url(re.compile(r"/help/methods\?find=.*#stop_rules\.severity"))
 
 
-def test_the_quick_jump_is_moved_by_keys_and_takes_hostile_names_and_words(page):
+def test_the_quick_jump_works_with_keys_and_hostile_names(page):
     page.goto("/queue")
-    jump(page, "onerror")
+    quick_jump(page, "onerror")
     active = page.get_by_role("option", selected=True)
     expect(active).to_have_count(1)
     field = page.get_by_role("combobox", name="Run, experiment, metric, setting or help")
@@ -173,7 +173,7 @@ def test_the_quick_jump_is_moved_by_keys_and_takes_hostile_names_and_words(page)
     expect(page.get_by_text("Nothing matches.")).to_be_visible()
 
 
-def test_former_addresses_and_links_lead_to_one_home(page, service):
+def test_former_addresses_and_links_lead_to_one_home_page(page, service):
     page.goto(f"/rollouts?run={service.trained}&step=3&prompt=2")
     expect(page).to_have_url(re.compile(rf"/run/{service.trained}\?tab=rollouts&step=3&prompt=2"))
     expect(page.get_by_role("tab", name="Rollouts", selected=True)).to_be_visible()
@@ -185,8 +185,8 @@ def test_former_addresses_and_links_lead_to_one_home(page, service):
 
 
 @pytest.mark.parametrize(("width", "scheme"), viewports(390, 1440))
-def test_the_pages_fit_and_have_no_barrier_that_axe_finds(browser, service, width, scheme):
-    context = opened(browser, service, width, scheme)
+def test_the_pages_fit_and_axe_finds_no_barrier(browser, service, width, scheme):
+    context = open_context(browser, service, width, scheme)
     page = context.new_page()
     tabs = [
         f"/experiment/{service.experiment}?tab={tab}" for tab in ("curves", "results", "settings", "signal")
@@ -207,7 +207,7 @@ def test_the_pages_fit_and_have_no_barrier_that_axe_finds(browser, service, widt
         page.wait_for_timeout(800)  # curves are drawn late
         is_wide = page.evaluate("document.documentElement.scrollWidth > innerWidth")
         complaints[address] = [*barriers(page), *(["it scrolls sideways"] if is_wide else [])]
-    jump(page, "a")
+    quick_jump(page, "a")
     page.get_by_role("option").first.wait_for()
     complaints["jump"] = barriers(page)
     assert complaints == {address: [] for address in complaints}
@@ -215,7 +215,7 @@ def test_the_pages_fit_and_have_no_barrier_that_axe_finds(browser, service, widt
 
 
 def barriers(page):
-    page.evaluate(f"() => {{ const trustedTypes = undefined; {AXE} }}")
+    page.evaluate(f"() => {{ const trustedTypes = undefined; {AXE_SOURCE} }}")
     violations = page.evaluate(
         "axe.run(document, {rules: {'target-size': {enabled: true}}}).then((run) => run.violations)"
     )

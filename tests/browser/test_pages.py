@@ -11,14 +11,14 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from backend.runs.events import add_event
-from tests.browser.service import running
+from tests.browser.service import running_service
 
-AXE = Path(axe_playwright_python.__file__).with_name("axe.min.js").read_text()
+AXE_SOURCE = Path(axe_playwright_python.__file__).with_name("axe.min.js").read_text()
 
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory):
-    with running(tmp_path_factory.mktemp("lab")) as service:
+    with running_service(tmp_path_factory.mktemp("lab")) as service:
         service.trained = service.launch("trained")
         service.train(service.trained, 4, end="finished")
         service.failed = service.launch("failed", optimizer={"lr": 0.5})
@@ -36,7 +36,7 @@ def launch_page(page: Page) -> None:
     expect(page.get_by_text("checked by the server")).to_be_visible()
 
 
-def test_an_error_stands_at_its_field_in_the_servers_words(page, service):
+def test_an_error_is_shown_at_its_field_in_the_servers_words(page, service):
     launch_page(page)
     page.get_by_role("button", name="Ratio and clip").first.click()
     field(page, "objective.surrogate.eps_high").locator("input").fill("-1")
@@ -47,7 +47,7 @@ def test_an_error_stands_at_its_field_in_the_servers_words(page, service):
     expect(page.get_by_role("button", name="Launch 3 runs")).to_be_disabled()
 
 
-def test_only_essentials_and_changes_are_shown_until_asked_for(page):
+def test_only_essentials_and_changes_are_shown_by_default(page):
     launch_page(page)
     expect(field(page, "objective.kl.coef").locator("input")).to_have_value("0.04")
     page.get_by_label("Search settings").fill("trust region")
@@ -110,7 +110,7 @@ def test_the_legend_explains_the_formula_of_a_variant(page):
     expect(entry.locator("dt math")).to_have_text("Rgroup")
 
 
-def test_a_failed_run_says_why_and_can_be_retried(page, service):
+def test_a_failed_run_shows_its_reason_and_can_be_retried(page, service):
     page.goto(f"/run/{service.failed}")
     expect(page.get_by_role("alert")).to_contain_text("out of memory: 12 GiB asked, 8 GiB there")
     expect(page.get_by_role("button", name="Retry")).to_be_visible()
@@ -163,7 +163,7 @@ def test_notes_tags_and_trash_are_on_the_page_of_the_run(page, service):
     )
 
 
-def test_a_stop_rule_by_diagnosis_is_put_together_in_the_form(page):
+def test_a_diagnosis_stop_rule_is_built_in_the_form(page):
     launch_page(page)
     page.get_by_label("Search settings").fill("stop_rules")
     page.get_by_label("Add to stop_rules").select_option("diagnosis")
@@ -181,7 +181,7 @@ def test_a_stop_rule_by_diagnosis_is_put_together_in_the_form(page):
 
 
 @pytest.mark.parametrize("width", [1400, 400])
-def test_an_adapter_is_chosen_in_the_policys_card(page, width):
+def test_an_adapter_is_chosen_in_the_policy_card(page, width):
     page.set_viewport_size({"width": width, "height": 900})
     page.goto("/launch")
     card = page.get_by_role("region", name="Policy")
@@ -193,7 +193,7 @@ def test_an_adapter_is_chosen_in_the_policys_card(page, width):
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
-def test_stopping_asks_first(page, service):
+def test_stopping_asks_for_confirmation(page, service):
     run = service.launch("to be stopped")
     page.goto(f"/run/{run}")
     page.get_by_role("button", name="Stop").click()
@@ -223,7 +223,7 @@ def test_the_tabs_of_a_run_show_what_was_recorded(page, service):
         expect(page.get_by_role("tabpanel")).to_contain_text(text, use_inner_text=True)
 
 
-def test_what_a_policy_wrote_is_text_and_nothing_else(page, service):
+def test_completions_are_shown_as_plain_text(page, service):
     page.goto(f"/run/{service.trained}?tab=rollouts&step=3&prompt=3&colour=none")
     completion = page.get_by_role("group", name="Completion 0")
     expect(completion).to_contain_text('<img src=x onerror="alert(1)"><script>alert(2)</script>')
@@ -261,7 +261,7 @@ def test_a_pinned_token_has_an_address_and_all_values(page, service):
 
 
 @pytest.mark.nightly
-def test_a_changed_knob_stands_beside_the_runs_own_objective_and_in_the_address(page, service):
+def test_a_changed_knob_is_compared_with_the_runs_objective_and_in_the_address(page, service):
     page.goto(f"/run/{service.trained}?tab=rollouts&step=3")
     page.get_by_text("What if: step 3").click()
     panel = page.locator(".what-if")
@@ -276,7 +276,7 @@ def test_a_changed_knob_stands_beside_the_runs_own_objective_and_in_the_address(
     expect(page.locator(".what-if-table")).to_have_count(0)
 
 
-def test_a_filter_leaves_what_passes_it(page, service):
+def test_a_filter_keeps_matching_rows(page, service):
     page.goto(f"/run/{service.trained}?tab=rollouts&step=2")
     expect(page.get_by_role("article")).to_have_count(2)
     page.get_by_role("button", name="Filter").click()
@@ -289,7 +289,7 @@ def test_a_filter_leaves_what_passes_it(page, service):
 
 
 @pytest.mark.nightly
-def test_the_pages_have_no_barrier_that_axe_finds(page, service):
+def test_axe_finds_no_barrier_on_the_pages(page, service):
     addresses = [
         "/launch?scope=0&open=Rewards,Budget,Ratio and clip",
         f"/run/{service.trained}",
@@ -310,7 +310,7 @@ def violations(page, address):
     page.goto(address)
     page.locator("h1").first.wait_for()
     page.wait_for_timeout(1000)  # curves and tokens are drawn late
-    page.evaluate(AXE)
+    page.evaluate(AXE_SOURCE)
     barriers = page.evaluate(
         "axe.run(document, {rules: {'target-size': {enabled: true}}}).then((run) => run.violations)"
     )
@@ -335,7 +335,7 @@ def test_a_deleted_run_is_found_in_the_trash_and_restored(page, service):
     assert service.get(f"/runs/{run}")["deleted"] is False
 
 
-def test_the_trash_is_emptied_for_ever_after_a_question(page, service):
+def test_the_trash_is_emptied_permanently_after_confirmation(page, service):
     runs = [service.launch(f"gone {n}") for n in range(2)]
     names = [service.get(f"/runs/{run}")["name"] for run in runs]
     for run in runs:
@@ -351,7 +351,7 @@ def test_the_trash_is_emptied_for_ever_after_a_question(page, service):
     assert [service.client.get(f"/runs/{run}").status_code for run in runs] == [404, 404]
 
 
-def test_a_checkpoint_is_evaluated_by_a_run_of_its_own(page, service):
+def test_a_checkpoint_is_evaluated_by_a_separate_run(page, service):
     page.goto(f"/run/{service.trained}?tab=files")
     page.get_by_role("button", name="Evaluate").click()
     dialog = page.get_by_role("dialog")
@@ -410,7 +410,7 @@ def test_a_checkpoint_is_forked_with_changes_from_the_launch_form(page, service)
         expect(notice).to_contain_text("was 2.12.0, now 2.13.0")
 
 
-def test_a_link_that_names_an_unknown_metric_says_so_in_its_place(page):
+def test_a_link_with_an_unknown_metric_shows_a_message_in_its_panel(page):
     page.goto("/runs?panel=rewrad/mean")
     alert = page.get_by_role("dialog").get_by_role("alert")
     expect(alert).to_contain_text("there is no metric 'rewrad/mean'; did you mean reward/mean")

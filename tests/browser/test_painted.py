@@ -5,20 +5,22 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.service import HOSTILE, running
+from tests.browser.service import HOSTILE, running_service
 
-RUNS = 14
+RUN_COUNT = 14
 """More lines than Plotly draws."""
-PIXELS = """(canvas) => canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data
+COUNT_PIXELS = """(canvas) => canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data
   .filter((value, at) => at % 4 === 3 && value > 0).length"""
-SPOT = """(plot) => { const { xaxis, yaxis } = plot._fullLayout; const box = plot.getBoundingClientRect();
+POINT_POSITION = """(plot) => {
+  const { xaxis, yaxis } = plot._fullLayout;
+  const box = plot.getBoundingClientRect();
   return [box.left + xaxis._offset + xaxis.d2p(2), box.top + yaxis._offset + yaxis.d2p(0.2)]; }"""
 
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory):
-    with running(tmp_path_factory.mktemp("lab")) as service:
-        service.cells = [service.launch(f"experiment {number}") for number in range(RUNS)]
+    with running_service(tmp_path_factory.mktemp("lab")) as service:
+        service.cells = [service.launch(f"experiment {number}") for number in range(RUN_COUNT)]
         for run in service.cells:
             service.train(run, 3, end="finished")
         named = {"name": HOSTILE[:60]}
@@ -34,10 +36,12 @@ def panel(page, service):
     return panel
 
 
-def test_many_lines_are_painted_between_the_axes_of_plotly(panel):
+def test_many_lines_are_painted_within_the_axes_of_plotly(panel):
     curves = panel.locator(".painted-curves:not(.is-lit-curve)")
-    assert curves.evaluate(PIXELS) > 50
-    assert panel.locator(".scatterlayer .trace path.js-line").count() < RUNS / 2  # events, and the corners
+    assert curves.evaluate(COUNT_PIXELS) > 50
+    assert (
+        panel.locator(".scatterlayer .trace path.js-line").count() < RUN_COUNT / 2
+    )  # events, and the corners
     low, high = panel.locator(".js-plotly-plot").evaluate("(plot) => plot._fullLayout.yaxis.range")
     assert low <= 0
     assert high >= 0.3
@@ -45,7 +49,7 @@ def test_many_lines_are_painted_between_the_axes_of_plotly(panel):
 
 
 def test_a_point_has_a_label_and_opens_its_completions(panel, page, service):
-    position = panel.locator(".js-plotly-plot").evaluate(SPOT)
+    position = panel.locator(".js-plotly-plot").evaluate(POINT_POSITION)
     page.mouse.move(position[0] - 3, position[1])
     page.mouse.move(*position)
     label = panel.locator(".point-label")

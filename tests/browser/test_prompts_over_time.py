@@ -7,12 +7,12 @@ from playwright.sync_api import expect
 
 from backend.rollouts.store import pack_groups, write_groups
 from tests.browser.payloads import PAYLOADS
-from tests.browser.service import HOSTILE, opened, running, viewports
+from tests.browser.service import HOSTILE, open_context, running_service, viewports
 from tests.factories import MadeCompletion, MadeGroup
 
 pytestmark = pytest.mark.nightly
 
-FORGOTTEN_AT = 40
+FORGOTTEN_STEP = 40
 
 
 def completion(is_right, step, text=""):
@@ -23,7 +23,7 @@ def completion(is_right, step, text=""):
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory):
-    with running(tmp_path_factory.mktemp("lab")) as service:
+    with running_service(tmp_path_factory.mktemp("lab")) as service:
         service.trained = service.launch("over time")
         service.train(service.trained, 3, end="finished")
         with service.sessions.begin() as session:
@@ -37,7 +37,7 @@ def service(tmp_path_factory):
                     )
                     for index, (prompt, is_right) in enumerate(
                         [
-                            ("1+1=?", lambda step: step < FORGOTTEN_AT),
+                            ("1+1=?", lambda step: step < FORGOTTEN_STEP),
                             ("2+2=?", lambda step: step >= 20),
                             (HOSTILE, lambda _: False),
                         ]
@@ -58,7 +58,7 @@ def service(tmp_path_factory):
 
 @pytest.mark.parametrize(("width", "scheme"), viewports(390, 1440))
 def test_a_forgotten_prompt_is_found_and_its_completions_are_compared(browser, service, width, scheme):
-    context = opened(browser, service, width, scheme)
+    context = open_context(browser, service, width, scheme)
     page = context.new_page()
     page.goto(f"/run/{service.trained}")
     page.get_by_role("tab", name="Evaluations").click()
@@ -76,7 +76,7 @@ def test_a_forgotten_prompt_is_found_and_its_completions_are_compared(browser, s
     context.close()
 
 
-def test_a_prompt_stands_beside_itself_at_other_steps(page, service):
+def test_a_prompt_is_shown_next_to_its_completions_at_other_steps(page, service):
     page.goto(f"/run/{service.trained}?tab=rollouts&kind=eval&step=30&colour=none")
     page.get_by_role("button", name="Compare", exact=True).click()
     columns = page.get_by_role("region", name="Columns")
@@ -91,7 +91,7 @@ def test_a_prompt_stands_beside_itself_at_other_steps(page, service):
     expect(columns.get_by_role("region", name="step 40", exact=True)).to_be_visible()
 
 
-def test_prompts_of_the_atlas_become_the_problems_of_a_new_run(page, service):
+def test_prompts_of_the_atlas_can_become_problems_of_a_new_run(page, service):
     page.goto(f"/run/{service.trained}?tab=rollouts&view=prompts")
     atlas = page.get_by_role("region", name="Prompts over time")
     expect(atlas.locator("tbody tr")).not_to_have_count(0)

@@ -10,39 +10,39 @@ from sqlalchemy import update
 from backend.base.settings import Settings
 from backend.http.auth.tokens import writer_token
 from backend.storage.models import Run
-from tests.backend.exchange.push.conftest import load
+from tests.backend.exchange.push.conftest import load_client
 from tests.browser.conftest import ARGUMENTS
-from tests.browser.service import running
-from tests.browser.test_pages import AXE
-from tests.browser.watched import watched
+from tests.browser.service import running_service
+from tests.browser.test_pages import AXE_SOURCE
+from tests.browser.watched import watched_page
 from tests.waiting import wait_for
 
-HOSTILE = "<img src=x onerror=__hit(1)>"
+HOSTILE_TEXT = "<img src=x onerror=__hit(1)>"
 
 
 @pytest.fixture
 def lab(tmp_path):
-    with running(tmp_path, writes_per_second=0) as service:
+    with running_service(tmp_path, writes_per_second=0) as service:
         yield service
 
 
 @pytest.fixture
 def pushed(lab, tmp_path, monkeypatch):
-    client = load()
+    client = load_client()
     monkeypatch.setattr(client, "SIGN_SECONDS", 3600.0)  # only its records are received
     run = client.init(
         lab.base, writer_token(Settings(state_dir=tmp_path), "node-7"),
-        name=f"pushed {HOSTILE}", origin="trl", steps=40, directory=tmp_path / "spool",
+        name=f"pushed {HOSTILE_TEXT}", origin="trl", steps=40, directory=tmp_path / "spool",
     )  # fmt: skip
     for step in range(1, 15):
-        run.log({"reward": step / 40, HOSTILE: step}, step=step)
-        run.log_completions([{"prompt": "1+1=", "completion": HOSTILE, "reward": 1.0}] * 2, step=step)
+        run.log({"reward": step / 40, HOSTILE_TEXT: step}, step=step)
+        run.log_completions([{"prompt": "1+1=", "completion": HOSTILE_TEXT, "reward": 1.0}] * 2, step=step)
     yield run
     run.finish()
     sys.modules.pop("grpolab")
 
 
-def test_a_pushed_run_is_live_and_its_stop_button_is_heard(lab, pushed, chromium):
+def test_a_pushed_run_is_live_and_its_stop_button_works(lab, pushed, chromium):
     def has_step(step):
         runs = lab.get("/runs")["items"]
         return runs[0]["id"] if runs and runs[0]["last_step"] >= step else None
@@ -51,12 +51,12 @@ def test_a_pushed_run_is_live_and_its_stop_button_is_heard(lab, pushed, chromium
     address = f"/run/{run_id}"
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=str(chromium), args=ARGUMENTS)
-        with watched(browser, lab.base) as page:
+        with watched_page(browser, lab.base) as page:
             page.goto("/import")
             expect(page.get_by_label("On the training machine")).to_contain_text(
                 f"curl -O {lab.base}/grpolab.py"
             )
-            page.evaluate(AXE)
+            page.evaluate(AXE_SOURCE)
             assert page.evaluate("axe.run().then((found) => found.violations.map((each) => each.id))") == []
             page.goto(address)
             expect(page.locator(".run-origin")).to_have_text("Pushed by TRL, writer node-7")
@@ -65,7 +65,7 @@ def test_a_pushed_run_is_live_and_its_stop_button_is_heard(lab, pushed, chromium
             pushed.log({"reward": 0.5}, step=20)
             expect(page.locator(".run-advance")).to_contain_text("step 20 of 40")
             page.get_by_role("tab", name="Rollouts").click()
-            expect(page.get_by_text(HOSTILE).first).to_be_visible()
+            expect(page.get_by_text(HOSTILE_TEXT).first).to_be_visible()
             page.get_by_role("button", name="Stop").click()
             page.get_by_role("dialog").get_by_role("button", name="Stop").click()
             expect(page.get_by_role("button", name="Keep running")).to_be_visible()

@@ -5,12 +5,12 @@ import csv
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.service import HOSTILE, metrics_of, running
+from tests.browser.service import HOSTILE, metrics_of, running_service
 
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory):
-    with running(tmp_path_factory.mktemp("lab")) as service:
+    with running_service(tmp_path_factory.mktemp("lab")) as service:
         service.trained = service.launch("one")
         service.train(service.trained, 6, end="finished")
         service.failed = service.launch(HOSTILE[:60])
@@ -18,13 +18,13 @@ def service(tmp_path_factory):
         yield service
 
 
-def place_of(panel, share):
+def pointer_position(panel, share):
     """Return a pointer position in the empty top of a panel's plot."""
     box = panel.locator(".nsewdrag").first.bounding_box()
     return box["x"] + box["width"] * share, box["y"] + 3
 
 
-def opened(page, service, query=""):
+def open_comparison(page, service, query=""):
     page.goto(f"/compare?runs={service.trained},{service.failed}&by=run{query}")
     panel = page.locator(".panel[data-metric='reward/mean']").first
     expect(panel.locator(".trace").first).to_be_attached()
@@ -32,13 +32,13 @@ def opened(page, service, query=""):
     return panel
 
 
-def test_the_cursor_is_pinned_moved_and_freed_and_is_in_the_address(page, service):
-    panel = opened(page, service)
-    page.mouse.move(*place_of(panel, 0.5))
+def test_the_cursor_can_be_pinned_moved_and_released_and_is_in_the_address(page, service):
+    panel = open_comparison(page, service)
+    page.mouse.move(*pointer_position(panel, 0.5))
     lines = page.locator(".crosshair:not([hidden])")
     panels = len(metrics_of(1))
     expect(lines).to_have_count(panels)
-    page.mouse.click(*place_of(panel, 0.5))
+    page.mouse.click(*pointer_position(panel, 0.5))
     table = panel.locator(".values")
     expect(table).to_contain_text("step 5 pinned")
     expect(table.locator("tbody tr").first).to_contain_text("0.500")
@@ -56,8 +56,8 @@ def test_the_cursor_is_pinned_moved_and_freed_and_is_in_the_address(page, servic
     page.wait_for_url(lambda url: "at=" not in url)
 
 
-def test_the_table_is_the_legend_the_copy_and_the_file(page, service):
-    panel = opened(page, service, f"&values=1&at=2&baseline={service.trained}")
+def test_the_table_becomes_the_legend_the_copied_text_and_the_file(page, service):
+    panel = open_comparison(page, service, f"&values=1&at=2&baseline={service.trained}")
     table = panel.locator(".values")
     expect(table).to_contain_text("step 2 pinned")
     expect(table.locator("tbody tr")).to_have_count(2)
@@ -72,7 +72,7 @@ def test_the_table_is_the_legend_the_copy_and_the_file(page, service):
 
 
 def test_a_click_on_a_point_still_opens_its_completions(page, service):
-    panel = opened(page, service)
+    panel = open_comparison(page, service)
     point = panel.locator(".js-plotly-plot").evaluate(
         """(plot) => { const { xaxis, yaxis } = plot._fullLayout; const box = plot.getBoundingClientRect();
         return [box.left + xaxis._offset + xaxis.d2p(4), box.top + yaxis._offset + yaxis.d2p(0.4)]; }"""

@@ -3,10 +3,10 @@
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.service import HOSTILE, metrics_of, running
-from tests.browser.watched import WATCH
+from tests.browser.service import HOSTILE, metrics_of, running_service
+from tests.browser.watched import WATCH_SCRIPT
 
-COLOURS = {"background": "#fff", "ink": "#000", "quiet": "#555", "line": "#ddd"}
+REPORT_COLOURS = {"background": "#fff", "ink": "#000", "quiet": "#555", "line": "#ddd"}
 
 
 def report(**changes):
@@ -14,16 +14,16 @@ def report(**changes):
     return {
         "title": "t", "note": "", "link": "http://127.0.0.1/compare", "made": "now", "facts": [],
         "charts": [], "sections": [{"title": "s", "note": "", "table": table}], "rollouts": [],
-        "colours": COLOURS, **changes,
+        "colours": REPORT_COLOURS, **changes,
     }  # fmt: skip
 
 
-def opened(browser, path):
+def open_report(browser, path):
     """Open a file without a network, and return its requests, elements, text and image widths."""
     context = browser.new_context(offline=True)
     messages, requests = [], []
     context.expose_function("__report", lambda *arguments: messages.append(arguments))
-    context.add_init_script(WATCH)
+    context.add_init_script(WATCH_SCRIPT)
 
     def note(request):
         if not request.url.startswith("data:"):
@@ -49,7 +49,7 @@ def opened(browser, path):
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory):
-    with running(tmp_path_factory.mktemp("lab")) as service:
+    with running_service(tmp_path_factory.mktemp("lab")) as service:
         body = {
             "name": HOSTILE[:60], "base": {"steps": 30}, "seeds": [0, 1],
             "variants": [{"name": "grpo"}, {"name": HOSTILE[:50], "optimizer": {"lr": 0.5}}],
@@ -61,7 +61,7 @@ def service(tmp_path_factory):
         yield service
 
 
-def test_a_report_opens_without_a_network_and_runs_nothing(page, service, browser, tmp_path):
+def test_a_report_opens_without_a_network_and_executes_nothing(page, service, browser, tmp_path):
     page.goto(f"/compare?runs={service.trained}&at=4")
     expect(page.locator(".panel .trace").first).to_be_attached()
     page.get_by_role("button", name="Report").click()
@@ -73,7 +73,7 @@ def test_a_report_opens_without_a_network_and_runs_nothing(page, service, browse
     path = tmp_path / download.value.suggested_filename
     download.value.save_as(path)
     assert path.suffix == ".html"
-    report_state = opened(browser, path)
+    report_state = open_report(browser, path)
     assert (report_state["said"], report_state["requests"], report_state["script"]) == (
         [],
         [path.as_uri()],

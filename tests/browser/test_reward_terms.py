@@ -6,11 +6,11 @@ from urllib.parse import urlencode
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.service import HOSTILE, opened, viewports
+from tests.browser.service import HOSTILE, open_context, viewports
 
 pytestmark = pytest.mark.nightly
 
-TERMS = [
+REWARD_TERMS = [
     {"name": "correctness"},
     {"name": "code", "credit": "share", "domain": "math"},
     {"name": "judge", "rubric": HOSTILE, "criterion": "helpfulness"},
@@ -19,8 +19,8 @@ TERMS = [
 
 
 @pytest.mark.parametrize(("width", "scheme"), viewports(400, 1400))
-def test_the_form_shows_the_terms_and_refuses_a_judge_that_is_not_configured(service, browser, width, scheme):
-    context = opened(browser, service, width, scheme, height=1400)
+def test_the_form_shows_the_terms_and_refuses_an_unconfigured_judge(service, browser, width, scheme):
+    context = open_context(browser, service, width, scheme, height=1400)
     page = context.new_page()
     alerts = []
 
@@ -29,7 +29,7 @@ def test_the_form_shows_the_terms_and_refuses_a_judge_that_is_not_configured(ser
         dialog.dismiss()
 
     page.on("dialog", dismiss)
-    page.goto("/launch?" + urlencode({"base": json.dumps({"rewards": TERMS})}))
+    page.goto("/launch?" + urlencode({"base": json.dumps({"rewards": REWARD_TERMS})}))
     refusal = page.get_by_text("asks a server that is not configured: the operator sets JUDGE_URL").first
     expect(refusal).to_be_visible()
     expect(page.get_by_text("the operator sets REWARD_MODEL_URL").first).to_be_visible()

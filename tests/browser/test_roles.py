@@ -4,12 +4,12 @@ import pytest
 from playwright.sync_api import expect, sync_playwright
 
 from tests.browser.conftest import ARGUMENTS
-from tests.browser.service import VIEWER_TOKEN, running
+from tests.browser.service import VIEWER_TOKEN, running_service
 
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory):
-    with running(tmp_path_factory.mktemp("lab")) as service:
+    with running_service(tmp_path_factory.mktemp("lab")) as service:
         service.trained = service.launch("trained")
         service.train(service.trained, 4, end="finished")
         service.waiting = service.launch("waiting")
@@ -59,7 +59,7 @@ def test_no_button_of_a_viewer_is_refused(page_as, service):
     assert {run["status"] for run in service.get("/runs")["items"]} == {"finished", "queued"}
 
 
-def test_a_viewer_reads_the_pages_and_is_told_what_is_missing(page_as, service):
+def test_a_viewer_can_read_the_pages_and_is_told_what_is_missing(page_as, service):
     page = page_as(VIEWER_TOKEN)
     expect(page.locator("header").get_by_text("viewer", exact=True)).to_be_visible()
     page.goto(f"/run/{service.waiting}")

@@ -10,27 +10,27 @@ from sqlalchemy import select
 
 from backend.metrics.store import write_points
 from backend.storage.models import Attempt, Run
-from tests.browser.service import opened, viewports
-from tests.browser.test_sweeps import launch_page, swept, violations_of
+from tests.browser.service import open_context, viewports
+from tests.browser.test_sweeps import launch_page, sweep_in_address, violations_of
 from tests.waiting import wait_for
 
 KNOB = {"path": "optimizer.lr", "values": "1e-5..1e-2 log"}
 
 
-def begin(service, **fields):
+def launch_search(service, **fields):
     sweep = {"method": "search", "cells": 4, "seed": 1, "knobs": [KNOB], **fields}
     body = {"name": "rates", "base": {"steps": 20}, "variants": [{"name": "grpo"}], "seeds": [0, 1, 2]}
     launched = service.client.post("/experiments", json=body | {"sweep": sweep}).raise_for_status().json()
     return launched["id"]
 
 
-def waiting(service, experiment):
+def queued_runs(service, experiment):
     with service.sessions() as session:
         of_it = (Run.experiment_id == experiment, Run.status == "queued")
         return session.scalars(select(Run).where(*of_it).order_by(Run.id)).all()
 
 
-def finish(service, run, value):
+def finish_run(service, run, value):
     with service.sessions.begin() as session:
         session.add(Attempt(run_id=run.id, number=1, worker_id="w", host="h", from_step=-1))
         session.flush()
@@ -40,11 +40,11 @@ def finish(service, run, value):
         row.summary = {"step": 20, "last": {"eval/accuracy": value}, "best": {}}
 
 
-def follow(service, page, experiment, runs):
+def finish_search(service, page, experiment, runs):
     """Finish the runs of a search one after the other as the search queues them."""
     for number in range(runs):
-        queued = wait_for(partial(waiting, service, experiment), "the search queued no run")
-        finish(service, queued[0], (0.3, 0.7, 0.5, 0.6)[number] if number < 4 else 0.5 + number / 40)
+        queued = wait_for(partial(queued_runs, service, experiment), "the search queued no run")
+        finish_run(service, queued[0], (0.3, 0.7, 0.5, 0.6)[number] if number < 4 else 0.5 + number / 40)
 
 
 def test_a_search_is_launched_from_the_form(page, service):
@@ -65,7 +65,7 @@ def test_a_search_is_launched_from_the_form(page, service):
     region.get_by_label("budget in money").fill("5")
     expect(region.get_by_text("no worker slot has had a price yet")).to_be_visible()
     region.get_by_label("budget in money").fill("")
-    chosen = swept(page)["search"]
+    chosen = sweep_in_address(page)["search"]
     assert (chosen["pruner"], chosen["top"], chosen["hours"], chosen["money"]) == ("halving", 2, 2.5, None)
     page.get_by_role("button", name="Launch search").click()
     expect(page).to_have_url(re.compile(r"/experiment/"))
@@ -77,13 +77,13 @@ def test_a_search_is_launched_from_the_form(page, service):
 @pytest.mark.nightly
 @pytest.mark.parametrize(("width", "scheme"), viewports(400, 1400))
 def test_a_search_is_followed_to_its_comparison(service, browser, width, scheme):
-    experiment = begin(service, search={"top": 2})
-    context = opened(browser, service, width, scheme, height=1400)
+    experiment = launch_search(service, search={"top": 2})
+    context = open_context(browser, service, width, scheme, height=1400)
     page = context.new_page()
     page.goto(f"/experiment/{experiment}?tab=search")
     region = page.get_by_role("region", name="Search")
     expect(region).to_contain_text("No configuration has a valid value yet")
-    follow(service, page, experiment, 8)
+    finish_search(service, page, experiment, 8)
     expect(region).to_contain_text("finished: 4 configurations were tried, as asked", timeout=120_000)
     expect(region.get_by_role("group", name="Configurations").get_by_role("row")).to_have_count(5)
     expect(region.get_by_role("group", name="Final comparison").get_by_role("row")).to_have_count(3)
@@ -106,11 +106,11 @@ def test_a_search_is_followed_to_its_comparison(service, browser, width, scheme)
 
 @pytest.mark.nightly
 def test_a_search_is_stopped(page, service):
-    experiment = begin(service)
+    experiment = launch_search(service)
     page.goto(f"/experiment/{experiment}?tab=search")
     region = page.get_by_role("region", name="Search")
     region.get_by_role("button", name="Stop search").click()
     page.get_by_role("dialog").get_by_role("button", name="Stop search").click()
     expect(region).to_contain_text("stopped: stopped by the user")
     expect(region.get_by_role("button", name="Stop search")).to_have_count(0)
-    assert not waiting(service, experiment)
+    assert not queued_runs(service, experiment)

@@ -7,7 +7,7 @@ from backend.base.settings import Settings
 from backend.http.auth.permissions import Role
 from backend.http.auth.tokens import login_link
 from tests.browser.conftest import ARGUMENTS
-from tests.browser.service import TOKEN, VIEWER_TOKEN, running
+from tests.browser.service import TOKEN, VIEWER_TOKEN, running_service
 
 
 @pytest.fixture(scope="module")
@@ -17,7 +17,7 @@ def lab(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def service(lab):
-    with running(lab) as service:
+    with running_service(lab) as service:
         yield service
 
 
@@ -49,7 +49,7 @@ def browser_of(service, chromium, link):
         browser.close()
 
 
-def test_log_out_leads_to_the_form_and_the_cookie_is_worth_nothing(browser_of):
+def test_logging_out_shows_the_form_and_invalidates_the_cookie(browser_of):
     page = browser_of(Role.OPERATOR)
     cookies = page.context.cookies()
     page.get_by_role("button", name="Account").click()

@@ -5,14 +5,14 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.service import HOSTILE, running
+from tests.browser.service import HOSTILE, running_service
 
 CELLS = [(name, lr, size) for name in ("one", "two") for lr in (1e-3, 1e-5) for size in (4, 8)]
 
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory):
-    with running(tmp_path_factory.mktemp("lab")) as service:
+    with running_service(tmp_path_factory.mktemp("lab")) as service:
         service.cells = []
         for steps, (name, rate, size) in enumerate(CELLS, 2):
             knobs = {"optimizer": {"lr": rate}, "sampling": {"group_size": size}}
@@ -25,7 +25,7 @@ def service(tmp_path_factory):
         yield service
 
 
-def opened(page, service, query=""):
+def open_comparison(page, service, query=""):
     page.goto(f"/compare?runs={','.join(service.cells)}{query}")
     expect(page.locator(".panel[data-metric='reward/mean'] .trace").first).to_be_attached()
 
@@ -35,7 +35,7 @@ def lines(page):
 
 
 def test_runs_are_grouped_by_fields_that_are_found_by_typing(page, service):
-    opened(page, service)
+    open_comparison(page, service)
     page.get_by_title("Group runs by").click()
     search = page.get_by_label("Find a field to group by")
     search.fill("group_size")
@@ -55,7 +55,7 @@ def test_runs_are_grouped_by_fields_that_are_found_by_typing(page, service):
 
 
 def test_curves_are_drawn_over_a_metric(page, service):
-    opened(page, service)
+    open_comparison(page, service)
     page.get_by_label("x axis").select_option("policy/entropy")
     expect(page).to_have_url(re.compile(r"x=policy(/|%2F)entropy"))
     expect(page.locator(".panel[data-metric='reward/mean'] .scatterlayer .trace").first).to_be_attached()

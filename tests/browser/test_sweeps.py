@@ -8,23 +8,23 @@ import pytest
 from playwright.sync_api import expect
 
 from backend.runs import leases, lifecycle
-from tests.browser.test_pages import AXE
+from tests.browser.test_pages import AXE_SOURCE
 
-GRPO = [{"name": "grpo", "preset": "grpo"}]
+GRPO_VARIANTS = [{"name": "grpo", "preset": "grpo"}]
 
 
 def launch_page(page, variants=None, **further_fields):
-    fields = {"variants": json.dumps(variants or GRPO), "seeds": "0,1"} | further_fields
+    fields = {"variants": json.dumps(variants or GRPO_VARIANTS), "seeds": "0,1"} | further_fields
     page.goto("/launch?" + urlencode(fields))
 
 
-def swept(page):
+def sweep_in_address(page):
     """Return the sweep in the address."""
     [sweep] = parse_qs(urlsplit(page.url).query)["sweep"]
     return json.loads(sweep)
 
 
-def finish(service, run_id, accuracy, end="finished"):
+def finish_run(service, run_id, accuracy, end="finished"):
     """Store the results of a run that was trained to this accuracy."""
     with service.sessions.begin() as session:
         claim = lifecycle.claim_run(session, "test-worker", "test-host")
@@ -61,11 +61,11 @@ def test_a_sweep_is_typed_planned_launched_and_its_cells_fill(page, service):
     runs = service.get("/runs", experiment=experiment["id"], limit=50)["items"]
     in_turn = sorted(runs, key=lambda run: run["id"])
     assert in_turn[0]["variant"] == "grpo lr=0.0001 group_size=4"
-    finish(service, in_turn[0]["id"], 0.25)
+    finish_run(service, in_turn[0]["id"], 0.25)
     expect(cells).to_contain_text("1 of 12 runs finished")
     expect(cells.get_by_role("cell").first).to_contain_text("0.25")
     expect(cells.get_by_role("cell").first).to_contain_text("1 of 2 seeds")
-    finish(service, in_turn[1]["id"], 0.75)
+    finish_run(service, in_turn[1]["id"], 0.75)
     expect(cells.get_by_role("cell", name="0.75")).to_have_count(1)
     cells.get_by_label("metric").select_option("reward/mean")
     expect(cells.get_by_role("cell", name="-0.75").or_(cells.get_by_text("−0.75"))).to_have_count(1)
@@ -75,7 +75,7 @@ def test_a_sweep_is_typed_planned_launched_and_its_cells_fill(page, service):
 
 @pytest.mark.nightly
 def test_a_ladder_adds_one_knob_at_a_time_in_the_chosen_order(page):
-    launch_page(page, [{"name": "dapo", "preset": "dapo"}, *GRPO])
+    launch_page(page, [{"name": "dapo", "preset": "dapo"}, *GRPO_VARIANTS])
     page.get_by_role("button", name="Ablations").first.click()
     dialog = page.get_by_role("dialog")
     dialog.get_by_role("button", name="Add one at a time").click()
@@ -97,6 +97,6 @@ def test_a_ladder_adds_one_knob_at_a_time_in_the_chosen_order(page):
 
 
 def violations_of(page, where):
-    page.evaluate(f"() => {{ const trustedTypes = undefined; {AXE} }}")
+    page.evaluate(f"() => {{ const trustedTypes = undefined; {AXE_SOURCE} }}")
     barriers = page.evaluate("where => axe.run(where)", where)["violations"]
     assert [(barrier["id"], barrier["nodes"][0]["html"]) for barrier in barriers] == []

@@ -6,13 +6,13 @@ from playwright.sync_api import expect
 from backend.runs import lifecycle
 from backend.storage.models import Run
 from tests.backend.analysis.diagnosis.logs import broken, healthy
-from tests.browser.service import HOSTILE, NARROW, WIDE, opened, running
-from tests.browser.test_diagnosis import stored
-from tests.browser.test_pages import AXE
-from tests.contract.test_trials import store
+from tests.browser.service import HOSTILE, NARROW_VIEWPORT, WIDE_VIEWPORT, open_context, running_service
+from tests.browser.test_diagnosis import store_run
+from tests.browser.test_pages import AXE_SOURCE
+from tests.contract.test_trials import store_log
 from tests.factories import make_checkpoint
 
-ILL = broken(
+COLLAPSED_LOG = broken(
     broken(healthy(), 70, policy__entropy=lambda values: values * 4),
     75,
     reward__accuracy=lambda values: values * 0.05,
@@ -22,8 +22,8 @@ ILL = broken(
 @pytest.fixture(scope="module")
 def service(tmp_path_factory):
     directory = tmp_path_factory.mktemp("lab")
-    with running(directory) as service:
-        service.failed = stored(service, "collapsed", ILL)
+    with running_service(directory) as service:
+        service.failed = store_run(service, "collapsed", COLLAPSED_LOG)
         with service.sessions.begin() as session:
             run = session.get_one(Run, service.failed)
             checkpointing = run.config["checkpointing"] | {"every": 20}
@@ -33,32 +33,34 @@ def service(tmp_path_factory):
         yield service
 
 
-@pytest.fixture(params=[NARROW, WIDE], ids=str)
+@pytest.fixture(params=[NARROW_VIEWPORT, WIDE_VIEWPORT], ids=str)
 def page(request, service, browser):
     width, scheme = request.param
-    context = opened(browser, service, width, scheme)
+    context = open_context(browser, service, width, scheme)
     yield context.new_page()
     context.close()
 
 
-def looks_right(page, where):
+def assert_accessible(page, where):
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-    page.evaluate(f"() => {{ const trustedTypes = undefined; {AXE} }}")
+    page.evaluate(f"() => {{ const trustedTypes = undefined; {AXE_SOURCE} }}")
     barriers = page.evaluate("where => axe.run(where)", where)["violations"]
     assert [(barrier["id"], barrier["nodes"][0]["html"][:200]) for barrier in barriers] == []
 
 
-def finish(service, experiment):
+def finish_trial(service, experiment):
     """Finish the runs of a trial, of which those without a change fell."""
     with service.sessions.begin() as session:
         for run in session.query(Run).where(Run.experiment_id == experiment):
-            store(session, run, healthy() if run.variant == "remedy" else ILL, after=run.fork_step)
+            store_log(
+                session, run, healthy() if run.variant == "remedy" else COLLAPSED_LOG, after=run.fork_step
+            )
             run.status = "running"
             session.flush()
             lifecycle.finish_run(session, run.id, run.attempt, "finished")
 
 
-def test_two_clicks_lead_from_the_diagnosis_to_a_trial_and_its_verdict_is_shown_there(page, service):
+def test_two_clicks_lead_from_the_diagnosis_to_a_trial_which_shows_its_verdict(page, service):
     before = {trial["id"] for trial in service.get("/trials", run=service.failed)["items"]}
     page.goto(f"/run/{service.failed}")
     card = page.get_by_role("region", name="Diagnosis")
@@ -69,7 +71,7 @@ def test_two_clicks_lead_from_the_diagnosis_to_a_trial_and_its_verdict_is_shown_
     expect(dialog.get_by_role("note", name="Price")).to_contain_text("11 runs")
     start = dialog.get_by_role("button", name="Start 11 runs")
     expect(start).to_be_enabled()
-    looks_right(page, ".dialog")
+    assert_accessible(page, ".dialog")
     start.click()
     expect(dialog).to_have_count(0)
     trial = card.get_by_role("article", name="Trial: Entropy exploded").first
@@ -77,14 +79,14 @@ def test_two_clicks_lead_from_the_diagnosis_to_a_trial_and_its_verdict_is_shown_
     (new_trial,) = [
         trial for trial in service.get("/trials", run=service.failed)["items"] if trial["id"] not in before
     ]
-    finish(service, new_trial["experiment"])
+    finish_trial(service, new_trial["experiment"])
     page.reload()
     expect(trial).to_contain_text(
         "The collapse recurred in 5 of 5 runs without change and in 0 of 5 with the remedy (Fisher's exact "
         "test, one-sided p = .004)."
     )
     expect(trial).to_contain_text("the run repeats itself bit for bit")
-    looks_right(page, ".diagnosis")
+    assert_accessible(page, ".diagnosis")
     trial.scroll_into_view_if_needed()
     trial.get_by_role("link", name="Compare the curves").click()
     expect(page.get_by_role("heading", name="Trial of", level=1)).to_be_visible()
@@ -92,12 +94,12 @@ def test_two_clicks_lead_from_the_diagnosis_to_a_trial_and_its_verdict_is_shown_
     trial_card = page.get_by_role("article", name="Trial: Entropy exploded")
     expect(trial_card).to_contain_text("The collapse recurred in 5 of 5 runs without change")
     expect(trial_card.get_by_role("link").first).to_have_attribute("href", f"/run/{service.failed}")
-    looks_right(page, ".trial")
+    assert_accessible(page, ".trial")
 
 
 @pytest.mark.nightly
-def test_changes_are_checked_while_they_are_written(browser, service):
-    context = opened(browser, service)
+def test_changes_are_checked_while_they_are_typed(browser, service):
+    context = open_context(browser, service)
     page = context.new_page()
     page.goto(f"/run/{service.failed}")
     page.get_by_role("button", name="Try the remedy").click()

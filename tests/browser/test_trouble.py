@@ -8,7 +8,7 @@ from playwright.sync_api import expect, sync_playwright
 from backend.base.settings import Settings
 from backend.service.monitoring.backlog import Note, note_path, remove_note, write_note
 from tests.browser.conftest import ARGUMENTS
-from tests.browser.service import TOKEN, running
+from tests.browser.service import TOKEN, running_service
 from tests.outages import postgres_to_stop
 
 pytestmark = pytest.mark.nightly
@@ -22,7 +22,7 @@ def postgres(shared):
 
 @pytest.fixture
 def service(tmp_path, postgres):
-    with running(tmp_path, postgres.url) as service:
+    with running_service(tmp_path, postgres.url) as service:
         service.waiting = service.launch("waiting")
         yield service
 
@@ -40,7 +40,7 @@ def page(service, chromium):
         browser.close()
 
 
-def test_a_page_says_that_the_database_is_away_and_recovers_alone(page, service, postgres, tmp_path):
+def test_a_page_reports_a_database_outage_and_recovers(page, service, postgres, tmp_path):
     name = service.get(f"/runs/{service.waiting}")["name"]
     page.goto("/runs")
     expect(page.get_by_role("link", name=name)).to_be_visible()

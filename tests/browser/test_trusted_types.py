@@ -4,13 +4,13 @@ import pytest
 from playwright.sync_api import expect, sync_playwright
 
 from tests.browser.conftest import ARGUMENTS
-from tests.browser.service import TOKEN, running
+from tests.browser.service import TOKEN, running_service
 
 
 @pytest.fixture(scope="module")
 def visit(tmp_path_factory, chromium):
     """A function that opens a page with a trained run, and returns it with its console errors."""
-    with running(tmp_path_factory.mktemp("lab")) as service, sync_playwright() as playwright:
+    with running_service(tmp_path_factory.mktemp("lab")) as service, sync_playwright() as playwright:
         run = service.launch("trained")
         service.train(run, 4, end="finished")
         browser = playwright.chromium.launch(executable_path=str(chromium), args=ARGUMENTS)
@@ -53,7 +53,7 @@ def test_charts_formulas_and_pictures_need_no_markup_from_text(visit):
         "new Promise((resolve) => setTimeout(resolve)).then(() => eval('1'))",
     ],
 )
-def test_the_browser_refuses_what_a_mistake_of_ours_would_do(visit, attempt):
+def test_the_browser_blocks_markup_from_text(visit, attempt):
     page, _ = visit
     trying = f"try {{ await ({attempt}); return '' }} catch (error) {{ return error.name }}"
     refusal = page.evaluate(f"async () => {{ {trying} }}")

@@ -4,35 +4,35 @@ import pytest
 from playwright.sync_api import expect
 
 from backend.rollouts.store import pack_groups, write_groups
-from tests.browser.service import running
-from tests.browser.watched import watched
+from tests.browser.service import running_service
+from tests.browser.watched import watched_page
 from tests.factories import MadeCompletion, MadeGroup, make_experiment, make_run
 
 pytestmark = pytest.mark.nightly
 
-HOSTILE = "<img src=x onerror=alert(1)>\u202e</section>"
-CALL, ANSWER = "[lookup: a]", f"[{HOSTILE}]"
-TEXT = f"so {CALL}{ANSWER} it is"
+HOSTILE_TEXT = "<img src=x onerror=alert(1)>\u202e</section>"
+CALL, ANSWER = "[lookup: a]", f"[{HOSTILE_TEXT}]"
+COMPLETION_TEXT = f"so {CALL}{ANSWER} it is"
 
 
-def turn(outcome, call, observation, **changes):
+def turn_of(outcome, call, observation, **changes):
     plain = {"tool": "lookup", "outcome": outcome, "seconds": 0.25, "is_cut": False}
     return plain | {"call": call, "observation": observation, "tokens": observation} | changes
 
 
-FIRST = turn("ok", [3, 14], [14, 14 + len(ANSWER)], is_cut=True)
-UNANSWERED = turn("unanswered", [0, 11], [11, 11], tool="<b>look</b>")
+FIRST_TURN = turn_of("ok", [3, 14], [14, 14 + len(ANSWER)], is_cut=True)
+UNANSWERED_TURN = turn_of("unanswered", [0, 11], [11, 11], tool="<b>look</b>")
 
 
 @pytest.fixture(scope="module")
 def stage(tmp_path_factory):
-    with running(tmp_path_factory.mktemp("lab")) as service:
+    with running_service(tmp_path_factory.mktemp("lab")) as service:
         with service.sessions.begin() as session:
             run = make_run(session, last_step=1, experiment_id=make_experiment(session).id)
             group = MadeGroup(
                 completions=(
-                    MadeCompletion(text=TEXT, turns=(FIRST,)),
-                    MadeCompletion(text=CALL, turns=(UNANSWERED,)),
+                    MadeCompletion(text=COMPLETION_TEXT, turns=(FIRST_TURN,)),
+                    MadeCompletion(text=CALL, turns=(UNANSWERED_TURN,)),
                     MadeCompletion(text="no call"),
                 )
             )
@@ -43,7 +43,7 @@ def stage(tmp_path_factory):
 
 @pytest.fixture
 def page(stage, browser):
-    with watched(browser, stage.base, viewport={"width": 1400, "height": 1200}) as page:
+    with watched_page(browser, stage.base, viewport={"width": 1400, "height": 1200}) as page:
         yield page
 
 

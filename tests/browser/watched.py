@@ -8,10 +8,10 @@ from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Dialog,
 
 from tests.browser.service import TOKEN
 
-REFUSED = ("status of 400", "status of 404", "status of 409", "status of 413", "status of 422")
+REFUSAL_MESSAGES = ("status of 400", "status of 404", "status of 409", "status of 413", "status of 422")
 """Console messages of Chromium for requests that the service refuses correctly."""
 
-WATCH = """
+WATCH_SCRIPT = """
 document.addEventListener('securitypolicyviolation',
     (event) => __report(`policy: ${event.violatedDirective} ${event.blockedURI} ${event.sample}`));
 for (const name of ['alert', 'confirm', 'prompt', 'open', 'print'])
@@ -29,7 +29,7 @@ class Watch:
         self._base = base
 
     def console(self, message: ConsoleMessage) -> None:
-        if message.type == "error" and not any(code in message.text for code in REFUSED):
+        if message.type == "error" and not any(code in message.text for code in REFUSAL_MESSAGES):
             self.complaints.append(f"console: {message.text}")
 
     def dialog(self, dialog: Dialog) -> None:
@@ -49,7 +49,7 @@ _contexts: dict[tuple[Browser, str, str], tuple[BrowserContext, Watch]] = {}
 
 
 @contextmanager
-def watched(browser: Browser, base: str, **options: Any) -> Iterator[Page]:
+def watched_page(browser: Browser, base: str, **options: Any) -> Iterator[Page]:
     """Yield a page, and fail if anything was logged, requested, opened, blocked or executed."""
     key = (browser, base, repr(sorted(options.items())))
     if key not in _contexts:
@@ -76,6 +76,6 @@ def _new_context(browser: Browser, base: str, options: dict[str, Any]) -> tuple[
     headers = {"Authorization": f"Bearer {TOKEN}"}
     context = browser.new_context(base_url=base, extra_http_headers=headers, **defaults | options)
     context.expose_function("__report", watch.report)
-    context.add_init_script(WATCH)
+    context.add_init_script(WATCH_SCRIPT)
     context.on("request", watch.request)
     return context, watch

@@ -8,8 +8,8 @@ from backend.base.errors import InvalidConfig
 from backend.config.merge import config_hash, resolve
 from backend.config.run import RunConfig
 
-TOOLS = {"type": "tool_use"}
-PLAYED: dict[str, Any] = {
+TOOLS_CONFIG = {"type": "tool_use"}
+ENVIRONMENT_CONFIG: dict[str, Any] = {
     "environment": {"type": "openenv", "server": "guess"},
     "problems": [{"name": "episodes", "instruction": "Guess."}],
     "rewards": [{"name": "environment"}],
@@ -22,16 +22,16 @@ def refused(**changes):
     return {error.path: error.message for error in caught.value.errors}
 
 
-def test_a_config_without_tools_has_the_hash_that_it_had_before_there_were_any():
+def test_a_config_without_tools_keeps_its_earlier_hash():
     assert config_hash(resolve({})) == config_hash(resolve({"environment": {"type": "none"}}))
-    assert config_hash(resolve({})) != config_hash(resolve({"environment": TOOLS}))
+    assert config_hash(resolve({})) != config_hash(resolve({"environment": TOOLS_CONFIG}))
     stored = resolve({}).model_dump(mode="json")
     del stored["environment"]
     assert RunConfig.model_validate(stored) == resolve({})
 
 
 def test_a_tool_that_is_not_installed_is_refused():
-    [(path, message)] = refused(environment=TOOLS | {"tools": ["calculator", "wolfram"]}).items()
+    [(path, message)] = refused(environment=TOOLS_CONFIG | {"tools": ["calculator", "wolfram"]}).items()
     assert path == "environment.tools.1"
     assert message == "must be 'calculator', 'lookup' or 'python', got \"wolfram\""
 
@@ -39,50 +39,58 @@ def test_a_tool_that_is_not_installed_is_refused():
 @pytest.mark.parametrize(
     ("changes", "path", "reason"),
     [
-        ({"environment": TOOLS | {"tools": []}}, "environment.tools", "at least 1"),
-        ({"environment": TOOLS | {"tools": ["lookup", "lookup"]}}, "environment.tools", "listed twice"),
-        ({"environment": TOOLS | {"form": "template"}}, "environment.form", "chat_template is false"),
+        ({"environment": TOOLS_CONFIG | {"tools": []}}, "environment.tools", "at least 1"),
         (
-            {"environment": TOOLS | {"form": "equation", "tools": ["python"]}},
+            {"environment": TOOLS_CONFIG | {"tools": ["lookup", "lookup"]}},
+            "environment.tools",
+            "listed twice",
+        ),
+        ({"environment": TOOLS_CONFIG | {"form": "template"}}, "environment.form", "chat_template is false"),
+        (
+            {"environment": TOOLS_CONFIG | {"form": "equation", "tools": ["python"]}},
             "environment.form",
             "expected calculator alone or lookup alone, got python",
         ),
         (
-            {"environment": TOOLS | {"max_observation_tokens": 64}},
+            {"environment": TOOLS_CONFIG | {"max_observation_tokens": 64}},
             "environment.max_observation_tokens",
             "expected at most 63",
         ),
-        ({"environment": TOOLS | {"max_turns": 0}}, "environment.max_turns", "1"),
+        ({"environment": TOOLS_CONFIG | {"max_turns": 0}}, "environment.max_turns", "1"),
         (
-            {"environment": TOOLS, "sampling": {"engine": {"type": "server"}}},
+            {"environment": TOOLS_CONFIG, "sampling": {"engine": {"type": "server"}}},
             "sampling.engine.type",
             "expected local",
         ),
         (
-            {"environment": TOOLS, "sampling": {"engine": {"type": "colocated"}}},
+            {"environment": TOOLS_CONFIG, "sampling": {"engine": {"type": "colocated"}}},
             "sampling.engine.type",
             "is colocated",
         ),
         (
-            {"environment": TOOLS, "sampling": {"keep_mask": True, "top_p": 0.9}},
+            {"environment": TOOLS_CONFIG, "sampling": {"keep_mask": True, "top_p": 0.9}},
             "sampling.keep_mask",
             "expected false",
         ),
         (
-            {"environment": TOOLS, "sampling": {"routing_replay": True}},
+            {"environment": TOOLS_CONFIG, "sampling": {"routing_replay": True}},
             "sampling.routing_replay",
             "expected false",
         ),
-        ({"environment": TOOLS, "recording": {"alternatives": 2}}, "recording.alternatives", "expected 0"),
-        ({"environment": TOOLS, "resources": {"devices": 2}}, "environment.type", "expected none"),
+        (
+            {"environment": TOOLS_CONFIG, "recording": {"alternatives": 2}},
+            "recording.alternatives",
+            "expected 0",
+        ),
+        ({"environment": TOOLS_CONFIG, "resources": {"devices": 2}}, "environment.type", "expected none"),
     ],
 )
-def test_what_tools_contradict_is_refused_at_its_field(changes, path, reason):
+def test_a_contradiction_to_tools_is_refused_at_its_field(changes, path, reason):
     assert reason in refused(**changes)[path]
 
 
-def test_a_run_in_an_environment_is_complete():
-    config = resolve(PLAYED)
+def test_a_run_in_an_environment_has_a_complete_config():
+    config = resolve(ENVIRONMENT_CONFIG)
     assert config.environment.max_turns == 8
     assert config.rewards[0].success == 1
 
@@ -91,15 +99,15 @@ def test_a_run_in_an_environment_is_complete():
     ("changes", "path", "reason"),
     [
         ({"environment": {"type": "none"}}, "problems.0.name", "is episodes, but environment.type is none"),
-        ({"environment": TOOLS}, "rewards.0.name", "is environment, but environment.type is tool_use"),
+        ({"environment": TOOLS_CONFIG}, "rewards.0.name", "is environment, but environment.type is tool_use"),
         ({"rewards": [{"name": "correctness"}]}, "rewards", "lack the term environment"),
         (
-            {"environment": PLAYED["environment"] | {"server": "http://10.0.0.1"}},
+            {"environment": ENVIRONMENT_CONFIG["environment"] | {"server": "http://10.0.0.1"}},
             "environment.server",
             "should match pattern",
         ),
         (
-            {"environment": PLAYED["environment"] | {"form": "template"}},
+            {"environment": ENVIRONMENT_CONFIG["environment"] | {"form": "template"}},
             "environment.form",
             "policy.chat_template is false",
         ),
@@ -110,5 +118,5 @@ def test_a_run_in_an_environment_is_complete():
         ),
     ],
 )
-def test_what_an_environment_contradicts_is_refused_at_its_field(changes, path, reason):
-    assert reason in refused(**PLAYED | changes)[path]
+def test_a_contradiction_to_an_environment_is_refused_at_its_field(changes, path, reason):
+    assert reason in refused(**ENVIRONMENT_CONFIG | changes)[path]

@@ -57,7 +57,7 @@ def refusal(source: HubProblem, tmp_path) -> tuple[str, str]:
     return error.path, error.message
 
 
-def test_a_launch_fills_in_the_newest_commits_and_asks_once(served, tmp_path):
+def test_a_launch_fills_in_the_newest_commits_and_requests_them_once(served, tmp_path):
     commits = {"a/b": COMMIT, "c/d": "b" * 40}
     served.answers = {
         address(name): (200, json.dumps({"sha": sha}).encode()) for name, sha in commits.items()
@@ -70,13 +70,13 @@ def test_a_launch_fills_in_the_newest_commits_and_asks_once(served, tmp_path):
     assert served.asked == [address("a/b"), address("c/d")]
 
 
-def test_a_commit_that_is_named_is_not_asked_for(served, tmp_path):
+def test_a_named_commit_is_not_requested(served, tmp_path):
     source = HubProblem(dataset="a/b", revision=COMMIT)
     assert pin_sources(RunConfig(problems=(source,)), datasets_dir=tmp_path).problems == (source,)
     assert served.asked == []
 
 
-def test_a_data_set_that_is_not_there_is_named_at_its_field(served, tmp_path):
+def test_a_missing_dataset_is_named_at_its_field(served, tmp_path):
     path, message = refusal(HubProblem(dataset="a/b"), tmp_path)
     assert path == "problems.0.dataset"
     assert message == "the Hugging Face hub has no public dataset 'a/b' in Parquet"
@@ -86,12 +86,12 @@ def test_a_data_set_that_is_not_there_is_named_at_its_field(served, tmp_path):
     "answer",
     [b"", b"[]", b"null", b"<html>", b'{"sha": 3}', b'{"sha": "main"}', b'{"sha": "' + b"A" * 40 + b'"}'],
 )
-def test_an_answer_without_sense_is_refused(served, tmp_path, answer):
+def test_an_invalid_response_is_refused(served, tmp_path, answer):
     served.answers = {address("a/b"): (200, answer)}
     assert refusal(HubProblem(dataset="a/b"), tmp_path)[1].endswith("sent an invalid response")
 
 
-def test_a_hub_that_fails_or_is_out_of_reach_says_so(served, tmp_path, monkeypatch):
+def test_a_failing_or_unreachable_hub_is_reported(served, tmp_path, monkeypatch):
     served.answers = {address("a/b"): (503, b"")}
     assert "the Hugging Face hub responded with 503" in refusal(HubProblem(dataset="a/b"), tmp_path)[1]
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:1")

@@ -10,7 +10,7 @@ from backend.config.jsonl import BadDataset, held_out_keys, index_dataset, read_
 from backend.config.metrics import find_metric
 from backend.config.rows import EVAL, TRAIN, UNMARKED
 
-GOOD = b'{"prompt": "1+1=?", "answer": "2"}\n{"prompt": "1+2=?", "answer": 3, "level": "easy"}\n'
+VALID_ROWS = b'{"prompt": "1+1=?", "answer": "2"}\n{"prompt": "1+2=?", "answer": 3, "level": "easy"}\n'
 
 
 def complaints(tmp_path: Path, content: bytes) -> list[tuple[int, str]]:
@@ -21,15 +21,15 @@ def complaints(tmp_path: Path, content: bytes) -> list[tuple[int, str]]:
     return [(error.line, error.reason) for error in caught.value.errors]
 
 
-def test_a_good_file_is_indexed_and_its_rows_read_back(tmp_path):
+def test_a_valid_file_is_indexed_and_its_rows_are_read_back(tmp_path):
     path = tmp_path / "data.jsonl"
-    path.write_bytes(GOOD)
+    path.write_bytes(VALID_ROWS)
     index = index_dataset(path, Columns())
     assert len(index) == 2
     assert read_row(index, 1) == {"prompt": "1+2=?", "answer": 3, "level": "easy"}
 
 
-def test_the_hash_is_that_of_the_whole_content(tmp_path):
+def test_the_hash_covers_the_whole_content(tmp_path):
     path = tmp_path / "data.jsonl"
     path.write_bytes(b'{"prompt":"a","answer":"1"}\n\n{"prompt":"b","answer":"2"}')
     # sha256sum of these bytes
@@ -84,7 +84,7 @@ def test_the_hash_is_that_of_the_whole_content(tmp_path):
     ],
 )
 def test_a_bad_line_is_named_with_its_number_field_and_value(tmp_path, line, reason):
-    [(number, complaint)] = complaints(tmp_path, GOOD + line + b"\n" + GOOD)
+    [(number, complaint)] = complaints(tmp_path, VALID_ROWS + line + b"\n" + VALID_ROWS)
     assert number == 3
     assert reason in complaint
 
@@ -108,25 +108,25 @@ def test_other_columns_can_be_named(tmp_path):
     assert "field 'prompt' is missing" in complaints(tmp_path, path.read_bytes())[0][1]
 
 
-def test_a_line_of_just_the_allowed_length_is_read(tmp_path):
+def test_a_line_of_exactly_the_maximum_length_is_read(tmp_path):
     filler = 256_000 - len(b'{"prompt": "", "answer": "1"}')
     line = b'{"prompt": "' + b"x" * filler + b'", "answer": "1"}'
     path = tmp_path / "data.jsonl"
-    path.write_bytes(line + b"\r\n" + GOOD)
+    path.write_bytes(line + b"\r\n" + VALID_ROWS)
     index = index_dataset(path, Columns())
     assert len(read_row(index, 0)["prompt"]) == filler
 
 
-def test_a_file_that_changes_while_in_use_is_noticed(tmp_path):
+def test_a_file_that_changes_while_in_use_is_detected(tmp_path):
     path = tmp_path / "data.jsonl"
-    path.write_bytes(GOOD)
+    path.write_bytes(VALID_ROWS)
     index = index_dataset(path, Columns())
-    path.write_bytes(GOOD + GOOD)
+    path.write_bytes(VALID_ROWS + VALID_ROWS)
     with pytest.raises(BadDataset, match="has changed while it was in use"):
         read_row(index, 0)
 
 
-def test_a_fraction_of_the_questions_is_held_out_lowest_hashes_first():
+def test_the_questions_with_the_lowest_hashes_are_held_out():
     assert held_out_keys([50, 10, 40, 20, 30], [UNMARKED] * 5, 0.4) == {10, 20}
 
 
@@ -134,7 +134,7 @@ def test_at_least_one_question_is_held_out():
     assert held_out_keys([5, 3, 9], [UNMARKED] * 3, 0.01) == {3}
 
 
-def test_rows_marked_by_their_split_decide_for_all_rows_of_the_same_question():
+def test_a_row_marked_by_its_split_decides_for_all_rows_of_its_question():
     assert held_out_keys([1, 2, 1, 3], [TRAIN, TRAIN, EVAL, TRAIN], 0.5) == {1}
 
 
@@ -142,15 +142,15 @@ def test_rows_marked_by_their_split_decide_for_all_rows_of_the_same_question():
     "name", ["../secret.jsonl", "/etc/passwd", "a/../../secret.jsonl", "a\0b", "missing.jsonl", "."]
 )
 def test_only_files_inside_the_data_directory_are_found(tmp_path, name):
-    (tmp_path / "secret.jsonl").write_bytes(GOOD)
+    (tmp_path / "secret.jsonl").write_bytes(VALID_ROWS)
     root = tmp_path / "datasets"
     root.mkdir()
     with pytest.raises(ValueError, match="DATASETS_DIR"):
         resolve_dataset(root, name)
 
 
-def test_a_link_that_leads_out_of_the_data_directory_is_refused(tmp_path):
-    (tmp_path / "secret.jsonl").write_bytes(GOOD)
+def test_a_link_that_leaves_the_data_directory_is_refused(tmp_path):
+    (tmp_path / "secret.jsonl").write_bytes(VALID_ROWS)
     root = tmp_path / "datasets"
     root.mkdir()
     (root / "link.jsonl").symlink_to(tmp_path / "secret.jsonl")
@@ -158,8 +158,8 @@ def test_a_link_that_leads_out_of_the_data_directory_is_refused(tmp_path):
         resolve_dataset(root, "link.jsonl")
 
 
-def test_a_folder_link_that_leads_out_is_refused_too(tmp_path):
-    (tmp_path / "secret.jsonl").write_bytes(GOOD)
+def test_a_directory_link_that_leaves_the_data_directory_is_refused(tmp_path):
+    (tmp_path / "secret.jsonl").write_bytes(VALID_ROWS)
     root = tmp_path / "datasets"
     root.mkdir()
     (root / "up").symlink_to(tmp_path)
@@ -168,7 +168,7 @@ def test_a_folder_link_that_leads_out_is_refused_too(tmp_path):
 
 
 @pytest.mark.parametrize("domain", ["", "a/b", "Math", "a b", "x" * 33, "math\n", True, None, 1.5])
-def test_a_domain_that_no_metric_can_be_named_after_is_refused_with_its_line(
+def test_a_domain_that_is_not_a_valid_metric_name_is_refused_with_its_line(
     tmp_path: Path, domain: object
 ) -> None:
     path = tmp_path / "rows.jsonl"

@@ -14,7 +14,7 @@ def errors_of(base, variant=None):
     return {error.path: error.message for error in caught.value.errors}
 
 
-def test_nothing_written_gives_the_tiny_policy_on_sums():
+def test_an_empty_input_gives_the_tiny_policy_on_sums():
     config = resolve({})
     assert config.policy.name == "tiny"
     assert [source.name for source in config.problems] == ["sums"]
@@ -25,7 +25,7 @@ def test_mappings_merge_deeply_and_lists_are_replaced():
     assert merge({"a": {"b": 1, "c": [1, 2]}}, {"a": {"c": [3]}}) == {"a": {"b": 1, "c": [3]}}
 
 
-def test_a_union_of_another_type_is_replaced_whole():
+def test_a_union_of_another_type_is_replaced_entirely():
     below = {"surrogate": {"type": "ppo_clip", "eps_high": 0.28}}
     assert merge(below, {"surrogate": {"type": "none"}}) == {"surrogate": {"type": "none"}}
     assert merge(below, {"surrogate": {"eps_low": 0.1}}) == {
@@ -40,7 +40,7 @@ def test_a_variants_preset_replaces_the_bases_preset_but_not_its_fields():
     assert config.objective.surrogate.eps_high == 0.28
 
 
-def test_the_seed_of_the_launch_wins():
+def test_the_seed_of_the_launch_takes_precedence():
     assert resolve({"seed": 3}, {}, 5).seed == 5
 
 
@@ -50,14 +50,14 @@ def test_seeds_of_one_variant_share_a_config_hash():
 
 
 @pytest.mark.parametrize("policy", ["tiny", "tiny_moe", "Qwen/Qwen3-0.6B"])
-def test_every_preset_launches_on_every_kind_of_policy_as_it_is(policy):
+def test_every_preset_launches_on_every_kind_of_policy_unchanged(policy):
     for preset in PRESETS:
         config = resolve({"policy": {"name": policy}}, {"preset": preset})
         assert (config.preset, config.policy.name) == (preset, policy)
 
 
 @pytest.mark.parametrize("preset", ["r1", "cispo"])
-def test_a_presets_minibatches_are_cut_to_the_prompts_of_a_step_but_the_users_are_not(preset):
+def test_minibatches_of_a_preset_are_limited_to_the_prompts_of_a_step_but_not_the_users(preset):
     few = {"sampling": {"prompts_per_step": 3}}
     assert resolve({"preset": preset}).updates.minibatches == 16
     assert resolve({"policy": {"name": "Qwen/Qwen3-0.6B"}}, {"preset": preset}).updates.minibatches == 8
@@ -70,7 +70,7 @@ def test_a_presets_minibatches_are_cut_to_the_prompts_of_a_step_but_the_users_ar
     ]
 
 
-def test_a_wrong_value_is_not_replaced_by_a_presets_minibatches():
+def test_a_wrong_value_is_not_replaced_by_minibatches_of_a_preset():
     few = {"preset": "r1", "sampling": {"prompts_per_step": 3}}
     assert list(errors_of(few | {"updates": 3})) == ["updates"]
     assert list(errors_of({"updates": None}, few)) == ["updates"]
@@ -95,7 +95,7 @@ def warnings_of(**written):
     return " | ".join(warnings(resolve(written)))
 
 
-def test_several_updates_without_a_ratio_are_doubted():
+def test_several_updates_without_a_ratio_cause_a_warning():
     assert "without a ratio" not in warnings_of(preset="reinforce")
     assert "without a ratio" in warnings_of(preset="reinforce", updates={"minibatches": 4})
     assert "without a ratio" not in warnings_of(preset="gspo")
@@ -109,7 +109,7 @@ def test_several_updates_without_a_ratio_are_doubted():
         {"ratio": {"type": "token", "logprob_temperature": "one"}, "off_policy_mask": {"type": "opsm"}},
     ],
 )
-def test_a_comparison_across_temperatures_is_doubted(objective):
+def test_a_comparison_across_temperatures_causes_a_warning(objective):
     assert "corrects for that temperature" in warnings_of(objective=objective, sampling={"temperature": 0.8})
     assert "corrects for that temperature" not in warnings_of(objective=objective)
     at_one_temperature = objective | {"ratio": objective["ratio"] | {"logprob_temperature": "sampling"}}
@@ -118,14 +118,14 @@ def test_a_comparison_across_temperatures_is_doubted(objective):
     )
 
 
-def test_router_shift_needs_a_second_update_to_have_anything_to_see():
+def test_router_shift_needs_a_second_update_to_have_an_effect():
     moe = {"name": "tiny_moe"}
     assert "the router has not changed" not in warnings_of(preset="rspo", policy=moe)
     assert "the router has not changed" in warnings_of(preset="rspo", policy=moe, updates={"minibatches": 1})
 
 
 @pytest.mark.parametrize("gap", [{"staleness": 1}, {"precision": "int8"}, {"top_p": 0.9}])
-def test_a_ratio_to_a_sampler_that_differs_is_clipped_at_the_first_update(gap):
+def test_a_ratio_to_a_differing_sampler_is_clipped_at_the_first_update(gap):
     wider = {"surrogate": {"type": "ppo_clip", "eps_high": 0.28}}
     to_sampler = wider | {"ratio": {"type": "token", "old": "sampler"}}
     assert "clipping has no effect" in warnings_of(objective=to_sampler)
@@ -192,18 +192,18 @@ def test_an_absurd_size_is_refused_once_at_its_field(written, path, phrase):
     assert phrase in errors[path]
 
 
-def lone(advantage):
+def single_completion_config(advantage):
     """Return a config with one completion per prompt and an advantage that allows it."""
     return {"sampling": {"group_size": 1}, "objective": {"advantage": advantage}}
 
 
-def served(**sampling):
+def served_config(**sampling):
     """Return the config of a run that a server samples."""
     return {"sampling": {"engine": {"type": "server"}, **sampling}}
 
 
-SERVED = served()
-BESIDE = {"type": "colocated"}
+SERVED_CONFIG = served_config()
+COLOCATED_ENGINE = {"type": "colocated"}
 TWO_DOMAINS = [{"name": "sums"}, {"name": "sums", "domain": "poetry"}]
 
 
@@ -226,12 +226,24 @@ TWO_DOMAINS = [{"name": "sums"}, {"name": "sums", "domain": "poetry"}]
         ({"filters": {"refill": {"type": "dynamic"}}}, "filters.refill.type"),
         ({"filters": {"upweight": True}}, "filters.upweight"),
         ({"preset": "olmo3", "updates": {"epochs": 2, "resample_each_epoch": True}}, "filters.refill.type"),
-        (lone({"type": "none", "scale": {"type": "group_std"}}), "objective.advantage.scale.type"),
-        (lone({"type": "ema", "scale": {"type": "group_std"}}), "objective.advantage.scale.type"),
-        (lone({"type": "batch_mean", "scale": {"type": "group_std"}}), "objective.advantage.scale.type"),
-        (lone({"type": "critic"}) | {"filters": {"groups": {"type": "accuracy"}}}, "filters.groups.type"),
         (
-            lone({"type": "critic"}) | {"filters": {"groups": {"type": "zero_variance"}}},
+            single_completion_config({"type": "none", "scale": {"type": "group_std"}}),
+            "objective.advantage.scale.type",
+        ),
+        (
+            single_completion_config({"type": "ema", "scale": {"type": "group_std"}}),
+            "objective.advantage.scale.type",
+        ),
+        (
+            single_completion_config({"type": "batch_mean", "scale": {"type": "group_std"}}),
+            "objective.advantage.scale.type",
+        ),
+        (
+            single_completion_config({"type": "critic"}) | {"filters": {"groups": {"type": "accuracy"}}},
+            "filters.groups.type",
+        ),
+        (
+            single_completion_config({"type": "critic"}) | {"filters": {"groups": {"type": "zero_variance"}}},
             "filters.groups.type",
         ),
         ({"filters": {"groups": {"type": "accuracy", "low": 0.5, "high": 0.2}}}, "filters.groups.high"),
@@ -240,13 +252,19 @@ TWO_DOMAINS = [{"name": "sums"}, {"name": "sums", "domain": "poetry"}]
             {"rewards": [{"name": "correctness", "domain": "poetry"}], "problems": TWO_DOMAINS},
             "problems.0.domain",
         ),
-        (SERVED | {"policy": {"name": "tiny_moe"}, **served(routing_replay=True)}, "sampling.routing_replay"),
-        (served(keep_mask=True, top_p=0.9), "sampling.keep_mask"),
-        (served(precision="int8"), "sampling.precision"),
-        (served(staleness=1), "sampling.staleness"),
-        (SERVED | {"updates": {"epochs": 2, "resample_each_epoch": True}}, "updates.resample_each_epoch"),
         (
-            SERVED
+            SERVED_CONFIG | {"policy": {"name": "tiny_moe"}, **served_config(routing_replay=True)},
+            "sampling.routing_replay",
+        ),
+        (served_config(keep_mask=True, top_p=0.9), "sampling.keep_mask"),
+        (served_config(precision="int8"), "sampling.precision"),
+        (served_config(staleness=1), "sampling.staleness"),
+        (
+            SERVED_CONFIG | {"updates": {"epochs": 2, "resample_each_epoch": True}},
+            "updates.resample_each_epoch",
+        ),
+        (
+            SERVED_CONFIG
             | {
                 "policy": {
                     "name": "Qwen/Qwen3-0.6B",
@@ -256,14 +274,20 @@ TWO_DOMAINS = [{"name": "sums"}, {"name": "sums", "domain": "poetry"}]
             },
             "policy.quantization",
         ),
-        (SERVED | {"objective": {"token_weight": {"type": "top_entropy"}}}, "objective.token_weight.type"),
-        (SERVED | {"objective": {"entropy": {"type": "adaptive"}}}, "objective.entropy.type"),
-        (served(engine=BESIDE, keep_mask=True, top_p=0.9), "sampling.keep_mask"),
-        (served(engine=BESIDE, staleness=1), "sampling.staleness"),
-        (served(engine=BESIDE, ahead=1), "sampling.ahead"),
-        (served(engine=BESIDE) | {"recording": {"alternatives": 2}}, "recording.alternatives"),
-        (served(engine=BESIDE) | {"resources": {"devices": 2}}, "sampling.engine.type"),
-        (served(engine=BESIDE | {"memory_share": 0.99}), "sampling.engine.memory_share"),
+        (
+            SERVED_CONFIG | {"objective": {"token_weight": {"type": "top_entropy"}}},
+            "objective.token_weight.type",
+        ),
+        (SERVED_CONFIG | {"objective": {"entropy": {"type": "adaptive"}}}, "objective.entropy.type"),
+        (served_config(engine=COLOCATED_ENGINE, keep_mask=True, top_p=0.9), "sampling.keep_mask"),
+        (served_config(engine=COLOCATED_ENGINE, staleness=1), "sampling.staleness"),
+        (served_config(engine=COLOCATED_ENGINE, ahead=1), "sampling.ahead"),
+        (
+            served_config(engine=COLOCATED_ENGINE) | {"recording": {"alternatives": 2}},
+            "recording.alternatives",
+        ),
+        (served_config(engine=COLOCATED_ENGINE) | {"resources": {"devices": 2}}, "sampling.engine.type"),
+        (served_config(engine=COLOCATED_ENGINE | {"memory_share": 0.99}), "sampling.engine.memory_share"),
         ({"sampling": {"ahead": 1, "staleness": 1}}, "sampling.staleness"),
         ({"sampling": {"ahead": 1}, "preset": "olmo3"}, "filters.refill.type"),
         (
@@ -276,8 +300,10 @@ def test_a_contradiction_is_refused_at_the_field_that_must_change(written, path)
     assert list(errors_of(written)) == [path]
 
 
-@pytest.mark.parametrize("sampling", [{"engine": {"type": "server"}}, {"engine": BESIDE}, {"ahead": 2}])
-def test_what_the_learner_does_not_sample_itself_is_corrected_unless_somebody_chose(sampling):
+@pytest.mark.parametrize(
+    "sampling", [{"engine": {"type": "server"}}, {"engine": COLOCATED_ENGINE}, {"ahead": 2}]
+)
+def test_samples_of_another_engine_are_corrected_unless_configured_otherwise(sampling):
     def correction(**written):
         return resolve({"sampling": sampling, **written}).objective.correction
 

@@ -6,13 +6,13 @@ from backend.config.columns import Columns, cell
 from backend.config.messages import read_messages, read_tools
 from backend.config.rows import check_row
 
-ASKED = {"role": "user", "content": "1+1=?"}
+USER_MESSAGE = {"role": "user", "content": "1+1=?"}
 
 
-def test_nulls_go_and_parts_of_text_become_text():
+def test_nulls_are_removed_and_text_parts_become_text():
     parts = [{"type": "text", "text": "1+1"}, {"type": "text", "text": "=?"}]
     read = read_messages([{"role": "user", "content": parts, "name": None, "tool_calls": None}])
-    assert read == [ASKED]
+    assert read == [USER_MESSAGE]
 
 
 @pytest.mark.parametrize(
@@ -20,7 +20,7 @@ def test_nulls_go_and_parts_of_text_become_text():
     [
         ([], "expected text or a list of messages, got []"),
         (["x"], "expected text or a list of messages"),
-        ([ASKED, None], "expected text or a list of messages"),
+        ([USER_MESSAGE, None], "expected text or a list of messages"),
         (
             [{"role": "human", "content": "x"}],
             "message 1: role: expected one of system, user, assistant, tool",
@@ -35,21 +35,21 @@ def test_nulls_go_and_parts_of_text_become_text():
             "at least one message with the role `user` or `tool` must have content",
         ),
         (
-            [ASKED, {"role": "assistant", "content": "2"}],
+            [USER_MESSAGE, {"role": "assistant", "content": "2"}],
             "the last message must have the role `user` or `tool`",
         ),
         (
             [{"role": "system", "content": "x"}],
             "at least one message with the role `user` or `tool` must have content",
         ),
-        ([ASKED | {"weight": 1}], '"weight" is not a key of a message'),
-        ([ASKED | {"tool_calls": [1]}], "message 1: tool_calls: expected a list of calls"),
-        ([ASKED | {"name": 3}], "message 1: name: expected text, got 3"),
-        ([ASKED] * 1001, "has 1,001 messages; expected at most 1,000"),
+        ([USER_MESSAGE | {"weight": 1}], '"weight" is not a key of a message'),
+        ([USER_MESSAGE | {"tool_calls": [1]}], "message 1: tool_calls: expected a list of calls"),
+        ([USER_MESSAGE | {"name": 3}], "message 1: name: expected text, got 3"),
+        ([USER_MESSAGE] * 1001, "has 1,001 messages; expected at most 1,000"),
         ([{"role": "user", "content": [{"type": "text", "text": 3}]}], "content: expected text"),
     ],
 )
-def test_what_is_no_conversation_is_refused_by_name(messages, phrase):
+def test_an_invalid_conversation_is_refused_by_name(messages, phrase):
     with pytest.raises(ValueError, match=r".") as caught:
         read_messages(messages)
     assert phrase in str(caught.value)
@@ -73,7 +73,7 @@ def test_tools_are_functions_or_their_json():
             read_tools(wrong)
 
 
-def test_a_dot_leads_into_an_object_unless_a_field_has_that_name():
+def test_a_dot_selects_within_an_object_unless_a_field_has_that_name():
     row = {"reward_model": {"ground_truth": "34"}, "a.b": 1}
     assert (cell(row, "reward_model.ground_truth"), cell(row, "a.b")) == ("34", 1)
     for name in ("reward_model.style", "reward_model.ground_truth.x", "b", "a"):

@@ -15,7 +15,7 @@ def test_every_metric_has_a_unit_a_meaning_and_a_section():
         assert metric.section
 
 
-def test_a_family_covers_its_members_and_nothing_else():
+def test_a_family_covers_only_its_members():
     assert find_metric("reward/correctness/mean").name == "reward/<term>/mean"
     assert find_metric("eval/pass_at_8").name == "eval/pass_at_<k>"
     assert find_metric("eval/math500/pass_at_8").name == "eval/<suite>/pass_at_<k>"
@@ -25,7 +25,7 @@ def test_a_family_covers_its_members_and_nothing_else():
     assert find_metric("eval/pass_at_") is None
 
 
-def test_names_of_other_trainers_lead_to_ours():
+def test_names_of_other_trainers_are_mapped_to_ours():
     assert canonical_name("critic/rewards/mean") == "reward/mean"
     assert canonical_name("train/reward") == "reward/mean"
     assert canonical_name("rewards/accuracy_fn/std") == "reward/accuracy_fn/std"

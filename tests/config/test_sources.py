@@ -17,8 +17,8 @@ from backend.config.run import RunConfig
 from backend.config.sources import checked_file, source_errors
 from tests import reasoning_gym_table
 
-SOURCES: TypeAdapter[list[ProblemSource]] = TypeAdapter(list[ProblemSource])
-TERMS: TypeAdapter[list[RewardTerm]] = TypeAdapter(list[RewardTerm])
+SOURCES_ADAPTER: TypeAdapter[list[ProblemSource]] = TypeAdapter(list[ProblemSource])
+TERMS_ADAPTER: TypeAdapter[list[RewardTerm]] = TypeAdapter(list[RewardTerm])
 
 
 def write_rows(path: Path, count: int = 20, **extra: Any) -> None:
@@ -33,8 +33,8 @@ def errors_of(
     settings: Settings | None = None,
 ) -> list[tuple[str, str]]:
     config = RunConfig.model_construct(
-        problems=tuple(SOURCES.validate_python(problems)),
-        rewards=tuple(TERMS.validate_python(rewards or [])),
+        problems=tuple(SOURCES_ADAPTER.validate_python(problems)),
+        rewards=tuple(TERMS_ADAPTER.validate_python(rewards or [])),
         evaluation=EvaluationConfig(),
     )
     errors = source_errors(
@@ -46,12 +46,12 @@ def errors_of(
     return [(error.path, error.message) for error in errors]
 
 
-def test_the_table_of_tasks_is_that_of_the_installed_library():
+def test_the_table_of_tasks_matches_the_installed_library():
     assert _TABLE.strip() == reasoning_gym_table.table()
 
 
 @pytest.mark.filterwarnings("ignore:overflow:RuntimeWarning")
-def test_no_parameter_is_refused_that_the_library_accepts():
+def test_every_parameter_that_the_library_accepts_is_accepted():
     refused = 0
     for name, config in reasoning_gym_table.config_classes().items():
         for key, parameter in TASKS[name].parameters.items():
@@ -122,7 +122,7 @@ def test_the_defaults_of_every_task_are_accepted():
         ("list_functions", {"n": 1}, ["n: list_functions takes no parameter"]),
     ],
 )
-def test_a_parameter_of_a_task_is_refused_with_what_was_expected(task, config, errors):
+def test_a_task_parameter_is_refused_with_the_expectation(task, config, errors):
     refusals = parameter_errors(task, TASKS[task], config)
     assert [f"{key}: {reason}" for key, reason in refusals] == errors
 
@@ -155,7 +155,7 @@ def test_a_parameter_of_a_task_is_refused_with_what_was_expected(task, config, e
 )
 def test_a_bad_source_is_refused_with_its_reason(source, reason):
     with pytest.raises(ValidationError) as caught:
-        SOURCES.validate_python([source])
+        SOURCES_ADAPTER.validate_python([source])
     assert reason in str(caught.value)
 
 
@@ -182,7 +182,7 @@ def test_a_reward_whose_server_is_not_configured_is_refused_by_name(tmp_path):
 )
 def test_a_judge_that_cannot_grade_is_refused_with_its_reason(fields, reason):
     with pytest.raises(ValidationError) as caught:
-        TERMS.validate_python([{"name": "judge", **fields}])
+        TERMS_ADAPTER.validate_python([{"name": "judge", **fields}])
     assert reason in str(caught.value)
 
 
@@ -205,7 +205,7 @@ def test_a_missing_file_is_named_with_the_directory(tmp_path):
     assert message == f'there is no file "none.jsonl" in DATASETS_DIR ({tmp_path})'
 
 
-def test_a_hub_name_while_offline_says_what_to_set(tmp_path):
+def test_a_hub_name_while_offline_is_refused_with_the_setting_to_change(tmp_path):
     [(path, message)] = errors_of([{"name": "hub", "dataset": "openai/gsm8k"}], tmp_path)
     assert path == "problems.0.dataset"
     assert (

@@ -12,27 +12,27 @@ from backend.config.formula import meanings
 from backend.config.objective import Objective
 from tests.property.objectives import members
 
-SURROGATES = members(knobs.Surrogate)
-FIELDS = list(Objective.model_fields)
+SURROGATE_TYPES = members(knobs.Surrogate)
+FIELD_NAMES = list(Objective.model_fields)
 
 
-@pytest.mark.parametrize("member", SURROGATES, ids=lambda member: member.__name__)
-def test_a_surrogate_says_which_ratios_it_is_defined_for_and_what_it_does(member):
+@pytest.mark.parametrize("member", SURROGATE_TYPES, ids=lambda member: member.__name__)
+def test_a_surrogate_describes_its_effect_and_the_ratios_it_supports(member):
     missing = [name for name in ("ratios", "acts") if not getattr(member, name, None)]
     assert not missing, f"give the class {member.__name__} its class variables {missing}"
     unknown = set(member.ratios) - set(typing.get_args(knobs.RatioType))
     assert not unknown, f"{member.__name__}.ratios names {unknown}, which are no ratios"
 
 
-@pytest.mark.parametrize("field", FIELDS)
-def test_every_member_of_a_knob_explains_itself_and_its_parameters(field):
+@pytest.mark.parametrize("field", FIELD_NAMES)
+def test_every_member_of_a_knob_describes_itself_and_its_parameters(field):
     for member in members(Objective.model_fields[field].annotation):
         assert member.__doc__ != Frozen.__doc__, f"{member.__name__} needs a docstring: the form shows it"
         silent = member.model_fields.keys() - field_descriptions(member).keys() - {"type"}
         assert not silent, f"{member.__name__} needs a docstring under each of {silent}"
 
 
-def test_no_symbol_of_formulas_has_two_meanings():
+def test_no_formula_symbol_has_two_meanings():
     parts = [module.MEANINGS for module in vars(meanings).values() if hasattr(module, "MEANINGS")]
     counts = Counter(name for module in (meanings.COMMON, *parts) for name in module)
     assert [name for name, count in counts.items() if count > 1] == []

@@ -6,12 +6,12 @@ import pytest
 from starlette.testclient import TestClient
 
 from backend.base.settings import Settings
-from tests.api_client import serving
+from tests.api_client import client_of_service
 from tests.conftest import Database
 
 
 @pytest.fixture
 def client(database: Database, settings: Settings) -> Iterator[TestClient]:
     """A logged-in client of a service on `database`."""
-    with serving(settings, database.url) as client:
+    with client_of_service(settings, database.url) as client:
         yield client

@@ -21,7 +21,7 @@ from tests.factories import make_run
 from worker.recording.recorder import Recorder
 from worker.recording.records import StepRecord
 
-quickly = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], database=None)
+hypothesis_settings = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], database=None)
 STRANGE_FLOATS = (0.0, -0.0, 5e-324, -2.2e-308, 1e308, -1.7976931348623157e308, math.nan, math.inf, -math.inf)
 STRANGE_TEXTS = (
     "",
@@ -108,8 +108,8 @@ def group(prompt, answer, *completions, label="sums"):
     return GroupRecord("train", 0, f"{label}/1", label, "math", prompt, answer, completions)
 
 
-def test_every_float_is_the_same_in_sql_curves_summary_and_csv(trained):
-    @quickly
+def test_every_float_is_equal_in_sql_curves_summary_and_csv(trained):
+    @hypothesis_settings
     @given(floats, floats)
     def check(loss, reward):
         trained.record({"loss/total": loss, "reward/mean": reward})
@@ -125,8 +125,8 @@ def test_every_float_is_the_same_in_sql_curves_summary_and_csv(trained):
     check()
 
 
-def test_every_text_is_the_same_in_prompt_answer_completion_and_tokens(trained):
-    @quickly
+def test_every_text_is_equal_in_prompt_answer_completion_and_tokens(trained):
+    @hypothesis_settings
     @given(texts, texts, texts)
     def check(prompt, answer, text):
         trained.record({"loss/total": 0.0}, [group(prompt, answer, completion(text))])
@@ -145,8 +145,8 @@ def test_every_text_is_the_same_in_prompt_answer_completion_and_tokens(trained):
     check()
 
 
-def test_every_number_of_a_completion_is_the_same(trained):
-    @quickly
+def test_every_number_of_a_completion_is_returned_unchanged(trained):
+    @hypothesis_settings
     @given(floats, floats, floats, st.floats(width=32))
     def check(reward, advantage, term, logprob):
         first = completion("ab", reward, advantage, {"correctness": term}, (logprob, -0.0))
@@ -166,14 +166,14 @@ def test_every_number_of_a_completion_is_the_same(trained):
     check()
 
 
-def test_a_text_of_ten_megabytes_on_one_line_comes_back(trained):
+def test_a_text_of_ten_megabytes_on_one_line_is_returned(trained):
     text = "0123456789" * 1_000_000
     trained.record({"loss/total": 0.0}, [group(text, "", completion(text))])
     [stored_group] = trained.groups()
     assert stored_group["prompt"] == stored_group["completions"][0]["text"] == text
 
 
-def test_a_reason_with_anything_in_it_ends_a_run_and_is_shown(client, database, run_id):
+def test_any_reason_can_end_a_run_and_is_shown(client, database, run_id):
     reason = "ValueError: a\0b\ud800 <b>\u202e" + "x" * 10_000
     with database.sessions.begin() as session:
         lifecycle.finish_run(session, run_id, 1, "failed", reason)
@@ -182,15 +182,15 @@ def test_a_reason_with_anything_in_it_ends_a_run_and_is_shown(client, database, 
     assert run["reason"].startswith("ValueError: a\\x00b\\ud800 <b>\u202exx")
 
 
-def test_names_notes_and_tags_are_kept_or_refused_never_changed(trained):
-    @quickly
+def test_names_notes_and_tags_are_kept_or_refused_but_never_changed(trained):
+    @hypothesis_settings
     @given(st.text(st.characters(), min_size=1, max_size=200), texts, st.text(min_size=1, max_size=64))
     @example("\u202e", "a\0", "=1+1")
     @example("\ud800", "", "\u200b")
     def check(name, notes, tag):
         changes = {"name": name, "notes": notes, "tags": [tag]}
         answer = trained.client.patch(
-            f"/api/v1/runs/{trained.run_id}", content=json.dumps(changes), headers=JSON
+            f"/api/v1/runs/{trained.run_id}", content=json.dumps(changes), headers=JSON_HEADERS
         )
         if all(text == clean_text(text) for text in (name, notes, tag)):
             assert answer.status_code == 200, answer.text
@@ -203,10 +203,10 @@ def test_names_notes_and_tags_are_kept_or_refused_never_changed(trained):
     check()
 
 
-JSON = {"Content-Type": "application/json"}
+JSON_HEADERS = {"Content-Type": "application/json"}
 
 
-def test_a_name_that_is_no_metrics_name_is_refused(session):
+def test_an_invalid_metric_name_is_refused(session):
     for name in ("", "a b", "<b>", "a\0", "x" * 129, "\u202e", "a\n"):
         with pytest.raises(ValueError, match="a metric's name is"):
             key_ids(session, [name])
@@ -222,7 +222,7 @@ def test_a_download_is_a_file_and_never_a_page(client, session):
     assert answer.headers["content-type"] == "text/csv; charset=utf-8"
 
 
-def test_runs_are_sorted_by_a_metric_whatever_its_values_are(session, client):
+def test_runs_are_sorted_by_a_metric_with_any_values(session, client):
     for accuracy in ("NaN", -0.0, "Infinity", 1e308, 5e-324):
         summary = {"step": 1, "last": {"loss/total": accuracy}, "best": {}}
         make_run(session, name=str(accuracy), summary=summary)

@@ -10,8 +10,8 @@ from backend.metrics.store import write_points
 from backend.rollouts.store import pack_groups, write_groups
 from tests.factories import MadeCompletion, MadeGroup, make_run
 
-RIGHT = MadeCompletion(text="yes", reward=1.0, correct=True)
-WRONG = MadeCompletion(text="no", reward=0.0, correct=False, flags=("wrong",))
+RIGHT_COMPLETION = MadeCompletion(text="yes", reward=1.0, correct=True)
+WRONG_COMPLETION = MadeCompletion(text="no", reward=0.0, correct=False, flags=("wrong",))
 
 
 @pytest.fixture
@@ -20,12 +20,12 @@ def run(database):
         return make_run(session)
 
 
-def log(database, run, points):
+def add_points(database, run, points):
     with database.sessions.begin() as session:
         write_points(session, run.id, 1, [(step, values) for step, values in sorted(points.items())])
 
 
-def store(database, run, step, *groups, counted=()):
+def store_groups(database, run, step, *groups, counted=()):
     with database.sessions.begin() as session:
         write_groups(session, pack_groups(run.id, step, 1, groups, counted=counted))
 
@@ -34,7 +34,7 @@ def group(prompt, *completions, index=0, **fields):
     return MadeGroup(prompt=prompt, prompt_index=index, completions=completions, **fields)
 
 
-def broken_down(client, run, metric="reward/mean", before="1", after="2", by="prompt"):
+def breakdown_of(client, run, metric="reward/mean", before="1", after="2", by="prompt"):
     params = {"metric": metric, "before": before, "after": after, "by": by}
     answer = client.get(f"/api/v1/runs/{run.id}/breakdown", params=params)
     assert answer.status_code == 200, answer.text
@@ -48,18 +48,24 @@ def totals(breakdown):
     return {row["label"]: pytest.approx(row["total"], abs=1e-12) for row in breakdown["rows"]}
 
 
-def two_steps(database, run):
+def store_two_steps(database, run):
     """Store steps in which prompt a stays right, b is forgotten, and c is only sampled at the second step."""
-    store(database, run, 1, group("a", RIGHT, RIGHT), group("b", RIGHT, RIGHT, index=1))
-    store(
+    store_groups(
+        database,
+        run,
+        1,
+        group("a", RIGHT_COMPLETION, RIGHT_COMPLETION),
+        group("b", RIGHT_COMPLETION, RIGHT_COMPLETION, index=1),
+    )
+    store_groups(
         database,
         run,
         2,
-        group("a", RIGHT, RIGHT),
-        group("b", WRONG, WRONG, index=1),
-        group("c", RIGHT, WRONG, index=2),
+        group("a", RIGHT_COMPLETION, RIGHT_COMPLETION),
+        group("b", WRONG_COMPLETION, WRONG_COMPLETION, index=1),
+        group("c", RIGHT_COMPLETION, WRONG_COMPLETION, index=2),
     )
-    log(
+    add_points(
         database,
         run,
         {1: {"reward/mean": 1.0, "reward/accuracy": 1.0}, 2: {"reward/mean": 0.5, "reward/accuracy": 0.5}},
@@ -68,8 +74,8 @@ def two_steps(database, run):
 
 @pytest.mark.parametrize("metric", ["reward/mean", "reward/accuracy"])
 def test_a_forgotten_prompt_is_the_first_row(client, database, run, metric):
-    two_steps(database, run)
-    breakdown = broken_down(client, run, metric)
+    store_two_steps(database, run)
+    breakdown = breakdown_of(client, run, metric)
     assert breakdown["change"] == -0.5
     first, *later_rows = breakdown["rows"]
     # shares 1/2 and 1/3: its mean fell from 1 to 0 at (1/2 + 1/3) / 2; the remainder is its share
@@ -87,29 +93,29 @@ def test_a_forgotten_prompt_is_the_first_row(client, database, run, metric):
     assert first["examples"][1]["group"] == groups[1]["id"]
 
 
-def test_groups_flags_and_lengths_add_up_too(client, database, run):
-    two_steps(database, run)
-    groups = broken_down(client, run, by="group")
+def test_groups_flags_and_lengths_also_add_up(client, database, run):
+    store_two_steps(database, run)
+    groups = breakdown_of(client, run, by="group")
     assert groups["rows"][0]["label"] in {"step 2, prompt 1", "step 1, prompt 0", "step 1, prompt 1"}
-    flags = broken_down(client, run, by="flag")
+    flags = breakdown_of(client, run, by="flag")
     assert [row["marks"] for row in flags["rows"][:2]] in ([["wrong"], ["right"]], [["right"], ["wrong"]])
-    lengths = broken_down(client, run, by="length")  # "no" has 2 tokens, "yes" 3
+    lengths = breakdown_of(client, run, by="length")  # "no" has 2 tokens, "yes" 3
     assert {row["label"] for row in lengths["rows"] if row["kind"] == "category"} == {
         "below 3 tokens",
         "3 tokens and more",
     }
 
 
-def test_terms_add_up_to_the_reward_with_their_weights_and_what_gates_did(client, database):
+def test_terms_add_up_to_the_reward_with_their_weights_and_gates(client, database):
     rewards = [{"name": "correctness", "weight": 1.0}, {"name": "boxed_format", "weight": 0.2}]
     with database.sessions.begin() as session:
         run = make_run(session, config={"rewards": rewards})
     paid = MadeCompletion(reward=1.2, rewards={"correctness": 1.0, "boxed_format": 1.0})
     gated = MadeCompletion(reward=0.0, rewards={"correctness": 1.0, "boxed_format": 0.0})
-    store(database, run, 1, group("a", paid, paid))
-    store(database, run, 2, group("a", paid, gated))
-    log(database, run, {1: {"reward/mean": 1.2}, 2: {"reward/mean": 0.6}})
-    total_by_label = totals(broken_down(client, run, by="term"))
+    store_groups(database, run, 1, group("a", paid, paid))
+    store_groups(database, run, 2, group("a", paid, gated))
+    add_points(database, run, {1: {"reward/mean": 1.2}, 2: {"reward/mean": 0.6}})
+    total_by_label = totals(breakdown_of(client, run, by="term"))
     assert total_by_label["correctness"] == 0
     assert total_by_label["boxed_format"] == -0.1
     assert total_by_label["gates and shaping"] == -0.5
@@ -137,7 +143,7 @@ def test_windows_of_random_steps_add_up_in_every_way(client, database, run):
             )
             for index in range(chance.randrange(20, 40))
         ]
-        store(database, run, step, *groups[::2], counted=groups[1::2])
+        store_groups(database, run, step, *groups[::2], counted=groups[1::2])
         everything = [completion for step_group in groups for completion in step_group.completions]
         rewards = [completion.reward for completion in everything if completion.reward is not None]
         points[step] = {
@@ -146,22 +152,22 @@ def test_windows_of_random_steps_add_up_in_every_way(client, database, run):
             "length/mean": fmean(len(completion.text) for completion in everything),
             "length/truncated_frac": fmean(completion.finish_reason == "length" for completion in everything),
         }
-    log(database, run, points)
+    add_points(database, run, points)
     for metric in points[1]:
         for by in ("prompt", "group", "flag", "length"):
-            breakdown = broken_down(client, run, metric, "1-4", "3-8", by)
+            breakdown = breakdown_of(client, run, metric, "1-4", "3-8", by)
             if by != "length" and metric != "reward/correctness/mean":
                 assert breakdown["rows"][-1]["total"] == pytest.approx(0, abs=1e-9), (metric, by)
-    assert [row["kind"] for row in broken_down(client, run, by="group", after="2-8")["rows"][-2:]] == [
+    assert [row["kind"] for row in breakdown_of(client, run, by="group", after="2-8")["rows"][-2:]] == [
         "others",
         "not_stored",
     ]
-    broken_down(client, run, by="term", before="1-4", after="5-8")
+    breakdown_of(client, run, by="term", before="1-4", after="5-8")
 
 
-def test_what_cannot_be_decomposed_says_why(client, database, run):
-    two_steps(database, run)
-    log(database, run, {1: {"policy/entropy": 1.0, "kl/k3": float("nan")}})
+def test_a_metric_that_cannot_be_decomposed_gives_a_reason(client, database, run):
+    store_two_steps(database, run)
+    add_points(database, run, {1: {"policy/entropy": 1.0, "kl/k3": float("nan")}})
 
     def refused(status, **params):
         query = {"metric": "reward/mean", "before": "1", "after": "2", "by": "prompt"} | params
@@ -186,7 +192,7 @@ def test_what_cannot_be_decomposed_says_why(client, database, run):
     )
 
 
-def with_tokens(text):
+def completion_with_tokens(text):
     """Return a completion whose tokens have their number as entropy, and a loss of an eighth each."""
     count = len(text)
     values = {"entropy": float(count), "kl": 0.5, "loss": 0.125}
@@ -204,13 +210,15 @@ def with_tokens(text):
         ("policy/entropy", (2 * 2 + 4 * 4) / 6, 7.0, 1.0),
     ],
 )
-def test_values_of_tokens_add_up_and_what_is_not_stored_is_the_rest(
+def test_token_values_add_up_and_unstored_ones_are_the_remainder(
     client, database, run, metric, first, second, not_stored
 ):
-    store(database, run, 1, group("a", with_tokens("xx"), with_tokens("xxxx")))
-    store(database, run, 2, group("a", with_tokens("x" * 6), with_tokens("x" * 6)))
-    log(database, run, {1: {metric: first}, 2: {metric: second}})
-    breakdown = broken_down(client, run, metric=metric)
+    store_groups(database, run, 1, group("a", completion_with_tokens("xx"), completion_with_tokens("xxxx")))
+    store_groups(
+        database, run, 2, group("a", completion_with_tokens("x" * 6), completion_with_tokens("x" * 6))
+    )
+    add_points(database, run, {1: {metric: first}, 2: {metric: second}})
+    breakdown = breakdown_of(client, run, metric=metric)
     assert breakdown["rows"][-1]["total"] == pytest.approx(not_stored, abs=1e-6)
-    lengths = broken_down(client, run, metric=metric, by="length")
+    lengths = breakdown_of(client, run, metric=metric, by="length")
     assert lengths["change"] == breakdown["change"]

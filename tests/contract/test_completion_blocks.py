@@ -13,13 +13,13 @@ from backend.storage.models import RolloutGroup
 from backend.storage.rollout_words import index_groups
 from tests.factories import MadeCompletion, make_group, make_run
 
-GROUP = "01hzzzzzzz00000100000000zy"
-HOSTILE = "a\0b\ud800c\u202e</script>é\n"
+GROUP_ID = "01hzzzzzzz00000100000000zy"
+HOSTILE_TEXT = "a\0b\ud800c\u202e</script>é\n"
 
 
-def some(*texts, **fields):
+def sample_completions(*texts, **fields):
     return [
-        Completion(GROUP, position, text, 1.0, 0.5, 3, "stop", True, {"a": 1.0}, [], [], {})._replace(
+        Completion(GROUP_ID, position, text, 1.0, 0.5, 3, "stop", True, {"a": 1.0}, [], [], {})._replace(
             **fields
         )
         for position, text in enumerate(texts)
@@ -30,36 +30,37 @@ def some(*texts, **fields):
     "completions",
     [
         [],
-        some("", HOSTILE, "x" * 100_000),
-        some("x", reward=None, advantage=None, correct=None, finish_reason="", tokens=0),
-        some("x", "y", flags=["truncated", "wrong"], non_finite={"reward": "NaN"}),
-        some("x", rewards={"lone \ud800": "Infinity"}) + some("-", "y", rewards={"b": -0.0, "a": None})[1:],
-        some("x", "y", turns=[{"tool": "calculator", "call": [0, 1], "seconds": 0.25}]),
-        some("0", rewards={"a": 0.0}) + some("-", "1", rewards={"a": -0.0})[1:],
+        sample_completions("", HOSTILE_TEXT, "x" * 100_000),
+        sample_completions("x", reward=None, advantage=None, correct=None, finish_reason="", tokens=0),
+        sample_completions("x", "y", flags=["truncated", "wrong"], non_finite={"reward": "NaN"}),
+        sample_completions("x", rewards={"lone \ud800": "Infinity"})
+        + sample_completions("-", "y", rewards={"b": -0.0, "a": None})[1:],
+        sample_completions("x", "y", turns=[{"tool": "calculator", "call": [0, 1], "seconds": 0.25}]),
+        sample_completions("0", rewards={"a": 0.0}) + sample_completions("-", "1", rewards={"a": -0.0})[1:],
     ],
 )
-def test_what_is_packed_comes_back(completions):
-    decoded = decode(GROUP, encode(completions))
+def test_packed_completions_are_restored(completions):
+    decoded = decode(GROUP_ID, encode(completions))
     assert decoded == completions
     assert repr(decoded) == repr(completions)  # 0.0 equals -0.0, and 1 equals True
 
 
-def test_any_changed_byte_is_found():
-    block = encode(some("what", "it", "holds"))
+def test_any_changed_byte_is_detected():
+    block = encode(sample_completions("what", "it", "holds"))
     for offset in range(len(block)):
         changed = block[:offset] + bytes([block[offset] ^ 0x20]) + block[offset + 1 :]
         with pytest.raises(CompletionsDamaged):
-            decode(GROUP, changed)
+            decode(GROUP_ID, changed)
     for end in range(len(block)):
         with pytest.raises(CompletionsDamaged):
-            decode(GROUP, block[:end])
+            decode(GROUP_ID, block[:end])
 
 
-def test_columns_that_are_nested_without_end_are_damage():
+def test_endlessly_nested_columns_are_damage():
     content = b"[" * 5_000 + b"\n"
     frame = zstandard.ZstdCompressor(write_checksum=True).compress(content)
     with pytest.raises(CompletionsDamaged, match="its columns cannot be read"):
-        decode(GROUP, b"\1" + frame)
+        decode(GROUP_ID, b"\1" + frame)
 
 
 @pytest.fixture
@@ -67,13 +68,15 @@ def run(database):
     with database.sessions.begin() as session:
         run = make_run(session)
         for step in range(1, 5):
-            make_group(session, run, step=step, completions=(MadeCompletion(text=HOSTILE), MadeCompletion()))
+            make_group(
+                session, run, step=step, completions=(MadeCompletion(text=HOSTILE_TEXT), MadeCompletion())
+            )
         make_group(session, run, step=5, kind="eval")
     list(index_groups(database.sessions))
     return run
 
 
-def test_a_damaged_group_is_named_and_the_rest_is_read(client, database, run):
+def test_a_damaged_group_is_named_and_others_are_read(client, database, run):
     with database.sessions.begin() as session:
         groups = session.scalars(select(RolloutGroup.id).order_by(RolloutGroup.step)).all()
         block = session.scalar(select(RolloutGroup.completions).where(RolloutGroup.id == groups[0]))
@@ -93,7 +96,7 @@ def test_a_damaged_group_is_named_and_the_rest_is_read(client, database, run):
 
 
 @pytest.mark.parametrize("name", ["x", "\0", "0" * 26, "é" * 26, "01HZZZZZZZ00000100000000ZY"])
-def test_an_id_that_nothing_has_finds_nothing(database, run, name):
+def test_an_unknown_id_finds_nothing(database, run, name):
     with database.sessions() as session:
         assert find_completion(session, name) is None
 

@@ -11,14 +11,14 @@ from backend.runs.checkpoints import add_checkpoint, forget_old_checkpoints
 from backend.storage.models import Checkpoint, Run
 from tests.contract.test_forks import add_checkpoints
 from tests.factories import make_run
-from tests.faults.audit import attempts, moves
+from tests.faults.audit import attempt_violations, transition_violations
 
 pytestmark = pytest.mark.both_databases
 
 VERBS = ("stop", "pause", "resume", "retry", "clone", "restore")
 
 
-def together(*actions):
+def run_concurrently(*actions):
     """Run all functions concurrently, and raise the exception of any of them."""
     failures = []
 
@@ -36,7 +36,7 @@ def together(*actions):
     assert failures == []
 
 
-def test_a_fork_never_loses_its_origin_to_a_parent_that_goes_on_training(client, database):
+def test_a_fork_never_loses_its_origin_to_a_parent_that_continues_to_train(client, database):
     """Either the fork is refused, or the checkpoint that it begins with stays."""
     with database.sessions.begin() as session:
         parent = make_run(session, config={"steps": 1000}).id
@@ -70,7 +70,7 @@ def test_a_fork_never_loses_its_origin_to_a_parent_that_goes_on_training(client,
                 if answer.status_code == 202:
                     accepted.append(newest[0]["step"])
 
-    together(train, fork, fork)
+    run_concurrently(train, fork, fork)
     with database.sessions() as session:
         kept_steps = set(session.scalars(select(Checkpoint.step).where(Checkpoint.run_id == parent)))
     assert set(accepted) <= kept_steps
@@ -99,7 +99,7 @@ def test_requests_of_many_callers_leave_a_history_without_a_forbidden_move(clien
                 with database.sessions.begin() as session:
                     lifecycle.release_run(session, claim.run_id, claim.attempt)
 
-    together(*(lambda seed=seed: user(seed) for seed in range(3)), worker, worker)
+    run_concurrently(*(lambda seed=seed: user(seed) for seed in range(3)), worker, worker)
     with database.sessions() as session:
         for run in session.scalars(select(Run)):
-            assert [*moves(session, run), *attempts(session, run)] == []
+            assert [*transition_violations(session, run), *attempt_violations(session, run)] == []

@@ -2,26 +2,28 @@
 
 from backend.storage.models import Run
 
-GOOD = b'{"prompt": "1+1=?", "answer": "2"}\n{"prompt": "1+2=?", "answer": 3}\n'
-RAW = {"Content-Type": "application/octet-stream"}
+VALID_ROWS = b'{"prompt": "1+1=?", "answer": "2"}\n{"prompt": "1+2=?", "answer": 3}\n'
+BINARY_HEADERS = {"Content-Type": "application/octet-stream"}
 
 
-def put(client):
-    answer = client.post("/api/v1/datasets", params={"name": "sums.jsonl"}, content=GOOD, headers=RAW)
+def upload(client):
+    answer = client.post(
+        "/api/v1/datasets", params={"name": "sums.jsonl"}, content=VALID_ROWS, headers=BINARY_HEADERS
+    )
     assert answer.status_code in {200, 201}, answer.text
     return answer.json()
 
 
-def launched_on(client, path):
+def launch_on(client, path):
     body = {"name": "n", "base": {"problems": [{"name": "file", "path": path}]}, "variants": [{"name": "v"}]}
     answer = client.post("/api/v1/experiments", json=body)
     assert answer.status_code == 201, answer.text
     return answer.json()["runs"][0]
 
 
-def test_a_run_records_what_it_trains_on_and_keeps_it_from_being_deleted(client, database):
-    uploaded = put(client)
-    run = launched_on(client, uploaded["path"])
+def test_a_run_records_its_dataset_and_prevents_its_deletion(client, database):
+    uploaded = upload(client)
+    run = launch_on(client, uploaded["path"])
     [problem] = client.get(f"/api/v1/runs/{run['id']}").json()["config"]["problems"]
     assert (problem["path"], problem["sha256"]) == (uploaded["path"], uploaded["sha256"])
     refused = client.delete(f"/api/v1/datasets/{uploaded['sha256']}")

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.both_databases
 
 
 @pytest.fixture
-def full_run(database, settings):
+def make_full_run(database, settings):
     """A function that makes a run in the trash with files and with rows in every table."""
 
     def make(name="doomed", *, steps=6, **fields):
@@ -42,7 +42,7 @@ def full_run(database, settings):
     return make
 
 
-def left(database, run_id):
+def remaining_tables(database, run_id):
     """Return the tables that still hold rows of a run."""
     with database.sessions() as session:
         return {
@@ -57,19 +57,19 @@ def delete(client, run, **params):
     return client.delete(f"/api/v1/runs/{run.id}", params=params)
 
 
-def test_a_run_that_is_deleted_for_ever_is_gone_at_once_and_leaves_nothing(
-    client, database, settings, full_run
+def test_a_permanently_deleted_run_is_gone_immediately_and_leaves_nothing(
+    client, database, settings, make_full_run
 ):
-    doomed, other_run = full_run(), full_run("other", deleted_at=None)
+    doomed, other_run = make_full_run(), make_full_run("other", deleted_at=None)
     assert delete(client, doomed, forever=True).status_code == 202
     assert client.get(f"/api/v1/runs/{doomed.id}").status_code == 404
     assert client.get("/api/v1/runs", params={"deleted": True}).json()["items"] == []
     for verb in ("restore", "resume", "retry", "stop", "clone"):
         assert client.post(f"/api/v1/runs/{doomed.id}/{verb}").status_code == 404
-    assert left(database, doomed.id) == left(database, other_run.id) != set()
+    assert remaining_tables(database, doomed.id) == remaining_tables(database, other_run.id) != set()
     assert continue_deletions(database.sessions, settings, seconds=60) == 1
-    assert left(database, doomed.id) == set()
-    assert "metric" in left(database, other_run.id)
+    assert remaining_tables(database, doomed.id) == set()
+    assert "metric" in remaining_tables(database, other_run.id)
     assert [path.name for path in (settings.state / "runs").iterdir()] == [other_run.id]
     with database.sessions() as session:
         assert session.scalars(select(Run.id)).all() == [other_run.id]
@@ -86,15 +86,15 @@ def test_a_run_that_is_deleted_for_ever_is_gone_at_once_and_leaves_nothing(
         ({"status": "running"}, "doomed still trains: it is deleted permanently once it has stopped"),
     ],
 )
-def test_what_trains_or_is_not_in_the_trash_stays(client, full_run, fields, reason):
-    answer = delete(client, full_run(**fields), forever=True)
+def test_a_run_that_trains_or_is_not_in_the_trash_is_not_deleted(client, make_full_run, fields, reason):
+    answer = delete(client, make_full_run(**fields), forever=True)
     assert (answer.status_code, answer.json()["detail"]) == (409, reason)
 
 
-def test_a_run_that_others_begin_with_goes_after_them(client, database, settings, full_run):
-    parent = full_run("parent")
-    fork = full_run("fork", parent_run=parent.id, fork_step=6, deleted_at=None)
-    clone = full_run("clone", parent_run=parent.id, deleted_at=None)
+def test_a_run_with_forks_is_deleted_after_them(client, database, settings, make_full_run):
+    parent = make_full_run("parent")
+    fork = make_full_run("fork", parent_run=parent.id, fork_step=6, deleted_at=None)
+    clone = make_full_run("clone", parent_run=parent.id, deleted_at=None)
     answer = delete(client, parent, forever=True)
     assert answer.status_code == 409
     assert answer.json()["detail"] == "fork begins with a checkpoint of parent: delete it first"
@@ -110,17 +110,17 @@ def test_a_run_that_others_begin_with_goes_after_them(client, database, settings
         assert session.execute(select(Run.id, Run.parent_run)).all() == [(clone.id, None)]
 
 
-def test_the_trash_is_emptied_only_when_it_is_said_to_be_for_ever(client, full_run):
-    run = full_run()
+def test_the_trash_is_emptied_only_if_permanence_is_confirmed(client, make_full_run):
+    run = make_full_run()
     assert client.delete("/api/v1/runs").status_code == 422
     assert client.delete("/api/v1/runs", params={"forever": False}).status_code == 422
     assert client.get(f"/api/v1/runs/{run.id}").status_code == 200
 
 
-def test_an_experiment_goes_with_its_last_run(client, database, settings, full_run):
+def test_an_experiment_is_deleted_with_its_last_run(client, database, settings, make_full_run):
     with database.sessions.begin() as session:
         experiment = make_experiment(session).id
-    runs = [full_run(f"run {n}", experiment_id=experiment) for n in range(2)]
+    runs = [make_full_run(f"run {n}", experiment_id=experiment) for n in range(2)]
     for run in runs:
         with database.sessions() as session:
             assert session.get(Experiment, experiment) is not None
@@ -130,26 +130,26 @@ def test_an_experiment_goes_with_its_last_run(client, database, settings, full_r
         assert session.get(Experiment, experiment) is None
 
 
-def test_a_deletion_that_stops_after_any_batch_goes_on_there(
-    client, database, settings, full_run, monkeypatch
+def test_a_deletion_that_stops_after_any_batch_continues_there(
+    client, database, settings, make_full_run, monkeypatch
 ):
     small = tuple((table, 2) for table, _ in deletion.BATCH_SIZE_BY_TABLE)
     monkeypatch.setattr(deletion, "BATCH_SIZE_BY_TABLE", small)
-    run = full_run()
+    run = make_full_run()
     delete(client, run, forever=True)
     steps = 0
     while continue_deletions(database.sessions, settings, seconds=0) == 0:
         steps += 1
         assert steps < 50
     assert steps >= 3 + 2 + 2 + 2  # metrics, groups, output, events
-    assert left(database, run.id) == set()
+    assert remaining_tables(database, run.id) == set()
     assert not settings.artifact_dir(run.id).exists()
 
 
 def test_files_that_cannot_be_removed_keep_the_run_until_they_can(
-    client, database, settings, full_run, monkeypatch
+    client, database, settings, make_full_run, monkeypatch
 ):
-    stuck, free = full_run("stuck"), full_run("free")
+    stuck, free = make_full_run("stuck"), make_full_run("free")
     real = deletion.remove_files
 
     def refuse(directory):
@@ -197,10 +197,10 @@ def die_before_the_last_row_is_gone(_engine, monkeypatch):
 @pytest.mark.parametrize(
     "plan", [die_before_a_batch_is_committed, die_among_the_files, die_before_the_last_row_is_gone]
 )
-def test_a_process_that_is_killed_while_it_deletes_leaves_what_the_next_one_removes(
-    client, database, settings, full_run, monkeypatch, plan
+def test_the_next_process_finishes_the_deletion_of_a_killed_one(
+    client, database, settings, make_full_run, monkeypatch, plan
 ):
-    run, other_run = full_run(steps=40), full_run("other", deleted_at=None)
+    run, other_run = make_full_run(steps=40), make_full_run("other", deleted_at=None)
     delete(client, run, forever=True)
     if (child := os.fork()) == 0:
         try:
@@ -218,7 +218,7 @@ def test_a_process_that_is_killed_while_it_deletes_leaves_what_the_next_one_remo
     with database.sessions() as session:
         assert session.get(Run, run.id) is not None
     assert continue_deletions(database.sessions, settings, seconds=60) == 1
-    assert left(database, run.id) == set()
+    assert remaining_tables(database, run.id) == set()
     assert not settings.artifact_dir(run.id).exists()
     with database.sessions() as session:
         assert session.scalars(select(Attempt.run_id)).all() == [other_run.id]

@@ -11,7 +11,7 @@ from backend.storage.models import Checkpoint, Run
 from tests.factories import make_attempt, make_run
 
 SUITE = {"name": "pairs", "problem": {"name": "sums", "operands": 2}, "every": 10, "steps": [5]}
-PATH = "eval/pairs"
+METRIC_PREFIX = "eval/pairs"
 
 
 @pytest.fixture
@@ -40,10 +40,10 @@ def new_run(database):
 
 def values(accuracy):
     return {
-        f"{PATH}/accuracy": accuracy,
-        f"{PATH}/accuracy_low": accuracy - 0.1,
-        f"{PATH}/accuracy_high": accuracy + 0.1,
-        f"{PATH}/pass_at_4": 0.9,
+        f"{METRIC_PREFIX}/accuracy": accuracy,
+        f"{METRIC_PREFIX}/accuracy_low": accuracy - 0.1,
+        f"{METRIC_PREFIX}/accuracy_high": accuracy + 0.1,
+        f"{METRIC_PREFIX}/pass_at_4": 0.9,
     }
 
 
@@ -62,7 +62,7 @@ def test_suites_and_the_held_out_set_are_listed_by_step(client, new_run):
     assert items[2]["intervals"] == {"accuracy": [0.4, 0.6]}
     assert [item["is_best"] for item in items] == [True, False, True]
     assert [item["has_checkpoint"] for item in items] == [False, False, True]
-    assert (items[2]["source"], items[2]["source_step"], items[2]["source_kind"]) == (run, 10, PATH)
+    assert (items[2]["source"], items[2]["source_step"], items[2]["source_kind"]) == (run, 10, METRIC_PREFIX)
 
 
 def test_a_checkpoint_is_evaluated_on_suites_by_name_or_by_content(client, new_run):
@@ -79,7 +79,7 @@ def test_a_checkpoint_is_evaluated_on_suites_by_name_or_by_content(client, new_r
 
 
 @pytest.mark.parametrize("deed", ["evaluations", "check"])
-def test_a_checkpoint_of_several_nodes_is_measured_by_one_process(client, new_run, deed):
+def test_a_checkpoint_of_several_nodes_is_evaluated_by_one_process(client, new_run, deed):
     run = new_run({}, config={"resources": {"nodes": 2, "devices": 4}}, nodes=2, devices=4)
     answer = client.post(f"/api/v1/runs/{run}/{deed}")
     assert answer.status_code == 202, answer.text
@@ -139,7 +139,7 @@ def test_a_suite_that_cannot_be_evaluated_is_refused_at_its_field(client, new_ru
         ),
     ],
 )
-def test_suites_that_make_no_sense_are_refused(suites, changes, path):
+def test_invalid_suites_are_refused(suites, changes, path):
     with pytest.raises(InvalidConfig) as refused:
         resolve({"evaluation": {"suites": suites}} | changes)
     assert path in [error.path for error in refused.value.errors]

@@ -32,7 +32,7 @@ def count(database, table):
         return session.scalar(select(func.count()).select_from(table))
 
 
-def test_variants_times_seeds_are_queued_the_first_seed_first(client, database):
+def test_variants_times_seeds_are_queued_by_seed(client, database):
     answer = launch(client, BODY)
     assert answer.status_code == 201
     LaunchedExperiment.model_validate(answer.json())
@@ -49,7 +49,7 @@ def test_variants_times_seeds_are_queued_the_first_seed_first(client, database):
     assert (config["steps"], config["seed"], config["preset"]) == (20, 1, "dapo")
 
 
-def test_the_same_key_and_body_give_the_same_answer_another_body_is_refused(client, database):
+def test_the_same_key_and_body_get_the_same_response_and_another_body_is_refused(client, database):
     first, again = launch(client, BODY, "k1"), launch(client, BODY, "k1")
     assert (first.status_code, again.status_code) == (201, 201)
     assert first.json() == again.json()
@@ -59,7 +59,7 @@ def test_the_same_key_and_body_give_the_same_answer_another_body_is_refused(clie
     assert count(database, Run) == 4
 
 
-def test_the_same_key_sent_at_the_same_time_launches_once(client, database):
+def test_the_same_key_sent_concurrently_launches_once(client, database):
     answers = []
     threads = [threading.Thread(target=lambda: answers.append(launch(client, BODY, "k2"))) for _ in range(4)]
     for thread in threads:
@@ -71,7 +71,7 @@ def test_the_same_key_sent_at_the_same_time_launches_once(client, database):
     assert count(database, Experiment) == 1
 
 
-def test_others_write_while_a_launch_is_being_checked(client, database, settings, monkeypatch):
+def test_others_can_write_while_a_launch_is_checked(client, database, settings, monkeypatch):
     settings.datasets_dir.mkdir()
     rows = [json.dumps({"prompt": f"{n}+1=?", "answer": str(n + 1)}) for n in range(20)]
     (settings.datasets_dir / "rows.jsonl").write_text("\n".join(rows))
@@ -121,7 +121,7 @@ def test_others_write_while_a_launch_is_being_checked(client, database, settings
         ({"extra": 1}, "extra", "no such field"),
     ],
 )
-def test_what_cannot_run_is_refused_at_its_field_and_nothing_is_half_made(
+def test_an_invalid_launch_is_refused_at_its_field_and_creates_nothing(
     client, database, changes, path, phrase
 ):
     answer = launch(client, BODY | changes)
@@ -131,7 +131,7 @@ def test_what_cannot_run_is_refused_at_its_field_and_nothing_is_half_made(
     assert (count(database, Experiment), count(database, Run)) == (0, 0)
 
 
-def test_validation_gives_config_formula_estimates_and_warnings(client, database):
+def test_validation_returns_config_formula_estimates_and_warnings(client, database):
     with database.sessions.begin() as session:
         summary = {"step": 5, "last": {"time/step_seconds": 0.5}, "best": {}}
         make_run(session, last_step=5, summary=summary)
@@ -160,14 +160,14 @@ def test_validation_gives_config_formula_estimates_and_warnings(client, database
         ('{"stop_rules": [{"type": "wall_time", "seconds": NaN}]}', "stop_rules.0.seconds"),
     ],
 )
-def test_what_no_number_or_text_is_has_one_error_at_its_field(client, text, path):
+def test_an_invalid_number_or_text_has_one_error_at_its_field(client, text, path):
     answer = client.post("/api/v1/validate", content=text, headers={"Content-Type": "application/json"})
     assert answer.status_code == 422, answer.text
     (error,) = answer.json()["errors"]
     assert error["path"] == path
 
 
-def test_every_preset_has_estimates_before_anything_has_run_and_after(client, database):
+def test_every_preset_has_estimates_before_and_after_the_first_run(client, database):
     def estimates(preset):
         body = {"base": {"steps": 10}, "variant": {"name": "x", "preset": preset}}
         return client.post("/api/v1/validate", json=body).json()["estimates"]
@@ -187,7 +187,7 @@ def test_every_preset_has_estimates_before_anything_has_run_and_after(client, da
         assert scaled["seconds_high"] / scaled["seconds_low"] < first["seconds_high"] / first["seconds_low"]
 
 
-def test_experiments_are_found_by_their_name_or_a_variants_with_what_became_of_their_runs(client, database):
+def test_experiments_are_found_by_name_or_variant_with_their_run_counts(client, database):
     clip = launch(client, BODY).json()
     launch(client, BODY | {"name": "100% other", "variants": [{"name": "RLOO", "preset": "rloo"}]})
     with database.sessions.begin() as session:

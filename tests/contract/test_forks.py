@@ -29,7 +29,7 @@ def fork(client, run, **body):
     return client.post(f"/api/v1/runs/{run.id}/fork", json=body)
 
 
-def test_a_fork_waits_with_the_config_of_its_parent_and_its_changes(client, parent):
+def test_a_fork_is_queued_with_the_changed_config_of_its_parent(client, parent):
     answer = fork(client, parent, step=10, changes={"optimizer": {"lr": 1e-5}}, name="calmer")
     assert answer.status_code == 202, answer.text
     run = answer.json()
@@ -41,7 +41,7 @@ def test_a_fork_waits_with_the_config_of_its_parent_and_its_changes(client, pare
     assert events[0]["message"] == "queued as a fork of parent at step 10"
 
 
-def test_retention_keeps_the_checkpoint_that_a_fork_begins_with(client, database, parent):
+def test_retention_keeps_the_origin_of_a_fork(client, database, parent):
     assert fork(client, parent, step=10, changes={"steps": 30}).status_code == 202
     with database.sessions.begin() as session:
         assert forget_old_checkpoints(session, parent.id, keep=1) == {"s000010-a1", "s000020-a1"}
@@ -69,7 +69,7 @@ def test_retention_keeps_the_checkpoint_that_a_fork_begins_with(client, database
         ({"step": 10, "changes": {"nothing": 1}}, "nothing", "there is no such field"),
     ],
 )
-def test_what_cannot_be_continued_is_refused_at_its_field(client, database, parent, body, path, phrase):
+def test_an_impossible_fork_is_refused_at_its_field(client, database, parent, body, path, phrase):
     answer = fork(client, parent, **body)
     assert answer.status_code == 422, answer.text
     (error,) = answer.json()["errors"]
@@ -80,7 +80,7 @@ def test_what_cannot_be_continued_is_refused_at_its_field(client, database, pare
 
 
 @pytest.mark.parametrize("after", range(12))
-def test_the_evaluations_of_a_suite_and_of_a_fork_are_counted_as_they_are_due(after):
+def test_evaluations_of_a_suite_and_of_a_fork_are_counted_when_due(after):
     for rule in (
         {"every": 3},
         {"every": 0},
@@ -92,7 +92,7 @@ def test_the_evaluations_of_a_suite_and_of_a_fork_are_counted_as_they_are_due(af
         assert suite.evaluations(12, after=after) == len(due)
 
 
-def test_the_curves_of_a_fork_begin_with_those_of_the_runs_it_comes_from(client, database, parent):
+def test_the_curves_of_a_fork_begin_with_those_of_its_ancestors(client, database, parent):
     with database.sessions.begin() as session:
         session.refresh(session.merge(parent))
         make_attempt(session, parent, 1, from_step=-1)

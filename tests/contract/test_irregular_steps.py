@@ -11,32 +11,32 @@ from backend.storage.engine import reading as open_reading
 from backend.storage.models import ALL_PACKED, Attempt, MetricBlock
 from tests.factories import make_attempt, make_run, write_metric
 
-NAMES = ("reward/mean", "eval/accuracy", "kl/k3")
+METRIC_NAMES = ("reward/mean", "eval/accuracy", "kl/k3")
 
 
-def pack_all(database):
+def seal_all(database):
     with database.sessions() as session:
         tasks = sealing.find_sealable(session)
     for _ in sealing.seal(database.sessions, tasks):
         pass
 
 
-def make(session, *, status="finished", **fields):
+def make_run_with_points(session, *, status="finished", **fields):
     run = make_run(session, status=status, attempt=1, **fields)
     make_attempt(session, run, 1, from_step=-1)
     return run
 
 
-def same_as_rows(database, runs):
+def curves_equal_rows(database, runs):
     """Return whether the curves of every run and metric equal the values read step by step."""
     with database.sessions() as session:
-        read = read_points(session, runs, NAMES)
+        read = read_points(session, runs, METRIC_NAMES)
         for run in runs:
             # the latest attempt comes last
             rows = {(row.name, row.step): row.value for row in valid_rows(session, run)}
             drawn_curve = {
                 (name, step): metric_value
-                for name in NAMES
+                for name in METRIC_NAMES
                 if (points := read.get((run, name)))
                 for step, metric_value in zip(points.steps.tolist(), points.values.tolist(), strict=True)
             }
@@ -44,43 +44,43 @@ def same_as_rows(database, runs):
     return True
 
 
-def packed(database, run):
+def packed_steps(database, run):
     with database.sessions() as session:
         reached = session.scalars(select(Attempt.packed_step).where(Attempt.run_id == run)).all()
         return min(reached), sum(session.scalars(select(MetricBlock.points)).all())
 
 
-def test_a_log_of_every_tenth_step_is_packed_to_its_end(database):
+def test_a_log_of_every_tenth_step_is_packed_completely(database):
     with database.sessions.begin() as session:
-        run = make(session)
+        run = make_run_with_points(session)
         write_metric(session, run, "reward/mean", {step: step / 7 for step in range(0, 100_000, 10)})
-    pack_all(database)
-    assert packed(database, run.id) == (ALL_PACKED, 10_000)
+    seal_all(database)
+    assert packed_steps(database, run.id) == (ALL_PACKED, 10_000)
     with database.sessions() as session:
         curve = read_curves(session, [run.id], ["reward/mean"], "step")[run.id, "reward/mean"]
     assert curve.steps.tolist() == list(range(0, 100_000, 10))
 
 
-def test_a_point_that_comes_late_becomes_part_of_its_block(database):
+def test_a_late_point_becomes_part_of_its_block(database):
     with database.sessions.begin() as session:
-        run = make(session)
+        run = make_run_with_points(session)
         write_metric(session, run, "reward/mean", dict.fromkeys(range(0, 5_000, 5), 1.0))
-    pack_all(database)
+    seal_all(database)
     with database.sessions.begin() as session:
         write_points(session, run.id, 1, [(2_050, {"reward/mean": 7.0, "kl/k3": 0.5})])
-    assert packed(database, run.id) == (ALL_PACKED, 1_001)
-    assert same_as_rows(database, [run.id])
+    assert packed_steps(database, run.id) == (ALL_PACKED, 1_001)
+    assert curves_equal_rows(database, [run.id])
     with database.sessions() as session:
-        points = read_points(session, [run.id], NAMES)
+        points = read_points(session, [run.id], METRIC_NAMES)
     assert points[run.id, "kl/k3"].values.tolist() == [0.5]
     curve = points[run.id, "reward/mean"]
     assert curve.values[curve.steps == 2_050] == [7.0]
     assert (len(curve), curve.values.sum()) == (1_000, 999 + 7)
 
 
-def test_a_point_that_comes_while_its_block_is_made_is_not_lost(database, monkeypatch):
+def test_a_point_written_during_sealing_is_not_lost(database, monkeypatch):
     with database.sessions.begin() as session:
-        run = make(session)
+        run = make_run_with_points(session)
         write_metric(session, run, "reward/mean", dict.fromkeys(range(0, 3_000, 3), 1.0))
 
     def write():
@@ -96,30 +96,30 @@ def test_a_point_that_comes_while_its_block_is_made_is_not_lost(database, monkey
         return real(*arguments)
 
     monkeypatch.setattr(sealing, "_seal_block", beside_another_writer)
-    pack_all(database)
+    seal_all(database)
     for writer in writers:
         writer.join()
     monkeypatch.undo()
-    pack_all(database)
-    assert packed(database, run.id) == (ALL_PACKED, 1_001)
+    seal_all(database)
+    assert packed_steps(database, run.id) == (ALL_PACKED, 1_001)
     with database.sessions() as session:
-        points = read_points(session, [run.id], NAMES)
+        points = read_points(session, [run.id], METRIC_NAMES)
     assert points[run.id, "kl/k3"].values.tolist() == [7.0]
     assert points[run.id, "reward/mean"].values[3] == 9.0
 
 
-def test_points_that_are_sealed_between_two_statements_of_a_reader_are_read_once(database, monkeypatch):
+def test_points_sealed_between_two_statements_of_a_reader_are_read_once(database, monkeypatch):
     with database.sessions.begin() as session:
-        run = make(session)
+        run = make_run_with_points(session)
         write_metric(session, run, "reward/mean", dict.fromkeys(range(2_000), 1.0))
     real = blocks.read_blocks
 
     def after_sealing(*arguments, **options):
-        pack_all(database)
+        seal_all(database)
         return real(*arguments, **options)
 
     monkeypatch.setattr("backend.metrics.reading.read_blocks", after_sealing)
     with open_reading(database.sessions) as session:
         curve = read_points(session, [run.id], ["reward/mean"])[run.id, "reward/mean"]
     assert curve.steps.tolist() == list(range(2_000))
-    assert packed(database, run.id) == (ALL_PACKED, 2_000)
+    assert packed_steps(database, run.id) == (ALL_PACKED, 2_000)

@@ -7,7 +7,7 @@ from backend.storage.models import Checkpoint, Run
 from tests.worker.training.test_check_numbers import report
 
 BODY = {"base": {"steps": 20}, "variant": {"name": "G", "preset": "grpo"}}
-WRONG = {"id": "q1", "source": "sums", "prompt": "1+1=?", "answer": "<b>3</b>"}
+WRONG_REFERENCE = {"id": "q1", "source": "sums", "prompt": "1+1=?", "answer": "<b>3</b>"}
 
 
 def check(client, key="", **body):
@@ -21,12 +21,12 @@ def launch(client, variant=BODY["variant"], **fields):
 
 
 @pytest.fixture
-def finished(client, database):
+def finish_check(client, database):
     """A function that queues a check, finishes it with this many wrong references, and returns its id."""
 
     def finish(wrong, at):
         run_id = check(client).json()["id"]
-        references = {"wrong": wrong, "examples": [WRONG] * min(wrong, 1)}
+        references = {"wrong": wrong, "examples": [WRONG_REFERENCE] * min(wrong, 1)}
         check_report = report(references=references).model_dump(mode="json")
         updates = {"status": "finished", "finished_at": at, "check_report": check_report}
         with database.sessions.begin() as session:
@@ -71,7 +71,7 @@ def test_a_check_is_a_run_without_steps(client):
         ({"nothing": 1}, "nothing", "no such field"),
     ],
 )
-def test_what_cannot_be_checked_is_refused_at_its_field(client, body, path, phrase):
+def test_an_impossible_check_is_refused_at_its_field(client, body, path, phrase):
     answer = check(client, **body)
     assert answer.status_code == 422, answer.text
     [error] = answer.json()["errors"]
@@ -79,10 +79,10 @@ def test_what_cannot_be_checked_is_refused_at_its_field(client, body, path, phra
     assert phrase in error["message"]
 
 
-def test_a_launch_is_refused_while_the_newest_check_found_wrong_references(client, database, finished):
-    first = finished(2, at=100.0)
+def test_a_launch_is_refused_while_the_latest_check_found_wrong_references(client, database, finish_check):
+    first = finish_check(2, at=100.0)
     check_json = client.get(f"/api/v1/runs/{first}").json()["check"]
-    assert check_json["references"]["examples"] == [WRONG]
+    assert check_json["references"]["examples"] == [WRONG_REFERENCE]
     answer = launch(client)
     assert answer.status_code == 422
     [error] = answer.json()["errors"]
@@ -95,16 +95,16 @@ def test_a_launch_is_refused_while_the_newest_check_found_wrong_references(clien
     assert launch(client, other_rate).status_code == 422
     assert launch(client, {"name": "H", "problems": [{"name": "sums", "low": 20}]}).status_code == 201
     assert launch(client, ignore_check=True).status_code == 201
-    finished(0, at=200.0)
+    finish_check(0, at=200.0)
     assert launch(client).status_code == 201
 
 
-def test_clones_and_forks_are_refused_too_and_a_clone_of_a_check_checks_again(client, database, finished):
+def test_clones_and_forks_are_also_refused_and_a_cloned_check_checks_again(client, database, finish_check):
     parent = launch(client).json()["runs"][0]["id"]
     with database.sessions.begin() as session:
         row = {"path": "s000010-a1", "sha256": "0" * 64, "bytes_total": 2, "manifest": {}}
         session.add(Checkpoint(run_id=parent, step=10, attempt=1, **row))
-    failed = finished(1, at=100.0)
+    failed = finish_check(1, at=100.0)
     for deed, body in (("clone", {}), ("fork", {"step": 10})):
         refused = client.post(f"/api/v1/runs/{parent}/{deed}", json=body)
         assert [error["path"] for error in refused.json()["errors"]] == ["ignore_check"]

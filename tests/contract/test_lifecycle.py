@@ -46,14 +46,14 @@ def test_a_claim_owns_the_run_and_counts_the_attempt(session):
     assert (attempt.worker_id, attempt.host, attempt.from_step) == ("worker-0", "host", NOT_BEGUN)
 
 
-def test_the_higher_priority_starts_first_then_the_one_that_waits_longer(session):
+def test_the_higher_priority_starts_first_then_the_run_queued_longest(session):
     late = make_run(session, name="late", queued_at=300.0)
     early = make_run(session, name="early", queued_at=100.0)
     urgent = make_run(session, name="urgent", queued_at=200.0, priority=1)
     assert [claim(session).run_id for _ in range(3)] == [urgent.id, early.id, late.id]
 
 
-def test_a_run_that_waits_for_a_later_time_or_lies_in_the_trash_is_not_claimed(session):
+def test_a_run_that_waits_for_a_later_time_or_is_in_the_trash_is_not_claimed(session):
     make_run(session, run_after=4e9)
     make_run(session, deleted_at=1.0)
     assert claim(session) is None
@@ -72,7 +72,7 @@ def test_a_run_whose_worker_was_lost_is_claimed_with_the_next_attempt(session):
     assert moves_of(session, run.id) == [("queued", "running"), ("running", "queued"), ("queued", "running")]
 
 
-def test_an_older_attempt_is_fenced_from_everything(session):
+def test_an_older_attempt_is_fenced_from_all_writes(session):
     run = make_run(session)
     claim(session)
     claim(session, lost=lose_lease(session, run.id))
@@ -97,7 +97,7 @@ def test_the_fence_stores_what_it_is_given_and_tells_the_request(session):
     assert session.scalar(select(Run.last_step)) == 7
 
 
-def test_a_renewed_lease_ends_later_and_is_no_change_of_the_run(session):
+def test_a_renewed_lease_expires_later_and_does_not_count_as_a_change_of_the_run(session):
     run = make_run(session)
     claim(session, lease_seconds=10)
     before = session.execute(select(Run.lease_until, Run.changed_at)).one()
@@ -108,7 +108,7 @@ def test_a_renewed_lease_ends_later_and_is_no_change_of_the_run(session):
 
 
 @pytest.mark.parametrize("status", ["finished", "stopped", "failed"])
-def test_an_ended_run_keeps_its_status_and_says_when_and_why(session, status):
+def test_an_ended_run_keeps_its_status_with_time_and_reason(session, status):
     run = make_run(session)
     claim(session)
     lifecycle.finish_run(session, run.id, 1, status, "because")
@@ -121,7 +121,7 @@ def test_an_ended_run_keeps_its_status_and_says_when_and_why(session, status):
         lifecycle.finish_run(session, run.id, 1, "finished")
 
 
-def test_a_released_run_waits_again_unless_the_user_wanted_it_to_end(session):
+def test_a_released_run_is_queued_unless_the_user_wanted_it_to_end(session):
     free, stopped = make_run(session, queued_at=1.0), make_run(session, queued_at=2.0)
     claim(session)
     claim(session)
@@ -131,7 +131,7 @@ def test_a_released_run_waits_again_unless_the_user_wanted_it_to_end(session):
     assert session.scalar(select(Run.requested_action).where(Run.id == stopped.id)) == ""
 
 
-def test_a_run_that_was_interrupted_keeps_its_place_in_the_queue(session):
+def test_an_interrupted_run_keeps_its_position_in_the_queue(session):
     run = make_run(session, queued_at=1.0)
     waiting = make_run(session, queued_at=2.0)
     claim(session)
@@ -139,7 +139,7 @@ def test_a_run_that_was_interrupted_keeps_its_place_in_the_queue(session):
     assert [claim(session).run_id for _ in range(2)] == [run.id, waiting.id]
 
 
-def test_a_run_fails_at_the_third_failure_of_its_own(session):
+def test_a_run_fails_at_its_third_failure(session):
     run = make_run(session)
     statuses = []
     for attempt in (1, 2, 3):
@@ -150,7 +150,7 @@ def test_a_run_fails_at_the_third_failure_of_its_own(session):
     assert session.scalar(select(Run.reason)) == "out of memory"
 
 
-def test_a_failed_attempt_is_tried_again_after_a_pause(session, monkeypatch):
+def test_a_failed_attempt_is_retried_after_a_pause(session, monkeypatch):
     monkeypatch.setattr(lifecycle, "BACKOFF_SECONDS", (60.0,))
     run = make_run(session)
     claim(session)
@@ -159,7 +159,7 @@ def test_a_failed_attempt_is_tried_again_after_a_pause(session, monkeypatch):
     assert session.scalar(select(Run.run_after - db_now())) == pytest.approx(60.0, abs=30)
 
 
-def test_leases_are_taken_back_without_counting_against_them(session):
+def test_a_run_with_a_lost_lease_is_queued_without_a_failure(session):
     run, ours = make_run(session, queued_at=1.0), make_run(session, queued_at=2.0)
     claim(session)
     claim(session)
@@ -169,7 +169,7 @@ def test_leases_are_taken_back_without_counting_against_them(session):
     assert session.scalar(select(Run.own_failures).where(Run.id == run.id)) == 0
 
 
-def test_a_lost_run_that_should_stop_is_stopped_not_started_again(session):
+def test_a_lost_run_with_a_stop_request_is_stopped_and_not_restarted(session):
     run = make_run(session)
     claim(session)
     lifecycle.request_action(session, run.id, "pause")
@@ -199,7 +199,7 @@ def test_an_ended_run_cannot_be_stopped(session, status):
 
 
 @pytest.mark.parametrize("status", ["paused", "stopped"])
-def test_a_resumed_run_waits_again(session, status):
+def test_a_resumed_run_is_queued(session, status):
     run = make_run(session, status=status, own_failures=2, finished_at=5.0)
     lifecycle.resume_run(session, run.id)
     row = session.execute(select(Run.status, Run.own_failures, Run.finished_at)).one()
@@ -266,7 +266,7 @@ def test_processes_that_race_for_runs_get_each_run_once(database):
         assert session.scalar(select(func.count()).select_from(Attempt)) == 12
 
 
-def test_a_reason_that_no_database_stores_is_cleaned(session):
+def test_a_reason_that_no_database_accepts_is_cleaned(session):
     run = make_run(session)
     claim(session)
     lifecycle.finish_run(session, run.id, 1, "failed", "bad \0byte \ud800")

@@ -21,7 +21,7 @@ from tests.faults.audit import audit
 
 pytestmark = pytest.mark.both_databases
 
-OPERATIONS = int(os.environ.get("GRPOLAB_MODEL_OPERATIONS", "150"))
+OPERATION_COUNT = int(os.environ.get("GRPOLAB_MODEL_OPERATIONS", "150"))
 MAX_RUNS = 6
 AFTER_REQUEST = {"": "queued", "stop": "stopped", "pause": "paused"}
 
@@ -102,7 +102,7 @@ def lose(session, run_id, _attempt):
         raise Fenced(run_id, row.attempt)
 
 
-PLAYS: dict[str, tuple[Any, Any]] = {
+OPERATIONS_BY_NAME: dict[str, tuple[Any, Any]] = {
     "stop": (Model.stop, lambda s, run, _: lifecycle.request_action(s, run, "stop")),
     "pause": (Model.pause, lambda s, run, _: lifecycle.request_action(s, run, "pause")),
     "resume": (Model.resume, lambda s, run, _: lifecycle.resume_run(s, run)),
@@ -121,7 +121,7 @@ PLAYS: dict[str, tuple[Any, Any]] = {
 
 def play(model, sessions, run_id, name):
     """Apply one operation to model and record, which must agree on whether it is refused."""
-    step, act = PLAYS[name]
+    step, act = OPERATIONS_BY_NAME[name]
     expected = outcome = None
     try:
         step(model)
@@ -169,12 +169,12 @@ def delete(models, sessions, settings, run_id):
 def test_model_and_record_agree_after_every_operation(database, settings, seed):
     chance = random.Random(seed)
     models: dict[str, Model] = {}
-    for _ in range(OPERATIONS):
+    for _ in range(OPERATION_COUNT):
         if len(models) < MAX_RUNS and (not models or chance.random() < 0.1):
             with database.sessions.begin() as session:
                 models[make_run(session, queued_at=db_now()).id] = Model()
         run_id = chance.choice(sorted(models))
-        name = chance.choice([*PLAYS, "claim", "claim", "claim", "delete"])
+        name = chance.choice([*OPERATIONS_BY_NAME, "claim", "claim", "claim", "delete"])
         if name == "claim":
             claim(models, database.sessions)
         elif name == "delete":

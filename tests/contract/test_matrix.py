@@ -8,10 +8,10 @@ from backend.experiments.matrix.schemas import Matrix
 from tests.factories import make_experiment, make_run, write_metric
 
 METRIC = "eval/accuracy"
-FINAL = f"{METRIC}:final"
+FINAL_READING = f"{METRIC}:final"
 
 
-def trained(session, variant, seed, value, *, experiment=None, metric=METRIC, **fields):
+def trained_run(session, variant, seed, value, *, experiment=None, metric=METRIC, **fields):
     """Return a finished run whose metric ends at a value."""
     fields = {"status": "finished", "variant": variant, "seed": seed, "last_step": 3} | fields
     if experiment is not None:
@@ -23,13 +23,13 @@ def trained(session, variant, seed, value, *, experiment=None, metric=METRIC, **
     return run
 
 
-def launched(session, seeds, **variants):
+def launched_experiment(session, seeds, **variants):
     """Return an experiment whose variants end at the values, by seed from 0."""
     request = {"name": "sweep", "base": {}, "variants": [{"name": name} for name in variants], "seeds": seeds}
     experiment = make_experiment(session, request=request)
     for variant, values in variants.items():
         for seed, accuracy in enumerate(values):
-            trained(session, variant, seed, accuracy, experiment=experiment)
+            trained_run(session, variant, seed, accuracy, experiment=experiment)
     return experiment.id
 
 
@@ -40,7 +40,7 @@ def matrix(client, **params):
     return answer.json()
 
 
-def cells(answer, key=FINAL):
+def cells(answer, key=FINAL_READING):
     return {row["variant"]: row["cells"][key] for row in answer["rows"]}
 
 
@@ -50,9 +50,9 @@ def errors(client, **params):
     return [(error["path"], error["message"]) for error in answer.json()["errors"]]
 
 
-def test_a_launched_experiment_is_judged_once_all_its_seeds_have_finished(client, database):
+def test_a_launched_experiment_is_evaluated_once_all_its_seeds_have_finished(client, database):
     with database.sessions.begin() as session:
-        experiment = launched(
+        experiment = launched_experiment(
             session, [0, 1, 2], grpo=(0.5, 0.6, 0.4), dapo=(0.61, 0.7, 0.5), dry=(0.5, 0.61)
         )
     answer = matrix(client, experiment=experiment, baseline="grpo")
@@ -73,11 +73,12 @@ def test_a_launched_experiment_is_judged_once_all_its_seeds_have_finished(client
     )
 
 
-def test_seeds_added_after_a_look_make_intervals_always_valid(client, database):
+def test_seeds_added_after_a_look_make_intervals_anytime_valid(client, database):
     with database.sessions.begin() as session:
-        experiment = launched(session, [0, 1, 2], grpo=(0.5, 0.6, 0.4), dapo=(0.6, 0.71, 0.5))
+        experiment = launched_experiment(session, [0, 1, 2], grpo=(0.5, 0.6, 0.4), dapo=(0.6, 0.71, 0.5))
         added = [
-            trained(session, variant, 3, accuracy).id for variant, accuracy in (("grpo", 0.5), ("dapo", 0.6))
+            trained_run(session, variant, 3, accuracy).id
+            for variant, accuracy in (("grpo", 0.5), ("dapo", 0.6))
         ]
     ids = [run["id"] for row in matrix(client, experiment=experiment)["rows"] for run in row["runs"]]
     answer = matrix(client, runs=",".join([*ids, *added]))
@@ -93,9 +94,9 @@ def test_seeds_added_after_a_look_make_intervals_always_valid(client, database):
     assert "more than the 3 planned seeds" in beyond["notes"][0]
 
 
-def test_an_undecided_difference_says_how_many_seeds_would_decide_it(client, database):
+def test_an_undecided_difference_states_the_number_of_seeds_needed(client, database):
     with database.sessions.begin() as session:
-        experiment = launched(
+        experiment = launched_experiment(
             session,
             [0, 1, 2, 3],
             grpo=(0.5, 0.5, 0.5, 0.5),
@@ -118,15 +119,15 @@ def test_an_undecided_difference_says_how_many_seeds_would_decide_it(client, dat
         ((0.5, 0.6, 0.4), "no claim", "The differences do not vary"),
     ],
 )
-def test_what_cannot_be_claimed_is_said_in_one_sentence(client, database, dapo, verdict, phrase):
+def test_a_missing_claim_is_explained_in_one_sentence(client, database, dapo, verdict, phrase):
     with database.sessions.begin() as session:
-        experiment = launched(session, [0, 1, 2], grpo=(0.5, 0.6, 0.4), dapo=dapo)
+        experiment = launched_experiment(session, [0, 1, 2], grpo=(0.5, 0.6, 0.4), dapo=dapo)
     cell = cells(matrix(client, experiment=experiment))["dapo"]
     assert cell["verdict"] == verdict
     assert phrase in cell["reason"]
 
 
-def imported(session, variant, seed, *, accuracy=0.9, tokens=False):
+def imported_run(session, variant, seed, *, accuracy=0.9, tokens=False):
     """Return a run of another trainer that ends at an accuracy; accuracy or tokens may be missing."""
     run = make_run(session, variant=variant, seed=seed, status="finished", last_step=30, origin="trl")
     write_metric(session, run, "reward/mean", {10: 0.1, 30: 0.2})
@@ -158,21 +159,21 @@ def imported(session, variant, seed, *, accuracy=0.9, tokens=False):
         ),
     ],
 )
-def test_a_threshold_that_was_missed_is_told_from_what_was_not_recorded(
+def test_a_missed_threshold_is_distinguished_from_a_missing_metric(
     client, database, runs, reading, reached, reason
 ):
     with database.sessions.begin() as session:
-        ids = [trained(session, "grpo", seed, 0.9).id for seed in range(3)]
-        ids += [imported(session, "dapo", seed, **fields) for seed, fields in enumerate(runs)]
+        ids = [trained_run(session, "grpo", seed, 0.9).id for seed in range(3)]
+        ids += [imported_run(session, "dapo", seed, **fields) for seed, fields in enumerate(runs)]
     key = f"{METRIC}:{reading}:0.5"
     cell = cells(matrix(client, runs=",".join(ids), metrics=key, planned=3), key)["dapo"]
     assert (cell["reached"], cell["verdict"], cell["reason"]) == (reached, "no claim", reason)
 
 
-def test_a_metric_of_two_scales_is_not_compared(client, database):
+def test_a_metric_with_two_scales_is_not_compared(client, database):
     with database.sessions.begin() as session:
         runs = [
-            trained(session, name, seed, 0.5, config=config, metric="reward/mean")
+            trained_run(session, name, seed, 0.5, config=config, metric="reward/mean")
             for name, config in (("grpo", {}), ("dapo", {"preset": "dapo"}))
             for seed in (0, 1)
         ]
@@ -208,10 +209,10 @@ def test_bad_requests_are_refused_with_a_reason(client, params, path, phrase):
     assert phrase in error[1]
 
 
-def test_a_fork_has_a_row_of_its_own_beside_the_run_that_it_left(client, database):
+def test_a_fork_has_its_own_row_next_to_its_parent(client, database):
     with database.sessions.begin() as session:
-        parents = [trained(session, "grpo", seed, 0.5) for seed in (0, 1)]
-        forks = [trained(session, "grpo", run.seed, 0.7) for run in parents]
+        parents = [trained_run(session, "grpo", seed, 0.5) for seed in (0, 1)]
+        forks = [trained_run(session, "grpo", run.seed, 0.7) for run in parents]
         for fork, run in zip(forks, parents, strict=True):
             fork.parent_run, fork.fork_step = run.id, 1
     rows = matrix(client, runs=",".join(run.id for run in [*parents, *forks]))["rows"]

@@ -23,7 +23,15 @@ from tests.factories import make_attempt, make_run, write_metric
 
 pytestmark = pytest.mark.both_databases
 
-STRANGE = {1: 0.0, 2: math.nan, 3: math.inf, 4: -math.inf, 5: 1e-308, 6: 1.7976931348623157e308, 7: -0.0}
+VALUE_BY_STEP = {
+    1: 0.0,
+    2: math.nan,
+    3: math.inf,
+    4: -math.inf,
+    5: 1e-308,
+    6: 1.7976931348623157e308,
+    7: -0.0,
+}
 
 
 @pytest.fixture(autouse=True)
@@ -31,24 +39,24 @@ def small_blocks(monkeypatch):
     monkeypatch.setattr(blocks, "BLOCK_STEPS", 10)
 
 
-def pack(database):
-    for _ in in_pieces(database):
+def seal_all(database):
+    for _ in sealing_steps(database):
         pass
 
 
-def in_pieces(database):
+def sealing_steps(database):
     """Return the work of the reconciler, step by step."""
     with database.sessions() as session:
         return sealing.seal(database.sessions, sealing.find_sealable(session))
 
 
-def begin(session, run, number, from_step):
+def begin_attempt(session, run, number, from_step):
     """Begin the next attempt, as `lifecycle` does."""
     make_attempt(session, run, number, from_step=from_step)
     run.status, run.attempt, run.last_step = "running", number, max(from_step, 0)
 
 
-def write(session, run, values, *, name="a"):
+def write_values(session, run, values, *, name="a"):
     write_metric(session, run, name, values, attempt=run.attempt)
     run.last_step = max(run.last_step, *values)
 
@@ -59,7 +67,7 @@ def points(database, run, name="a"):
     return stored.steps.tolist(), stored.values.tolist()
 
 
-def packed(database, run):
+def packed_steps(database, run):
     """Return the steps in blocks, by attempt."""
     with database.sessions() as session:
         of_run = select(MetricBlock).where(MetricBlock.run_id == run.id)
@@ -69,83 +77,83 @@ def packed(database, run):
     return steps_by_attempt
 
 
-def test_while_a_run_trains_all_but_its_last_steps_are_packed(database):
+def test_during_training_all_but_the_last_steps_are_packed(database):
     with database.sessions.begin() as session:
         run = make_run(session)
-        begin(session, run, 1, -1)
-        write(session, run, {step: step / 7 for step in range(26)})
-    pack(database)
-    assert packed(database, run) == {1: list(range(20))}
+        begin_attempt(session, run, 1, -1)
+        write_values(session, run, {step: step / 7 for step in range(26)})
+    seal_all(database)
+    assert packed_steps(database, run) == {1: list(range(20))}
     assert points(database, run) == (list(range(26)), [step / 7 for step in range(26)])
 
 
-def test_a_run_that_has_ended_is_packed_as_a_whole_and_every_float_is_as_it_was(database):
+def test_an_ended_run_is_packed_completely_and_every_float_is_unchanged(database):
     with database.sessions.begin() as session:
         run = make_run(session)
-        begin(session, run, 1, -1)
-        write(session, run, STRANGE)
+        begin_attempt(session, run, 1, -1)
+        write_values(session, run, VALUE_BY_STEP)
     before = points(database, run)
     with database.sessions.begin() as session:
         session.get(Run, run.id).status = "finished"
-    pack(database)
-    assert packed(database, run) == {1: list(STRANGE)}
+    seal_all(database)
+    assert packed_steps(database, run) == {1: list(VALUE_BY_STEP)}
     with database.sessions.begin() as session:
         assert session.scalar(select(func.count()).select_from(Metric)) == 0
         assert session.scalar(select(Attempt.packed_step)) == ALL_PACKED
     assert repr(points(database, run)) == repr(before)
-    assert before[1] == pytest.approx(list(STRANGE.values()), rel=0, nan_ok=True)
+    assert before[1] == pytest.approx(list(VALUE_BY_STEP.values()), rel=0, nan_ok=True)
     assert math.copysign(1, points(database, run)[1][6]) == -1
 
 
-def test_an_attempt_that_has_not_begun_is_not_packed_by_the_steps_of_the_one_before(database):
+def test_an_attempt_that_has_not_begun_is_not_packed_by_the_steps_of_the_previous_one(database):
     with database.sessions.begin() as session:
         run = make_run(session)
-        begin(session, run, 1, -1)
-        write(session, run, dict.fromkeys(range(1, 36), 1.0))
+        begin_attempt(session, run, 1, -1)
+        write_values(session, run, dict.fromkeys(range(1, 36), 1.0))
         make_attempt(session, run, 2)
         run.attempt = 2
-    pack(database)
+    seal_all(database)
     with database.sessions.begin() as session:
         run_row = session.get(Run, run.id)
         session.execute(update(Attempt).where(Attempt.number == 2).values(from_step=12))
-        write(session, run_row, dict.fromkeys(range(13, 45), 2.0))
-    pack(database)
-    assert packed(database, run)[2] == list(range(13, 40))
+        write_values(session, run_row, dict.fromkeys(range(13, 45), 2.0))
+    seal_all(database)
+    assert packed_steps(database, run)[2] == list(range(13, 40))
     assert points(database, run) == (list(range(1, 45)), [1.0] * 12 + [2.0] * 32)
 
 
-def test_a_piece_that_was_packed_by_two_is_there_once(database):
+def test_a_range_packed_by_two_processes_is_stored_once(database):
     with database.sessions.begin() as session:
         run = make_run(session)
-        begin(session, run, 1, -1)
-        write(session, run, {step: float(step) for step in range(1, 36)})
-    first, second = in_pieces(database), in_pieces(database)
+        begin_attempt(session, run, 1, -1)
+        write_values(session, run, {step: float(step) for step in range(1, 36)})
+    first, second = sealing_steps(database), sealing_steps(database)
     next(first)
     assert list(second) == []
     assert list(first)
-    assert packed(database, run) == {1: list(range(1, 30))}
+    assert packed_steps(database, run) == {1: list(range(1, 30))}
     assert points(database, run)[0] == list(range(1, 36))
 
 
-def test_a_fork_reads_the_blocks_of_the_run_it_left(database):
+def test_a_fork_reads_the_blocks_of_its_parent(database):
     with database.sessions.begin() as session:
         parent = make_run(session)
-        begin(session, parent, 1, -1)
-        write(session, parent, dict.fromkeys(range(1, 31), 1.0))
+        begin_attempt(session, parent, 1, -1)
+        write_values(session, parent, dict.fromkeys(range(1, 31), 1.0))
         child = make_run(session, parent_run=parent.id, fork_step=15)
-        begin(session, child, 1, 15)
-        write(session, child, dict.fromkeys(range(16, 41), 2.0))
-    pack(database)
+        begin_attempt(session, child, 1, 15)
+        write_values(session, child, dict.fromkeys(range(16, 41), 2.0))
+    seal_all(database)
     assert points(database, child) == (list(range(1, 41)), [1.0] * 15 + [2.0] * 25)
 
 
-def test_a_run_deleted_while_it_is_packed_leaves_no_block(database, tmp_path):
+def test_a_run_deleted_during_sealing_leaves_no_block(database, tmp_path):
     with database.sessions.begin() as session:
         run = make_run(session, deleted_at=1.0)
-        begin(session, run, 1, -1)
-        write(session, run, dict.fromkeys(range(1, 61), 1.0))
+        begin_attempt(session, run, 1, -1)
+        write_values(session, run, dict.fromkeys(range(1, 61), 1.0))
         run.status = "finished"
-    under_way = in_pieces(database)
+    under_way = sealing_steps(database)
     next(under_way)
     with database.sessions.begin() as session:
         begin_deletion(session, run.id)
@@ -160,7 +168,7 @@ def test_a_run_deleted_while_it_is_packed_leaves_no_block(database, tmp_path):
 
 @settings(suppress_health_check=list(HealthCheck))
 @given(data=st.data())
-def test_curves_are_those_of_the_rows_after_any_history(database, data):
+def test_curves_match_the_rows_after_any_history(database, data):
     """Attempts begin anywhere before the last step, metrics are sparse, and sealing happens at any moment."""
     with database.sessions.begin() as session:
         run = make_run(session)
@@ -169,24 +177,24 @@ def test_curves_are_those_of_the_rows_after_any_history(database, data):
         with database.sessions.begin() as session:
             run_row = session.get(Run, run.id)
             from_step = data.draw(st.integers(-1, run_row.last_step), "from") if number > 1 else -1
-            begin(session, run_row, number, from_step)
+            begin_attempt(session, run_row, number, from_step)
         written = {key: metric_value for key, metric_value in written.items() if key[1] <= from_step}
         for _ in range(data.draw(st.integers(0, 3))):
             with database.sessions.begin() as session:
                 run_row = session.get(Run, run.id)
                 first = run_row.last_step + 1
                 steps = range(first, first + data.draw(st.integers(1, 25), "steps"))
-                write(session, run_row, {step: number + step / 1000 for step in steps})
+                write_values(session, run_row, {step: number + step / 1000 for step in steps})
                 written |= {("a", step): number + step / 1000 for step in steps}
                 if sparse := [step for step in steps if step % 7 == 0]:
-                    write(session, run_row, dict.fromkeys(sparse, float(number)), name="eval")
+                    write_values(session, run_row, dict.fromkeys(sparse, float(number)), name="eval")
                     written |= {("eval", step): float(number) for step in sparse}
             if data.draw(st.booleans(), "pack"):
-                pack(database)
+                seal_all(database)
         with database.sessions.begin() as session:
             session.get(Run, run.id).status = data.draw(st.sampled_from(["running", "queued", "paused"]))
         if data.draw(st.booleans(), "pack"):
-            pack(database)
+            seal_all(database)
     with database.sessions() as session:
         rows = [(row.name, row.step, row.value) for row in valid_rows(session, run.id)]
         read = read_points(session, [run.id], ["a", "eval"])
@@ -204,7 +212,7 @@ def test_curves_are_those_of_the_rows_after_any_history(database, data):
 
 @settings(suppress_health_check=list(HealthCheck))
 @given(data=st.data())
-def test_a_curve_of_outlines_shows_what_all_its_points_would_show(database, monkeypatch, data):
+def test_a_curve_from_outlines_shows_the_same_as_all_its_points(database, monkeypatch, data):
     """Long runs of several attempts, forked or not, whole, zoomed and continued; some values are strange."""
     monkeypatch.setattr(blocks, "BLOCK_STEPS", 64)
     chance = random.Random(data.draw(st.integers(0, 10**9), "seed"))
@@ -217,7 +225,7 @@ def test_a_curve_of_outlines_shows_what_all_its_points_would_show(database, monk
             with database.sessions.begin() as session:
                 run_row = session.get(Run, run.id)
                 fresh = -1 if run_row.fork_step is None else run_row.fork_step
-                begin(
+                begin_attempt(
                     session,
                     run_row,
                     number,
@@ -229,14 +237,16 @@ def test_a_curve_of_outlines_shows_what_all_its_points_would_show(database, monk
                 values = {step: float(chance.randint(-3, 3)) for step in steps if step % 20}
                 for step in chance.sample(sorted(values), min(len(values), chance.choice([0, 0, 2]))):
                     values[step] = chance.choice([math.nan, math.inf, 1e9])
-                write(session, run_row, values)
-                write(session, run_row, {step: values[step] for step in sorted(values)[:90]}, name="early")
+                write_values(session, run_row, values)
+                write_values(
+                    session, run_row, {step: values[step] for step in sorted(values)[:90]}, name="early"
+                )
             if chance.random() < 0.8:
-                pack(database)
+                seal_all(database)
         if chance.random() < 0.8:
             with database.sessions.begin() as session:
                 session.get(Run, run.id).status = "finished"
-            pack(database)
+            seal_all(database)
     ends = [None, None, *(chance.randint(-5, 1200) + chance.choice([0, 0.5]) for _ in range(2))]
     view = View("step", chance.choice(ends), chance.choice(ends), chance.randint(10, 60), 0.0, None)
     if chance.random() < 0.3:

@@ -17,7 +17,15 @@ from tests.factories import make_attempt, make_group, make_run, write_metric
 
 pytestmark = pytest.mark.both_databases
 
-STRANGE = {1: 0.0, 2: math.nan, 3: math.inf, 4: -math.inf, 5: 1e-308, 6: 1.7976931348623157e308, 7: -0.0}
+VALUE_BY_STEP = {
+    1: 0.0,
+    2: math.nan,
+    3: math.inf,
+    4: -math.inf,
+    5: 1e-308,
+    6: 1.7976931348623157e308,
+    7: -0.0,
+}
 
 
 def committed(session):
@@ -30,12 +38,12 @@ def csv_of(session, run_id, *, all_attempts):
     return "".join(csv_lines(committed(session), run_id, all_attempts=all_attempts))
 
 
-def test_every_float_comes_back_as_it_was(session):
+def test_every_float_is_restored_exactly(session):
     run = make_run(session)
-    write_metric(session, run, "loss/total", STRANGE)
+    write_metric(session, run, "loss/total", VALUE_BY_STEP)
     points = read_points(session, [run.id], ["loss/total"])[run.id, "loss/total"]
-    assert points.steps.tolist() == list(STRANGE)
-    assert points.values.tolist() == pytest.approx(list(STRANGE.values()), nan_ok=True, rel=0)
+    assert points.steps.tolist() == list(VALUE_BY_STEP)
+    assert points.values.tolist() == pytest.approx(list(VALUE_BY_STEP.values()), nan_ok=True, rel=0)
 
 
 def test_writing_a_step_again_replaces_it(session):
@@ -46,10 +54,10 @@ def test_writing_a_step_again_replaces_it(session):
     assert read_points(session, [run.id], ["a"])[run.id, "a"].values.tolist() == [2.0, 2.0]
 
 
-def test_many_points_at_once_are_the_same_as_one_by_one(session):
+def test_points_written_together_equal_those_written_one_by_one(session):
     """Postgres receives them by COPY."""
     run = make_run(session)
-    values = {1_000 + step: step / 7 for step in range(2_000)} | STRANGE
+    values = {1_000 + step: step / 7 for step in range(2_000)} | VALUE_BY_STEP
     for factor in (2.0, 1.0):
         write_points(
             session,
@@ -64,10 +72,10 @@ def test_many_points_at_once_are_the_same_as_one_by_one(session):
     )
 
 
-def test_whole_curves_are_the_same_as_points_one_by_one(session):
+def test_whole_curves_equal_points_read_one_by_one(session):
     run = make_run(session)
     make_attempt(session, run, 1, from_step=-1)
-    values = STRANGE | {step: step / 7 for step in range(1_020, 9_000, 3)}
+    values = VALUE_BY_STEP | {step: step / 7 for step in range(1_020, 9_000, 3)}
     write_series(
         session,
         run.id,
@@ -86,7 +94,7 @@ def test_whole_curves_are_the_same_as_points_one_by_one(session):
     assert first.values.tobytes() == second.values.tobytes() == np.array(list(values.values())).tobytes()
 
 
-def test_a_name_has_one_id_also_after_its_first_transaction_was_rolled_back(database):
+def test_a_name_has_one_id_even_after_a_rollback_of_its_first_transaction(database):
     with database.sessions() as session:
         key_ids(session, ["reward/mean"])
         session.rollback()
@@ -98,7 +106,7 @@ def test_a_name_has_one_id_also_after_its_first_transaction_was_rolled_back(data
     assert len(set(ids)) == 1
 
 
-def test_the_newest_attempt_counts_from_where_it_continued(session):
+def test_the_latest_attempt_counts_from_where_it_continued(session):
     run = make_run(session)
     make_attempt(session, run, 1, from_step=-1)
     write_metric(session, run, "a", {1: 1.0, 2: 1.0, 3: 1.0, 4: 1.0}, attempt=1)
@@ -118,7 +126,7 @@ def test_a_start_from_nothing_hides_even_the_first_evaluation(session):
     assert read_points(session, [run.id], ["a"]) == {}
 
 
-def test_the_csv_has_a_row_per_step_and_spells_what_is_not_finite(session):
+def test_the_csv_has_a_row_per_step_and_spells_out_nonfinite_values(session):
     run = make_run(session)
     write_points(
         session, run.id, 1, [(1, {"b": 0.5, "a": math.nan}), (2, {"b": -math.inf}), (3, {"b": 1e-7})]
@@ -126,7 +134,7 @@ def test_the_csv_has_a_row_per_step_and_spells_what_is_not_finite(session):
     assert csv_of(session, run.id, all_attempts=False) == ("step,a,b\n1,NaN,0.5\n2,,-Infinity\n3,,1e-07\n")
 
 
-def test_a_metric_name_is_no_formula_to_a_spreadsheet(session):
+def test_a_metric_name_is_not_a_formula_in_a_spreadsheet(session):
     run = make_run(session)
     write_metric(session, run, "@1-1", {1: 1.0})
     assert csv_of(session, run.id, all_attempts=False).startswith("step,'@1-1\n")

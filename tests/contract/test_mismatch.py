@@ -28,12 +28,12 @@ def run(database):
         return make_run(session, config={"objective": {"correction": correction}})
 
 
-def store(database, run, *groups, step=1):
+def store_group(database, run, *groups, step=1):
     with database.sessions.begin() as session:
         write_groups(session, pack_groups(run.id, step, 1, groups))
 
 
-def asked(client, run, step=1, **params):
+def mismatch_at(client, run, step=1, **params):
     answer = client.get("/api/v1/rollouts/mismatch", params={"run": run.id, "step": step, **params})
     assert answer.status_code == 200, answer.text
     return answer.json()
@@ -43,9 +43,9 @@ def at_cap(answer, cap):
     return next(at for at in answer["caps"] if at["cap"] == pytest.approx(cap))
 
 
-def test_weights_under_a_cap_are_those_of_the_formula(client, database, run):
-    store(database, run, MadeGroup(completions=(Sampled(),)))
-    answer = asked(client, run)
+def test_weights_under_a_cap_match_the_formula(client, database, run):
+    store_group(database, run, MadeGroup(completions=(Sampled(),)))
+    answer = mismatch_at(client, run)
     assert (answer["kind"], answer["run_cap"], answer["tokens"], answer["groups"]) == ("token_tis", 3.0, 4, 1)
     two = at_cap(answer, 2.0)  # weights 0.6, 1, 1.9, 2
     assert two["limited"] == pytest.approx(1 / 4)
@@ -53,33 +53,35 @@ def test_weights_under_a_cap_are_those_of_the_formula(client, database, run):
     assert two["ess"] == pytest.approx(5.5**2 / (4 * (0.36 + 1 + 1.9**2 + 4)), abs=1e-6)
     assert two["lost"] == pytest.approx(1 - 5.5 / 7.5, abs=1e-6)
     assert at_cap(answer, 3.0)["mean"] == pytest.approx(6.5 / 4, abs=1e-6)
-    mask = at_cap(asked(client, run, kind="token_mask"), 2**0.5)  # 0.6 and 1 stay, 1.9 and 4 are excluded
+    mask = at_cap(
+        mismatch_at(client, run, kind="token_mask"), 2**0.5
+    )  # 0.6 and 1 stay, 1.9 and 4 are excluded
     assert (mask["limited"], mask["mean"]) == (pytest.approx(1 / 2), pytest.approx(1.6 / 4, abs=1e-6))
 
 
 def test_completions_share_the_product_or_the_geometric_mean(client, database, run):
-    store(database, run, MadeGroup(completions=(Sampled(), Sampled(rho=(1.0, 1.0, 1.0, 1.0)))))
-    product = at_cap(asked(client, run, kind="seq_tis"), 2.0)  # 0.6 * 1 * 1.9 * 4 exceeds the cap
+    store_group(database, run, MadeGroup(completions=(Sampled(), Sampled(rho=(1.0, 1.0, 1.0, 1.0)))))
+    product = at_cap(mismatch_at(client, run, kind="seq_tis"), 2.0)  # 0.6 * 1 * 1.9 * 4 exceeds the cap
     assert (product["limited"], product["mean"]) == (pytest.approx(1 / 2), pytest.approx(1.5))
-    geometric = at_cap(asked(client, run, kind="seq_tis", level="geo"), 2.0)
+    geometric = at_cap(mismatch_at(client, run, kind="seq_tis", level="geo"), 2.0)
     assert geometric["mean"] == pytest.approx((math.pow(4.56, 1 / 4) + 1) / 2, abs=1e-6)
 
 
-def test_masked_tokens_and_groups_that_did_not_train_take_no_part(client, database, run):
+def test_masked_tokens_and_untrained_groups_are_ignored(client, database, run):
     groups = [
         MadeGroup(completions=(Sampled(), Sampled(masked=True))),
         MadeGroup(prompt_index=1, completions=(MadeCompletion(),)),
     ]
-    store(database, run, *groups, step=4)
+    store_group(database, run, *groups, step=4)
     with database.sessions.begin() as session:
         write_points(session, run.id, 1, [(4, {"sampling/staleness": 2.0})])
-    answer = asked(client, run, step=4)
+    answer = mismatch_at(client, run, step=4)
     assert (answer["tokens"], answer["completions"], answer["groups"], answer["of_groups"]) == (4, 1, 1, 2)
     assert answer["position"] == [0, 1, 2, 3]
     assert answer["age"] == [2, 2, 2, 2]
 
 
-def test_what_is_not_there_says_so(client, database, run):
+def test_missing_values_are_reported(client, database, run):
     for params, status in (
         ({"step": 1}, 404),
         ({"step": -1}, 422),
@@ -94,11 +96,11 @@ def test_what_is_not_there_says_so(client, database, run):
     assert client.get("/api/v1/rollouts/mismatch", params={"run": "nobody", "step": 1}).status_code == 404
 
 
-def test_the_loss_of_a_run_of_another_trainer_is_not_computed_under_others(client, database):
+def test_the_loss_of_another_trainers_run_is_not_recomputed(client, database):
     with database.sessions.begin() as session:
         foreign = make_run(session, origin="trl")
         foreign.config = {"beta": 0.04}
-    store(database, foreign, MadeGroup(completions=(Sampled(),)))
+    store_group(database, foreign, MadeGroup(completions=(Sampled(),)))
     order = {"run": foreign.id, "step": 1, "variants": [{"preset": "dapo"}]}
     answer = client.post("/api/v1/rollouts/what-if", json=order)
     assert answer.status_code == 404, answer.text

@@ -10,9 +10,9 @@ from backend.rollouts.store import pack_groups, write_groups
 from backend.storage.models import GroupTally
 from tests.factories import MadeCompletion, MadeGroup, make_run
 
-RIGHT = MadeCompletion(reward=1.0, correct=True)
-WRONG = MadeCompletion(text="no", reward=0.0, correct=False, flags=("wrong",))
-PAID = MadeCompletion(text="no", reward=0.5, correct=False, flags=("wrong", "repetitive"))
+RIGHT_COMPLETION = MadeCompletion(reward=1.0, correct=True)
+WRONG_COMPLETION = MadeCompletion(text="no", reward=0.0, correct=False, flags=("wrong",))
+PAID_COMPLETION = MadeCompletion(text="no", reward=0.5, correct=False, flags=("wrong", "repetitive"))
 
 
 @pytest.fixture
@@ -21,25 +21,30 @@ def run(database):
         return make_run(session)
 
 
-def store(database, run, *groups, step=1, attempt=1, counted=()):
+def store_groups(database, run, *groups, step=1, attempt=1, counted=()):
     with database.sessions.begin() as session:
         write_groups(session, pack_groups(run.id, step, attempt, groups, counted=counted))
 
 
-def got(client, path, **params):
+def get_json(client, path, **params):
     answer = client.get(f"/api/v1/rollouts/{path}", params=params)
     assert answer.status_code == 200, answer.text
     return answer.json()
 
 
 def matching(client, run, *marks, **params):
-    counts = got(client, "counts", run=run.id, mark=",".join(marks), **params)
+    counts = get_json(client, "counts", run=run.id, mark=",".join(marks), **params)
     return [(item["step"], item["matching"], item["stored"], item["completions"]) for item in counts["items"]]
 
 
 def test_completions_with_all_the_marks_are_counted_at_every_step(client, database, run):
-    store(database, run, MadeGroup(completions=(RIGHT, WRONG, PAID, PAID)), step=1)
-    store(database, run, MadeGroup(completions=(RIGHT, RIGHT)), step=3)
+    store_groups(
+        database,
+        run,
+        MadeGroup(completions=(RIGHT_COMPLETION, WRONG_COMPLETION, PAID_COMPLETION, PAID_COMPLETION)),
+        step=1,
+    )
+    store_groups(database, run, MadeGroup(completions=(RIGHT_COMPLETION, RIGHT_COMPLETION)), step=3)
     assert matching(client, run) == [(1, 4, 4, 4), (3, 2, 2, 2)]
     assert matching(client, run, "wrong") == [(1, 3, 3, 4), (3, 0, 0, 2)]
     assert matching(client, run, "wrong", "rewarded") == [(1, 2, 2, 4), (3, 0, 0, 2)]
@@ -48,9 +53,11 @@ def test_completions_with_all_the_marks_are_counted_at_every_step(client, databa
     assert matching(client, run, "same_reward") == [(1, 0, 0, 4), (3, 2, 2, 2)]
 
 
-def test_groups_that_are_not_stored_count_and_are_told_apart(client, database, run):
-    left_out = MadeGroup(completions=(WRONG, WRONG), prompt_index=1, left_out="equal")
-    store(database, run, MadeGroup(completions=(WRONG, RIGHT)), counted=[left_out])
+def test_groups_that_are_not_stored_count_separately(client, database, run):
+    left_out = MadeGroup(completions=(WRONG_COMPLETION, WRONG_COMPLETION), prompt_index=1, left_out="equal")
+    store_groups(
+        database, run, MadeGroup(completions=(WRONG_COMPLETION, RIGHT_COMPLETION)), counted=[left_out]
+    )
     assert matching(client, run, "wrong") == [(1, 3, 1, 4)]
     assert matching(client, run, "left_out") == [(1, 2, 0, 4)]
     assert matching(client, run, "equal") == matching(client, run, "left_out")
@@ -61,18 +68,34 @@ def question(name, *completions, index=0, kind="train"):
     return MadeGroup(prompt=name, completions=completions, prompt_index=index, kind=kind)
 
 
-def test_the_atlas_knows_who_is_never_always_lost_and_learned(client, database, run):
+def test_the_atlas_separates_never_always_lost_and_learned(client, database, run):
     for step in range(1, 9):
         groups = [
-            question("never", WRONG, WRONG, index=0),
-            question("always", RIGHT, RIGHT, index=1),
-            question("lost", *((RIGHT, WRONG) if step <= 4 else (WRONG, WRONG)), index=2),
-            question("learned", *((WRONG, WRONG) if step <= 6 else (RIGHT, WRONG)), index=3),
+            question("never", WRONG_COMPLETION, WRONG_COMPLETION, index=0),
+            question("always", RIGHT_COMPLETION, RIGHT_COMPLETION, index=1),
+            question(
+                "lost",
+                *(
+                    (RIGHT_COMPLETION, WRONG_COMPLETION)
+                    if step <= 4
+                    else (WRONG_COMPLETION, WRONG_COMPLETION)
+                ),
+                index=2,
+            ),
+            question(
+                "learned",
+                *(
+                    (WRONG_COMPLETION, WRONG_COMPLETION)
+                    if step <= 6
+                    else (RIGHT_COMPLETION, WRONG_COMPLETION)
+                ),
+                index=3,
+            ),
         ]
-        store(database, run, *groups, step=step)
+        store_groups(database, run, *groups, step=step)
     once = question("once", MadeCompletion(correct=None, reward=None), index=4)
-    store(database, run, once, step=8)
-    atlas = got(client, "prompts", run=run.id)
+    store_groups(database, run, once, step=8)
+    atlas = get_json(client, "prompts", run=run.id)
     by_name = {item["prompt"]: item for item in atlas["items"]}
     assert {name: item["state"] for name, item in by_name.items()} == {
         "never": "never", "always": "always", "lost": "lost", "learned": "learned", "once": "ungraded",
@@ -82,29 +105,34 @@ def test_the_atlas_knows_who_is_never_always_lost_and_learned(client, database, 
     assert by_name["learned"]["rate"] == 2 / 16
     assert atlas["items"][0]["prompt"] == "lost"
     assert (atlas["first_step"], atlas["last_step"]) == (1, 8)
-    never = got(client, "prompts", run=run.id, state="never")
+    never = get_json(client, "prompts", run=run.id, state="never")
     assert [item["prompt"] for item in never["items"]] == ["never"]
     assert never["matching"] == 1
 
 
 def test_the_steps_of_one_prompt_are_listed(client, database, run):
     for step in (1, 2, 3):
-        store(database, run, question("often", RIGHT), step=step)
-    store(database, run, question("once", WRONG), step=4)
-    items = got(client, "steps", run=run.id, prompt="sums/often")["items"]
+        store_groups(database, run, question("often", RIGHT_COMPLETION), step=step)
+    store_groups(database, run, question("once", WRONG_COMPLETION), step=4)
+    items = get_json(client, "steps", run=run.id, prompt="sums/often")["items"]
     assert [item["step"] for item in items] == [1, 2, 3]
 
 
-def test_a_selection_becomes_rows_that_say_where_they_come_from(client, database, run):
-    store(database, run, question("hard", WRONG), question("easy", RIGHT, index=1))
+def test_a_selection_becomes_rows_that_name_their_source(client, database, run):
+    store_groups(
+        database, run, question("hard", WRONG_COMPLETION), question("easy", RIGHT_COMPLETION, index=1)
+    )
     answer = client.get("/api/v1/rollouts/prompts.jsonl", params={"run": run.id, "state": "never"})
     rows = [json.loads(line) for line in answer.text.splitlines()]
     assert rows == [{"prompt": "hard", "answer": "2", "source_run": run.id, "source_prompt": "sums/hard"}]
 
 
 def test_pass_rates_are_stored_for_later_runs_and_outlive_their_run(client, database, run, settings):
-    hard, easy = question("hard", WRONG, WRONG), question("easy", RIGHT, WRONG, index=1)
-    store(database, run, hard, easy, question("once", MadeCompletion(correct=None), index=2))
+    hard, easy = (
+        question("hard", WRONG_COMPLETION, WRONG_COMPLETION),
+        question("easy", RIGHT_COMPLETION, WRONG_COMPLETION, index=1),
+    )
+    store_groups(database, run, hard, easy, question("once", MadeCompletion(correct=None), index=2))
     stored = client.post("/api/v1/rollouts/pass-rates", json={"run": run.id})
     assert stored.status_code == 201, stored.text
     stored_rates = stored.json()
@@ -116,16 +144,21 @@ def test_pass_rates_are_stored_for_later_runs_and_outlive_their_run(client, data
 
     with database.sessions.begin() as session:
         session.execute(delete(GroupTally).where(GroupTally.run_id == run.id))
-    assert got(client, f"pass-rates/{stored_rates['sha256']}") == stored_rates
+    assert get_json(client, f"pass-rates/{stored_rates['sha256']}") == stored_rates
     body = {"base": {"data": {"pass_rates": stored_rates["sha256"], "min_pass_rate": 0.1}}}
     assert client.post("/api/v1/validate", json=body).status_code == 200
 
 
 def test_probes_are_solved_lost_and_forgotten_at_their_steps(client, database, run):
-    for step, completions in ((0, (WRONG,)), (10, (RIGHT,)), (20, (RIGHT,)), (30, (WRONG,))):
-        store(database, run, question("a", *completions, kind="eval"), step=step)
-    store(database, run, question("b", RIGHT, kind="eval", index=1), step=20)
-    probes = got(client, "probes", run=run.id)
+    for step, completions in (
+        (0, (WRONG_COMPLETION,)),
+        (10, (RIGHT_COMPLETION,)),
+        (20, (RIGHT_COMPLETION,)),
+        (30, (WRONG_COMPLETION,)),
+    ):
+        store_groups(database, run, question("a", *completions, kind="eval"), step=step)
+    store_groups(database, run, question("b", RIGHT_COMPLETION, kind="eval", index=1), step=20)
+    probes = get_json(client, "probes", run=run.id)
     first_probe, second_probe = (item["runs"][0] for item in probes["items"])
     assert probes["runs"] == [{"id": run.id, "steps": [0, 10, 20, 30]}]
     assert first_probe == {

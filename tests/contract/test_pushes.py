@@ -22,7 +22,7 @@ from tests.stored_points import stored_points
 from tests.waiting import wait_for
 
 SESSION, OTHER = "a" * 32, "b" * 32
-HEAD = {"name": "tiny", "config": {"lr": 1e-6}, "origin": "trl", "steps": 10}
+HEADER = {"name": "tiny", "config": {"lr": 1e-6}, "origin": "trl", "steps": 10}
 
 
 def metrics(step, **values):
@@ -38,7 +38,7 @@ def completions(step, *texts, index=0, **columns):
 def send(client, settings):
     """A function that posts a batch and returns the response."""
 
-    def sending(records=(), *, key="r", first=1, session=SESSION, run=HEAD, writer="node", token=""):
+    def sending(records=(), *, key="r", first=1, session=SESSION, run=HEADER, writer="node", token=""):
         body = {"session": session, "first": first, "records": list(records), "run": run}
         headers = {
             "Authorization": f"Bearer {token or writer_token(settings, writer)}",
@@ -93,13 +93,13 @@ def test_a_pushed_run_is_live_and_has_curves_completions_and_a_config(client, se
     assert second["rewards"] == {"f": "-Infinity"}
 
 
-def test_two_long_names_that_begin_alike_stay_two_metrics(client, send):
+def test_two_long_names_with_a_common_prefix_stay_two_metrics(client, send):
     names = [f"rewards/{'a' * 125}/{kind}" for kind in ("mean", "std")]
     assert send([metrics(1, **dict(zip(names, (0.5, 0.1), strict=True)))]).status_code == 200
     assert sorted(only_run(client)["summary"]["last"].values()) == [0.1, 0.5]
 
 
-def test_a_batch_that_comes_again_changes_nothing_and_an_overlap_adds_its_new_part(client, send):
+def test_a_repeated_batch_changes_nothing_and_an_overlap_adds_its_new_records(client, send):
     first = [metrics(1, reward=1), completions(1, "a", "b")]
     for _ in range(3):
         assert send(first).json()["stored"] == 2
@@ -111,7 +111,7 @@ def test_a_batch_that_comes_again_changes_nothing_and_an_overlap_adds_its_new_pa
     assert (count(client, RolloutGroup), count(client, Event)) == (1, events)
 
 
-def test_pushed_completions_are_read_for_repetition_format_and_script(client, send):
+def test_pushed_completions_get_repetition_format_and_script_metrics(client, send):
     loop, box = "abc" * 200, r"\boxed{2}"
     send([completions(1, box, "<think>", finish_reason="stop"), completions(1, loop, "2", index=1)])
     run = only_run(client)
@@ -126,7 +126,7 @@ def test_pushed_completions_are_read_for_repetition_format_and_script(client, se
     assert values_of(client, run, "text/structure_ok")[0] == {1: 1 / 6, 2: 0.0}
 
 
-def test_two_processes_that_push_one_step_at_once_are_read_together(client, send, monkeypatch):
+def test_two_processes_that_push_one_step_concurrently_are_combined(client, send, monkeypatch):
     """The second one's completions arrive while those of the first are read."""
 
     def interrupted(session, run_id, written):
@@ -140,7 +140,7 @@ def test_two_processes_that_push_one_step_at_once_are_read_together(client, send
     assert values_of(client, only_run(client), "text/structure_ok")[0] == {1: 0.5, 2: 0.0}
 
 
-def test_what_a_trainer_says_of_its_texts_stays_in_however_many_batches_they_come(client, send):
+def test_text_metrics_of_a_trainer_are_kept_for_any_number_of_batches(client, send):
     send([metrics(1, **{"text/repetition": 0.25}), completions(1, "abc" * 200)])
     send([completions(1, r"\boxed{2}", index=1)], first=3)
     run = only_run(client)
@@ -153,7 +153,7 @@ def test_what_a_trainer_says_of_its_texts_stays_in_however_many_batches_they_com
     assert run["summary"]["last"]["text/repetition"] == 0.25
 
 
-def test_records_that_are_missing_are_asked_for(client, send):
+def test_missing_records_are_requested(client, send):
     send([metrics(1, reward=1)])
     answer = send([metrics(5, reward=5)], first=5)
     assert (answer.status_code, answer.json()["detail"]) == (
@@ -162,7 +162,7 @@ def test_records_that_are_missing_are_asked_for(client, send):
     assert count(client, Metric) == 1
 
 
-def test_a_step_that_comes_again_keeps_the_labels_of_completions_whose_text_is_the_same(client, send):
+def test_a_repeated_step_keeps_the_labels_of_completions_with_unchanged_text(client, send):
     send([completions(3, "a\ud83d", "b", "c")])
     run = only_run(client)
     (group,) = client.get("/api/v1/rollouts", params={"run": run["id"]}).json()["items"]
@@ -181,7 +181,7 @@ def test_a_step_that_comes_again_keeps_the_labels_of_completions_whose_text_is_t
     ] == [(0, "why", 1)]
 
 
-def test_a_step_that_comes_again_replaces_values_and_completions_as_in_an_import(client, send):
+def test_a_repeated_step_replaces_values_and_completions_as_in_an_import(client, send):
     send([metrics(1, reward=1, kl=1), metrics(3, reward=3), completions(3, "a", "b", "c")])
     answer = send([metrics(1, reward=7), completions(3, "z")], session=OTHER)
     assert answer.json()["stored"] == 2
@@ -193,7 +193,7 @@ def test_a_step_that_comes_again_replaces_values_and_completions_as_in_an_import
     assert (run["last_step"], run["summary"]["best"]["reward/mean"]) == (3, {"value": 7.0, "step": 1})
 
 
-def test_it_ends_by_the_word_of_its_client_and_goes_on_when_its_script_starts_again(client, send):
+def test_a_run_ends_when_its_client_finishes_and_continues_when_its_script_restarts(client, send):
     send([metrics(1, reward=1), {"kind": "finish", "status": "failed", "reason": "OOM hf_" + "x" * 34}])
     run = only_run(client)
     assert (run["status"], run["reason"]) == ("failed", "OOM [secret]")
@@ -205,7 +205,7 @@ def test_it_ends_by_the_word_of_its_client_and_goes_on_when_its_script_starts_ag
     assert only_run(client)["status"] == "finished"
 
 
-def test_the_stop_button_reaches_the_client_and_can_be_taken_back(client, send, settings):
+def test_the_stop_button_reaches_the_client_and_can_be_undone(client, send, settings):
     send([metrics(1, reward=1)])
     run = only_run(client)["id"]
     assert client.post(f"/api/v1/runs/{run}/stop").status_code == 202
@@ -220,7 +220,7 @@ def test_the_stop_button_reaches_the_client_and_can_be_taken_back(client, send, 
         assert "is pushed by TRL" in answer.json()["detail"]
 
 
-def test_a_silent_run_stays_until_it_is_stopped_and_then_ends_at_once(client, send, settings):
+def test_a_silent_run_stays_until_it_is_stopped_and_then_ends_immediately(client, send, settings):
     send([metrics(1, reward=1)])
     run = only_run(client)["id"]
     lab = client.app.state.lab
@@ -248,7 +248,7 @@ def test_a_silent_run_stays_until_it_is_stopped_and_then_ends_at_once(client, se
     assert send([metrics(3, reward=3)]).status_code == 200
 
 
-def test_a_writer_has_only_runs_of_its_own(client, send, settings):
+def test_a_writer_sees_only_its_own_runs(client, send, settings):
     send([metrics(1, reward=1)], writer="one")
     send([metrics(1, reward=2)], writer="two")
     send([metrics(1, reward=3)], token=TOKEN)
@@ -261,7 +261,7 @@ def test_a_writer_has_only_runs_of_its_own(client, send, settings):
         assert client.get(f"/api/v1/pushes/{run['id']}", headers=headers).status_code == 404
 
 
-def test_a_writer_has_so_many_runs_and_keeps_no_other_from_its_own(client, send, monkeypatch):
+def test_the_runs_of_a_writer_are_limited_without_affecting_others(client, send, monkeypatch):
     monkeypatch.setattr("backend.exchange.push.store.MAX_RUNS", 2)
     assert [send(key=key).status_code for key in ("a", "b", "b")] == [200, 200, 200]
     refused = send(key="c")
@@ -273,13 +273,13 @@ def test_a_writer_has_so_many_runs_and_keeps_no_other_from_its_own(client, send,
     assert count(client, Run) == 6
 
 
-def test_more_completions_than_a_request_may_bring_are_refused(send):
+def test_too_many_completions_in_a_request_are_refused(send):
     answer = send([completions(1, *[""] * 1000, index=index) for index in range(21)])
     assert answer.status_code == 422
     assert "expected at most 20,000 completions, got 21,000" in answer.json()["errors"][0]["message"]
 
 
-def test_a_run_in_the_trash_ends_at_once_and_takes_nothing_until_it_is_restored(client, send, settings):
+def test_a_run_in_the_trash_ends_immediately_and_accepts_nothing_until_restored(client, send, settings):
     send([metrics(1, reward=1)])
     run = only_run(client)["id"]
     assert client.delete(f"/api/v1/runs/{run}").json()["status"] == "stopped"
@@ -314,10 +314,10 @@ def test_a_second_stop_ends_a_run_whose_client_does_not_obey(client, send):
     assert send([metrics(3, reward=3)], session=OTHER).json()["status"] == "running"
 
 
-NESTED = {}
+NESTED_CONFIG = {}
 for _ in range(200):
-    NESTED = {"a": NESTED}
-BAD = {
+    NESTED_CONFIG = {"a": NESTED_CONFIG}
+BAD_RECORDS = {
     "a negative step": metrics(-1, reward=1),
     "a step of 2^63": metrics(2**63, reward=1),
     "a step that is a fraction": metrics(1.5, reward=1),
@@ -335,17 +335,17 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize("record", BAD.values(), ids=BAD)
-def test_a_bad_record_is_refused_in_a_sentence_and_nothing_of_its_batch_is_stored(client, send, record):
+@pytest.mark.parametrize("record", BAD_RECORDS.values(), ids=BAD_RECORDS)
+def test_a_bad_record_is_refused_in_one_sentence_with_its_whole_batch(client, send, record):
     answer = send([metrics(1, reward=1), record])
     assert answer.status_code == 422, answer.text
     assert len(answer.json()["errors"]) >= 1
     assert count(client, Run) == count(client, Metric) == 0
 
 
-def test_a_config_that_cannot_be_kept_is_left_out_and_says_so(client, send):
+def test_an_unstorable_config_is_dropped_with_a_message(client, send):
     secret = "hf_" + "x" * 34
-    head = {**HEAD, "name": f"<script>{secret}", "config": {"deep": NESTED, "token": secret}}
+    head = {**HEADER, "name": f"<script>{secret}", "config": {"deep": NESTED_CONFIG, "token": secret}}
     assert send(run=head).status_code == 200
     run = only_run(client)
     assert (run["name"], run["config"]) == ("<script>[secret]", {})
@@ -363,7 +363,7 @@ def test_a_config_that_cannot_be_kept_is_left_out_and_says_so(client, send):
         (json.dumps({"x": 10**30}), "must be less than 2^63"),
     ],
 )
-def test_a_config_is_measured_before_it_is_looked_through(client, settings, config, reason, monkeypatch):
+def test_a_config_is_measured_before_it_is_searched(client, settings, config, reason, monkeypatch):
     redacted = []
 
     def redacting(document):
@@ -381,7 +381,7 @@ def test_a_config_is_measured_before_it_is_looked_through(client, settings, conf
     assert not redacted or "at most" not in reason
 
 
-def test_a_secret_is_shown_nowhere_whatever_it_was_pushed_as(client, send):
+def test_a_pushed_secret_is_shown_nowhere(client, send):
     secret = "hf_" + "x" * 34
     head = {"name": secret, "experiment": secret, "variant": secret, "config": {secret: [secret]}}
     group = completions(1, f"it is {secret}", rewards={secret: 1.0})
@@ -400,7 +400,7 @@ def test_a_secret_is_shown_nowhere_whatever_it_was_pushed_as(client, send):
     assert (item["prompt"], item["completions"][0]["text"]) == ("[secret]", "it is [secret]")
 
 
-def test_more_than_a_thousand_metrics_are_refused_whole(client, send):
+def test_more_than_a_thousand_metrics_are_refused_entirely(client, send):
     batches = [metrics(n, **{f"m{n}_{k}": k for k in range(200)}) for n in range(6)]
     answer = send(batches)
     assert answer.status_code == 422
@@ -416,8 +416,8 @@ def post_raw(client, settings, content, encoding="gzip", path="/api/v1/pushes/r"
     return client.post(path, content=content, headers=headers)
 
 
-def test_a_body_may_be_packed_but_not_be_a_bomb(client, settings):
-    body = json.dumps({"session": SESSION, "first": 1, "records": [metrics(1, reward=1)], "run": HEAD})
+def test_a_body_may_be_compressed_but_not_be_a_bomb(client, settings):
+    body = json.dumps({"session": SESSION, "first": 1, "records": [metrics(1, reward=1)], "run": HEADER})
     assert post_raw(client, settings, gzip.compress(body.encode())).status_code == 200
     packed = gzip.compress(body.encode())
     for content, encoding, status in (
@@ -450,10 +450,10 @@ def test_many_processes_of_one_run_lose_nothing(client, send):
     assert not any(map(math.isnan, values.values()))
 
 
-def test_runs_of_a_sweep_that_begin_at_once_are_in_one_experiment(client, send):
+def test_runs_of_a_sweep_that_start_concurrently_join_one_experiment(client, send):
     def begin(number):
         return send(
-            [metrics(1, reward=1)], key=f"r{number}", run={**HEAD, "experiment": "sweep", "seed": number}
+            [metrics(1, reward=1)], key=f"r{number}", run={**HEADER, "experiment": "sweep", "seed": number}
         )
 
     with ThreadPoolExecutor(4) as pool:
@@ -480,7 +480,7 @@ def test_steps_that_are_pushed_again_are_judged_again(client, send):
     assert judge() == "collapsed"
 
 
-def test_what_an_older_process_still_sends_is_not_the_newest(client, send):
+def test_late_records_of_an_older_process_are_not_the_latest(client, send):
     send([metrics(step, reward=step) for step in range(1, 6)])
     send([metrics(step, reward=10 * step) for step in range(6, 21)], session=OTHER)
     send([metrics(5, reward=7, **{"eval/accuracy": 0.5}), metrics(6, reward=900)], first=6)
@@ -513,7 +513,7 @@ def test_a_process_that_outlives_a_newer_one_ends_the_run(client, send):
     assert end.json()["status"] == "failed"
 
 
-def test_a_newer_process_may_go_back(client, send):
+def test_a_newer_process_may_resume_from_an_earlier_step(client, send):
     send([metrics(step, reward=step) for step in range(1, 6)])
     send([metrics(3, reward=30)], session=OTHER)
     summary = only_run(client)["summary"]

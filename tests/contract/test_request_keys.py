@@ -14,7 +14,7 @@ pytestmark = pytest.mark.both_databases
 REQUESTS = [("fork", {"step": 10}, {"step": 20}), ("clone", {}, {"seed": 7}), ("evaluations", {}, {"k": 4})]
 """Requests as (route, body, a different body)."""
 
-EXPERIMENT = {"name": "x", "variants": [{"name": "v"}]}
+EXPERIMENT_BODY = {"name": "x", "variants": [{"name": "v"}]}
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def counts(database):
 
 
 @pytest.mark.parametrize(("verb", "body", "other_body"), REQUESTS)
-def test_the_same_key_and_body_give_the_same_run_another_body_is_refused(
+def test_the_same_key_and_body_return_the_same_run_and_another_body_is_refused(
     client, database, parent, verb, body, other_body
 ):
     first, again = (ask(client, parent, verb, body, "k1") for _ in range(2))
@@ -57,20 +57,20 @@ def test_the_same_key_and_body_give_the_same_run_another_body_is_refused(
     assert counts(database) == [5, 4]
 
 
-def test_a_key_names_one_request_of_all_routes_and_runs(client, database, parent):
+def test_a_key_identifies_one_request_across_all_routes_and_runs(client, database, parent):
     headers = {"Idempotency-Key": "k1"}
-    assert client.post("/api/v1/experiments", json=EXPERIMENT, headers=headers).status_code == 201
+    assert client.post("/api/v1/experiments", json=EXPERIMENT_BODY, headers=headers).status_code == 201
     assert ask(client, parent, "clone", {}, "k1").status_code == 409
     (other_run,) = client.get("/api/v1/runs", params={"status": "queued"}).json()["items"]
     assert ask(client, parent, "clone", {}, "k2").status_code == 202
     assert ask(client, other_run["id"], "clone", {}, "k2").status_code == 409
     assert ask(client, parent, "evaluations", {}, "k2").status_code == 409
     headers["Idempotency-Key"] = "k2"
-    assert client.post("/api/v1/experiments", json=EXPERIMENT, headers=headers).status_code == 409
+    assert client.post("/api/v1/experiments", json=EXPERIMENT_BODY, headers=headers).status_code == 409
     assert counts(database)[0] == 3
 
 
-def test_the_answer_is_the_run_as_it_is_even_when_it_could_not_be_made_any_more(client, database, parent):
+def test_the_response_is_the_current_run_even_if_it_could_no_longer_be_created(client, database, parent):
     run_id = ask(client, parent, "fork", {"step": 10}, "k1").json()["id"]
     client.post(f"/api/v1/runs/{run_id}/stop")
     client.delete(f"/api/v1/runs/{parent}")
@@ -80,7 +80,7 @@ def test_the_answer_is_the_run_as_it_is_even_when_it_could_not_be_made_any_more(
 
 
 @pytest.mark.parametrize(("verb", "body", "_other"), REQUESTS)
-def test_the_same_key_sent_at_the_same_time_makes_one_run(client, database, parent, verb, body, _other):
+def test_the_same_key_sent_concurrently_creates_one_run(client, database, parent, verb, body, _other):
     answers = []
 
     def send():

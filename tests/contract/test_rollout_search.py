@@ -12,7 +12,7 @@ from tests.gate import first_in_gate
 
 pytestmark = pytest.mark.both_databases
 
-TEXTS = (
+COMPLETION_TEXTS = (
     "Wait, let me check: 1+1=2, so \\boxed{2}.",
     "wait but the answer is <b>forty two</b>",
     "I don't know; waiting for Godot",
@@ -20,13 +20,13 @@ TEXTS = (
 )
 
 
-def index(database):
+def update_index(database):
     for _ in index_groups(database.sessions):
         pass
 
 
 @pytest.fixture(autouse=True)
-def without_hurry(monkeypatch):
+def unlimited_time(monkeypatch):
     """Let a search read everything, however busy this machine is."""
     monkeypatch.setattr(search_pages, "TIME_BUDGET_SECONDS", 1e9)
 
@@ -40,20 +40,20 @@ def run(database):
                 MadeCompletion(
                     text=written, reward=float(at), correct=at % 2 == 0, flags=("odd",) if at == 3 else ()
                 )
-                for at, written in enumerate(TEXTS[: 2 * step])
+                for at, written in enumerate(COMPLETION_TEXTS[: 2 * step])
             ]
             write_groups(session, pack_groups(run.id, step, 1, [MadeGroup(completions=tuple(completions))]))
-    index(database)
+    update_index(database)
     return run
 
 
-def searched(client, run, q="", **params):
+def search_page(client, run, q="", **params):
     answer = client.get("/api/v1/rollouts/search", params={"runs": run.id, "q": q, **params})
     assert answer.status_code == 200, answer.text
     return answer.json()
 
 
-def places(page):
+def match_positions(page):
     return [(item["step"], item["position"]) for item in page["items"]]
 
 
@@ -85,44 +85,46 @@ def places(page):
     ],
 )
 def test_a_search_finds_words_phrases_prefixes_and_exact_strings(client, run, q, positions):
-    assert places(searched(client, run, q, first_step=2)) == [(2, position) for position in positions]
+    assert match_positions(search_page(client, run, q, first_step=2)) == [
+        (2, position) for position in positions
+    ]
 
 
 def test_a_search_is_narrowed_by_step_reward_flag_correct_and_kind(client, run):
-    assert places(searched(client, run, "wait*")) == [(1, 0), (1, 1), (2, 0), (2, 1), (2, 2)]
-    assert places(searched(client, run, "wait*", sort="-step", limit=2)) == [(2, 2), (2, 1)]
-    assert places(searched(client, run, "wait*", last_step=1)) == [(1, 0), (1, 1)]
-    assert places(searched(client, run, "wait*", min_reward=1, max_reward=1)) == [(1, 1), (2, 1)]
-    assert places(searched(client, run, "wait*", correct=True)) == [(1, 0), (2, 0), (2, 2)]
-    assert places(searched(client, run, "pass", flag="odd")) == [(2, 3)]
-    assert places(searched(client, run, flag="odd")) == [(2, 3)]
-    assert places(searched(client, run, "wait", kind="eval")) == []
+    assert match_positions(search_page(client, run, "wait*")) == [(1, 0), (1, 1), (2, 0), (2, 1), (2, 2)]
+    assert match_positions(search_page(client, run, "wait*", sort="-step", limit=2)) == [(2, 2), (2, 1)]
+    assert match_positions(search_page(client, run, "wait*", last_step=1)) == [(1, 0), (1, 1)]
+    assert match_positions(search_page(client, run, "wait*", min_reward=1, max_reward=1)) == [(1, 1), (2, 1)]
+    assert match_positions(search_page(client, run, "wait*", correct=True)) == [(1, 0), (2, 0), (2, 2)]
+    assert match_positions(search_page(client, run, "pass", flag="odd")) == [(2, 3)]
+    assert match_positions(search_page(client, run, flag="odd")) == [(2, 3)]
+    assert match_positions(search_page(client, run, "wait", kind="eval")) == []
 
 
 def test_pages_follow_each_other_without_a_gap(client, run):
     matches: list[tuple[int, int]] = []
     cursor: str | None = ""
     while cursor is not None:
-        page = searched(client, run, "wait*", limit=2, cursor=cursor)
-        matches += places(page)
+        page = search_page(client, run, "wait*", limit=2, cursor=cursor)
+        matches += match_positions(page)
         cursor = page["next"]
     assert matches == [(1, 0), (1, 1), (2, 0), (2, 1), (2, 2)]
 
 
-def counted(client, run, q="", **params):
+def match_counts(client, run, q="", **params):
     answer = client.get("/api/v1/rollouts/search/steps", params={"runs": run.id, "q": q, **params}).json()
     return [(row["step"], row["matched"], row["of"]) for row in answer["items"]], answer["every"]
 
 
-def test_counts_over_steps_say_of_how_many(client, run):
-    assert counted(client, run, "wait*") == ([(1, 2, 2), (2, 3, 4)], 1)
-    assert counted(client, run, "wait*", flag="odd") == ([(1, 0, 2), (2, 0, 4)], 1)
-    assert counted(client, run, correct=True) == ([(1, 1, 2), (2, 2, 4)], 1)
-    assert counted(client, run, "wait", kind="eval") == ([], 1)
+def test_counts_over_steps_include_their_totals(client, run):
+    assert match_counts(client, run, "wait*") == ([(1, 2, 2), (2, 3, 4)], 1)
+    assert match_counts(client, run, "wait*", flag="odd") == ([(1, 0, 2), (2, 0, 4)], 1)
+    assert match_counts(client, run, correct=True) == ([(1, 1, 2), (2, 2, 4)], 1)
+    assert match_counts(client, run, "wait", kind="eval") == ([], 1)
 
 
 @pytest.fixture
-def many(database, monkeypatch):
+def many_groups(database, monkeypatch):
     """Eighteen groups of two runs in turn, with bounds so small that their words count as common."""
     monkeypatch.setattr(search_pages, "RARE_MATCH_LIMIT", 3)
     monkeypatch.setattr(search_pages, "INITIAL_BATCH_SIZE", 3)
@@ -133,7 +135,7 @@ def many(database, monkeypatch):
             for run in runs:
                 texts = [MadeCompletion(text=f"common {step} {'odd' if step % 3 else 'third'} `x{step}`")] * 2
                 write_groups(session, pack_groups(run.id, step, 1, [MadeGroup(completions=tuple(texts))]))
-    index(database)
+    update_index(database)
     return runs
 
 
@@ -141,7 +143,7 @@ def many(database, monkeypatch):
 @pytest.mark.parametrize(
     "q", ["common", "third", '"common 7"', "comm*", "-third", "`odd `", "common -odd", ""]
 )
-def test_common_words_are_found_on_as_many_pages_as_it_takes(client, many, monkeypatch, q, sort):
+def test_common_words_are_found_over_several_pages(client, many_groups, monkeypatch, q, sort):
     monkeypatch.setattr(search_pages, "TIME_BUDGET_SECONDS", 0.0)
     matches = {
         '"common 7"': lambda step: step == 7,
@@ -154,31 +156,31 @@ def test_common_words_are_found_on_as_many_pages_as_it_takes(client, many, monke
     cursor: str | None = ""
     pages = 0
     while cursor is not None:
-        page = searched(client, many[1], q, sort=sort, limit=5, cursor=cursor)
+        page = search_page(client, many_groups[1], q, sort=sort, limit=5, cursor=cursor)
         assert len(page["items"]) <= 5
         assert page["searched_to"] is None or page["next"] is not None
-        seen += places(page)
+        seen += match_positions(page)
         cursor, pages = page["next"], pages + 1
     expected = [(step, at) for step in range(1, 10) if matches(step) for at in (0, 1)]
     assert seen == sorted(expected, reverse=sort == "-step")
     assert pages >= len(expected) // 5
 
 
-def test_a_page_that_runs_out_of_time_says_how_far_it_came(client, many, monkeypatch):
+def test_a_page_that_runs_out_of_time_reports_its_progress(client, many_groups, monkeypatch):
     monkeypatch.setattr(search_pages, "TIME_BUDGET_SECONDS", 0.0)
-    page = searched(client, many[0], "`nowhere`")
+    page = search_page(client, many_groups[0], "`nowhere`")
     assert (page["items"], page["searched_to"]) == ([], 3)
     assert page["next"]
 
 
-def test_a_snippet_marks_its_places_by_offsets_and_leaves_hostile_text_as_it_is(client, run):
-    snippet = searched(client, run, '"forty two"')["items"][0]["snippet"]
-    assert snippet["text"] == TEXTS[1]
+def test_a_snippet_marks_matches_by_offsets_and_keeps_hostile_text(client, run):
+    snippet = search_page(client, run, '"forty two"')["items"][0]["snippet"]
+    assert snippet["text"] == COMPLETION_TEXTS[1]
     assert [snippet["text"][a:b] for a, b in snippet["marks"]] == ["forty two"]
-    assert searched(client, run, "hidden")["items"][0]["snippet"]["text"] == TEXTS[3]
+    assert search_page(client, run, "hidden")["items"][0]["snippet"]["text"] == COMPLETION_TEXTS[3]
 
 
-UNREADABLE = [
+UNREADABLE_QUERIES = [
     ('a "b', 2),
     ("a `b", 2),
     ("``", 0),
@@ -193,13 +195,13 @@ UNREADABLE = [
 
 
 def test_an_unreadable_search_points_at_its_character(client, run):
-    for q, position in UNREADABLE:
+    for q, position in UNREADABLE_QUERIES:
         answer = client.get("/api/v1/rollouts/search", params={"runs": run.id, "q": q})
         assert answer.status_code == 422, answer.text
         assert [error["position"] for error in answer.json()["errors"]] == [position], q[:80]
 
 
-HOSTILE = (
+HOSTILE_QUERIES = (
     *(
         "a AND",
         "NOT",
@@ -232,31 +234,31 @@ HOSTILE = (
 
 
 @pytest.mark.parametrize("path", ["search", "search/steps"])
-def test_a_hostile_search_gives_results_or_a_clear_error(client, run, path):
-    for q in HOSTILE:
+def test_a_hostile_search_returns_results_or_a_clear_error(client, run, path):
+    for q in HOSTILE_QUERIES:
         answer = client.get(f"/api/v1/rollouts/{path}", params={"runs": run.id, "q": q})
         assert answer.status_code in (200, 422), (q, answer.text)
         if answer.status_code == 422:
             assert answer.json()["errors"][0]["position"] is not None, q
 
 
-def test_rows_that_a_later_attempt_hides_are_not_found(client, database, run):
+def test_rows_hidden_by_a_later_attempt_are_not_found(client, database, run):
     with database.sessions.begin() as session:
         make_attempt(session, run, 1, from_step=-1)
         make_attempt(session, run, 2, from_step=1)
-    assert places(searched(client, run, "wait*")) == [(1, 0), (1, 1)]
+    assert match_positions(search_page(client, run, "wait*")) == [(1, 0), (1, 1)]
 
 
-def test_deleted_groups_leave_the_index(client, database, run, settings):
+def test_deleted_groups_are_removed_from_the_index(client, database, run, settings):
     from backend.runs.deletion import _remove_in_batches
 
     list(_remove_in_batches(database.sessions, run.id))
     with database.sessions.begin() as session:
         other_run = make_run(session)
         write_groups(session, pack_groups(other_run.id, 1, 1, [MadeGroup()]))
-    index(database)
-    assert places(searched(client, other_run, "wait*")) == []
-    assert places(searched(client, other_run, "idea")) == [(1, 1)]
+    update_index(database)
+    assert match_positions(search_page(client, other_run, "wait*")) == []
+    assert match_positions(search_page(client, other_run, "idea")) == [(1, 1)]
     with database.sessions() as session:
         if database.engine.dialect.name == "sqlite":
             hits = "SELECT count(*) FROM rollout_words WHERE rollout_words MATCH 'wait'"
@@ -265,21 +267,21 @@ def test_deleted_groups_leave_the_index(client, database, run, settings):
             assert session.scalar(text("SELECT count(*) FROM rollout_words")) == 2
 
 
-def test_a_long_completion_is_found_from_its_first_word_to_its_last(client, database, run):
+def test_a_long_completion_is_indexed_from_its_first_word_to_its_last(client, database, run):
     long = "begin " + "the word " * 20_000 + "the very end"
     with database.sessions.begin() as session:
         write_groups(
             session, pack_groups(run.id, 7, 1, [MadeGroup(completions=(MadeCompletion(text=long),))])
         )
-    index(database)
+    update_index(database)
     assert make_tsvector(long)["is_long"]
     assert len(long.split()) > MAX_WORD_POSITION
     for q in ("end", '"the very end"', '"very e*"', '"begin the word"', "`very end`"):
-        assert places(searched(client, run, q)) == [(7, 0)], q
-    assert places(searched(client, run, '"very the end"')) == []
+        assert match_positions(search_page(client, run, q)) == [(7, 0)], q
+    assert match_positions(search_page(client, run, '"very the end"')) == []
 
 
-def test_lift_ranks_what_grew(client, database, run):
+def test_lift_ranks_phrases_that_became_more_frequent(client, database, run):
     with database.sessions.begin() as session:
         for step in range(20, 30):
             texts = ["so the answer is", "the answer is plain"]
@@ -317,7 +319,7 @@ def test_a_label_is_given_changed_and_removed_by_its_version(client, database, r
     assert late.status_code == 409
     assert "version 2" in late.json()["detail"]
     assert client.post(path, json={"label": "good"}).status_code == 200
-    assert len(places(searched(client, run, label="hacked"))) == 1
+    assert len(match_positions(search_page(client, run, label="hacked"))) == 1
     counts = client.get("/api/v1/rollouts/labels", params={"runs": run.id}).json()["items"]
     assert counts == [{"label": "good", "completions": 1}, {"label": "hacked", "completions": 1}]
     assert client.delete(path, params={"label": "hacked", "version": 1}).status_code == 409
@@ -341,7 +343,7 @@ def test_a_bad_label_is_refused(client, database, run, body):
     assert client.post(f"/api/v1/rollouts/{rollout_of(database)}/labels", json=body).status_code == 422
 
 
-def test_labels_go_with_their_completion(client, database, run):
+def test_labels_are_deleted_with_their_completion(client, database, run):
     client.post(f"/api/v1/rollouts/{rollout_of(database)}/labels", json={"label": "good"})
     with database.sessions.begin() as session:
         session.execute(text("DELETE FROM rollout_group"))
@@ -349,7 +351,7 @@ def test_labels_go_with_their_completion(client, database, run):
         assert session.scalars(select(RolloutLabel)).all() == []
 
 
-def test_a_selection_is_exported_and_its_judgements_come_back(client, database, run):
+def test_a_selection_is_exported_and_its_judgements_are_imported(client, database, run):
     import io
 
     import orjson
@@ -359,7 +361,7 @@ def test_a_selection_is_exported_and_its_judgements_come_back(client, database, 
     lines = client.get("/api/v1/rollouts/search/export", params=params).content.splitlines()
     rows = [orjson.loads(line) for line in lines]
     assert [(row["step"], row["position"]) for row in rows] == [(1, 0), (1, 1), (2, 0), (2, 1), (2, 2)]
-    assert rows[0]["text"] == TEXTS[0]
+    assert rows[0]["text"] == COMPLETION_TEXTS[0]
     judged = [{"rollout": row["rollout"], "label": "weird", "note": "n"} for row in rows]
     bad = [b"{", b'{"rollout":"nobody","label":"x"}', b'{"label":"x"}']
     body = b"\n".join([*map(orjson.dumps, judged), *bad])

@@ -19,7 +19,7 @@ from tests.factories import MadeCompletion, MadeGroup, make_attempt, make_group,
 
 pytestmark = pytest.mark.both_databases
 
-HOSTILE = "a\0b\ud800c\u202e</script>é"
+HOSTILE_TEXT = "a\0b\ud800c\u202e</script>é"
 
 
 def rollouts(client, run, **params):
@@ -34,35 +34,35 @@ def run(database):
         return make_run(session)
 
 
-def store(database, run, *groups, step=1, attempt=1):
+def store_group(database, run, *groups, step=1, attempt=1):
     with database.sessions.begin() as session:
         write_groups(session, pack_groups(run.id, step, attempt, groups))
 
 
-def test_the_exact_text_is_kept_and_a_clean_copy_serves_search(session):
+def test_the_exact_text_is_kept_and_a_clean_copy_is_searched(session):
     run = make_run(session)
-    make_group(session, run, prompt=HOSTILE, completions=(MadeCompletion(text=HOSTILE),))
+    make_group(session, run, prompt=HOSTILE_TEXT, completions=(MadeCompletion(text=HOSTILE_TEXT),))
     [rollout] = stored_completions(session)
-    assert rollout.text == HOSTILE
+    assert rollout.text == HOSTILE_TEXT
     assert rollout.clean_text == "a\\x00b\\ud800c\u202e</script>é"
-    assert unpack_text(session.scalars(select(RolloutGroup.prompt)).one()) == HOSTILE
+    assert unpack_text(session.scalars(select(RolloutGroup.prompt)).one()) == HOSTILE_TEXT
 
 
-def test_tokens_make_up_the_text_and_have_their_values(session):
+def test_tokens_join_to_the_text_and_have_their_values(session):
     run = make_run(session)
-    make_group(session, run, completions=(MadeCompletion(text="x"), MadeCompletion(text=HOSTILE)))
+    make_group(session, run, completions=(MadeCompletion(text="x"), MadeCompletion(text=HOSTILE_TEXT)))
     rollout = stored_completions(session)[1]
     tokens = load_tokens(session, rollout.id)
-    assert "".join(tokens["tokens"]) == HOSTILE
+    assert "".join(tokens["tokens"]) == HOSTILE_TEXT
     assert tokens["arrays"]["logprob"][:3] == [0.0, -1.0, -2.0]
-    assert len(tokens["arrays"]["entropy"]) == len(tokens["mask"]) == len(HOSTILE)
+    assert len(tokens["arrays"]["entropy"]) == len(tokens["mask"]) == len(HOSTILE_TEXT)
 
 
-def test_rewards_that_are_not_finite_are_spelled(client, database, run):
+def test_nonfinite_rewards_are_spelled_out(client, database, run):
     completion = MadeCompletion(
         reward=math.nan, advantage=-math.inf, rewards={"mine": math.inf, "none": None}
     )
-    store(database, run, MadeGroup(completions=(completion, MadeCompletion(reward=1.0))))
+    store_group(database, run, MadeGroup(completions=(completion, MadeCompletion(reward=1.0))))
     group = rollouts(client, run)["items"][0]
     completion_json = group["completions"][0]
     assert (completion_json["reward"], completion_json["advantage"]) == ("NaN", "-Infinity")
@@ -70,10 +70,12 @@ def test_rewards_that_are_not_finite_are_spelled(client, database, run):
     assert (group["reward_mean"], group["reward_std"]) == (1.0, 0.0)
 
 
-def test_groups_come_by_step_kind_and_prompt_page_by_page(client, database, run):
+def test_groups_are_paged_by_step_kind_and_prompt(client, database, run):
     for step in (0, 1, 2):
         kind = "eval" if step == 0 else "train"
-        store(database, run, *(MadeGroup(prompt_index=number, kind=kind) for number in range(3)), step=step)
+        store_group(
+            database, run, *(MadeGroup(prompt_index=number, kind=kind) for number in range(3)), step=step
+        )
     listed: list[Any] = []
     cursor: str | None = ""
     while cursor is not None:
@@ -83,14 +85,14 @@ def test_groups_come_by_step_kind_and_prompt_page_by_page(client, database, run)
     assert listed == [(step, number) for step in (0, 1, 2) for number in range(3)]
 
 
-def test_groups_are_found_by_what_one_of_their_completions_is(client, database, run):
+def test_groups_are_found_by_properties_of_one_completion(client, database, run):
     good = MadeGroup(prompt="1+1=?", prompt_index=0, completions=(MadeCompletion(text="Two. 100%"),))
     bad = MadeGroup(
         prompt="2+2=?",
         prompt_index=1,
         completions=(MadeCompletion(text="five", reward=0.0, correct=False, flags=("wrong", "truncated")),),
     )
-    store(database, run, good, bad)
+    store_group(database, run, good, bad)
 
     def prompts_with(**params):
         return [item["prompt"] for item in rollouts(client, run, **params)["items"]]
@@ -107,7 +109,7 @@ def test_groups_are_found_by_what_one_of_their_completions_is(client, database, 
     assert prompts_with(sort="reward", limit=1) == ["2+2=?"]
 
 
-def test_a_later_attempt_hides_the_groups_it_made_again(client, database, run):
+def test_a_later_attempt_hides_the_groups_that_it_repeated(client, database, run):
     with database.sessions.begin() as session:
         make_attempt(session, run, 1, from_step=-1)
         make_attempt(session, run, 2, from_step=1)
@@ -117,9 +119,7 @@ def test_a_later_attempt_hides_the_groups_it_made_again(client, database, run):
     assert attempts == [(1, 1), (2, 2)]
 
 
-def test_a_page_is_limited_by_what_it_holds_and_not_by_the_tokens_that_a_client_claims(
-    client, database, run, monkeypatch
-):
+def test_a_page_is_limited_by_its_content_and_not_by_claimed_tokens(client, database, run, monkeypatch):
     monkeypatch.setattr(reading, "MAX_PAGE_TOKENS", 2_500)
     long = MadeCompletion(text="x" * 4_000)
     groups = [MadeGroup(prompt_index=n, completions=(long,)) for n in range(3)]
@@ -130,11 +130,11 @@ def test_a_page_is_limited_by_what_it_holds_and_not_by_the_tokens_that_a_client_
     with database.sessions.begin() as session:
         write_groups(session, packed)
     assert len(rollouts(client, run, step=1)["items"]) == 2
-    store(database, run, *(MadeGroup(prompt="p" * 8_000, prompt_index=n) for n in range(3)), step=2)
+    store_group(database, run, *(MadeGroup(prompt="p" * 8_000, prompt_index=n) for n in range(3)), step=2)
     assert len(rollouts(client, run, step=2)["items"]) == 1
 
 
-DAMAGED = b"\x28\xb5\x2f\xfdbroken"
+DAMAGED_ZSTD = b"\x28\xb5\x2f\xfdbroken"
 
 
 @pytest.fixture
@@ -145,10 +145,10 @@ def groups(database, run):
 
 
 @pytest.mark.parametrize("name", ["prompt", "answer"])
-def test_a_group_with_a_damaged_text_says_so_and_the_rest_is_read(client, database, run, groups, name):
+def test_a_group_with_a_damaged_text_reports_it_and_others_are_read(client, database, run, groups, name):
     with database.sessions.begin() as session:
-        session.execute(update(RolloutGroup).where(RolloutGroup.id == groups[0]).values({name: DAMAGED}))
-        session.execute(update(RunPrompt).where(RunPrompt.id == "sums/0+1=?").values({name: DAMAGED}))
+        session.execute(update(RolloutGroup).where(RolloutGroup.id == groups[0]).values({name: DAMAGED_ZSTD}))
+        session.execute(update(RunPrompt).where(RunPrompt.id == "sums/0+1=?").values({name: DAMAGED_ZSTD}))
     items = rollouts(client, run)["items"]
     assert [len(group["completions"]) for group in items] == [2, 2]
     assert [group[name] for group in items] == ["", {"prompt": "1+1=?", "answer": "2"}[name]]
@@ -168,11 +168,11 @@ def test_a_group_with_a_damaged_text_says_so_and_the_rest_is_read(client, databa
     assert [orjson.loads(row)["prompt"] for row in rows] == ["1+1=?"]
 
 
-SHORT = pack_tokens([])
+EMPTY_TOKENS = pack_tokens([])
 
 
-@pytest.mark.parametrize("data", [DAMAGED, SHORT], ids=["broken", "of no completion"])
-def test_damaged_tokens_say_so_and_those_beside_them_are_read(client, database, run, groups, data):
+@pytest.mark.parametrize("data", [DAMAGED_ZSTD, EMPTY_TOKENS], ids=["broken", "of no completion"])
+def test_damaged_tokens_are_reported_and_their_neighbours_are_read(client, database, run, groups, data):
     with database.sessions.begin() as session:
         damaged = RolloutTokens.group_id == groups[0]
         session.execute(update(RolloutTokens).where(damaged).values(data=data))
@@ -186,6 +186,6 @@ def test_damaged_tokens_say_so_and_those_beside_them_are_read(client, database, 
         answer = client.get(f"/api/v1/rollouts/{path}", params={"run": run.id, "step": 1})
         assert answer.status_code in (200, 404)  # no log-probabilities of the trainer are recorded
     sums = client.get("/api/v1/rollouts/loss", params={"run": run.id, "step": 1}).json()
-    assert [bool(group["damage"]) for group in sums["groups"]] == [data == DAMAGED, False]
+    assert [bool(group["damage"]) for group in sums["groups"]] == [data == DAMAGED_ZSTD, False]
     order = {"run": run.id, "step": 1, "variants": []}
     assert client.post("/api/v1/rollouts/what-if", json=order).status_code < 500

@@ -26,17 +26,17 @@ def get(client, path, status=200, **params):
     return answer.json()
 
 
-def act(client, action, status=200, **body):
+def act_on_runs(client, action, status=200, **body):
     answer = client.post("/api/v1/runs/actions", json={"action": action, **body})
     assert answer.status_code == status, answer.text
     return answer.json()
 
 
-def listed(client, **params):
+def listed_names(client, **params):
     return {run["name"]: run for run in get(client, "/runs", **params)["items"]}
 
 
-def test_a_list_says_how_many_runs_there_are_on_its_first_page_and_all_ids_on_request(client, new_runs):
+def test_a_list_has_the_total_on_its_first_page_and_all_ids_on_request(client, new_runs):
     ids = new_runs(*(f"run-{number}" for number in range(7)))
     new_runs("other", status="failed")
     page = get(client, "/runs", query="run", limit=3)
@@ -50,7 +50,7 @@ def test_a_list_says_how_many_runs_there_are_on_its_first_page_and_all_ids_on_re
     assert sorted(everything) == sorted(ids.values())
 
 
-def test_filters_offer_the_values_of_all_listed_runs_and_find_them_by_a_part(client, database):
+def test_filters_offer_the_values_of_all_listed_runs_and_find_them_by_a_substring(client, database):
     with database.sessions.begin() as session:
         full_experiment, few = (make_experiment(session, name=name) for name in ("100% ablation", "lengths"))
         for seed in range(3):
@@ -70,18 +70,18 @@ def test_filters_offer_the_values_of_all_listed_runs_and_find_them_by_a_part(cli
     assert values(field="tag", limit=1) == [("kept", "kept", 4)]
 
 
-def test_a_list_tells_which_settings_differ_from_the_usual_ones(client, new_runs):
+def test_a_list_marks_settings_that_differ_from_the_usual_ones(client, new_runs):
     config = {"preset": "grpo", "optimizer": {"lr": 0.03}, "rewards": [{"name": "think_format"}]}
     new_runs("changed", config=config, seed=5)
     new_runs("usual", config={"preset": "dapo"})
     new_runs("strange", origin="trl", config_hash="f" * 64, config={})
-    runs = listed(client, include="changes")
+    runs = listed_names(client, include="changes")
     assert runs["changed"]["changes"] == {"optimizer.lr": 0.03, "rewards": ["think_format"]}
     assert runs["usual"]["changes"] == {}
-    assert "changes" not in listed(client)["usual"]
+    assert "changes" not in listed_names(client)["usual"]
 
 
-def test_a_query_that_cannot_be_read_is_refused_at_its_character(client):
+def test_an_unreadable_query_is_refused_at_its_character(client):
     problem = get(client, "/runs", 422, query="reward/mean > high")
     (error,) = problem["errors"]
     assert error == {"path": "query", "message": "reward/mean is a number; got 'high'", "position": 14}
@@ -95,35 +95,34 @@ def test_a_query_that_cannot_be_read_is_refused_at_its_character(client):
         ("trash", "restore", {"deleted": "true"}),
     ],
 )
-def test_an_action_is_repeated_without_effect_and_taken_back_exactly(
-    client, new_runs, action, opposite, params
-):
+def test_an_action_is_idempotent_and_can_be_undone_exactly(client, new_runs, action, opposite, params):
     ids = new_runs("a", "b", "c")
     tag = {"tag": "old"} if action == "tag" else {}
-    act(client, action, ids=[ids["c"]], **tag)
-    outcome = act(client, action, ids=[*ids.values(), ids["a"], "nobody"], **tag)
+    act_on_runs(client, action, ids=[ids["c"]], **tag)
+    outcome = act_on_runs(client, action, ids=[*ids.values(), ids["a"], "nobody"], **tag)
     assert (outcome["matched"], sorted(outcome["changed"])) == (4, [ids["a"], ids["b"]])
     assert (outcome["missing"], outcome["refused"]) == (1, [])
-    assert listed(client, **params).keys() == {"a", "b", "c"}
-    assert act(client, action, ids=list(ids.values()), **tag)["changed"] == []
-    assert sorted(act(client, opposite, ids=outcome["changed"], **tag)["changed"]) == [ids["a"], ids["b"]]
-    assert listed(client, **params).keys() == {"c"}
+    assert listed_names(client, **params).keys() == {"a", "b", "c"}
+    assert act_on_runs(client, action, ids=list(ids.values()), **tag)["changed"] == []
+    assert sorted(act_on_runs(client, opposite, ids=outcome["changed"], **tag)["changed"]) == [
+        ids["a"],
+        ids["b"],
+    ]
+    assert listed_names(client, **params).keys() == {"c"}
 
 
-def test_an_action_on_a_query_works_in_batches_on_all_of_its_runs_and_no_others(
-    client, new_runs, monkeypatch
-):
+def test_an_action_on_a_query_changes_exactly_its_runs_in_batches(client, new_runs, monkeypatch):
     monkeypatch.setattr(bulk, "BATCH_SIZE", 3)
     new_runs(*(f"run-{number}" for number in range(8)), tags=["x"])
     new_runs("other")
-    outcome = act(client, "archive", query="run and tag = x")
+    outcome = act_on_runs(client, "archive", query="run and tag = x")
     assert (outcome["matched"], len(outcome["changed"])) == (8, 8)
-    assert listed(client).keys() == {"other"}
-    assert act(client, "unarchive", query="tag = x", archived=True)["matched"] == 8
-    assert len(listed(client)) == 9
+    assert listed_names(client).keys() == {"other"}
+    assert act_on_runs(client, "unarchive", query="tag = x", archived=True)["matched"] == 8
+    assert len(listed_names(client)) == 9
 
 
-def test_a_database_that_fails_after_a_batch_is_told_with_what_is_done(
+def test_a_database_failure_after_a_batch_is_reported_with_the_progress(
     client, new_runs, database, monkeypatch
 ):
     monkeypatch.setattr(bulk, "BATCH_SIZE", 2)
@@ -136,32 +135,30 @@ def test_a_database_that_fails_after_a_batch_is_told_with_what_is_done(
         act_on_batch(session, action, batch, tag, outcome)
 
     monkeypatch.setattr(bulk, "_act_on_batch", failing)
-    problem = act(client, "archive", 503, ids=ids)
+    problem = act_on_runs(client, "archive", 503, ids=ids)
     assert "after 2 of 3 runs, which keep their change" in problem["detail"]
-    assert listed(client).keys() == {"a"}
+    assert listed_names(client).keys() == {"a"}
     monkeypatch.undo()
-    assert act(client, "archive", ids=ids)["changed"] == [ids[0]]
+    assert act_on_runs(client, "archive", ids=ids)["changed"] == [ids[0]]
 
 
-def test_what_cannot_be_changed_is_named_with_its_reason(client, new_runs):
+def test_runs_that_cannot_be_changed_are_named_with_a_reason(client, new_runs):
     full = new_runs("full", tags=[str(number) for number in range(50)])["full"]
-    assert act(client, "tag", ids=[full], tag="one more")["refused"] == [
+    assert act_on_runs(client, "tag", ids=[full], tag="one more")["refused"] == [
         {"id": full, "name": "full", "reason": "a run has at most 50 tags"}
     ]
-    assert "is not in the trash" in act(client, "delete", ids=[full])["refused"][0]["reason"]
+    assert "is not in the trash" in act_on_runs(client, "delete", ids=[full])["refused"][0]["reason"]
     waiting = new_runs("waiting")["waiting"]
-    assert set(act(client, "stop", ids=[waiting, full])["changed"]) == {full, waiting}
-    assert listed(client)["waiting"]["status"] == "stopped"
+    assert set(act_on_runs(client, "stop", ids=[waiting, full])["changed"]) == {full, waiting}
+    assert listed_names(client)["waiting"]["status"] == "stopped"
 
 
-def test_a_running_run_in_the_trash_is_asked_to_stop_and_goes_on_when_it_is_restored(
-    client, new_runs, database
-):
+def test_a_running_run_in_the_trash_is_asked_to_stop_and_continues_when_restored(client, new_runs, database):
     run = new_runs("a", status="running", attempt=1)["a"]
-    assert act(client, "trash", ids=[run])["changed"] == [run]
-    assert listed(client, deleted="true")["a"]["requested_action"] == "stop"
-    act(client, "restore", ids=[run])
-    assert listed(client)["a"]["requested_action"] == ""
+    assert act_on_runs(client, "trash", ids=[run])["changed"] == [run]
+    assert listed_names(client, deleted="true")["a"]["requested_action"] == "stop"
+    act_on_runs(client, "restore", ids=[run])
+    assert listed_names(client)["a"]["requested_action"] == ""
 
 
 @pytest.mark.parametrize(
@@ -177,7 +174,7 @@ def test_a_running_run_in_the_trash_is_asked_to_stop_and_goes_on_when_it_is_rest
         ({"action": "archive", "ids": ["x"] * 10_001}, "10000"),
     ],
 )
-def test_an_action_that_is_not_clear_is_refused(client, body, reason):
+def test_an_ambiguous_action_is_refused(client, body, reason):
     answer = client.post("/api/v1/runs/actions", json=body)
     assert (answer.status_code, reason in answer.text) == (422, True), answer.text
 
@@ -185,18 +182,18 @@ def test_an_action_that_is_not_clear_is_refused(client, body, reason):
 VIEW = {"name": "best dapo", "query": "preset = dapo", "sort": "-summary.reward/mean", "columns": ["verdict"]}
 
 
-def save(client, status=200, **view):
+def save_view(client, status=200, **view):
     answer = client.put("/api/v1/views", json=view)
     assert answer.status_code == status, answer.text
     return answer.json()
 
 
 def test_a_view_is_saved_replaced_listed_and_deleted(client):
-    saved = save(client, **VIEW)
+    saved = save_view(client, **VIEW)
     assert {name: saved[name] for name in VIEW} == VIEW
-    again = save(client, **VIEW | {"query": "preset = grpo", "group": "variant"})
+    again = save_view(client, **VIEW | {"query": "preset = grpo", "group": "variant"})
     assert (again["id"], again["query"], again["group"]) == (saved["id"], "preset = grpo", "variant")
-    save(client, name="all")
+    save_view(client, name="all")
     assert [view["name"] for view in get(client, "/views")["items"]] == ["all", "best dapo"]
     assert client.delete(f"/api/v1/views/{saved['id']}").json() == again
     assert client.delete(f"/api/v1/views/{saved['id']}").status_code == 404

@@ -29,9 +29,9 @@ pytestmark = pytest.mark.both_databases
 
 WORDS = ["otter", "Otter-2", "dapo", "50%", "a_b", "back\\slash", 'say "hi"', "it's", "日本", "x" * 40]
 NUMBERS = [0.0, 0.5, 1 / 3, -2.5, 1e-6, 3.0, 1e300]
-NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
-LRS = [1e-6, 3e-4, 0.1, None, "auto", True, ["a", "otter"], "absent"]
-COMPARE: Mapping[str, Callable[[Any, Any], bool]] = {
+NONFINITE_VALUES = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+LEARNING_RATES = [1e-6, 3e-4, 0.1, None, "auto", True, ["a", "otter"], "absent"]
+COMPARISON_BY_OPERATOR: Mapping[str, Callable[[Any, Any], bool]] = {
     "=": lambda left, right: left == right,
     "<": lambda left, right: left < right,
     "<=": lambda left, right: left <= right,
@@ -58,7 +58,7 @@ class Row:
 
 
 def numbers(chance: random.Random) -> Any:
-    return chance.choice([*NUMBERS, *NOT_FINITE])
+    return chance.choice([*NUMBERS, *NONFINITE_VALUES])
 
 
 def stored_rows(session, chance: random.Random, count: int) -> list[Row]:
@@ -74,7 +74,7 @@ def stored_rows(session, chance: random.Random, count: int) -> list[Row]:
             if chance.random() < 0.6
         }
         best = chance.choice([None, *NUMBERS])
-        lr = chance.choice(LRS)
+        lr = chance.choice(LEARNING_RATES)
         row = Row(
             id="",
             name=chance.choice(WORDS),
@@ -139,15 +139,15 @@ def numeric(field: str, get: Callable[[Row], float | None]):
     def make(operator: str, number: float):
         def matches(row: Row) -> bool:
             field_value = get(row)
-            return field_value is not None and COMPARE[operator](field_value, number)
+            return field_value is not None and COMPARISON_BY_OPERATOR[operator](field_value, number)
 
         return f"{field}{operator}{number!r}", matches
 
-    return st.builds(make, st.sampled_from(list(COMPARE)), st.sampled_from([*NUMBERS, 2.0]))
+    return st.builds(make, st.sampled_from(list(COMPARISON_BY_OPERATOR)), st.sampled_from([*NUMBERS, 2.0]))
 
 
 def spelled(value: Any) -> float | None:
-    return NOT_FINITE[value] if isinstance(value, str) else value
+    return NONFINITE_VALUES[value] if isinstance(value, str) else value
 
 
 def config_number(row: Row) -> float | None:
@@ -202,7 +202,7 @@ LEAVES = st.one_of(
     st.builds(
         tagged, st.sampled_from(["=", "!=", "~", "!~"]), st.sampled_from(["old", ",", "a,b", 'q"', "L"])
     ),
-    st.builds(created, st.sampled_from(list(COMPARE)), st.integers(-2, 2)),
+    st.builds(created, st.sampled_from(list(COMPARISON_BY_OPERATOR)), st.integers(-2, 2)),
     st.builds(searched, st.sampled_from([*WORDS, "sweep", "po"])),
     fixed("verdict = none", lambda row: row.verdict is None),
     fixed("verdict in (healthy, collapsed)", lambda row: row.verdict in ("healthy", "collapsed")),
@@ -251,7 +251,7 @@ def matching(session, text: str) -> Select[str]:
     return select(Run.id).where(condition)
 
 
-def test_a_random_query_finds_the_rows_that_a_plain_evaluator_finds(session):
+def test_a_random_query_finds_the_same_rows_as_a_plain_evaluator(session):
     rows = stored_rows(session, random.Random(5), 60)
 
     @settings(suppress_health_check=list(HealthCheck))
@@ -278,7 +278,7 @@ def names(session, query: str) -> list[str]:
     return sorted(session.scalars(select(Run.name).where(Run.id.in_(selected))))
 
 
-def test_and_binds_tighter_than_or_and_words_side_by_side_are_both_searched_for(session):
+def test_and_binds_tighter_than_or_and_adjacent_words_are_both_searched(session):
     for name in ("brave-otter", "brave-lynx", "calm-otter"):
         make_run(session, name=name)
     assert names(session, "brave otter") == ["brave-otter"]
@@ -288,7 +288,7 @@ def test_and_binds_tighter_than_or_and_words_side_by_side_are_both_searched_for(
     assert names(session, " ") == ["brave-lynx", "brave-otter", "calm-otter"]
 
 
-UNREADABLE = [
+UNREADABLE_QUERIES = [
     ("a and acuracy > .5", 6, "did you mean eval/accuracy"),
     ("eval/acuracy > .5", 0, "there is no field 'eval/acuracy'; did you mean eval/accuracy"),
     ("type = fixed", 0, "'type' is ambiguous: config.policy.adapter.type"),
@@ -325,7 +325,7 @@ UNREADABLE = [
 
 
 def test_an_error_points_at_the_character(session):
-    for query, position, phrase in UNREADABLE:
+    for query, position, phrase in UNREADABLE_QUERIES:
         with pytest.raises(QueryError) as caught:
             make_condition(session, query)
         (error,) = caught.value.errors
@@ -333,7 +333,7 @@ def test_an_error_points_at_the_character(session):
         assert phrase in error.message, query[:80]
 
 
-def test_a_query_as_long_and_as_deep_as_allowed_is_answered(session):
+def test_a_query_at_the_limits_of_length_and_depth_is_answered(session):
     run = make_run(session, name="%" * 50)
     for query in (
         " ".join(["a"] * MAX_COMPARISONS),
@@ -352,7 +352,7 @@ def test_a_query_as_long_and_as_deep_as_allowed_is_answered(session):
 
 
 @given(st.text(max_size=200))
-def test_any_text_is_read_or_refused_at_one_of_its_characters(text):
+def test_any_text_is_parsed_or_refused_at_one_of_its_characters(text):
     position = 0
     try:
         parse(text)
@@ -372,7 +372,7 @@ def test_fields_of_other_trainers_are_found_by_their_path(session):
     assert names(session, "origin = none and config.rewards ~ correct") == ["own"]
 
 
-def test_names_outside_ascii_and_keys_of_digits_are_found_on_both_databases(session):
+def test_names_outside_ascii_and_numeric_keys_are_found_on_both_databases(session):
     session.add(MetricKey(name="eval/größe"))
     summary = {"step": 1, "last": {"eval/größe": 0.5}, "best": {"eval/größe": {"value": 0.7, "step": 1}}}
     foreign = make_run(session, name="foreign", origin="trl", summary=summary)

@@ -38,7 +38,7 @@ def summary(**last: Any):
     return {"step": 1, "last": {"reward/mean": last["reward"]} if last else {}, "best": {}}
 
 
-def test_a_run_in_a_list_has_every_field_and_config_and_attempts_on_request(client, database):
+def test_a_listed_run_has_every_field_and_config_and_attempts_on_request(client, database):
     with database.sessions.begin() as session:
         experiment = make_experiment(session, name="sweep")
         run = make_run(
@@ -80,7 +80,7 @@ def test_runs_are_filtered_by_status_name_tag_variant_and_experiment(client, dat
     assert names(client, deleted="true") == ["gone"]
 
 
-def test_a_missing_or_strange_value_sorts_last_in_both_directions(client, new_run):
+def test_a_missing_or_nonfinite_value_sorts_last_in_both_directions(client, new_run):
     rewards: dict[str, dict[str, Any]] = {
         "a": {"reward": 0.2},
         "b": {},
@@ -101,7 +101,7 @@ def test_a_missing_or_strange_value_sorts_last_in_both_directions(client, new_ru
         "config.preset", "-config.objective.kl.type",
     ],
 )  # fmt: skip
-def test_pages_hold_each_run_once_while_runs_are_added(client, new_run, sort):
+def test_pages_contain_each_run_once_while_runs_are_added(client, new_run, sort):
     for number in range(7):
         last = {"reward/mean": number / 10, "loss/total": number // 2} if number % 3 else {}
         kl: dict[str, Any] = {"type": "k3", "coef": (1 + number) / 10} if number % 2 else {"type": "none"}
@@ -140,7 +140,7 @@ def test_pages_hold_each_run_once_while_runs_are_added(client, new_run, sort):
         ({"limit": "many"}, "limit", "'many'"),
     ],
 )
-def test_a_wrong_parameter_is_named_with_what_was_expected(client, params, path, phrase):
+def test_a_wrong_parameter_is_named_with_the_expectation(client, params, path, phrase):
     answer = client.get("/api/v1/runs", params=params)
     assert answer.status_code == 422
     error = answer.json()["errors"][0]
@@ -165,7 +165,7 @@ def test_a_wrong_parameter_is_named_with_what_was_expected(client, params, path,
         ("summary.reward/mean", ["0.5", "a"]),
     ],
 )
-def test_a_cursor_that_the_list_cannot_have_given_out_is_refused(client, new_run, sort, position):
+def test_a_forged_cursor_is_refused(client, new_run, sort, position):
     new_run()
     params = {"sort": sort, "cursor": write_cursor(position, order=sort)}
     answer = client.get("/api/v1/runs", params=params)
@@ -175,7 +175,7 @@ def test_a_cursor_that_the_list_cannot_have_given_out_is_refused(client, new_run
 
 
 @pytest.mark.parametrize("position", [[2**40, 0], [1, 2**40], [True, 1], [1.5, 1]])
-def test_a_cursor_of_output_that_fits_no_column_is_refused(client, new_run, position):
+def test_an_output_cursor_out_of_range_is_refused(client, new_run, position):
     cursor = write_cursor(position, order="asc")
     answer = client.get(f"/api/v1/runs/{new_run().id}/logs", params={"cursor": cursor})
     assert answer.status_code == 422
@@ -205,7 +205,7 @@ def test_a_run_is_renamed_tagged_archived_and_its_history_is_kept(client, new_ru
         ({"priority": 2**70}, "priority"),
     ],
 )
-def test_a_change_that_cannot_be_is_refused_at_its_field(client, new_run, changes, path):
+def test_an_invalid_change_is_refused_at_its_field(client, new_run, changes, path):
     run = new_run()
     content = json.dumps(changes)  # escaped, since an unpaired surrogate cannot be sent otherwise
     headers = {"Content-Type": "application/json"}
@@ -215,7 +215,7 @@ def test_a_change_that_cannot_be_is_refused_at_its_field(client, new_run, change
     assert error["path"] == path
 
 
-def test_a_waiting_run_stops_at_once_and_can_be_taken_up_again(client, new_run):
+def test_a_queued_run_stops_immediately_and_can_be_resumed(client, new_run):
     run = new_run()
     post = lambda verb: client.post(f"/api/v1/runs/{run.id}/{verb}")  # noqa: E731
     assert (post("pause").json()["status"], post("pause").status_code) == ("paused", 409)
@@ -227,13 +227,13 @@ def test_a_waiting_run_stops_at_once_and_can_be_taken_up_again(client, new_run):
     assert problem["detail"] == f"run {run.id!r} is queued; resume needs a run that is paused or stopped"
 
 
-def test_a_running_run_is_asked_and_goes_on_until_its_step_ends(client, new_run):
+def test_a_running_run_continues_until_its_step_ends_after_a_request(client, new_run):
     run = new_run(status="running", lease_until=4e9)
     answer = client.post(f"/api/v1/runs/{run.id}/stop").json()
     assert (answer["status"], answer["requested_action"]) == ("running", "stop")
 
 
-def test_the_trash_holds_a_run_until_it_is_restored(client, new_run):
+def test_the_trash_keeps_a_run_until_it_is_restored(client, new_run):
     run = new_run()
     assert client.delete(f"/api/v1/runs/{run.id}").json()["deleted"] is True
     assert names(client) == []
@@ -241,7 +241,7 @@ def test_the_trash_holds_a_run_until_it_is_restored(client, new_run):
     assert names(client) == [run.name]
 
 
-def test_a_clone_waits_with_the_same_config_and_its_changes(client, new_run):
+def test_a_clone_is_queued_with_the_same_config_and_its_changes(client, new_run):
     run = new_run(seed=3, config={"steps": 20})
     body = {"changes": {"sampling": {"group_size": 4}}}
     clone = client.post(f"/api/v1/runs/{run.id}/clone", json=body).json()
@@ -294,7 +294,7 @@ def test_a_checkpoint_is_evaluated_by_a_run_without_steps(client, database, new_
     assert client.post("/api/v1/runs/nothing/evaluations").status_code == 404
 
 
-def test_events_and_output_come_in_order_page_by_page(client, database, new_run):
+def test_events_and_output_are_paged_in_order(client, database, new_run):
     run = new_run()
     with database.sessions.begin() as session:
         for number in range(5):
@@ -319,7 +319,7 @@ def test_events_and_output_come_in_order_page_by_page(client, database, new_run)
     )
 
 
-def test_a_checkpoints_files_are_downloaded_by_their_listed_names_alone(client, database, new_run, settings):
+def test_checkpoint_files_are_downloaded_only_by_their_listed_names(client, database, new_run, settings):
     run = new_run()
     folder = settings.artifact_dir(run.id) / "s000010-a1"
     folder.mkdir(parents=True)
@@ -340,7 +340,7 @@ def test_a_checkpoints_files_are_downloaded_by_their_listed_names_alone(client, 
     assert client.get(f"/api/v1/runs/{run.id}/files//etc/hostname").status_code == 404
 
 
-def test_the_queue_says_in_which_order_and_why_runs_wait(client, new_run):
+def test_the_queue_shows_the_order_and_the_reason_why_runs_wait(client, new_run):
     new_run(name="second", queued_at=20.0)
     new_run(name="first", queued_at=30.0, priority=1)
     new_run(name="later", queued_at=10.0, priority=-1, run_after=4e9, own_failures=1)

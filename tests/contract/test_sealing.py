@@ -20,7 +20,7 @@ from tests.stored_points import stored_points
 
 pytestmark = pytest.mark.both_databases
 
-STRANGE = {1: 0.0, 2: math.nan, 3: math.inf, 4: -math.inf, 5: 1e-308, 6: 0.1 + 0.2, 7: -0.0}
+VALUE_BY_STEP = {1: 0.0, 2: math.nan, 3: math.inf, 4: -math.inf, 5: 1e-308, 6: 0.1 + 0.2, 7: -0.0}
 
 
 class Killed(Exception):
@@ -38,7 +38,7 @@ def run(database):
     with database.sessions.begin() as session:
         run = make_run(session, status="finished", attempt=2, last_step=40)
         make_attempt(session, run, 1, from_step=-1)
-        write_metric(session, run, "loss", {**STRANGE, **{step: step / 7 for step in range(8, 26)}})
+        write_metric(session, run, "loss", {**VALUE_BY_STEP, **{step: step / 7 for step in range(8, 26)}})
         write_metric(session, run, "only/hidden", {22: 1.0, 25: 2.0})
         make_attempt(session, run, 2, from_step=20)
         write_metric(session, run, "loss", {step: step / 9 for step in range(21, 41)}, attempt=2)
@@ -46,14 +46,14 @@ def run(database):
     return run
 
 
-def seal(database):
+def seal_all(database):
     with database.sessions() as session:
         tasks = sealing.find_sealable(session)
     for _ in sealing.seal(database.sessions, tasks, tell_block):
         pass
 
 
-def everything(database, run):
+def all_readings(database, run):
     """Return everything that readers see of a run, to the last bit."""
     with database.sessions() as session:
         names = load_metric_names(session, [run.id])
@@ -73,19 +73,19 @@ def counts(database):
         return [session.scalar(select(func.count()).select_from(table)) for table in (Metric, MetricBlock)]
 
 
-def test_all_readers_see_the_same_before_and_after(database, run):
-    before = everything(database, run)
+def test_all_readers_see_the_same_before_and_after_sealing(database, run):
+    before = all_readings(database, run)
     assert before[4].startswith("step,eval/accuracy,loss\n")  # a metric with only hidden points has no column
     assert before[5].startswith("step,attempt,eval/accuracy,loss,only/hidden\n")
     rows, _ = counts(database)
-    seal(database)
+    seal_all(database)
     assert counts(database) == [0, 9]
-    assert everything(database, run) == before
+    assert all_readings(database, run) == before
     assert rows == len(before[2])
 
 
 def test_sealing_that_is_killed_at_any_statement_loses_nothing(database, run):
-    before = everything(database, run)
+    before = all_readings(database, run)
     survived = 0
     while True:
         left = survived
@@ -98,25 +98,25 @@ def test_sealing_that_is_killed_at_any_statement_loses_nothing(database, run):
 
         event.listen(database.engine, "before_cursor_execute", kill)
         try:
-            seal(database)
+            seal_all(database)
             break
         except Killed:
             survived += 1
         finally:
             event.remove(database.engine, "before_cursor_execute", kill)
-        assert everything(database, run) == before
+        assert all_readings(database, run) == before
         with database.sessions() as session:  # sealed points are no longer rows
             for attempt, step in session.execute(select(Attempt.number, Attempt.packed_step)):
                 behind = select(Metric.step).where(Metric.attempt == attempt, Metric.step <= step)
                 assert session.scalars(behind).all() == []
     assert survived > 10
     assert counts(database) == [0, 9]
-    assert everything(database, run) == before
+    assert all_readings(database, run) == before
 
 
 @pytest.mark.parametrize("database", ["sqlite"], indirect=True)
-def test_a_full_disk_while_sealing_is_waited_for(database, run, caplog):
-    before = everything(database, run)
+def test_sealing_waits_while_the_disk_is_full(database, run, caplog):
+    before = all_readings(database, run)
     with database.engine.connect() as connection:
         pages = connection.scalar(text("PRAGMA page_count"))
 
@@ -132,17 +132,17 @@ def test_a_full_disk_while_sealing_is_waited_for(database, run, caplog):
     )
     with database.sessions.begin() as session:
         session.execute(text(f"{trigger}; END"))
-    seal(database)
+    seal_all(database)
     assert "database or disk is full" in caplog.text
     assert counts(database)[1] == 0
-    assert everything(database, run) == before
+    assert all_readings(database, run) == before
     event.remove(database.engine, "checkout", fill)
     with database.sessions.begin() as session:
         session.execute(text("DROP TRIGGER full"))
         session.execute(text(f"PRAGMA max_page_count={2**30}"))
-    seal(database)
+    seal_all(database)
     assert counts(database) == [0, 9]
-    assert everything(database, run) == before
+    assert all_readings(database, run) == before
 
 
 @pytest.mark.parametrize(
@@ -156,10 +156,10 @@ def test_a_full_disk_while_sealing_is_waited_for(database, run, caplog):
     ],
     ids=["other bytes", "more points than were written", "fewer", "an earlier block", "a later block"],
 )
-def test_a_damaged_block_is_named_once_and_the_rest_is_read(database, run, monkeypatch, harm):
+def test_a_damaged_block_is_reported_once_and_others_are_read(database, run, monkeypatch, harm):
     monkeypatch.setattr(block_damage, "_recorded", {})
     monkeypatch.setattr(block_damage, "_reported", set())
-    seal(database)
+    seal_all(database)
     with database.sessions.begin() as session:
         hit = (MetricBlock.attempt == 1, MetricBlock.number == 1, MetricBlock.points > 2)
         block = session.scalars(select(MetricBlock).where(*hit)).one()
@@ -178,7 +178,7 @@ def test_a_damaged_block_is_named_once_and_the_rest_is_read(database, run, monke
     assert event.message.startswith("loss, steps 10 to 19 of attempt 1: the block that holds them is damaged")
 
 
-def test_a_damaged_outline_is_named_as_one_and_the_points_are_drawn(database, monkeypatch):
+def test_a_damaged_outline_is_reported_and_the_points_are_drawn(database, monkeypatch):
     monkeypatch.setattr(block_damage, "_recorded", {})
     monkeypatch.setattr(block_damage, "_reported", set())
     monkeypatch.setattr(blocks, "BLOCK_STEPS", 1024)
@@ -186,7 +186,7 @@ def test_a_damaged_outline_is_named_as_one_and_the_points_are_drawn(database, mo
         run = make_run(session, status="finished", attempt=1, last_step=4095)
         make_attempt(session, run, 1, from_step=-1)
         write_metric(session, run, "loss", {step: float(step % 7) for step in range(1, 4096)}, attempt=1)
-    seal(database)
+    seal_all(database)
     with database.sessions.begin() as session:
         hit = MetricBlock.number == 1
         assert session.scalars(select(MetricBlock.outline).where(hit)).one()
@@ -202,8 +202,8 @@ def test_a_damaged_outline_is_named_as_one_and_the_points_are_drawn(database, mo
         assert "themselves are whole" in damage_sentence(session, damaged_block, reason)
 
 
-def test_a_foreign_block_whose_steps_are_those_of_another_is_not_merged(database, run):
-    seal(database)
+def test_a_block_with_the_steps_of_another_is_not_merged(database, run):
+    seal_all(database)
     with database.sessions.begin() as session:
         block = session.scalars(select(MetricBlock).where(MetricBlock.number == 0)).first()
         block.data = encode(np.array([1, 2**31 - 1]), np.ones(2))
@@ -214,11 +214,11 @@ def test_a_foreign_block_whose_steps_are_those_of_another_is_not_merged(database
         sealing.put_into_blocks(session, run.id, attempt, {key_id: stored})
 
 
-def test_a_point_is_not_written_into_a_block_that_is_damaged(database, run, monkeypatch):
+def test_a_point_is_not_written_into_a_damaged_block(database, run, monkeypatch):
     """Whoever brings it keeps it and tries again; the history of the run will name the block."""
     monkeypatch.setattr(block_damage, "_recorded", {})
     monkeypatch.setattr(block_damage, "_reported", set())
-    seal(database)
+    seal_all(database)
     with database.sessions.begin() as session:
         session.execute(update(MetricBlock).values(data=b"\x01no block"))
     with (

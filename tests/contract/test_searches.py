@@ -16,24 +16,24 @@ from backend.storage.models import Attempt, Event, Experiment, Run, SearchTrial,
 from tests.contract.test_experiments_api import count, launch
 from tests.factories import make_attempt
 
-RATES = {"path": "optimizer.lr", "values": "1e-5..1e-2 log"}
-BASE = {"steps": 40, "evaluation": {"every": 10}}
-MEDIAN = {"pruner": "median", "first_rung": 0.25, "prune_sick": False, "max_active_runs": 8}
-BODY = {
+RATE_KNOB = {"path": "optimizer.lr", "values": "1e-5..1e-2 log"}
+BASE_CONFIG = {"steps": 40, "evaluation": {"every": 10}}
+MEDIAN_PRUNING = {"pruner": "median", "first_rung": 0.25, "prune_sick": False, "max_active_runs": 8}
+SEARCH_BODY = {
     "name": "search",
-    "base": BASE,
+    "base": BASE_CONFIG,
     "variants": [{"name": "grpo", "preset": "grpo"}],
     "seeds": [0, 1, 2],
 }
 
 
-def body(knobs=(RATES,), *, seeds=(0, 1, 2), base=(), **fields):
+def body(knobs=(RATE_KNOB,), *, seeds=(0, 1, 2), base=(), **fields):
     search = fields.pop("search", {})
     sweep = {"method": "search", "cells": 6, "seed": 3, "knobs": list(knobs), "search": search} | fields
-    return BODY | {"seeds": list(seeds), "sweep": sweep, "base": BASE | dict(base)}
+    return SEARCH_BODY | {"seeds": list(seeds), "sweep": sweep, "base": BASE_CONFIG | dict(base)}
 
 
-def quality(config):
+def final_accuracy(config):
     """Return the final accuracy of a run with this learning rate, which is best at 1e-3."""
     return 0.8 - 0.2 * abs(math.log10(config["optimizer"]["lr"]) + 3)
 
@@ -66,7 +66,7 @@ def lab(client, database, settings):
             session.execute(update(Run).where(Run.id == run.id).values(**columns))
 
     def finish(run, value=None):
-        end = quality(run.config) if value is None else value
+        end = final_accuracy(run.config) if value is None else value
         train(run, {at: end * at / 40 for at in (10, 20, 30, 40)}, "finished")
 
     def current(search):
@@ -111,7 +111,7 @@ def test_a_search_tries_chooses_compares_and_ends(lab, client, database):
     assert lab.step(search) is False
 
 
-def test_decisions_are_a_function_of_the_rows(lab, database):
+def test_decisions_depend_only_on_the_rows(lab, database):
     """The same values lead to the same configurations, regardless of the process and the number of calls."""
     first = lab.drive(lab.begin(cells=14, seeds=[0]))
     second = lab.drive(lab.begin(cells=14, seeds=[0]))
@@ -120,8 +120,8 @@ def test_decisions_are_a_function_of_the_rows(lab, database):
     assert sum(abs(math.log10(rate) + 3) for rate in late) / len(late) < 1.0  # the search follows the results
 
 
-def test_a_run_that_falls_behind_the_median_is_pruned_with_its_reason(lab, database):
-    search = lab.begin(search=MEDIAN, cells=8)
+def test_a_run_that_falls_behind_the_median_is_pruned_with_a_reason(lab, database):
+    search = lab.begin(search=MEDIAN_PRUNING, cells=8)
     for accuracy in (0.5, 0.6, 0.7):
         [run] = lab.runs("queued")
         lab.finish(run, accuracy)
@@ -147,7 +147,7 @@ def test_a_run_that_falls_behind_the_median_is_pruned_with_its_reason(lab, datab
         assert f"pruned: {pruned.reason}" in messages.all()
 
 
-def test_halving_lets_the_best_third_go_on(lab, database):
+def test_halving_lets_the_best_third_continue(lab, database):
     search = lab.begin(search={"pruner": "halving", "first_rung": 0.25, "max_active_runs": 9}, cells=9)
     with database.sessions.begin() as session:
         session.add(Worker(id="w", host="h", pid=1, slot=0, device="cpu"))
@@ -175,7 +175,7 @@ def test_halving_lets_the_best_third_go_on(lab, database):
         (None, None, False),
     ],
 )
-def test_a_sick_run_is_pruned(lab, verdict, step, is_pruned):
+def test_a_run_with_a_bad_verdict_is_pruned(lab, verdict, step, is_pruned):
     search = lab.begin(search={"pruner": "none"})
     [run] = lab.runs("queued")
     lab.train(run, {}, verdict=verdict, judged_step=step)
@@ -184,7 +184,7 @@ def test_a_sick_run_is_pruned(lab, verdict, step, is_pruned):
 
 
 @pytest.mark.parametrize("status", ["queued", "paused"])
-def test_a_run_that_does_not_train_is_pruned_at_once_and_may_be_resumed(lab, client, status):
+def test_a_queued_run_is_pruned_immediately_and_can_be_resumed(lab, client, status):
     search = lab.begin(search={"pruner": "none"})
     [run] = lab.runs("queued")
     lab.train(run, {10: 0.4}, status, verdict="collapsed", judged_step=10)
@@ -196,7 +196,7 @@ def test_a_run_that_does_not_train_is_pruned_at_once_and_may_be_resumed(lab, cli
     assert lab.current(search).trials[0].state == "queued"  # it is not pruned again
 
 
-def test_further_runs_wait_only_where_a_slot_is_free(lab, database):
+def test_more_runs_are_queued_only_if_a_slot_is_free(lab, database):
     search = lab.begin(search={"max_active_runs": 2})
     assert lab.step(search) is False  # the first one waits
     [first] = lab.runs("queued")
@@ -212,7 +212,7 @@ def test_further_runs_wait_only_where_a_slot_is_free(lab, database):
     assert lab.step(search)
 
 
-def test_two_who_decide_at_once_queue_one_run(lab, database, settings, monkeypatch):
+def test_two_concurrent_decisions_queue_one_run(lab, database, settings, monkeypatch):
     """The second decision was based on older rows, so it is dropped."""
     search = lab.begin()
     lab.finish(lab.runs("queued")[0])
@@ -234,7 +234,7 @@ class Killed(BaseException):
     """Simulated end of the process."""
 
 
-def test_a_kill_at_any_write_loses_and_doubles_nothing(lab, database):
+def test_a_kill_at_any_write_loses_and_duplicates_nothing(lab, database):
     """The process dies at the n-th statement of a step, for every n, and the search ends as without kills."""
     expected = lab.drive(lab.begin(cells=4, seeds=[0, 1], search={"top": 2}))
     search = lab.begin(cells=4, seeds=[0, 1], search={"top": 2})
@@ -276,7 +276,7 @@ def test_a_kill_at_any_write_loses_and_doubles_nothing(lab, database):
     assert current.finalists == expected.finalists
 
 
-def test_configurations_that_cannot_run_are_left_out_with_the_reason(lab):
+def test_configurations_that_cannot_run_are_skipped_with_a_reason(lab):
     knob = {"path": "optimizer.lr", "values": [1e-3, -1.0, 1e-4]}
     current = lab.drive(lab.begin(knobs=[knob], cells=3, seeds=[0]))
     refused = [trial for trial in current.trials if trial.state == "refused"]
@@ -286,7 +286,7 @@ def test_configurations_that_cannot_run_are_left_out_with_the_reason(lab):
     assert current.status == "finished"
 
 
-def test_all_runs_failed_ends_the_search_with_the_reason(lab):
+def test_if_all_runs_fail_the_search_ends_with_a_reason(lab):
     search = lab.begin(cells=20)
     for _ in range(40):
         if lab.current(search).status == "finished":
@@ -302,7 +302,7 @@ def test_all_runs_failed_ends_the_search_with_the_reason(lab):
     assert (current.best, current.finalists, current.verdict) == (None, [], "")
 
 
-def test_values_that_are_not_finite_or_missing_never_win(lab):
+def test_nonfinite_or_missing_values_never_win(lab):
     search = lab.begin(cells=4, seeds=[0, 1], search={"top": 4})
     values = [{40: float("nan")}, {40: float("inf")}, {}, {40: 0.2}]
     for number, reports in enumerate(values):
@@ -327,7 +327,7 @@ def test_a_search_is_stopped_with_its_runs(lab, client):
 
 
 @pytest.mark.parametrize("hours", [4.9, 6.5])
-def test_the_budget_leaves_room_for_the_further_seeds(lab, database, hours):
+def test_the_budget_leaves_room_for_the_additional_seeds(lab, database, hours):
     """With runs of an hour, two configurations and two of their additional seeds fit into five hours."""
     search = lab.begin(cells=9, seeds=[0, 1], search={"hours": hours, "top": 2})
     for _ in range(60):
@@ -374,7 +374,7 @@ def test_the_budget_leaves_room_for_the_further_seeds(lab, database, hours):
     ],
 )
 @pytest.mark.parametrize("route", ["", "/plan"])
-def test_a_search_that_cannot_be_is_refused_at_its_field(client, database, route, fields, path, phrase):
+def test_an_impossible_search_is_refused_at_its_field(client, database, route, fields, path, phrase):
     answer = client.post(f"/api/v1/experiments{route}", json=body(**fields))
     if route and answer.status_code == 200:
         errors = {f"sweep.{error['path']}": error["message"] for error in answer.json()["cells"][0]["errors"]}
@@ -385,7 +385,7 @@ def test_a_search_that_cannot_be_is_refused_at_its_field(client, database, route
     assert count(database, Experiment) == 0
 
 
-def test_a_search_that_this_version_cannot_read_ends_with_the_reason(lab, database, settings):
+def test_a_search_that_this_version_cannot_read_ends_with_a_reason(lab, database, settings):
     search = lab.begin(seeds=[0])
     lab.finish(lab.runs("queued")[0])
     with database.sessions.begin() as session:

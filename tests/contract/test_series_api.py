@@ -36,7 +36,7 @@ def test_a_long_curve_is_thinned_and_keeps_first_last_and_spike(client, trained)
     assert item["values"][item["steps"].index(1777)] == 1000.0
 
 
-def test_what_is_not_finite_is_told_apart_and_zero_is_a_value(client, database):
+def test_nonfinite_values_are_distinguished_and_zero_is_a_value(client, database):
     with database.sessions.begin() as session:
         run = make_run(session)
         write_metric(session, run, "a", {1: 0.0, 2: math.nan, 3: math.inf, 4: -math.inf, 5: 2.0})
@@ -63,7 +63,7 @@ def test_a_curve_runs_along_steps_time_or_tokens(client, trained, x, per_step):
     assert item["x"] == [per_step * step for step in range(1, 11)]
 
 
-def test_the_end_of_a_curve_is_that_of_the_matrix_however_the_curve_is_shown(client, trained):
+def test_the_end_of_a_curve_matches_the_matrix_for_any_display_settings(client, trained):
     losses = [
         [values["loss/total"] for values in seeded_metrics(3000, seed=seed, spike_at=spike).values()]
         for seed, spike in ((0, None), (1, 1777))
@@ -103,7 +103,7 @@ def test_runs_are_grouped_by_any_field_of_their_config(client, database):
     assert {item["group"]: item["n"] for item in answer["series"]} == {"4": [1], "8": [2]}
 
 
-def test_only_what_is_new_comes_after_the_cursor(client, database):
+def test_only_new_points_follow_the_cursor(client, database):
     with database.sessions.begin() as session:
         run = make_run(session, status="running")
         write_metric(session, run, "a", {1: 1.0, 2: 2.0})
@@ -114,7 +114,7 @@ def test_only_what_is_new_comes_after_the_cursor(client, database):
     assert series(client, [run], "a", after=cursor)["series"][0]["steps"] == [3]
 
 
-def test_what_is_missing_is_said_and_nothing_fails(client, database):
+def test_missing_data_is_reported_without_a_failure(client, database):
     with database.sessions.begin() as session:
         run = make_run(session)
     answer = client.get("/api/v1/series", params={"runs": f"{run.id},ghost", "metrics": "kl/k1"}).json()
@@ -140,7 +140,7 @@ def test_what_is_missing_is_said_and_nothing_fails(client, database):
         ({"group_by": "seed"}, "group_by"),
     ],
 )
-def test_what_cannot_be_asked_is_refused_at_its_parameter(client, params, path):
+def test_an_invalid_request_is_refused_at_its_parameter(client, params, path):
     answer = client.get("/api/v1/series", params={"runs": "a", "metrics": "m"} | params)
     assert answer.status_code == 422
     assert answer.json()["errors"][0]["path"] == path
@@ -155,7 +155,7 @@ def test_what_cannot_be_asked_is_refused_at_its_parameter(client, params, path):
         ("x" * 200, "at most 128 characters"),
     ],
 )
-def test_an_unknown_metric_is_named_with_the_nearest_known_ones(client, trained, name, phrase):
+def test_an_unknown_metric_is_named_with_the_most_similar_ones(client, trained, name, phrase):
     params = {"runs": trained[0].id, "metrics": f"loss/total,{name}"}
     answer = client.get("/api/v1/series", params=params)
     assert answer.status_code == 422
@@ -164,7 +164,7 @@ def test_an_unknown_metric_is_named_with_the_nearest_known_ones(client, trained,
     assert phrase in error["message"]
 
 
-def test_a_curve_along_samples_counts_all_that_was_sampled(client, database):
+def test_a_curve_over_samples_counts_everything_that_was_sampled(client, database):
     sampling = {"prompts_per_step": 4, "group_size": 8}
     with database.sessions.begin() as session:
         run = make_run(session, config={"sampling": sampling})

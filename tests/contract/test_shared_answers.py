@@ -29,7 +29,7 @@ def ask(client, run, tag="", **params):
     return client.get("/api/v1/series", params=params, headers={"If-None-Match": tag} if tag else {})
 
 
-def test_a_reader_who_has_the_answer_is_told_so(client, trained):
+def test_a_reader_with_the_current_response_gets_not_modified(client, trained):
     first = ask(client, trained)
     assert first.headers["cache-control"] == "private, no-cache"
     again = ask(client, trained, tag=f'"other", W/{first.headers["etag"]}')
@@ -37,7 +37,7 @@ def test_a_reader_who_has_the_answer_is_told_so(client, trained):
     assert again.headers["etag"] == first.headers["etag"]
 
 
-def test_a_new_point_of_the_run_or_of_the_run_it_comes_from_changes_the_tag(client, database, trained):
+def test_a_new_point_of_the_run_or_its_parent_changes_the_tag(client, database, trained):
     with database.sessions.begin() as session:
         fork = make_run(session, name="fork", parent_run=trained.id, fork_step=10, steps=20)
     tags = {ask(client, fork).headers["etag"]}
@@ -49,7 +49,7 @@ def test_a_new_point_of_the_run_or_of_the_run_it_comes_from_changes_the_tag(clie
 
 
 @pytest.mark.parametrize("x", ["step", "wall"])
-def test_the_compact_answer_says_the_same(client, trained, x):
+def test_the_compact_response_has_the_same_content(client, trained, x):
     full, short = (
         ask(client, trained, x=x, compact=compact, smoothing=0.5).json()["series"][0]
         for compact in (False, True)
@@ -62,7 +62,7 @@ def test_the_compact_answer_says_the_same(client, trained, x):
 @pytest.mark.parametrize(
     ("accepted", "encoding"), [("gzip, deflate, br, zstd", "zstd"), ("gzip", "gzip"), ("identity", None)]
 )
-def test_an_answer_is_compressed_as_the_reader_can_read_it(client, trained, accepted, encoding):
+def test_a_response_is_compressed_in_an_accepted_encoding(client, trained, accepted, encoding):
     params = {"runs": trained.id, "metrics": "loss/total"}
     headers = {"Accept-Encoding": accepted}
     with client.stream("GET", "/api/v1/series", params=params, headers=headers) as answer:
@@ -88,7 +88,7 @@ def request(path="/a"):
     return SimpleNamespace(app=SimpleNamespace(version="1"), url=URL(path), headers=Headers({}))
 
 
-def test_readers_who_ask_at_the_same_time_share_the_work():
+def test_concurrent_readers_share_the_work():
     answers, started, calls, bodies = SharedAnswers(), [], [], []
 
     def make():
@@ -108,7 +108,7 @@ def test_readers_who_ask_at_the_same_time_share_the_work():
     assert (bodies, len(calls)) == ([b'{"x":1}'] * 8, 1)
 
 
-def test_a_failure_is_not_kept_and_memory_is_bounded():
+def test_a_failure_is_not_cached_and_memory_is_bounded():
     answers = SharedAnswers(max_bytes=1_000)
     with pytest.raises(ZeroDivisionError):
         answers.answer(request(), 1, lambda: 1 / 0)

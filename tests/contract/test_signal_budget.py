@@ -7,10 +7,10 @@ from backend.metrics.store import write_points
 from backend.rollouts.store import pack_groups, write_groups
 from tests.factories import MadeCompletion, MadeGroup, make_run
 
-RIGHT = MadeCompletion(text="yes", reward=1.0, correct=True)
-WRONG = MadeCompletion(text="no", reward=0.0, correct=False, flags=("wrong",))
-CUT = MadeCompletion(text="and so", reward=0.0, correct=False, finish_reason="length")
-UNSCORED = MadeCompletion(text="no", reward=None, correct=None)
+RIGHT_COMPLETION = MadeCompletion(text="yes", reward=1.0, correct=True)
+WRONG_COMPLETION = MadeCompletion(text="no", reward=0.0, correct=False, flags=("wrong",))
+TRUNCATED_COMPLETION = MadeCompletion(text="and so", reward=0.0, correct=False, finish_reason="length")
+UNSCORED_COMPLETION = MadeCompletion(text="no", reward=None, correct=None)
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ def run(database):
         return make_run(session)
 
 
-def log(database, run, values, attempt=1):
+def add_points(database, run, values, attempt=1):
     with database.sessions.begin() as session:
         write_points(session, run.id, attempt, sorted(values.items()))
 
@@ -30,7 +30,7 @@ def budget(client, *runs, **params):
     return answer.json()["items"]
 
 
-def of_step(step):
+def budget_metrics(step):
     """Return a budget of 1..7 completions by part, with ten tokens and a tenth of a second each."""
     return {
         budget_metric(use, unit): factor * (at + 1) * step
@@ -39,8 +39,8 @@ def of_step(step):
     }
 
 
-def test_a_logged_budget_is_summed_over_stretches_of_steps(client, database, run):
-    log(database, run, {step: of_step(step) for step in (1, 2, 3, 4)})
+def test_a_logged_budget_is_summed_over_ranges_of_steps(client, database, run):
+    add_points(database, run, {step: budget_metrics(step) for step in (1, 2, 3, 4)})
     [run_budget] = budget(client, run, bins=2)
     assert (run_budget["source"], run_budget["steps"], run_budget["parts"]) == ("trainer", 4, list(PARTS))
     assert run_budget["totals"]["completions"] == [10, 20, 30, 40, 50, 60, 70]
@@ -51,14 +51,18 @@ def test_a_logged_budget_is_summed_over_stretches_of_steps(client, database, run
     assert budget(client, run)[0]["bins"] == []
 
 
-def test_a_run_that_logged_none_is_counted_by_its_marks_and_says_so(client, database, run):
+def test_a_run_without_a_logged_budget_is_counted_by_its_marks_and_says_so(client, database, run):
     groups = [
-        MadeGroup(completions=(RIGHT, WRONG, CUT, UNSCORED)),
-        MadeGroup(completions=(RIGHT, RIGHT), prompt_index=1),
-        MadeGroup(completions=(WRONG, WRONG), prompt_index=2, left_out="equal"),
-        MadeGroup(completions=(RIGHT, WRONG), prompt_index=3, left_out="accuracy"),
-        MadeGroup(completions=(WRONG,), prompt_index=4),  # a single completion, which equals no other
-        MadeGroup(completions=(WRONG, WRONG), prompt_index=0, kind="eval"),
+        MadeGroup(
+            completions=(RIGHT_COMPLETION, WRONG_COMPLETION, TRUNCATED_COMPLETION, UNSCORED_COMPLETION)
+        ),
+        MadeGroup(completions=(RIGHT_COMPLETION, RIGHT_COMPLETION), prompt_index=1),
+        MadeGroup(completions=(WRONG_COMPLETION, WRONG_COMPLETION), prompt_index=2, left_out="equal"),
+        MadeGroup(completions=(RIGHT_COMPLETION, WRONG_COMPLETION), prompt_index=3, left_out="accuracy"),
+        MadeGroup(
+            completions=(WRONG_COMPLETION,), prompt_index=4
+        ),  # a single completion, which equals no other
+        MadeGroup(completions=(WRONG_COMPLETION, WRONG_COMPLETION), prompt_index=0, kind="eval"),
     ]
     with database.sessions.begin() as session:
         write_groups(session, pack_groups(run.id, 3, 1, groups[:2], counted=groups[2:]))

@@ -97,7 +97,7 @@ def test_a_plan_shows_cells_time_and_money_and_launches_nothing(client, database
     ],
 )
 @pytest.mark.parametrize("route", ["", "/plan"])
-def test_a_sweep_that_cannot_be_is_refused_at_its_field(client, database, route, sweep, path, phrase):
+def test_an_impossible_sweep_is_refused_at_its_field(client, database, route, sweep, path, phrase):
     content = json.dumps(SWEEP | {"sweep": sweep})
     headers = {"Content-Type": "application/json"}
     answer = client.post(f"/api/v1/experiments{route}", content=content, headers=headers)

@@ -12,20 +12,20 @@ from backend.rollouts.token_budget import TokenBudget
 from backend.storage.models import Event, RolloutGroup, RolloutTokens, Run
 from tests.factories import make_group, make_run
 
-STEPS = 6
+STEP_COUNT = 6
 
 
 @pytest.fixture
 def run(database):
     with database.sessions.begin() as session:
-        run = make_run(session, last_step=STEPS)
-        for step in range(1, STEPS + 1):
+        run = make_run(session, last_step=STEP_COUNT)
+        for step in range(1, STEP_COUNT + 1):
             make_group(session, run, step=step)
         make_group(session, run, step=3, kind="eval")
     return run
 
 
-def sizes(database, run):
+def token_bytes(database, run):
     """Return the bytes of token values at each step of a run that has any."""
     query = (
         select(RolloutGroup.step, func.sum(func.length(RolloutTokens.data)))
@@ -38,7 +38,7 @@ def sizes(database, run):
         return {step: int(size) for step, size in session.execute(query)}
 
 
-def sweep(database, monkeypatch, *, of_run=0, of_all=0):
+def apply_budgets(database, monkeypatch, *, of_run=0, of_all=0):
     """Apply the budgets once, in bytes."""
     budget = TokenBudget(Settings(), database.sessions)
     monkeypatch.setattr(budget, "_of_run", of_run)
@@ -74,25 +74,25 @@ def stripped_size(database, run):
     return len(pack_tokens(stripped))
 
 
-def test_values_that_only_colour_tokens_go_first_from_the_oldest_step_on(database, run, monkeypatch):
-    before = sizes(database, run)
+def test_values_that_only_colour_tokens_are_removed_first_from_the_oldest_step_on(database, run, monkeypatch):
+    before = token_bytes(database, run)
     freed = before[1] - stripped_size(database, run)
-    sweep(database, monkeypatch, of_run=sum(before.values()) - freed - 1)
+    apply_budgets(database, monkeypatch, of_run=sum(before.values()) - freed - 1)
     value_names = values_of(database, run)
     assert value_names == {1: ["logprob"], 2: ["logprob"]} | {
         step: ["entropy", "logprob"] for step in (3, 4, 5, 6)
     }
     assert len(messages(database, run)) == 1
     assert "removed values that colour tokens up to step 2 to keep" in messages(database, run)[0]
-    after = sizes(database, run)
-    sweep(database, monkeypatch, of_run=sum(after.values()))
-    assert (sizes(database, run), len(messages(database, run))) == (after, 1)
+    after = token_bytes(database, run)
+    apply_budgets(database, monkeypatch, of_run=sum(after.values()))
+    assert (token_bytes(database, run), len(messages(database, run))) == (after, 1)
 
 
-def test_then_the_tokens_go_but_for_the_newest_step(client, database, run, monkeypatch):
-    sweep(database, monkeypatch, of_run=1)
-    assert list(sizes(database, run)) == [STEPS]
-    assert values_of(database, run)[STEPS] == ["entropy", "logprob"]
+def test_tokens_are_removed_next_except_for_the_latest_step(client, database, run, monkeypatch):
+    apply_budgets(database, monkeypatch, of_run=1)
+    assert list(token_bytes(database, run)) == [STEP_COUNT]
+    assert values_of(database, run)[STEP_COUNT] == ["entropy", "logprob"]
     (group,) = client.get("/api/v1/rollouts", params={"run": run.id, "step": 2}).json()["items"]
     answer = client.get(f"/api/v1/rollouts/{group['completions'][0]['id']}/tokens").json()
     assert answer["tokens"] == []
@@ -104,23 +104,23 @@ def test_then_the_tokens_go_but_for_the_newest_step(client, database, run, monke
     assert "removed values" in client.post("/api/v1/rollouts/what-if", json=order).json()["detail"]
 
 
-def test_over_the_budget_of_the_installation_the_run_with_most_gives_way(database, run, monkeypatch):
+def test_over_the_budget_of_the_installation_the_largest_run_is_reduced(database, run, monkeypatch):
     with database.sessions.begin() as session:
         small = make_run(session, name="small", last_step=1)
         make_group(session, small, step=1)
         make_group(session, small, step=2)
-    before = sizes(database, small)
-    total = sum(before.values()) + sum(sizes(database, run).values())
-    sweep(database, monkeypatch, of_all=total - 1)
-    assert sizes(database, small) == before
+    before = token_bytes(database, small)
+    total = sum(before.values()) + sum(token_bytes(database, run).values())
+    apply_budgets(database, monkeypatch, of_all=total - 1)
+    assert token_bytes(database, small) == before
     assert values_of(database, run)[1] == ["logprob"]
     assert "of the installation within" in messages(database, run)[0]
-    sweep(database, monkeypatch, of_all=1)
-    assert list(sizes(database, run)) == [STEPS]
-    assert list(sizes(database, small)) == [2]
+    apply_budgets(database, monkeypatch, of_all=1)
+    assert list(token_bytes(database, run)) == [STEP_COUNT]
+    assert list(token_bytes(database, small)) == [2]
 
 
-def test_a_sweep_that_was_cut_off_goes_on_and_says_it_once(database, run, monkeypatch):
+def test_an_interrupted_reduction_continues_and_is_reported_once(database, run, monkeypatch):
     budget = TokenBudget(Settings(token_mb_per_run=1, token_mb=0), database.sessions)
     monkeypatch.setattr(budget, "_of_run", 1)
     pieces = budget.sweep()
@@ -128,48 +128,50 @@ def test_a_sweep_that_was_cut_off_goes_on_and_says_it_once(database, run, monkey
         next(pieces)
     del pieces
     assert messages(database, run) == []
-    sweep(database, monkeypatch, of_run=1)
-    assert list(sizes(database, run)) == [STEPS]
+    apply_budgets(database, monkeypatch, of_run=1)
+    assert list(token_bytes(database, run)) == [STEP_COUNT]
     assert len(messages(database, run)) == 1
 
 
-DAMAGED = b"\x28\xb5\x2f\xfdbroken"
-NEWER = zstandard.compress((13).to_bytes(4, "little") + b'{"version":9}')
+DAMAGED_FRAME = b"\x28\xb5\x2f\xfdbroken"
+NEWER_FRAME = zstandard.compress((13).to_bytes(4, "little") + b'{"version":9}')
 
 
-DEEP = zstandard.compress((5_000).to_bytes(4, "little") + b"[" * 5_000)
+DEEP_FRAME = zstandard.compress((5_000).to_bytes(4, "little") + b"[" * 5_000)
 
 
-@pytest.mark.parametrize("data", [DAMAGED, NEWER, DEEP], ids=["damaged", "newer", "deep"])
-def test_a_damaged_frame_gives_way_with_the_tokens_and_holds_up_no_budget(database, run, monkeypatch, data):
+@pytest.mark.parametrize("data", [DAMAGED_FRAME, NEWER_FRAME, DEEP_FRAME], ids=["damaged", "newer", "deep"])
+def test_a_damaged_frame_is_removed_with_the_tokens_and_does_not_block_the_budget(
+    database, run, monkeypatch, data
+):
     with database.sessions.begin() as session:
-        other_run = make_run(session, last_step=STEPS, name="other")
-        for step in range(1, STEPS + 1):
+        other_run = make_run(session, last_step=STEP_COUNT, name="other")
+        for step in range(1, STEP_COUNT + 1):
             make_group(session, other_run, step=step)
         first = RolloutGroup.run_id == run.id, RolloutGroup.step == 1
         ids = select(RolloutGroup.id).where(*first)
         session.execute(update(RolloutTokens).where(RolloutTokens.group_id.in_(ids)).values(data=data))
-    size = sum(sizes(database, run).values())
+    size = sum(token_bytes(database, run).values())
     for _ in range(2):
-        sweep(database, monkeypatch, of_run=size - 1)
-    assert 1 in sizes(database, run)  # removing the values of a later step was enough
+        apply_budgets(database, monkeypatch, of_run=size - 1)
+    assert 1 in token_bytes(database, run)  # removing the values of a later step was enough
     [damage, removed] = messages(database, run)
     assert damage.startswith("the tokens of 1 group at step 1 are damaged and stay until")
     assert "values that colour tokens up to step 2" in removed
-    sweep(database, monkeypatch, of_run=1, of_all=1)
-    assert list(sizes(database, run)) == list(sizes(database, other_run)) == [STEPS]
+    apply_budgets(database, monkeypatch, of_run=1, of_all=1)
+    assert list(token_bytes(database, run)) == list(token_bytes(database, other_run)) == [STEP_COUNT]
     assert sum("are damaged" in message for message in messages(database, run)) == 1
 
 
-def test_two_services_that_take_turns_remove_no_more_than_one(database, monkeypatch):
+def test_two_services_in_turn_remove_no_more_than_one(database, monkeypatch):
     """What the other service has removed is counted again before anything else is removed."""
     with database.sessions.begin() as session:
-        runs = [make_run(session, last_step=STEPS) for _ in range(3)]
+        runs = [make_run(session, last_step=STEP_COUNT) for _ in range(3)]
         for run in runs[:2]:
-            for step in range(1, STEPS + 1):
+            for step in range(1, STEP_COUNT + 1):
                 make_group(session, run, step=step)
     first, second = (TokenBudget(Settings(), database.sessions) for _ in range(2))
-    limit = sum(sum(sizes(database, run).values()) for run in runs[:2])
+    limit = sum(sum(token_bytes(database, run).values()) for run in runs[:2])
     for budget in (first, second):
         monkeypatch.setattr(budget, "_of_all", limit)
         assert list(budget.sweep())
@@ -177,7 +179,7 @@ def test_two_services_that_take_turns_remove_no_more_than_one(database, monkeypa
         make_group(session, runs[2], step=1)
         session.get_one(Run, runs[2].id).last_step += 1  # a change of the stamp, so that it is counted
     list(first.sweep())
-    after_one = [sizes(database, run) for run in runs]
+    after_one = [token_bytes(database, run) for run in runs]
     assert sum(sum(size.values()) for size in after_one) <= limit
     list(second.sweep())
-    assert [sizes(database, run) for run in runs] == after_one
+    assert [token_bytes(database, run) for run in runs] == after_one

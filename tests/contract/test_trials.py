@@ -14,16 +14,16 @@ from backend.storage.models import Checkpoint, Experiment, Run, Trial
 from tests.backend.analysis.diagnosis.logs import broken, healthy
 from tests.factories import make_attempt, make_checkpoint, make_run
 
-HEALTHY = healthy()
-ILL = broken(
-    broken(HEALTHY, 70, policy__entropy=lambda values: values * 4),
+HEALTHY_LOG = healthy()
+COLLAPSED_LOG = broken(
+    broken(HEALTHY_LOG, 70, policy__entropy=lambda values: values * 4),
     75,
     reward__accuracy=lambda values: values * 0.05,
 )
-CONFIG = {"steps": 120, "checkpointing": {"every": 20}, "evaluation": {"every": 0}}
+RUN_CONFIG = {"steps": 120, "checkpointing": {"every": 20}, "evaluation": {"every": 0}}
 
 
-def store(session, run, log, after=0):
+def store_log(session, run, log, after=0):
     """Store the steps of a log after the given one, as a run that has ended."""
     make_attempt(session, run, 1, from_step=after or -1)
     points = {}
@@ -37,14 +37,14 @@ def store(session, run, log, after=0):
 
 
 @pytest.fixture
-def broken_run(database, settings):
+def make_broken_run(database, settings):
     """A function that makes a run with a log and checkpoints."""
 
-    def make(log=ILL, *, checkpoints=(20, 40, 60, 80), config=CONFIG, **fields):
+    def make(log=COLLAPSED_LOG, *, checkpoints=(20, 40, 60, 80), config=RUN_CONFIG, **fields):
         with database.sessions.begin() as session:
             columns = {"name": "broken", "seed": 3, "status": "finished", "config": config} | fields
             run = make_run(session, **columns)
-            store(session, run, log, after=fields.get("fork_step") or 0)
+            store_log(session, run, log, after=fields.get("fork_step") or 0)
             for step in checkpoints:
                 make_checkpoint(session, run, settings.state_dir, step=step)
         return run
@@ -56,7 +56,7 @@ def plan(client, run, **body):
     return client.post(f"/api/v1/runs/{run.id}/trials/plan", json=body)
 
 
-def start(client, run, key="", **body):
+def start_trial(client, run, key="", **body):
     headers = {"Idempotency-Key": key} if key else {}
     return client.post(f"/api/v1/runs/{run.id}/trials", json=body, headers=headers)
 
@@ -67,11 +67,11 @@ def runs_of(database, trial):
         return session.scalars(query).all()
 
 
-def finish(database, run, log=HEALTHY, status="finished"):
+def finish_run(database, run, log=HEALTHY_LOG, status="finished"):
     """End a run of a trial with its inherited log and a new log."""
     with database.sessions.begin() as session:
         run = session.get_one(Run, run.id)
-        store(session, run, log, after=run.fork_step or 0)
+        store_log(session, run, log, after=run.fork_step or 0)
         run.status = status
         run.finished_at = 1.0
 
@@ -85,8 +85,8 @@ def arms_of(trial):
     return {arm["name"]: arm for arm in trial["verdict"]["arms"]}
 
 
-def test_a_plan_follows_the_diagnosis(client, broken_run):
-    run = broken_run()
+def test_a_plan_follows_the_diagnosis(client, make_broken_run):
+    run = make_broken_run()
     answer = plan(client, run)
     assert answer.status_code == 200, answer.text
     TrialPlanItem.model_validate(planned := answer.json())
@@ -108,15 +108,15 @@ def test_a_plan_follows_the_diagnosis(client, broken_run):
 @pytest.mark.parametrize(
     ("log", "fields", "phrase"),
     [
-        (HEALTHY, {}, "the diagnosis of broken is healthy: there is nothing to try a remedy against"),
+        (HEALTHY_LOG, {}, "the diagnosis of broken is healthy: there is nothing to try a remedy against"),
         (healthy(3), {}, "the diagnosis of broken is inconclusive"),
-        (ILL, {"origin": "trl"}, "this run was imported from a TRL log and has no checkpoints"),
-        (ILL, {"deleted_at": 1.0}, "broken is in the trash: restore it first"),
+        (COLLAPSED_LOG, {"origin": "trl"}, "this run was imported from a TRL log and has no checkpoints"),
+        (COLLAPSED_LOG, {"deleted_at": 1.0}, "broken is in the trash: restore it first"),
     ],
 )
-def test_what_cannot_be_tried_is_refused(client, broken_run, log, fields, phrase):
-    run = broken_run(log, **fields)
-    for answer in (plan(client, run), start(client, run)):
+def test_a_run_that_cannot_be_tried_is_refused(client, make_broken_run, log, fields, phrase):
+    run = make_broken_run(log, **fields)
+    for answer in (plan(client, run), start_trial(client, run)):
         assert answer.status_code == 409
         assert phrase in answer.json()["detail"]
 
@@ -142,12 +142,12 @@ def test_what_cannot_be_tried_is_refused(client, broken_run, log, fields, phrase
         ),
     ],
 )
-def test_a_plan_names_what_keeps_it_from_starting(client, database, broken_run, body, path, phrase):
-    run = broken_run()
+def test_a_plan_names_the_reasons_why_it_cannot_start(client, database, make_broken_run, body, path, phrase):
+    run = make_broken_run()
     (error,) = plan(client, run, **body).json()["errors"]
     assert error["path"] == path
     assert phrase in error["message"]
-    answer = start(client, run, **body)
+    answer = start_trial(client, run, **body)
     assert answer.status_code == 422
     assert [error["path"] for error in answer.json()["errors"]] == [path]
     with database.sessions() as session:
@@ -169,25 +169,25 @@ def test_a_plan_names_what_keeps_it_from_starting(client, database, broken_run, 
         {"step": 20},
     ],
 )
-def test_a_body_that_makes_no_sense_is_refused(client, broken_run, body):
-    assert plan(client, broken_run(), **body).status_code == 422
+def test_an_invalid_body_is_refused(client, make_broken_run, body):
+    assert plan(client, make_broken_run(), **body).status_code == 422
 
 
-def test_no_stop_rule_ends_a_run_of_a_trial_before_it_can_be_judged(client, database, broken_run):
+def test_no_stop_rule_ends_a_run_of_a_trial_before_it_can_be_judged(client, database, make_broken_run):
     rules = [{"type": "wall_time", "seconds": 1}, {"type": "non_finite"}, {"type": "accuracy", "value": 0.5}]
-    run = broken_run(config=CONFIG | {"stop_rules": rules})
-    trial = start(client, run, seeds=1).json()
+    run = make_broken_run(config=RUN_CONFIG | {"stop_rules": rules})
+    trial = start_trial(client, run, seeds=1).json()
     rule_types = [
         [rule["type"] for rule in trial_run.config["stop_rules"]] for trial_run in runs_of(database, trial)
     ]
     assert rule_types == [["non_finite"]] * 3
-    answer = start(client, run, arms=[{"name": "a", "changes": {"stop_rules": rules}}])
+    answer = start_trial(client, run, arms=[{"name": "a", "changes": {"stop_rules": rules}}])
     assert answer.json()["errors"][0]["message"] == "is set by the trial"
 
 
-def test_a_trial_is_one_experiment_of_forks_with_further_seeds(client, database, broken_run):
-    run = broken_run()
-    answer = start(client, run, seeds=2)
+def test_a_trial_is_one_experiment_of_forks_with_additional_seeds(client, database, make_broken_run):
+    run = make_broken_run()
+    answer = start_trial(client, run, seeds=2)
     assert answer.status_code == 201, answer.text
     TrialItem.model_validate(trial := answer.json())
     rows = runs_of(database, trial)
@@ -217,11 +217,11 @@ def test_a_trial_is_one_experiment_of_forks_with_further_seeds(client, database,
     assert [experiment["id"] for experiment in by_experiment["items"]] == [trial["id"]]
 
 
-def test_the_same_key_starts_one_trial_whoever_comes_first(client, database, broken_run):
-    run = broken_run()
+def test_the_same_key_starts_one_trial_for_concurrent_requests(client, database, make_broken_run):
+    run = make_broken_run()
     answers = []
     threads = [
-        threading.Thread(target=lambda: answers.append(start(client, run, key="k", seeds=1)))
+        threading.Thread(target=lambda: answers.append(start_trial(client, run, key="k", seeds=1)))
         for _ in range(4)
     ]
     for thread in threads:
@@ -230,17 +230,17 @@ def test_the_same_key_starts_one_trial_whoever_comes_first(client, database, bro
         thread.join()
     assert {answer.status_code for answer in answers} == {201}
     assert len({answer.json()["id"] for answer in answers}) == 1
-    assert start(client, run, key="k", seeds=2).status_code == 409
+    assert start_trial(client, run, key="k", seeds=2).status_code == 409
     with database.sessions() as session:
         assert session.scalar(select(func.count()).select_from(Trial)) == 1
         assert session.scalar(select(func.count()).select_from(Run)) == 4
 
 
-def test_a_remedy_that_helps_is_told_with_its_p(client, database, broken_run, settings):
-    run = broken_run()
-    trial = start(client, run).json()
+def test_a_remedy_that_helps_is_reported_with_its_p_value(client, database, make_broken_run, settings):
+    run = make_broken_run()
+    trial = start_trial(client, run).json()
     for trial_run in runs_of(database, trial):
-        finish(database, trial_run, HEALTHY if trial_run.variant == "remedy" else ILL)
+        finish_run(database, trial_run, HEALTHY_LOG if trial_run.variant == "remedy" else COLLAPSED_LOG)
     Reconciler(settings, database.sessions).run_once()
     trial_json = trial_of(client, run)
     assert trial_json["judged_at"] is not None
@@ -265,22 +265,24 @@ def test_a_remedy_that_helps_is_told_with_its_p(client, database, broken_run, se
     assert [event["message"] for event in events][1:] == verdict["sentences"][:1]
 
 
-def test_remedies_are_tried_one_by_one_until_one_heals(client, database, broken_run, settings, monkeypatch):
+def test_remedies_are_tried_one_by_one_until_one_helps(
+    client, database, make_broken_run, settings, monkeypatch
+):
     monkeypatch.setattr("backend.service.maintenance.chores.TRIAL_PAUSE_SECONDS", 0.0)
-    run = broken_run()
+    run = make_broken_run()
     rates = {"first": 1e-4, "second": 5e-5, "third": 2e-5}
     arms = [{"name": name, "changes": {"optimizer.lr": rate}} for name, rate in rates.items()]
     body = {"arms": arms, "seeds": 2, "one_by_one": True}
     planned = plan(client, run, **body).json()
     assert (planned["price"]["runs"], planned["heals_in"]) == (2 * 4 + 1, 2)
-    trial = start(client, run, **body).json()
+    trial = start_trial(client, run, **body).json()
     reconciler = Reconciler(settings, database.sessions)
-    for variants, log in (({"repeat", "no change", "first"}, ILL), ({"second"}, HEALTHY)):
+    for variants, log in (({"repeat", "no change", "first"}, COLLAPSED_LOG), ({"second"}, HEALTHY_LOG)):
         queued = [trial_run for trial_run in runs_of(database, trial) if trial_run.status == "queued"]
         assert {trial_run.variant for trial_run in queued} == variants
         assert not trial_of(client, run)["verdict"]["complete"]
         for trial_run in queued:
-            finish(database, trial_run, log)
+            finish_run(database, trial_run, log)
         reconciler.run_once()
     shown = trial_of(client, run)
     assert shown["judged_at"] is not None
@@ -289,17 +291,17 @@ def test_remedies_are_tried_one_by_one_until_one_heals(client, database, broken_
         ("first", False), ("second", False), ("third", True)
     ]  # fmt: skip
     configs = {trial_run.variant: trial_run.config for trial_run in runs_of(database, trial)}
-    assert (configs["second"]["optimizer"]["lr"], configs["second"]["steps"]) == (5e-5, trial_json["steps"])
+    assert (configs["second"]["optimizer"]["lr"], configs["second"]["steps"]) == (5e-5, trial["steps"])
 
 
-def test_a_next_remedy_whose_checkpoint_has_gone_ends_the_trial_with_the_reason(
-    client, database, broken_run, settings
+def test_a_next_remedy_whose_checkpoint_is_gone_ends_the_trial_with_a_reason(
+    client, database, make_broken_run, settings
 ):
-    run = broken_run()
+    run = make_broken_run()
     arms = [{"name": name, "changes": {"optimizer.lr": rate}} for name, rate in (("a", 1e-4), ("b", 1e-5))]
-    trial = start(client, run, arms=arms, seeds=1, one_by_one=True).json()
+    trial = start_trial(client, run, arms=arms, seeds=1, one_by_one=True).json()
     for trial_run in runs_of(database, trial):
-        finish(database, trial_run, ILL)
+        finish_run(database, trial_run, COLLAPSED_LOG)
     with database.sessions.begin() as session:
         session.execute(delete(Checkpoint).where(Checkpoint.run_id == run.id))
     assert settle_trial(database.sessions, settings, trial["id"])
@@ -308,17 +310,17 @@ def test_a_next_remedy_whose_checkpoint_has_gone_ends_the_trial_with_the_reason(
     )
 
 
-def test_a_remedy_that_does_not_help_says_so(client, database, broken_run, settings):
-    run = broken_run()
-    trial = start(client, run).json()
-    worse = broken(ILL, 75, reward__accuracy=lambda values: values * 0)
+def test_a_remedy_that_does_not_help_is_reported(client, database, make_broken_run, settings):
+    run = make_broken_run()
+    trial = start_trial(client, run).json()
+    worse = broken(COLLAPSED_LOG, 75, reward__accuracy=lambda values: values * 0)
     spared = 0
     for trial_run in runs_of(database, trial):
         if trial_run.variant == "remedy" and not spared:
             spared = 1
-            finish(database, trial_run, HEALTHY)
+            finish_run(database, trial_run, HEALTHY_LOG)
         else:
-            finish(database, trial_run, worse if trial_run.variant == "remedy" else ILL)
+            finish_run(database, trial_run, worse if trial_run.variant == "remedy" else COLLAPSED_LOG)
     assert settle_trial(database.sessions, settings, trial["id"])
     sentences = trial_of(client, run)["verdict"]["sentences"]
     assert sentences[0] == (
@@ -327,11 +329,11 @@ def test_a_remedy_that_does_not_help_says_so(client, database, broken_run, setti
     )
 
 
-def test_a_collapse_that_does_not_recur_without_change_proves_nothing(client, database, broken_run):
-    run = broken_run()
-    trial = start(client, run, seeds=2).json()
+def test_a_collapse_that_does_not_recur_without_change_is_inconclusive(client, database, make_broken_run):
+    run = make_broken_run()
+    trial = start_trial(client, run, seeds=2).json()
     for trial_run in runs_of(database, trial):
-        finish(database, trial_run, HEALTHY)
+        finish_run(database, trial_run, HEALTHY_LOG)
     verdict = trial_of(client, run)["verdict"]
     assert verdict["sentences"][0].startswith(
         "The collapse did not recur without change (0 of 2 runs; 0 of 2"
@@ -341,19 +343,19 @@ def test_a_collapse_that_does_not_recur_without_change_proves_nothing(client, da
     assert "differs from step 71 on (first in policy/entropy)" in verdict["sentences"][-1]
 
 
-def test_runs_that_failed_were_stopped_or_deleted_are_counted_apart(client, database, broken_run, settings):
-    run = broken_run()
-    trial = start(client, run, seeds=5).json()
+def test_failed_stopped_or_deleted_runs_are_counted_separately(client, database, make_broken_run, settings):
+    run = make_broken_run()
+    trial = start_trial(client, run, seeds=5).json()
     rows = runs_of(database, trial)
     control = [trial_run for trial_run in rows if trial_run.variant == "no change"]
-    finish(database, control[0], ILL, status="failed")  # it fell before that
-    finish(database, control[1], healthy(62), status="failed")
-    finish(database, control[2], healthy(62), status="stopped")
+    finish_run(database, control[0], COLLAPSED_LOG, status="failed")  # it fell before that
+    finish_run(database, control[1], healthy(62), status="failed")
+    finish_run(database, control[2], healthy(62), status="stopped")
     client.delete(f"/api/v1/runs/{control[3].id}")
     client.delete(f"/api/v1/runs/{control[3].id}", params={"forever": True})
     continue_deletions(database.sessions, settings, seconds=10)
     for trial_run in [*[row for row in rows if row.variant != "no change"], control[4]]:
-        finish(database, trial_run, ILL)
+        finish_run(database, trial_run, COLLAPSED_LOG)
     trial_json = trial_of(client, run)
     counts = arms_of(trial_json)["no change"]
     names = ("planned", "waiting", "recurred", "spared", "unjudged", "failed", "stopped", "deleted")
@@ -362,19 +364,19 @@ def test_runs_that_failed_were_stopped_or_deleted_are_counted_apart(client, data
     assert "Not counted without change: 1 failed, 1 stopped, 1 deleted." in trial_json["verdict"]["sentences"]
 
 
-def test_a_trial_waits_until_all_runs_have_ended(client, database, broken_run, settings):
-    run = broken_run()
-    trial = start(client, run, seeds=1).json()
+def test_a_trial_waits_until_all_runs_have_ended(client, database, make_broken_run, settings):
+    run = make_broken_run()
+    trial = start_trial(client, run, seeds=1).json()
     *earlier, last = runs_of(database, trial)
     for trial_run in earlier:
-        finish(database, trial_run, ILL)
+        finish_run(database, trial_run, COLLAPSED_LOG)
     with database.sessions() as session:
         assert due_trials(session) == []
     assert not settle_trial(database.sessions, settings, trial["id"])
     verdict = trial_of(client, run)["verdict"]
     assert (verdict["complete"], verdict["arms"][1]["p"]) == (False, None)
     assert verdict["sentences"][0].startswith("So far: 1 of 1 runs without change have ended and 0 of 1")
-    finish(database, last, ILL)
+    finish_run(database, last, COLLAPSED_LOG)
     with database.sessions() as session:
         assert due_trials(session) == [trial["id"]]
     assert settle_trial(database.sessions, settings, trial["id"])
@@ -382,14 +384,14 @@ def test_a_trial_waits_until_all_runs_have_ended(client, database, broken_run, s
         assert due_trials(session) == []
 
 
-def test_a_verdict_outlives_its_runs_and_goes_with_the_run_that_it_is_about(
-    client, database, broken_run, settings
+def test_a_verdict_outlives_its_runs_and_is_deleted_with_the_run_that_it_is_about(
+    client, database, make_broken_run, settings
 ):
-    run = broken_run()
-    trial = start(client, run, seeds=1).json()
+    run = make_broken_run()
+    trial = start_trial(client, run, seeds=1).json()
     rows = runs_of(database, trial)
     for trial_run in rows:
-        finish(database, trial_run, ILL)
+        finish_run(database, trial_run, COLLAPSED_LOG)
     assert settle_trial(database.sessions, settings, trial["id"])
     before = trial_of(client, run)["verdict"]
     for trial_run in rows:

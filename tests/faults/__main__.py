@@ -21,29 +21,29 @@ from pathlib import Path
 
 from tests.faults import ledger
 from tests.faults.campaign import Round, play
-from tests.faults.chaos import WEIGHTS, plan
+from tests.faults.chaos import WEIGHT_BY_FAULT, plan
 from tests.faults.deaths import die_at, discover, is_certain
-from tests.faults.disks import missing
+from tests.faults.disks import reason_without_disks
 from tests.faults.plant import Kind, Plant
 from tests.faults.processes import warm_parent
 from tests.faults.reboots import reboot
 from tests.faults.service_deaths import kill_service
 from tests.faults.stops import stop
 
-RUNS = 6
-FAULTS = 30
+RUN_COUNT = 6
+FAULT_COUNT = 30
 """Number of faults per round."""
 
-ROUNDS = 4
+ROUND_COUNT = 4
 """Number of rounds on one plant before the next one with another broker or database."""
 
-REBOOTS = 5
+REBOOT_COUNT = 5
 """Number of reboots per run."""
 
-UPS = 4
+UP_COUNT = 4
 """Number of times that `make up` is asked to end during one run."""
 
-SERVICE_DEATHS = 25
+SERVICE_DEATH_COUNT = 25
 """Number of deaths of one service before the next one with an empty database."""
 
 ROLES = ("trainer", "worker")
@@ -59,7 +59,7 @@ def main() -> int:
     logging.getLogger("backend").setLevel(logging.ERROR)  # database outages are expected here
     with warm_parent() if options.trainers == "forked" else nullcontext() as warm:
         for name in options.forms:
-            for played in FORMS[name](options, warm):
+            for played in PLAY_BY_FORM[name](options, warm):
                 ledger.append(options.ledger, played.line())
                 _show(options, played)
                 if not played.is_clean:
@@ -78,9 +78,9 @@ def _storms(options: argparse.Namespace, warm: Path | None) -> Iterator[Round]:
         if missing[kind.database] <= 0:
             continue
         with Plant(kind, warm) as plant:
-            for number_of_round in range(ROUNDS):
-                seed = options.seed + ROUNDS * number + number_of_round
-                yield play(plant, plan(kind, seed, FAULTS, options.faults), seed=seed, runs=RUNS)
+            for number_of_round in range(ROUND_COUNT):
+                seed = options.seed + ROUND_COUNT * number + number_of_round
+                yield play(plant, plan(kind, seed, FAULT_COUNT, options.faults), seed=seed, runs=RUN_COUNT)
 
 
 def _deaths(options: argparse.Namespace, warm: Path | None) -> Iterator[Round]:
@@ -98,33 +98,33 @@ def _deaths(options: argparse.Namespace, warm: Path | None) -> Iterator[Round]:
 
 
 def _reboots(options: argparse.Namespace, warm: Path | None) -> Iterator[Round]:
-    for number in range(0, options.reboots, REBOOTS):
-        yield reboot(options.seed + number, times=REBOOTS)
+    for number in range(0, options.reboots, REBOOT_COUNT):
+        yield reboot(options.seed + number, times=REBOOT_COUNT)
 
 
 def _services(options: argparse.Namespace, warm: Path | None) -> Iterator[Round]:
     for database in options.databases:
-        for number in range(0, options.services, SERVICE_DEATHS):
-            times = min(SERVICE_DEATHS, options.services - number)
+        for number in range(0, options.services, SERVICE_DEATH_COUNT):
+            times = min(SERVICE_DEATH_COUNT, options.services - number)
             yield kill_service(database, options.seed + number, times=times)
 
 
 def _stops(options: argparse.Namespace, warm: Path | None) -> Iterator[Round]:
     for database in options.databases:
         yield stop(Kind(database, BROKERS[0], options.trainers), warm, seed=options.seed, times=options.stops)
-    for number in range(0, options.stops // 10, UPS):
-        yield reboot(options.seed + number, times=UPS, ways=("up_asked", "up_asked_twice"))
+    for number in range(0, options.stops // 10, UP_COUNT):
+        yield reboot(options.seed + number, times=UP_COUNT, ways=("up_asked", "up_asked_twice"))
 
 
 def _power(options: argparse.Namespace, _warm: Path | None) -> Iterator[Round]:
-    if reason := missing():
+    if reason := reason_without_disks():
         raise SystemExit(reason)
     from tests.faults.power import campaign  # imports torch
 
     yield from campaign(options.databases, ledger.read(options.ledger))
 
 
-FORMS = {
+PLAY_BY_FORM = {
     "storms": _storms,
     "deaths": _deaths,
     "reboots": _reboots,
@@ -136,12 +136,16 @@ FORMS = {
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make faults", description=__doc__)
-    parser.add_argument("--forms", nargs="+", choices=FORMS, default=["storms"])
+    parser.add_argument("--forms", nargs="+", choices=PLAY_BY_FORM, default=["storms"])
     parser.add_argument("--seed", type=int, default=0, help="seed of the faults; 0 draws one")
     parser.add_argument("--databases", nargs="+", choices=ledger.DATABASES, default=list(ledger.DATABASES))
     parser.add_argument("--brokers", nargs="+", choices=BROKERS, default=["valkey", "valkey", "filesystem"])
     parser.add_argument(
-        "--faults", nargs="+", choices=WEIGHTS, default=[], help="kinds of faults in storms; all by default"
+        "--faults",
+        nargs="+",
+        choices=WEIGHT_BY_FAULT,
+        default=[],
+        help="kinds of faults in storms; all by default",
     )
     parser.add_argument("--kills", type=int, default=500, help="storms end when the ledger has so many each")
     parser.add_argument("--reboots", type=int, default=50, help="number of reboots")
@@ -161,7 +165,7 @@ def _options() -> argparse.Namespace:
         default="forked",
         help="origin of the trainers, explained in warm.py",
     )
-    parser.add_argument("--ledger", type=Path, default=ledger.LEDGER)
+    parser.add_argument("--ledger", type=Path, default=ledger.LEDGER_PATH)
     return parser.parse_args()
 
 

@@ -24,10 +24,10 @@ from backend.metrics.windows import iterate_points, load_run_points
 from backend.runs.lifecycle import MOVES, STATUSES
 from backend.storage.engine import Sessions, reading
 from backend.storage.models import Attempt, Checkpoint, Event, Metric, MetricBlock, RolloutGroup, Run
-from tests.faults.audit_files import canary_in_files, checkpoint_files, files_of_nobody
-from tests.faults.audit_tables import canary_in_rows, damage, rows_of_nobody
+from tests.faults.audit_files import canary_in_files, checkpoint_files, ownerless_files
+from tests.faults.audit_tables import canary_in_rows, ownerless_rows, schema_damage
 
-CLOCK_SECONDS = 0.01
+CLOCK_TOLERANCE_SECONDS = 0.01
 """Two times of the database's clock that are closer than this may be in either order."""
 
 
@@ -46,21 +46,21 @@ def audit(
     with reading(sessions) as session:
         runs = list(session.scalars(select(Run).order_by(Run.id)))
         checkpoints = list(session.scalars(select(Checkpoint)))
-        findings = [*rows_of_nobody(session), *(canary_in_rows(session, canary) if canary else ())]
+        findings = [*ownerless_rows(session), *(canary_in_rows(session, canary) if canary else ())]
     for run in runs:  # each in a separate transaction, since a database ends one that idles for a minute
         with reading(sessions) as session:
-            findings += steps(session, run)
-            findings += blocks(session, run)
-            findings += attempts(session, run, clock_jumped=clock_jumped)
-            findings += moves(session, run)
+            findings += step_violations(session, run)
+            findings += block_violations(session, run)
+            findings += attempt_violations(session, run, clock_jumped=clock_jumped)
+            findings += transition_violations(session, run)
         of_run = [row for row in checkpoints if row.run_id == run.id]
         findings += checkpoint_files(run, of_run, state_dir, damaged)
-    findings += files_of_nobody(runs, checkpoints, state_dir)
+    findings += ownerless_files(runs, checkpoints, state_dir)
     findings += canary_in_files(state_dir, canary) if canary else ()
-    return findings + damage(sessions)
+    return findings + schema_damage(sessions)
 
 
-def steps(session: Session, run: Run) -> Iterator[str]:
+def step_violations(session: Session, run: Run) -> Iterator[str]:
     """Check invariant I1."""
     limits = load_limits(session, [run.id]).get(run.id, ())
     # earlier steps belong to its parent
@@ -99,7 +99,7 @@ def steps(session: Session, run: Run) -> Iterator[str]:
             yield f"I1: run {run.id} has rollouts of step {step} by an attempt that has no metrics of it"
 
 
-def blocks(session: Session, run: Run) -> Iterator[str]:
+def block_violations(session: Session, run: Run) -> Iterator[str]:
     """Check invariant I1 for sealed points."""
     for block, reason in damaged_blocks(session, run.id):
         yield f"I1: run {run.id}: {damage_sentence(session, block, reason)}"
@@ -115,7 +115,7 @@ def blocks(session: Session, run: Run) -> Iterator[str]:
             yield f"I1: run {run.id} has a row of step {step}, and attempt {attempt.number} is sealed there"
 
 
-def attempts(session: Session, run: Run, *, clock_jumped: bool = False) -> Iterator[str]:
+def attempt_violations(session: Session, run: Run, *, clock_jumped: bool = False) -> Iterator[str]:
     """Check invariant I2."""
     rows = list(session.scalars(select(Attempt).where(Attempt.run_id == run.id).order_by(Attempt.number)))
     numbers = [row.number for row in rows]
@@ -126,7 +126,7 @@ def attempts(session: Session, run: Run, *, clock_jumped: bool = False) -> Itera
             yield f"I2: attempt {row.number} of run {run.id}, which is {run.status}, never ended"
     for before, after in pairwise(rows):
         end = before.ended_at
-        if not clock_jumped and end is not None and after.started_at < end - CLOCK_SECONDS:
+        if not clock_jumped and end is not None and after.started_at < end - CLOCK_TOLERANCE_SECONDS:
             yield f"I2: attempt {after.number} of run {run.id} began before attempt {before.number} ended"
     newest = 0
     query = select(Event.attempt).where(Event.run_id == run.id, Event.attempt.is_not(None))
@@ -142,7 +142,7 @@ def attempts(session: Session, run: Run, *, clock_jumped: bool = False) -> Itera
         yield f"I2: run {run.id} is at attempt {run.attempt} but has rows of attempt {last}"
 
 
-def moves(session: Session, run: Run) -> Iterator[str]:
+def transition_violations(session: Session, run: Run) -> Iterator[str]:
     """Check invariant I4."""
     if run.status not in STATUSES:
         yield f"I4: run {run.id} has the status {run.status!r}"

@@ -8,8 +8,8 @@ from typing import Any
 
 from backend.storage.models import Checkpoint, Run
 
-MANIFEST = "manifest.json"
-OPENLY_SECRET = {"token"}
+MANIFEST_NAME = "manifest.json"
+PERMITTED_SECRETS = {"token"}
 """Files of the state directory whose content is intentionally secret."""
 
 
@@ -28,26 +28,26 @@ def checkpoint_files(
 
 def _fault(directory: Path, digest: str) -> str:
     """Return what is wrong with a checkpoint, or an empty text if it matches its row."""
-    manifest = directory / MANIFEST
+    manifest = directory / MANIFEST_NAME
     if not manifest.is_file():
-        return f"{MANIFEST} is missing"
+        return f"{MANIFEST_NAME} is missing"
     content = manifest.read_bytes()
     if sha256(content).hexdigest() != digest:
-        return f"{MANIFEST} is not the one in its row"
+        return f"{MANIFEST_NAME} is not the one in its row"
     for name, entry in json.loads(content)["files"].items():
         if not (directory / name).is_file():
             return f"{name} is missing"
-        if _described(directory / name) != entry:
+        if _digests_by_path(directory / name) != entry:
             return f"{name} is not the one in the manifest"
     return ""
 
 
-def _described(path: Path) -> dict[str, Any]:
+def _digests_by_path(path: Path) -> dict[str, Any]:
     with path.open("rb") as file:
         return {"bytes": path.stat().st_size, "sha256": file_digest(file, "sha256").hexdigest()}
 
 
-def files_of_nobody(
+def ownerless_files(
     runs: Collection[Run], checkpoints: Collection[Checkpoint], state_dir: Path
 ) -> Iterator[str]:
     """Check invariant I5 for files. A finished run has no leftovers, since each attempt cleans up."""
@@ -66,7 +66,7 @@ def canary_in_files(state_dir: Path, canary: str) -> Iterator[str]:
     """Check invariant I7 for logs, checkpoints and SQLite's files, any of which may be removed meanwhile."""
     canary_bytes = canary.encode()
     for path in sorted(state_dir.rglob("*")):
-        if path.name in OPENLY_SECRET or not path.is_file():
+        if path.name in PERMITTED_SECRETS or not path.is_file():
             continue
         try:
             content = path.read_bytes()

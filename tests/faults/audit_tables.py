@@ -16,17 +16,17 @@ from backend.storage.rollout_words import is_index
 Owner = tuple[str, str]
 """A table and a column."""
 
-INDEXES = text("""
+INDEX_CHECK = text("""
     SELECT c.oid::regclass::text AS name, bt_index_check(c.oid, true)
     FROM pg_class c JOIN pg_am a ON a.oid = c.relam JOIN pg_namespace n ON n.oid = c.relnamespace
     WHERE a.amname = 'btree' AND c.relkind = 'i' AND n.nspname = 'public'""")
-HEAPS = text("""
+HEAP_CHECK = text("""
     SELECT c.oid::regclass::text AS name, h.msg
     FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace, verify_heapam(c.oid) h
     WHERE c.relkind = 'r' AND n.nspname = 'public'""")
 
 
-def rows_of_nobody(session: Session) -> Iterator[str]:
+def ownerless_rows(session: Session) -> Iterator[str]:
     """Check invariant I5 for rows: every reference to a run, a group or a metric must exist."""
     for (table, column), (owner, key) in _owners():
         child, parent = Base.metadata.tables[table], Base.metadata.tables[owner]
@@ -49,7 +49,7 @@ def _is_mapped(name: str | None, kind: str, _parents: object) -> bool:
     return kind != "table" or not is_index(name or "")
 
 
-def damage(sessions: Sessions) -> list[str]:
+def schema_damage(sessions: Sessions) -> list[str]:
     """Check invariant I6."""
     with sessions() as session:
         connection = session.connection()
@@ -83,11 +83,11 @@ def _postgres_damage(connection: Connection) -> Iterator[str]:
         return
     connection.execute(text("CREATE EXTENSION IF NOT EXISTS amcheck"))
     try:
-        connection.execute(INDEXES).all()
+        connection.execute(INDEX_CHECK).all()
     except DBAPIError as error:  # the check reports damage by raising
         yield f"I6: Postgres finds damage: {error.orig}"
         return
-    for name, problem in connection.execute(HEAPS):
+    for name, problem in connection.execute(HEAP_CHECK):
         yield f"I6: Postgres finds damage in {name}: {problem}"
 
 

@@ -21,13 +21,13 @@ from sqlalchemy import func, select
 
 from backend.storage.engine import Sessions, reading
 from backend.storage.models import Event, Experiment, Run
-from tests.system.lab import QUICK, TOKEN
+from tests.system.lab import QUICK_CONFIG, TOKEN
 
 HEADERS = {"Authorization": f"Bearer {TOKEN}"}
-PIECES = 20
+PIECE_COUNT = 20
 """Number of pieces in which an upload is sent."""
 
-BEHIND_SECONDS = 120.0
+MAX_DELAY_SECONDS = 120.0
 """A stream that has not sent everything after this time has lost something."""
 
 VARIANTS = [{"name": "GRPO", "preset": "grpo"}, {"name": "DAPO", "preset": "dapo"}]
@@ -123,7 +123,10 @@ class Maker(Caller):
 
     def _launches(self) -> Iterator[tuple[str, Any]]:
         for number in itertools.count():
-            yield "/experiments", {"name": f"e{number}", "base": QUICK, "variants": VARIANTS, "seeds": SEEDS}
+            yield (
+                "/experiments",
+                {"name": f"e{number}", "base": QUICK_CONFIG, "variants": VARIANTS, "seeds": SEEDS},
+            )
 
     def _children(self) -> Iterator[tuple[str, Any]]:
         bodies = {"fork": {"step": self.target.step}, "clone": {"seed": 3}, "evaluations": {"prompts": 8}}
@@ -203,7 +206,7 @@ class Uploader(Caller):
         return answer.status_code
 
     def _pieces(self) -> Iterator[bytes]:
-        size = len(self._content) // PIECES + 1
+        size = len(self._content) // PIECE_COUNT + 1
         for begin in range(0, len(self._content), size):
             yield self._content[begin : begin + size]
             time.sleep(0.002)
@@ -272,7 +275,7 @@ class Follower(Caller):
     def _follow(self, *, until: int | None) -> None:
         """Listen until this event has been received, or forever if it is None."""
         headers = {"Last-Event-ID": self._last_id} if self._last_id else {}
-        buffer, deadline = b"", time.monotonic() + BEHIND_SECONDS
+        buffer, deadline = b"", time.monotonic() + MAX_DELAY_SECONDS
         with self.http.stream("GET", "/stream", headers=headers) as answer:
             for piece in answer.iter_bytes():
                 *messages, buffer = (buffer + piece).split(b"\n\n")

@@ -14,7 +14,7 @@ from tests.faults.plant import Kind, Plant
 from tests.faults.verdict import Record, Verdict, judge, record_of
 
 SAMPLING = {"prompts_per_step": 2, "group_size": 4, "max_new_tokens": 26, "temperature": 1.3}
-BASE: dict[str, Any] = {
+BASE_CONFIG: dict[str, Any] = {
     "steps": 18,
     "problems": [{"name": "sums", "operands": 2, "low": 1, "high": 60}],
     "rewards": [
@@ -29,7 +29,7 @@ BASE: dict[str, Any] = {
 }
 """A small but real training: rewards differ within groups, and every step moves the weights."""
 
-VARIANTS: tuple[dict[str, Any], ...] = (
+VARIANT_CONFIGS: tuple[dict[str, Any], ...] = (
     {"preset": "grpo"},
     {"preset": "grpo", "sampling": SAMPLING | {"staleness": 2}},
     {
@@ -46,7 +46,9 @@ _references: dict[str, Record] = {}
 def configs(number: int, *, steps: int = 18) -> list[dict[str, Any]]:
     """Return the configs of this number of runs, cycling through the variants deterministically."""
     return [
-        BASE | VARIANTS[n % len(VARIANTS)] | {"seed": n % len(VARIANTS), "steps": steps}
+        BASE_CONFIG
+        | VARIANT_CONFIGS[n % len(VARIANT_CONFIGS)]
+        | {"seed": n % len(VARIANT_CONFIGS), "steps": steps}
         for n in range(number)
     ]
 

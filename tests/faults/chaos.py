@@ -14,11 +14,11 @@ from sqlalchemy import select
 from backend.storage.engine import reading
 from backend.storage.models import Checkpoint
 from tests.faults.plant import Kind, Plant, Trainer
-from tests.faults.processes import frozen, is_alive, send
+from tests.faults.processes import freeze, is_alive, send
 from tests.faults.verdict import Witness
 from tests.waiting import TookTooLong, wait_for
 
-WEIGHTS = {
+WEIGHT_BY_FAULT = {
     "trainer_killed": 50,
     "worker_killed": 12,
     "broker_killed": 14,
@@ -35,7 +35,7 @@ WEIGHTS = {
 FROZEN_SECONDS = 3.0
 """Duration for which a broker or a database is frozen, which exceeds a lease."""
 
-WAYS = ("flip", "cut", "file", "directory", "swap")
+DAMAGE_KINDS = ("flip", "cut", "file", "directory", "swap")
 """Ways to damage a checkpoint."""
 
 
@@ -43,7 +43,7 @@ def plan(kind: Kind, seed: int, number: int, names: Sequence[str] = ()) -> list[
     """Return this number of faults in an order drawn with the seed, limited to `names` if it is not empty."""
     applies = {
         name: weight
-        for name, weight in WEIGHTS.items()
+        for name, weight in WEIGHT_BY_FAULT.items()
         if (not names or name in names)
         and not (name.startswith(("postgres", "backends")) and kind.database == "sqlite")
         and not (name.startswith("broker") and kind.broker == "filesystem")
@@ -138,12 +138,12 @@ class Chaos:
     def _broker_frozen(self) -> None:
         """Freeze the broker, which then accepts data and never answers."""
         assert self.plant.broker is not None
-        with frozen(self.plant.broker.pid):
+        with freeze(self.plant.broker.pid):
             time.sleep(FROZEN_SECONDS)
         self.counts["broker_frozen"] += 1
 
     def _postgres_frozen(self) -> None:
-        with frozen(*self.plant.postgres_processes()):
+        with freeze(*self.plant.postgres_processes()):
             time.sleep(FROZEN_SECONDS)
         self.counts["postgres_frozen"] += 1
 
@@ -156,7 +156,7 @@ class Chaos:
         victim = self._victim()
         if victim is None or victim.worker_pid == self.gc_frozen or len(self.plant.alive()) < 2:
             return
-        with frozen(victim.pid, victim.worker_pid):
+        with freeze(victim.pid, victim.worker_pid):
             try:
                 wait_for(lambda: self._is_over(victim), "another worker takes over", seconds=20)
             except TookTooLong:
@@ -186,7 +186,7 @@ class Chaos:
             return
         newest, older = (self.plant.settings.artifact_dir(row.run_id) / row.path for row in undamaged[:2])
         self.plant.damaged.add(f"{victim.run_id}/{newest.name}")
-        damage(newest, self._random.choice(WAYS), older, self._random)
+        damage(newest, self._random.choice(DAMAGE_KINDS), older, self._random)
         send(victim.pid, signal.SIGKILL)
         self.counts.update(("checkpoint_damaged", "trainer_killed"))
 

@@ -6,14 +6,14 @@ from pathlib import Path
 
 from tests.servers import Missing
 
-LIBRARIES = ("/usr/lib/*/faketime/libfaketimeMT.so.1", "/usr/lib*/faketime/libfaketimeMT.so.1")
-SHIM = Path(__file__).parent / "fake_clock"
+LIBRARY_PATTERNS = ("/usr/lib/*/faketime/libfaketimeMT.so.1", "/usr/lib*/faketime/libfaketimeMT.so.1")
+SHIM_DIRECTORY = Path(__file__).parent / "fake_clock"
 ROOT = Path(__file__).parent.parent.parent
 
 
 def find_faketime() -> str:
     """Return the library to preload in a process."""
-    for pattern in LIBRARIES:
+    for pattern in LIBRARY_PATTERNS:
         for library in sorted(Path("/").glob(pattern[1:])):
             return str(library)
     raise Missing("libfaketime (apt-get install faketime)")
@@ -42,5 +42,5 @@ class Clock:
             "FAKETIME_CACHE_DURATION": "1",
             "FAKETIME_DONT_FAKE_MONOTONIC": "1",
             "NO_FAKE_STAT": "1",
-            "PYTHONPATH": f"{SHIM}:{ROOT}",
+            "PYTHONPATH": f"{SHIM_DIRECTORY}:{ROOT}",
         }

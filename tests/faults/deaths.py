@@ -7,17 +7,21 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.faults.campaign import BASE, VARIANTS, Round, references, verdict_of
+from tests.faults.campaign import BASE_CONFIG, VARIANT_CONFIGS, Round, references, verdict_of
 from tests.faults.chaos import Chaos
 from tests.faults.failpoints import Plan
 from tests.faults.plant import Kind, Plant
 from tests.faults.processes import is_alive, send
 from tests.waiting import wait_for
 
-CONFIG = BASE | VARIANTS[1] | {"seed": 1, "steps": 6, "checkpointing": {"every": 2, "keep": 1, "spaced": 0}}
+RUN_CONFIG = (
+    BASE_CONFIG
+    | VARIANT_CONFIGS[1]
+    | {"seed": 1, "steps": 6, "checkpointing": {"every": 2, "keep": 1, "spaced": 0}}
+)
 """Config of a run that saves, forgets and removes checkpoints within seconds."""
 
-BATCHES = 12
+BATCH_COUNT = 12
 """Maximum number of times that runs are queued for points which no process has reached."""
 
 MAX_KILLS = 100
@@ -41,8 +45,8 @@ def discover(kind: Kind, warm: Path) -> Points:
             trainer_failpoint=("record", str(files["trainer"])),
             failpoint=("record", str(files["worker"])),
         ) as plant:
-            references(plant, [CONFIG])
-            (run_id,) = plant.queue([CONFIG])
+            references(plant, [RUN_CONFIG])
+            (run_id,) = plant.queue([RUN_CONFIG])
             victims = wait_for(
                 lambda: [
                     trainer for trainer in plant.trainers() if trainer.run_id == run_id and trainer.step > 2
@@ -79,9 +83,9 @@ def die_at(kind: Kind, warm: Path, role: str, points: Sequence[str]) -> tuple[Ro
             failpoint=order if role == "worker" else (),
         ) as plant:
             chaos, run_ids = Chaos(plant, seed=0), []
-            (expected,) = references(plant, [CONFIG])
-            for _ in range(BATCHES):
-                batch = plant.queue([CONFIG] * 3)
+            (expected,) = references(plant, [RUN_CONFIG])
+            for _ in range(BATCH_COUNT):
+                batch = plant.queue([RUN_CONFIG] * 3)
                 run_ids += batch
                 while plant.unended(batch):
                     chaos.look(run_ids)

@@ -13,11 +13,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-BYTES = 384_000_000
-OPTIONS = "loop,noatime,commit=600,noauto_da_alloc"
-COMMANDS = ("mount", "umount", "losetup", "mkfs.ext4", "cp")
-MEMORY = Path("/dev/shm")
-ROOM = 6_000_000_000
+DISK_BYTES = 384_000_000
+MOUNT_OPTIONS = "loop,noatime,commit=600,noauto_da_alloc"
+REQUIRED_COMMANDS = ("mount", "umount", "losetup", "mkfs.ext4", "cp")
+MEMORY_DIRECTORY = Path("/dev/shm")
+MIN_MEMORY_BYTES = 6_000_000_000
 """Free memory from which images are kept in memory, since syncing them to a real disk proves nothing more."""
 
 
@@ -30,13 +30,13 @@ class Disk:
     def make(self) -> None:
         """Make an empty file system."""
         with self.image.open("wb") as file:
-            file.truncate(BYTES)
+            file.truncate(DISK_BYTES)
         _run("mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0", str(self.image))
 
     def mount(self) -> None:
         """Mount the file system, which replays its journal after a power cut."""
         self.mount_point.mkdir(parents=True, exist_ok=True)
-        _run("mount", "-t", "ext4", "-o", OPTIONS, str(self.image), str(self.mount_point))
+        _run("mount", "-t", "ext4", "-o", MOUNT_OPTIONS, str(self.image), str(self.mount_point))
 
     def unmount(self) -> None:
         """Unmount the file system, which syncs everything to the image."""
@@ -48,7 +48,7 @@ class Disk:
 
 
 @contextmanager
-def mounted(*disks: Disk) -> Iterator[None]:
+def mounted_disks(*disks: Disk) -> Iterator[None]:
     """Mount several disks at their mount points."""
     done: list[Disk] = []
     try:
@@ -62,10 +62,10 @@ def mounted(*disks: Disk) -> Iterator[None]:
 
 
 @contextmanager
-def room_for_images() -> Iterator[Path]:
+def image_directory() -> Iterator[Path]:
     """Yield a directory for images, accessible to the user of Postgres."""
-    is_roomy = MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > ROOM
-    directory = Path(tempfile.mkdtemp(prefix="gl-", dir=MEMORY if is_roomy else None))
+    is_roomy = MEMORY_DIRECTORY.is_dir() and shutil.disk_usage(MEMORY_DIRECTORY).free > MIN_MEMORY_BYTES
+    directory = Path(tempfile.mkdtemp(prefix="gl-", dir=MEMORY_DIRECTORY if is_roomy else None))
     directory.chmod(0o711)
     try:
         yield directory
@@ -73,17 +73,17 @@ def room_for_images() -> Iterator[Path]:
         shutil.rmtree(directory, ignore_errors=True)
 
 
-def missing() -> str:
+def reason_without_disks() -> str:
     """Return the reason why this machine has no loop devices, or an empty text."""
     if os.geteuid() != 0:
         return "power cuts need root, who alone may mount a file system"
-    if absent := [name for name in COMMANDS if shutil.which(name) is None]:
+    if absent := [name for name in REQUIRED_COMMANDS if shutil.which(name) is None]:
         return f"power cuts need {', '.join(absent)}"
-    with room_for_images() as directory:
+    with image_directory() as directory:
         disk = Disk(directory / "image", directory / "place")
         try:
             disk.make()
-            with mounted(disk):
+            with mounted_disks(disk):
                 return ""
         except subprocess.CalledProcessError as error:
             return f"power cuts need loop devices: {error.stderr.decode().strip()}"

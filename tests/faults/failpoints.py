@@ -23,9 +23,9 @@ from sqlalchemy.orm import Session
 VARIABLE = "FAILPOINT"
 """Environment variable of a worker with the arguments of `arm` as JSON."""
 
-OURS = ("backend.", "worker.")
-PLUMBING = {"backend.storage.engine", "worker.db_retry", "tests.faults.failpoints"}
-STATEMENT = re.compile(
+OUR_PREFIXES = ("backend.", "worker.")
+SKIPPED_MODULES = {"backend.storage.engine", "worker.db_retry", "tests.faults.failpoints"}
+STATEMENT_PATTERN = re.compile(
     r"\s*(BEGIN|PRAGMA|ROLLBACK|SELECT|INSERT INTO|UPDATE|DELETE FROM)(?:.*?\bFROM)?\s*\"?(\w*)", re.DOTALL
 )
 
@@ -168,7 +168,7 @@ def _plain(path: str, below: str) -> str:
 
 
 def _brief(statement: str) -> str:
-    match = STATEMENT.match(statement)
+    match = STATEMENT_PATTERN.match(statement)
     return " ".join(filter(None, match.groups())) if match else statement.split(maxsplit=1)[0]
 
 
@@ -178,7 +178,7 @@ def _frame() -> str:
     frame = sys._getframe(1)
     while frame is not None and not outer:
         module = frame.f_globals.get("__name__", "")
-        if module.startswith(OURS) and module not in PLUMBING:
+        if module.startswith(OUR_PREFIXES) and module not in SKIPPED_MODULES:
             name = frame.f_code.co_qualname.replace("<locals>.", "").replace(".<lambda>", "")
             name = name if "." in name or name[0].isupper() else f"{module.rpartition('.')[2]}.{name}"
             inner = inner or name

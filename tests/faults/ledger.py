@@ -12,13 +12,13 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-LEDGER = Path(__file__).parent / "ledger.jsonl"
+LEDGER_PATH = Path(__file__).parent / "ledger.jsonl"
 
 DATABASES = ("sqlite", "postgres")
-KILLS = ("trainer_killed", "worker_killed", "failpoint", "reboot")
+KILL_FAULTS = ("trainer_killed", "worker_killed", "failpoint", "reboot")
 """Faults that are a kill -9 of our processes."""
 
-ROWS: tuple[tuple[str, tuple[str, ...]], ...] = (
+FAULTS_BY_ROW: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("kill -9 of a trainer, at any moment", ("trainer_killed",)),
     ("kill -9 of a worker with its trainers", ("worker_killed",)),
     ("kill -9 at a named statement, commit or file operation", ("failpoint",)),
@@ -35,7 +35,7 @@ ROWS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("power cut at a commit or file operation, then everything started again", ("power_cut",)),
     ("the same where nothing is forced to the disk: the control", ("power_cut_control",)),
 )
-RESULTS: tuple[tuple[str, str], ...] = (
+RESULT_TITLES: tuple[tuple[str, str], ...] = (
     ("runs", "runs that ended"),
     ("steps", "steps they committed"),
     ("rows", "metric values and completions compared with the uninterrupted run's"),
@@ -49,7 +49,7 @@ RESULTS: tuple[tuple[str, str], ...] = (
 )
 
 
-def read(ledger: Path = LEDGER) -> list[dict[str, Any]]:
+def read(ledger: Path = LEDGER_PATH) -> list[dict[str, Any]]:
     """Return every round so far."""
     lines = ledger.read_text().splitlines() if ledger.exists() else []
     return [json.loads(line) for line in lines]
@@ -74,13 +74,13 @@ def versions() -> dict[str, str]:
 
 
 def _commit() -> str:
-    command = ["git", "-C", str(LEDGER.parent), "rev-parse", "--short", "HEAD"]
+    command = ["git", "-C", str(LEDGER_PATH.parent), "rev-parse", "--short", "HEAD"]
     return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
 
 
 def kills(lines: Iterable[Mapping[str, Any]], database: str) -> int:
     """Return the number of times that a process of ours was killed with -9 on this database."""
-    return sum(_faults(lines, database)[name] for name in KILLS)
+    return sum(_faults(lines, database)[name] for name in KILL_FAULTS)
 
 
 def _faults(lines: Iterable[Mapping[str, Any]], database: str) -> Counter[str]:
@@ -95,10 +95,12 @@ def table(lines: Sequence[Mapping[str, Any]]) -> str:
     """Return the sums over all rounds by database, in Markdown."""
     faults = {database: _faults(lines, database) for database in DATABASES}
     rows = [["what was done", *DATABASES]]
-    rows += [[text, *(str(sum(faults[d][n] for n in names)) for d in DATABASES)] for text, names in ROWS]
+    rows += [
+        [text, *(str(sum(faults[d][n] for n in names)) for d in DATABASES)] for text, names in FAULTS_BY_ROW
+    ]
     rows += [["**kill -9 in all**", *(f"**{kills(lines, database)}**" for database in DATABASES)]]
     rows += [["**result**", "", ""]]
-    rows += [[text, *(f"{_sum(lines, d, name):,}" for d in DATABASES)] for name, text in RESULTS]
+    rows += [[text, *(f"{_sum(lines, d, name):,}" for d in DATABASES)] for name, text in RESULT_TITLES]
     marked = ["| " + " | ".join(row) + " |" for row in rows]
     return "\n".join([marked[0], "| --- | ---: | ---: |", *marked[1:]]) + "\n"
 

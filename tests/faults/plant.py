@@ -25,13 +25,13 @@ from backend.storage.engine import Sessions, open_engine, open_sessions, reading
 from backend.storage.migrate import upgrade
 from backend.storage.models import Attempt, Run, Worker
 from tests import servers
-from tests.api_client import empty
+from tests.api_client import close_connections
 from tests.factories import make_run
 from tests.faults import failpoints, worker_app
 from tests.faults.processes import ROOT, is_alive
 from tests.waiting import TookTooLong, wait_for
 
-STUB = Path(__file__).parent / "stub.py"
+STUB_PATH = Path(__file__).parent / "stub.py"
 
 LEASE_SECONDS = 2.0
 POLL_SECONDS = 0.5
@@ -128,9 +128,9 @@ class Plant:
                     process.send_signal(signal.SIGCONT)
                 process.kill()
                 process.wait()
-        empty(self.engine.pool)
+        close_connections(self.engine.pool)
         if self.postgres is not None:
-            servers.stop(self.postgres.pid)
+            servers.shut_down(self.postgres.pid)
         if failed is None:
             shutil.rmtree(self.directory)
 
@@ -189,7 +189,7 @@ class Plant:
             return list(self.trainer)
         if self.warm is None:
             return None
-        return [sys.executable, "-I", "-S", str(STUB), str(self.warm), *self.trainer_failpoint]
+        return [sys.executable, "-I", "-S", str(STUB_PATH), str(self.warm), *self.trainer_failpoint]
 
     def alive(self) -> "list[subprocess.Popen[bytes]]":
         """Return the running workers."""

@@ -26,9 +26,9 @@ from backend.storage.models import Run
 from tests import servers
 from tests.faults import failpoints
 from tests.faults.campaign import Round
-from tests.faults.disks import Disk, mounted, room_for_images
+from tests.faults.disks import Disk, image_directory, mounted_disks
 from tests.faults.plant import Kind
-from tests.faults.power_acts import ACTS, Installation, furnish
+from tests.faults.power_acts import FUNCTION_BY_ACT, Installation, furnish
 from tests.faults.power_check import Row, check, visible
 from tests.faults.verdict import Record, Verdict, record_of
 from tests.waiting import wait_for
@@ -37,7 +37,7 @@ with freeze_gc():
     import worker.checkpoints.store
     import worker.training.trainer  # imported once here, and not in each fork
 
-EVERY = {
+INTERVAL_BY_ACT = {
     "launching": 3,
     "training": 9,
     "sealing": 3,
@@ -48,10 +48,10 @@ EVERY = {
 }
 """Number of points between two cuts in one life of an act. Further lives start at the following points."""
 
-CONTROLS = 3
+CONTROL_CUTS = 3
 """Number of cuts in the control of each act."""
 
-SEEN_IN = ("launching", "training", "sealing", "deleting")
+OBSERVED_ACTS = ("launching", "training", "sealing", "deleting")
 """Acts that do not lock tables, so that another process may read them at the same time."""
 
 
@@ -88,7 +88,7 @@ class Ground:
     ) -> Iterator[Installation]:
         """Mount the disks and run the database's server on them."""
         root = self.directory / name
-        with mounted(*self.disks(images, name)):
+        with mounted_disks(*self.disks(images, name)):
             if self.database == "sqlite":
                 url = f"sqlite:///{root / 'db/grpolab.db'}" if self.is_apart else ""
                 yield Installation(root, self.database, url)
@@ -99,7 +99,7 @@ class Ground:
             try:
                 yield Installation(root, self.database, server.url)
             finally:
-                servers.stop(server.pid)
+                servers.shut_down(server.pid)
                 self.servers.remove(server.pid)
 
 
@@ -110,7 +110,7 @@ def cut_power(
 
     In a control (if `syncs` is False), losses are counted and are not errors."""
     started = time.monotonic()
-    with room_for_images() as directory:
+    with image_directory() as directory:
         ground = Ground(database, is_apart=database == "postgres" or bool(first % 2), directory=directory)
         base = ground.images("base")
         for disk in ground.disks(base, "base"):
@@ -148,10 +148,10 @@ def campaign(databases: Sequence[str], ledger: Sequence[Mapping[str, Any]]) -> I
         for line in ledger
         if "act" in line
     }
-    for first in range(max(EVERY.values())):
-        for database, (act, every) in itertools.product(databases, EVERY.items()):
+    for first in range(max(INTERVAL_BY_ACT.values())):
+        for database, (act, every) in itertools.product(databases, INTERVAL_BY_ACT.items()):
             if first == 0 and (database, act, 1, True) not in done_points:
-                yield cut_power(database, act, every=every, first=1, limit=CONTROLS, syncs=False)
+                yield cut_power(database, act, every=every, first=1, limit=CONTROL_CUTS, syncs=False)
             if first < every and (database, act, first, False) not in done_points:
                 yield cut_power(database, act, every=every, first=first)
 
@@ -207,7 +207,7 @@ def _cut(
 ) -> Cut:
     """Return what the paused child has acknowledged, what a reader could see, and copies of the disks."""
     visible_rows: set[Row] = set()
-    if act in SEEN_IN and (ground.database == "postgres" or _database(installation).exists()):
+    if act in OBSERVED_ACTS and (ground.database == "postgres" or _database(installation).exists()):
         engine = open_engine(installation.settings.effective_database_url)
         with suppress(OperationalError, ProgrammingError):  # not even a schema yet
             visible_rows = visible(open_sessions(engine))
@@ -301,7 +301,7 @@ def _act(
     if not ground.syncs:
         _never_sync()
     failpoints.listen(visit, below=f"{installation.root}/")
-    ACTS[act](installation, say)
+    FUNCTION_BY_ACT[act](installation, say)
     visit("after the end: commit")
     count.write_text(str(visits))
 

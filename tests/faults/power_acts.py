@@ -28,15 +28,22 @@ from backend.storage.engine import db_now, open_engine, open_sessions, reading
 from backend.storage.migrate import migrate
 from backend.storage.models import Attempt, Run
 from backend.storage.schema import newest_schema
-from tests.api_client import serving
+from tests.api_client import client_of_service
 from tests.factories import make_attempt, make_checkpoint, make_run, write_metric
-from tests.faults.deaths import CONFIG
-from tests.system.lab import QUICK
+from tests.faults.deaths import RUN_CONFIG
+from tests.system.lab import QUICK_CONFIG
 from worker.train import Assignment, train_run
 
 STEPS, LONG = 40, 2_500
-ROWS = b"".join(json.dumps({"prompt": f"{n} + 1", "answer": n + 1}).encode() + b"\n" for n in range(50))
-EXPERIMENT = {"name": "e", "base": QUICK, "variants": [{"name": "GRPO", "preset": "grpo"}], "seeds": [0, 1]}
+DATASET_ROWS = b"".join(
+    json.dumps({"prompt": f"{n} + 1", "answer": n + 1}).encode() + b"\n" for n in range(50)
+)
+EXPERIMENT_BODY = {
+    "name": "e",
+    "base": QUICK_CONFIG,
+    "variants": [{"name": "GRPO", "preset": "grpo"}],
+    "seeds": [0, 1],
+}
 
 Acknowledge = Callable[..., None]
 
@@ -79,7 +86,7 @@ def launching(installation: Installation, acknowledge: Acknowledge) -> None:
     acknowledge("schema", migrate(settings) and newest_schema())
     token = read_or_create_token(settings, Role.OPERATOR)
     acknowledge("token", token)
-    with serving(settings, settings.effective_database_url, token=token) as client:
+    with client_of_service(settings, settings.effective_database_url, token=token) as client:
 
         def call(method: str, path: str, **options: Any) -> Any:
             answer = client.request(method, f"/api/v1{path}", **options)
@@ -88,12 +95,14 @@ def launching(installation: Installation, acknowledge: Acknowledge) -> None:
 
         head = {"Content-Type": "application/x-ndjson"}
         for number in range(2):
-            uploaded = call("POST", "/datasets?name=rows.jsonl", content=ROWS * (number + 1), headers=head)
+            uploaded = call(
+                "POST", "/datasets?name=rows.jsonl", content=DATASET_ROWS * (number + 1), headers=head
+            )
             acknowledge("upload", uploaded["sha256"], True)
         acknowledge("upload", uploaded["sha256"], None)  # from here on, both states are allowed
         call("DELETE", f"/datasets/{uploaded['sha256']}")
         acknowledge("upload", uploaded["sha256"], False)
-        runs = [run["id"] for run in call("POST", "/experiments", json=EXPERIMENT)["runs"]]
+        runs = [run["id"] for run in call("POST", "/experiments", json=EXPERIMENT_BODY)["runs"]]
         acknowledge("run", *runs)
         acknowledge("run", call("POST", f"/runs/{runs[0]}/clone", json={"seed": 3})["id"])
         call("PATCH", f"/runs/{runs[0]}", json={"notes": "a note"})
@@ -137,7 +146,7 @@ def deleting(installation: Installation, acknowledge: Acknowledge) -> None:
     with sessions() as session:
         run_id = session.scalars(select(Run.id).where(Run.status == "finished")).one()
     token = read_or_create_token(settings, Role.OPERATOR)
-    with serving(settings, settings.effective_database_url, token=token) as client:
+    with client_of_service(settings, settings.effective_database_url, token=token) as client:
         assert client.delete(f"/api/v1/runs/{run_id}").is_success
         acknowledge("trashed", run_id)
         assert client.delete(f"/api/v1/runs/{run_id}?forever=true").is_success
@@ -166,7 +175,7 @@ def upgrading(installation: Installation, acknowledge: Acknowledge) -> None:
     acknowledge("schema", newest_schema())
 
 
-ACTS: dict[str, Callable[[Installation, Acknowledge], None]] = {
+FUNCTION_BY_ACT: dict[str, Callable[[Installation, Acknowledge], None]] = {
     "launching": launching,
     "training": training,
     "sealing": sealing,
@@ -196,9 +205,9 @@ def furnish(installation: Installation, act: str) -> None:
         session.execute(update(Run).where(Run.id == run.id).values(last_step=STEPS))
         lifecycle.finish_run(session, run.id, 1, "finished")
     with open_sessions(engine).begin() as session:
-        make_run(session, config=CONFIG, seed=1)
+        make_run(session, config=RUN_CONFIG, seed=1)
     with Uploads(settings.datasets_dir).draft() as draft:
-        draft.file.write(ROWS)
+        draft.file.write(DATASET_ROWS)
     if act == "restoring":
         save_backup(settings, installation.backups / "monday")
         with open_sessions(engine).begin() as session:

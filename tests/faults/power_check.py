@@ -39,7 +39,7 @@ from tests.faults.verdict import Record, Verdict, Witness, judge
 from tests.stored_points import stored_points
 from worker.train import Assignment, train_run
 
-ATTEMPTS = 3
+MAX_ATTEMPTS = 3
 """Maximum number of attempts until a run ends, since nothing disturbs it any more."""
 
 Row = tuple[Any, ...]
@@ -216,7 +216,7 @@ def _train_to_the_end(sessions: Sessions, settings: Settings) -> list[str]:
         for run in session.scalars(select(Run).where(Run.status == "running")).all():
             lifecycle.release_run(session, run.id, run.attempt, "the power was cut")
         runs = list(session.scalars(select(Run.id).where(Run.seed == 1)))
-    for _ in range(ATTEMPTS):
+    for _ in range(MAX_ATTEMPTS):
         with sessions.begin() as session:
             claim = lifecycle.claim_run(session, "w", "h")
         if claim is None:

@@ -38,7 +38,7 @@ def warm_parent() -> Iterator[Path]:
 
 
 @contextmanager
-def frozen(*pids: int) -> Iterator[None]:
+def freeze(*pids: int) -> Iterator[None]:
     """Stop processes for the duration of the context, as on a suspended machine."""
     for pid in pids:
         send(pid, signal.SIGSTOP)

@@ -21,15 +21,15 @@ from backend.storage.engine import Sessions, open_engine, open_sessions, reading
 from backend.storage.models import Attempt, Checkpoint, Run
 from tests.factories import make_run
 from tests.faults.audit import audit
-from tests.faults.campaign import BASE, VARIANTS, Round
+from tests.faults.campaign import BASE_CONFIG, VARIANT_CONFIGS, Round
 from tests.faults.plant import LEASE_SECONDS, Kind
 from tests.faults.verdict import Witness, judge, record_of
 from tests.system.lab import Lab
 from tests.waiting import wait_for
 
-CONFIG = BASE | VARIANTS[0] | {"seed": 5, "steps": 12}
+RUN_CONFIG = BASE_CONFIG | VARIANT_CONFIGS[0] | {"seed": 5, "steps": 12}
 
-END_SECONDS = 120.0
+MAX_END_SECONDS = 120.0
 """Maximum duration of an end: a trainer has 30 s, its worker 45 s, and the other processes less."""
 
 
@@ -46,7 +46,7 @@ def reboot(seed: int, *, times: int = 1, ways: Sequence[str] = ("reboot",)) -> R
         engine = open_engine(f"sqlite:///{directory / 'grpolab.db'}")
         sessions = open_sessions(engine)
         with sessions.begin() as session:
-            run_ids = [make_run(session, config=CONFIG, seed=CONFIG["seed"]).id for _ in range(2)]
+            run_ids = [make_run(session, config=RUN_CONFIG, seed=RUN_CONFIG["seed"]).id for _ in range(2)]
 
         def has_reached(run_id: str, step: int) -> bool:
             with reading(sessions) as session:
@@ -54,10 +54,12 @@ def reboot(seed: int, *, times: int = 1, ways: Sequence[str] = ("reboot",)) -> R
                 run = session.get_one(Run, run_id)
             return run.last_step >= step or run.status not in ("queued", "running")
 
-        wait_for(lambda: has_reached(run_ids[0], CONFIG["steps"]), "the uninterrupted run ends", seconds=600)
+        wait_for(
+            lambda: has_reached(run_ids[0], RUN_CONFIG["steps"]), "the uninterrupted run ends", seconds=600
+        )
         ended = 0
         for shutdown in islice(cycle(ways), times):
-            step = chance.randrange(1, CONFIG["steps"])
+            step = chance.randrange(1, RUN_CONFIG["steps"])
             wait_for(lambda step=step: has_reached(run_ids[1], step), "a step to reboot at", seconds=600)  # type: ignore[misc]
             if shutdown == "reboot":
                 lab.kill_all()
@@ -102,7 +104,7 @@ def _ask(lab: Lab, *, twice: bool) -> float:
     if twice:
         time.sleep(0.3)
         lab.process.send_signal(signal.SIGTERM)
-    code = lab.process.wait(END_SECONDS)
+    code = lab.process.wait(MAX_END_SECONDS)
     assert code == 0, lab.output_text()
     return time.monotonic() - asked_at
 

@@ -23,16 +23,16 @@ from tests.faults.campaign import Round
 from tests.faults.plant import Kind, Plant
 from tests.faults.processes import ROOT
 from tests.faults.verdict import Verdict
-from tests.faults.warm_service import LOG
+from tests.faults.warm_service import LOG_VARIABLE
 from tests.ports import free_port
 from tests.system.lab import TOKEN, Client
 from tests.waiting import wait_for
 
-STEPS = 300
-CONTENT = bytes(range(256)) * 8192
+STEP_COUNT = 300
+CHECKPOINT_CONTENT = bytes(range(256)) * 8192
 """Content of the downloaded checkpoint, 2 MB."""
 
-SECONDS = (0.05, 0.8)
+LIFE_SECONDS = (0.05, 0.8)
 """Range of the time between the start of the clients and the death of the service."""
 
 
@@ -52,7 +52,7 @@ class Service:
             "PORT": str(self.port),
             "GRPOLAB_TOKEN": TOKEN,
             "WRITES_PER_SECOND": "0",
-            LOG: str(plant.directory / "service.log"),
+            LOG_VARIABLE: str(plant.directory / "service.log"),
         }
         self.start()
 
@@ -71,7 +71,7 @@ class Service:
 
 
 @contextmanager
-def serving(plant: Plant) -> Iterator[Service]:
+def running_service(plant: Plant) -> Iterator[Service]:
     """Yield a service that is forked at each start (see warm_service.py)."""
     argv = [sys.executable, "-m", "tests.faults.warm_service"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -97,7 +97,7 @@ def kill_service(database: str, seed: int, *, times: int) -> Round:
     """Kill the service this number of times under five clients, which then repeat interrupted requests."""
     chance = random.Random(seed)
     kind = Kind(database, trainers="none")
-    with Plant(kind, workers=0) as plant, serving(plant) as service:
+    with Plant(kind, workers=0) as plant, running_service(plant) as service:
         target = _target(plant, service)
         callers = [Maker(target), Maker(target, experiments=False), Uploader(target), Reader(target)]
         for caller in callers:
@@ -105,7 +105,7 @@ def kill_service(database: str, seed: int, *, times: int) -> Round:
         everybody: list[Caller] = [*callers, Follower(target)]
         started = time.monotonic()
         for _ in range(times):
-            _storm(service, everybody, chance.uniform(*SECONDS))
+            _storm(service, everybody, chance.uniform(*LIFE_SECONDS))
             for caller in everybody:
                 caller.make_good()
         for caller in everybody:
@@ -136,14 +136,18 @@ def _storm(service: Service, callers: Sequence[Caller], seconds: float) -> None:
 def _target(plant: Plant, service: Service) -> Target:
     """Return a finished run with a curve and a checkpoint."""
     with plant.sessions.begin() as session:
-        run = make_run(session, config={"steps": STEPS})
+        run = make_run(session, config={"steps": STEP_COUNT})
         lifecycle.claim_run(session, "w", "h")
         lifecycle.begin_attempt(session, run.id, 1, -1)
         for name in ("reward/mean", "loss/total", "tokens/total"):
-            write_metric(session, run, name, {step: step / 7 for step in range(1, STEPS + 1)})
-        step = STEPS // 2
-        checkpoint = make_checkpoint(session, run, plant.settings.state, step=step, content=CONTENT)
-        session.execute(update(Run).where(Run.id == run.id).values(last_step=STEPS))
+            write_metric(session, run, name, {step: step / 7 for step in range(1, STEP_COUNT + 1)})
+        step = STEP_COUNT // 2
+        checkpoint = make_checkpoint(
+            session, run, plant.settings.state, step=step, content=CHECKPOINT_CONTENT
+        )
+        session.execute(update(Run).where(Run.id == run.id).values(last_step=STEP_COUNT))
         lifecycle.finish_run(session, run.id, 1, "finished")
     file = f"{checkpoint.path}/model.safetensors"
-    return Target(service.client.base, plant.sessions, service.datasets, run.id, step, file, CONTENT)
+    return Target(
+        service.client.base, plant.sessions, service.datasets, run.id, step, file, CHECKPOINT_CONTENT
+    )

@@ -25,26 +25,26 @@ from tests.faults.processes import has_pending, send
 from tests.stored_points import stored_points
 from tests.waiting import wait_for
 
-WAYS = ("stop_wished", "worker_asked", "worker_asked_twice")
+STOP_KINDS = ("stop_wished", "worker_asked", "worker_asked_twice")
 
-STOP_SECONDS = 5.0
+MAX_STOP_SECONDS = 5.0
 """Maximum time beyond the longest step on a machine that is not overloaded."""
 
-STEPS = 18
+STEP_COUNT = 18
 
 
 def stop(kind: Kind, warm: Path | None, *, seed: int, times: int) -> Round:
     """End a run this number of times, in each way in turn, with a new run if one ends too soon."""
     started = time.monotonic()
     with Plant(kind, warm, workers=1, slots=1) as plant:
-        (config,) = configs(1, steps=STEPS)
+        (config,) = configs(1, steps=STEP_COUNT)
         (expected,) = references(plant, [config])
         enders = Enders(plant, seed)
         run_ids = plant.queue([config])
         for number in range(times):
             victim = enders.next_victim(run_ids, config)
             enders.chaos.look(run_ids)
-            getattr(enders, WAYS[number % len(WAYS)])(victim)
+            getattr(enders, STOP_KINDS[number % len(STOP_KINDS)])(victim)
         plant.wait_until_ended(run_ids)
         verdict = verdict_of(plant, enders.chaos, dict.fromkeys(run_ids, expected))
     verdict.sentences.extend(enders.sentences)
@@ -63,10 +63,10 @@ class Enders:
     def __init__(self, plant: Plant, seed: int) -> None:
         self.plant = plant
         self.chaos = Chaos(plant, seed)
-        self.seconds: dict[str, list[float]] = {ending: [] for ending in WAYS}
+        self.seconds: dict[str, list[float]] = {ending: [] for ending in STOP_KINDS}
         self.sentences: list[str] = []
         self.late = 0
-        """Number of runs that took longer to stop than a step and `STOP_SECONDS`."""
+        """Number of runs that took longer to stop than a step and `MAX_STOP_SECONDS`."""
         self._random = random.Random(seed)
 
     def next_victim(self, run_ids: list[str], config: dict[str, object]) -> Trainer:
@@ -86,7 +86,7 @@ class Enders:
 
     def stop_wished(self, victim: Trainer) -> None:
         """Send the user's request to stop, and then resume."""
-        asked = time.monotonic()
+        asked_at = time.monotonic()
         with self.plant.sessions.begin() as session:
             lifecycle.request_action(session, victim.run_id, "stop")
         wait_for(lambda: self.plant.read(victim.run_id).status != "running", "a run stops")
@@ -94,7 +94,7 @@ class Enders:
         if self.plant.read(victim.run_id).status != "stopped":
             return  # it had just ended
         self._check_saved("stop_wished", victim)
-        self.late += took > self._longest_step(victim) + STOP_SECONDS
+        self.late += took > self._longest_step(victim) + MAX_STOP_SECONDS
         with self.plant.sessions.begin() as session:
             lifecycle.resume_run(session, victim.run_id)
 

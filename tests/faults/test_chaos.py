@@ -13,7 +13,7 @@ from backend.storage.engine import reading
 from backend.storage.models import Event
 from tests.faults.audit import audit
 from tests.faults.campaign import configs, play
-from tests.faults.chaos import WAYS, Chaos, damage, plan
+from tests.faults.chaos import DAMAGE_KINDS, Chaos, damage, plan
 from tests.faults.plant import Kind, Plant
 from tests.faults.processes import send
 from tests.waiting import wait_for
@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.nightly, pytest.mark.timeout(900)]
     ("database", "broker"),
     [("sqlite", "valkey"), pytest.param("postgres", "filesystem", marks=pytest.mark.nightly)],
 )
-def test_whatever_is_killed_frozen_or_damaged_runs_end_as_if_nothing_had_happened(warm, database, broker):
+def test_runs_end_bit_equal_whatever_is_killed_frozen_or_damaged(warm, database, broker):
     kind = Kind(database, broker)
     faults = [*dict.fromkeys(plan(kind, 0, 1000)), "trainer_killed", "trainer_killed", "worker_killed"]
     random.shuffle(faults)
@@ -36,7 +36,7 @@ def test_whatever_is_killed_frozen_or_damaged_runs_end_as_if_nothing_had_happene
     assert set(faults) <= set(played.faults)
 
 
-def test_a_run_whose_checkpoints_are_all_damaged_fails_and_says_so(warm):
+def test_a_run_whose_checkpoints_are_all_damaged_fails_with_a_message(warm):
     with Plant(Kind("sqlite", "filesystem"), warm, workers=1) as plant:
         chaos = Chaos(plant, seed=0)
         (run_id,) = plant.queue(configs(1, steps=200))
@@ -46,7 +46,7 @@ def test_a_run_whose_checkpoints_are_all_damaged_fails_and_says_so(warm):
         rows = chaos.rows(run_id)
         for row, damage_kind in zip(
             rows,
-            random.sample([damage_kind for damage_kind in WAYS if damage_kind != "swap"], 3),
+            random.sample([damage_kind for damage_kind in DAMAGE_KINDS if damage_kind != "swap"], 3),
             strict=False,
         ):
             directory = plant.settings.artifact_dir(run_id) / row.path

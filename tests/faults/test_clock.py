@@ -23,9 +23,9 @@ from tests.ports import free_port
 from tests.system.lab import TOKEN, Program
 from tests.waiting import wait_for
 
-TOY = Path(__file__).parent.parent / "worker" / "host" / "toy_trainer.py"
-HOUR = 3600
-LEASE = 4.0
+TOY_TRAINER_PATH = Path(__file__).parent.parent / "worker" / "host" / "toy_trainer.py"
+HOUR_SECONDS = 3600
+LEASE_SECONDS = 4.0
 """Duration of a lease, long enough for a busy machine to renew it."""
 
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(600)]
@@ -39,15 +39,15 @@ def clock(state_dir):
 def trainer_on(clock):
     """Return a toy trainer with this clock that trains until stopped, like every process of its machine."""
     variables = (f"{name}={variable_value}" for name, variable_value in clock.environment.items())
-    return ("env", *variables, sys.executable, str(TOY), "endless")
+    return ("env", *variables, sys.executable, str(TOY_TRAINER_PATH), "endless")
 
 
 def plant_on(clock, database, **options):
     kind = Kind(database, "filesystem")
-    return Plant(kind, workers=0, slots=1, lease_seconds=LEASE, trainer=trainer_on(clock), **options)
+    return Plant(kind, workers=0, slots=1, lease_seconds=LEASE_SECONDS, trainer=trainer_on(clock), **options)
 
 
-def trains(plant, run_id, *, attempt, further=1):
+def wait_for_steps(plant, run_id, *, attempt, further=1):
     """Wait until this attempt has made this number of additional steps."""
     before = plant.read(run_id)
     behind = before.last_step if before.attempt == attempt else 0
@@ -60,11 +60,11 @@ def trains(plant, run_id, *, attempt, further=1):
     wait_for(has_got_on, "it trains")
 
 
-def keeps_its_run(plant, run_id, *, attempt):
+def assert_keeps_its_run(plant, run_id, *, attempt):
     """Check that it still trains after a time in which an invalid lease would have expired."""
-    ends_at = time.monotonic() + LEASE + grace_seconds(LEASE)
+    ends_at = time.monotonic() + LEASE_SECONDS + grace_seconds(LEASE_SECONDS)
     while time.monotonic() < ends_at:
-        trains(plant, run_id, attempt=attempt)
+        wait_for_steps(plant, run_id, attempt=attempt)
 
 
 def stop(plant, run_id):
@@ -124,19 +124,19 @@ def clock_events(plant, run_id):
         )
 
 
-def test_workers_and_a_service_with_wrong_clocks_neither_lose_nor_keep_a_run(clock):
+def test_workers_and_a_service_with_wrong_clocks_neither_lose_nor_block_a_run(clock):
     with plant_on(clock, "postgres", reconciles=False) as plant, service_on(clock, plant) as client:
-        clock.set(-HOUR)
+        clock.set(-HOUR_SECONDS)
         slow = plant.start_worker(**clock.environment)
         (run_id,) = plant.queue([{}])
-        trains(plant, run_id, attempt=1)
+        wait_for_steps(plant, run_id, attempt=1)
         plant.start_worker()
         plant.wait_for_workers()
-        keeps_its_run(plant, run_id, attempt=1)
+        assert_keeps_its_run(plant, run_id, attempt=1)
         slow.send_signal(signal.SIGKILL)
         slow.wait()
-        clock.set(HOUR)  # of the service, and of the other worker's trainer, whose clock is right
-        keeps_its_run(plant, run_id, attempt=2)
+        clock.set(HOUR_SECONDS)  # of the service, and of the other worker's trainer, whose clock is right
+        assert_keeps_its_run(plant, run_id, attempt=2)
         stop(plant, run_id)
         check_pages(client, run_id)
         assert clock_events(plant, run_id) == []
@@ -144,21 +144,21 @@ def test_workers_and_a_service_with_wrong_clocks_neither_lose_nor_keep_a_run(clo
 
 
 @pytest.mark.nightly
-def test_a_machine_whose_clock_is_set_to_and_fro_goes_on_and_says_so(clock):
+def test_a_machine_whose_clock_is_set_back_and_forth_continues_and_reports_it(clock):
     with plant_on(clock, "sqlite", reconciles=False) as plant, service_on(clock, plant) as client:
         worker = plant.start_worker(**clock.environment)
         (run_id,) = plant.queue([{}])
-        trains(plant, run_id, attempt=1)
-        clock.set(HOUR)
+        wait_for_steps(plant, run_id, attempt=1)
+        clock.set(HOUR_SECONDS)
         wait_for(lambda: len(clock_events(plant, run_id)) == 1, "it is told")
-        keeps_its_run(plant, run_id, attempt=1)
-        clock.set(-HOUR)
+        assert_keeps_its_run(plant, run_id, attempt=1)
+        clock.set(-HOUR_SECONDS)
         wait_for(lambda: len(clock_events(plant, run_id)) == 2, "it is told")
-        trains(plant, run_id, attempt=1)
+        wait_for_steps(plant, run_id, attempt=1)
         worker.kill()
-        clock.set(-3 * HOUR)  # the lease that it leaves behind expires two hours in the future
+        clock.set(-3 * HOUR_SECONDS)  # the lease that it leaves behind expires two hours in the future
         plant.start_worker(**clock.environment)
-        trains(plant, run_id, attempt=2)
+        wait_for_steps(plant, run_id, attempt=2)
         stop(plant, run_id)
         check_pages(client, run_id)
         events = clock_events(plant, run_id)
@@ -167,5 +167,5 @@ def test_a_machine_whose_clock_is_set_to_and_fro_goes_on_and_says_so(clock):
         )
         assert [direction for direction, _ in jumps] == ["jumped ahead", "went back", "went back"], events
         seconds = [float(number.replace(",", "")) for _, number in jumps]
-        assert seconds == pytest.approx([HOUR, 2 * HOUR, 2 * HOUR], abs=60)
+        assert seconds == pytest.approx([HOUR_SECONDS, 2 * HOUR_SECONDS, 2 * HOUR_SECONDS], abs=60)
         check(plant, run_id)

@@ -11,14 +11,14 @@ from sqlalchemy import func, select
 from backend.config.merge import resolve
 from backend.runs import lifecycle
 from backend.storage.models import Event
-from tests.faults.chaos import WAYS, damage
-from tests.trained_runs import SMALL
+from tests.faults.chaos import DAMAGE_KINDS, damage
+from tests.trained_runs import SMALL_CONFIG
 from worker.checkpoints.files import BadCheckpoint
 from worker.checkpoints.store import Checkpoints
 from worker.recording.recorder import Recorder
 from worker.training.trainer import Trainer
 
-TIMES = int(os.environ.get("GRPOLAB_DAMAGES", "20"))
+DAMAGE_COUNT = int(os.environ.get("GRPOLAB_DAMAGES", "20"))
 """Number of checkpoints that are damaged; 200 take a minute."""
 
 
@@ -26,7 +26,7 @@ TIMES = int(os.environ.get("GRPOLAB_DAMAGES", "20"))
 def trained(sessions, settings, queued, train):
     """A run with three checkpoints, and the process that would continue it."""
     config = resolve(
-        SMALL | {"steps": 6, "checkpointing": {"every": 1, "keep": 3}, "evaluation": {"every": 0}}
+        SMALL_CONFIG | {"steps": 6, "checkpointing": {"every": 1, "keep": 3}, "evaluation": {"every": 0}}
     )
     run_id = queued(config)
     train(run_id, config, stop_after=3)
@@ -79,14 +79,18 @@ def test_a_damaged_checkpoint_never_continues_a_run(trained, sessions, tmp_path)
     recorder.flush()
     before, damage_count = refusals(sessions), 0
     chance = random.Random(0)
-    while damage_count < TIMES:
+    while damage_count < DAMAGE_COUNT:
         root = shutil.copytree(undamaged, tmp_path / "damaged")
         bad = chance.choice((1, 1, 2, 3))
         for name in names[:bad]:
             donor = chance.choice(
                 [donor for donor in names if donor != name and (root / donor).is_dir()] or [""]
             )
-            ways = WAYS if donor else [damage_kind for damage_kind in WAYS if damage_kind != "swap"]
+            ways = (
+                DAMAGE_KINDS
+                if donor
+                else [damage_kind for damage_kind in DAMAGE_KINDS if damage_kind != "swap"]
+            )
             damage(root / name, chance.choice(ways), undamaged / donor, chance)
         step, state = restored(continuing(root))
         assert step == 3 - bad

@@ -9,7 +9,7 @@ from tests.faults.plant import Kind
 
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(900)]
 
-SAMPLE = 4
+SAMPLE_SIZE = 4
 
 
 @pytest.mark.parametrize("database", ["sqlite", pytest.param("postgres", marks=pytest.mark.nightly)])
@@ -19,8 +19,8 @@ def test_a_process_may_die_at_any_statement(warm, database):
     assert min(len(points) for points in points_by_role.values()) >= 25
     for role, points in points_by_role.items():
         certain = [point for point in points if is_certain(point)]
-        played, missed = die_at(kind, warm, role, certain[:: len(certain) // SAMPLE][:SAMPLE])
+        played, missed = die_at(kind, warm, role, certain[:: len(certain) // SAMPLE_SIZE][:SAMPLE_SIZE])
         assert played.verdict.sentences == []
         assert played.is_clean, played.line()
         assert missed == []
-        assert played.faults["failpoint"] == SAMPLE
+        assert played.faults["failpoint"] == SAMPLE_SIZE

@@ -13,16 +13,16 @@ from tests.faults.campaign import Round, configs, references, verdict_of
 from tests.faults.chaos import Chaos
 from tests.faults.plant import Kind, Plant
 
-TIMES = int(os.environ.get("GRPOLAB_MACHINES", "2"))
+LOSS_COUNT = int(os.environ.get("GRPOLAB_MACHINES", "2"))
 """Number of lost machines; 20 take ten minutes."""
 
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(900)]
 
 
 @pytest.mark.parametrize("storage", ["s3", pytest.param("file", marks=pytest.mark.nightly)])
-def test_runs_of_lost_machines_end_as_if_nothing_had_happened(request, warm, storage, tmp_path):
+def test_runs_of_lost_machines_end_bit_equal(request, warm, storage, tmp_path):
     url = request.getfixturevalue("s3") if storage == "s3" else f"file://{tmp_path}/share"
-    faults = ["machine_lost"] * TIMES + ["trainer_killed"] * TIMES
+    faults = ["machine_lost"] * LOSS_COUNT + ["trainer_killed"] * LOSS_COUNT
     random.shuffle(faults)
     with Plant(Kind("sqlite", "valkey"), warm, artifacts_url=url) as plant:
         run_configs = configs(3)
@@ -42,4 +42,4 @@ def test_runs_of_lost_machines_end_as_if_nothing_had_happened(request, warm, sto
         verdict = verdict_of(plant, chaos, hurt)
     assert verdict.sentences == []
     assert Round(plant.kind, 0, chaos.counts, verdict, 0.0).is_clean
-    assert chaos.counts["machine_lost"] == TIMES
+    assert chaos.counts["machine_lost"] == LOSS_COUNT

@@ -5,26 +5,26 @@ devices."""
 
 import pytest
 
-from tests.faults.disks import missing
-from tests.faults.power import EVERY, cut_power
+from tests.faults.disks import reason_without_disks
+from tests.faults.power import INTERVAL_BY_ACT, cut_power
 
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(900)]
 
-SAMPLE = 3
+SAMPLE_SIZE = 3
 
 
 @pytest.fixture(autouse=True, scope="module")
 def _disks():
-    if reason := missing():
+    if reason := reason_without_disks():
         pytest.skip(reason)
 
 
 @pytest.mark.parametrize(
     ("database", "act"),
-    [*(("sqlite", act) for act in EVERY), ("postgres", "launching"), ("postgres", "restoring")],
+    [*(("sqlite", act) for act in INTERVAL_BY_ACT), ("postgres", "launching"), ("postgres", "restoring")],
 )
 def test_a_power_cut_loses_nothing_that_was_acknowledged(database, act):
-    limit = 1 if act == "training" else SAMPLE
+    limit = 1 if act == "training" else SAMPLE_SIZE
     played = cut_power(database, act, every=1, first=1, limit=limit)
     assert played.verdict.sentences == []
     assert played.is_clean, played.line()
@@ -32,7 +32,7 @@ def test_a_power_cut_loses_nothing_that_was_acknowledged(database, act):
 
 
 @pytest.mark.parametrize("database", ["sqlite", "postgres"])
-def test_where_nothing_is_forced_to_the_disk_the_same_cuts_lose_what_was_acknowledged(database):
-    played = cut_power(database, "launching", every=1, first=1, limit=SAMPLE, syncs=False)
+def test_without_syncs_the_same_cuts_lose_acknowledged_data(database):
+    played = cut_power(database, "launching", every=1, first=1, limit=SAMPLE_SIZE, syncs=False)
     assert played.measured["cuts_that_lost"] >= 1
     assert played.verdict.sentences == []

@@ -8,7 +8,7 @@ pytestmark = pytest.mark.nightly
 
 
 @pytest.mark.timeout(900)
-def test_after_a_reboot_a_run_ends_as_if_nothing_had_happened():
+def test_after_a_reboot_a_run_ends_bit_equal():
     played = reboot(seed=1, times=1, ways=("reboot",))
     assert played.verdict.sentences == []
     assert played.is_clean, played.line()

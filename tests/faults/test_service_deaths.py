@@ -9,7 +9,7 @@ from tests.faults.service_deaths import kill_service
 
 
 @pytest.mark.parametrize("database", ["sqlite", "postgres"])
-def test_what_the_death_of_the_service_cuts_off_is_made_good_by_asking_again(database):
+def test_requests_interrupted_by_the_death_of_the_service_can_be_repeated(database):
     played = kill_service(database, seed=1, times=2)
     assert played.verdict.sentences == []
     assert played.is_clean, played.line()

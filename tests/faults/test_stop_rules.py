@@ -18,14 +18,14 @@ from backend.storage.models import Attempt, Checkpoint, Run
 from tests.factories import make_run
 from tests.faults.processes import send
 from tests.waiting import wait_for
-from tests.worker.training.test_trainer import HOPELESS
+from tests.worker.training.test_trainer import HOPELESS_CONFIG
 from worker.host.spares import Spare
 from worker.host.supervisor import Supervisor
 from worker.training.stop_rules import MAX_EMPTY_STEPS
 
 pytestmark = pytest.mark.nightly
 
-STUB = Path(__file__).parent / "stub.py"
+STUB_PATH = Path(__file__).parent / "stub.py"
 STEP_SECONDS = 0.03
 """Approximate duration of a step of this run."""
 
@@ -35,7 +35,7 @@ def lab(state_dir, sqlite_url, warm):
     settings = Settings(state_dir=state_dir, database_url=sqlite_url, grpolab_token="secret")
     engine = open_engine(sqlite_url)
     slot = Slot(0, "cpu", "CPU", 1)
-    spare = Spare(settings, slot, (sys.executable, "-I", "-S", str(STUB), str(warm)))
+    spare = Spare(settings, slot, (sys.executable, "-I", "-S", str(STUB_PATH), str(warm)))
     supervisor = Supervisor(settings, open_sessions(engine), slot, threading.Event(), spare=spare)
     yield supervisor, open_sessions(engine), warm.with_suffix(".pids")
     supervisor.close()
@@ -78,7 +78,7 @@ def test_a_run_ends_at_the_step_of_its_stop_rule_wherever_its_trainer_dies(lab, 
     interrupted = 0
     for seed in range(times):
         with sessions.begin() as session:
-            run_id = make_run(session, config=HOPELESS, seed=seed).id
+            run_id = make_run(session, config=HOPELESS_CONFIG, seed=seed).id
         thread, claim = train_in_thread(supervisor, sessions)
         pid = process_of(sessions, claim, pids)
         saved_step, steps = (MAX_EMPTY_STEPS, 2) if seed % 2 else (MAX_EMPTY_STEPS - 5, 7)

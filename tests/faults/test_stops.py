@@ -3,14 +3,14 @@
 import pytest
 
 from tests.faults.plant import Kind
-from tests.faults.stops import WAYS, stop
+from tests.faults.stops import STOP_KINDS, stop
 
 pytestmark = pytest.mark.nightly
 
 
 @pytest.mark.timeout(600)
-def test_runs_and_workers_that_are_asked_to_end_save_and_go_on(warm):
-    played = stop(Kind("sqlite", "valkey"), warm, seed=1, times=len(WAYS))
+def test_runs_and_workers_asked_to_end_save_and_continue(warm):
+    played = stop(Kind("sqlite", "valkey"), warm, seed=1, times=len(STOP_KINDS))
     assert played.verdict.sentences == []
     assert played.is_clean, played.line()
-    assert dict(played.faults) == dict.fromkeys(WAYS, 1)
+    assert dict(played.faults) == dict.fromkeys(STOP_KINDS, 1)

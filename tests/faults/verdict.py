@@ -16,7 +16,7 @@ from backend.storage.models import Attempt, RolloutGroup, Run
 from backend.storage.numbers import to_stored
 from tests.stored_points import stored_points
 
-PULSE = "tokens/total"
+PULSE_METRIC = "tokens/total"
 """A metric that every step has."""
 
 Record = dict[tuple[Any, ...], Any]
@@ -67,7 +67,7 @@ class Witness:
         """Remember what is committed now."""
         for run_id in run_ids:
             for point in stored_points(session, run_id):
-                if point.name == PULSE:
+                if point.name == PULSE_METRIC:
                     self.steps.setdefault(run_id, set()).add((point.step, point.attempt))
 
     def lost(self, session: Session, run_id: str) -> int:

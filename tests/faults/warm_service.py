@@ -18,7 +18,7 @@ with freeze_gc():
     for _name in ("service.main", "storage.migrate", "service.process.server"):
         import_module(f"backend.{_name}")
 
-LOG = "SERVICE_LOG"
+LOG_VARIABLE = "SERVICE_LOG"
 """Environment variable with the file for the service's output."""
 
 
@@ -36,7 +36,7 @@ def _serve(environment: dict[str, str]) -> NoReturn:
     """Run `grpolab serve` in the fork."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     os.setsid()
-    with Path(environment[LOG]).open("ab") as log, Path(os.devnull).open("rb") as nothing:
+    with Path(environment[LOG_VARIABLE]).open("ab") as log, Path(os.devnull).open("rb") as nothing:
         for stream, number in ((nothing, 0), (log, 1), (log, 2)):
             os.dup2(stream.fileno(), number)
     os.environ.update(environment)

@@ -15,6 +15,6 @@ CATALOG: dict[str, Any] = {
 }
 
 
-def written(config: Any) -> Any:
+def json_config(config: Any) -> Any:
     """Return a config as JSON holds it, with lists instead of tuples."""
     return json.loads(json.dumps(config))

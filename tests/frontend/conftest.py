@@ -14,7 +14,7 @@ import pytest
 from tests import servers
 from tests.conftest import require
 
-ANSWER = Path(__file__).with_name("answer.js")
+ANSWER_SCRIPT = Path(__file__).with_name("answer.js")
 
 
 @pytest.fixture(scope="session")
@@ -24,7 +24,7 @@ def node() -> str:
 
 @pytest.fixture(scope="session")
 def in_node(node: str) -> Iterator[Callable[..., Any]]:
-    command = [node, str(ANSWER)]
+    command = [node, str(ANSWER_SCRIPT)]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, encoding="utf-8"
     ) as process:

@@ -15,11 +15,11 @@ from backend.metrics.grouping import group_runs
 from backend.metrics.statistics import t_975
 from backend.storage.models import COLOUR_COUNT
 
-YAML = "lib/text/yaml.js"
-HOSTILE = '<img src=x onerror="alert(1)"><script>alert(2)</script>\u202egnp.exe\u200b\x07 \\boxed{233}'
+YAML_MODULE = "lib/text/yaml.js"
+HOSTILE_TEXT = '<img src=x onerror="alert(1)"><script>alert(2)</script>\u202egnp.exe\u200b\x07 \\boxed{233}'
 
 
-def test_the_palette_is_as_long_as_the_service_believes(in_node):
+def test_the_palette_has_the_length_that_the_service_assumes(in_node):
     lengths = in_node("lib/colours.js", "c => [c.PALETTES.light.length, c.PALETTES.dark.length]")
     assert lengths == [COLOUR_COUNT] * 2
 
@@ -30,7 +30,7 @@ def test_the_service_and_the_page_agree_on_students_t(in_node):
     assert quantiles == pytest.approx([t_975(freedom) for freedom in freedoms], rel=2e-3)
 
 
-def test_the_page_and_the_service_put_the_same_runs_into_a_mean(in_node):
+def test_the_page_and_the_service_group_the_same_runs_into_a_mean(in_node):
     kinds = product(["one", "two"], [0.1, 0.2], [None, 5, 8], range(2))
     runs = [
         {
@@ -49,8 +49,8 @@ def test_the_page_and_the_service_put_the_same_runs_into_a_mean(in_node):
     assert in_node("lib/runs/groups.js", of_page, runs) == list(of_service.values())
 
 
-@pytest.mark.parametrize("name", ["=1+1", "+cmd|' /C calc'!A0", "@x", "-2+3", 'a,"b"\n=c', HOSTILE])
-def test_a_hostile_name_is_no_formula_in_the_table(in_node, name):
+@pytest.mark.parametrize("name", ["=1+1", "+cmd|' /C calc'!A0", "@x", "-2+3", 'a,"b"\n=c', HOSTILE_TEXT])
+def test_a_hostile_name_is_not_a_formula_in_the_table(in_node, name):
     call = """(r, name) => {
         const point = { x: [0], steps: [0], values: [1], non_finite: [], raw_points: 1 };
         const lines = [{ series: { run: name, name, metric: 'm', ...point }, name, role: 'main' }];
@@ -72,7 +72,7 @@ def is_number(text: str) -> bool:
         return False
 
 
-def test_the_command_survives_a_shell(in_node):
+def test_the_command_is_quoted_for_a_shell(in_node):
     body = {"name": 'it\'s "quoted" $HOME `x` \\', "base": {}, "variants": [], "seeds": [0]}
     call = "(f, body) => f.commandOf('http://127.0.0.1:8000', { path: '/experiments', body })"
     argument = in_node("lib/launch/form.js", call, body).partition("-d ")[2]
@@ -108,5 +108,5 @@ def test_the_command_survives_a_shell(in_node):
     ],
     ids=["kinds", "lists", "words", "signs", "numbers"],
 )
-def test_yaml_is_read_back_by_another_reader(in_node, value):
-    assert yaml.safe_load(in_node(YAML, "(y, value) => y.toYaml(value)", value)) == value
+def test_yaml_is_read_by_another_parser(in_node, value):
+    assert yaml.safe_load(in_node(YAML_MODULE, "(y, value) => y.toYaml(value)", value)) == value

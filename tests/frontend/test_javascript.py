@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-FILES = sorted(Path(__file__).parent.glob("*.test.js"))
+TEST_FILES = sorted(Path(__file__).parent.glob("*.test.js"))
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
-def test_modules_of_the_pages_do_what_their_tests_say(node, path):
+@pytest.mark.parametrize("path", TEST_FILES, ids=lambda path: path.name)
+def test_a_javascript_test_file_passes(node, path):
     command = [node, "--test", "--test-reporter=spec", str(path)]
     result = subprocess.run(command, capture_output=True, encoding="utf-8", check=False)
     if result.returncode:

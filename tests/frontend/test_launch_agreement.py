@@ -9,15 +9,15 @@ import pytest
 from backend.base.errors import InvalidConfig
 from backend.config.merge import merge, merged_fields, resolve
 from backend.config.presets import PRESETS
-from tests.frontend.catalog import CATALOG, written
+from tests.frontend.catalog import CATALOG, json_config
 
-FORM = "lib/launch/form.js"
-LAYERS = "lib/launch/layers.js"
-MERGE = "lib/launch/merge.js"
-SCHEMA = "lib/launch/schema.js"
-CASES = 1_000
+FORM_MODULE = "lib/launch/form.js"
+LAYERS_MODULE = "lib/launch/layers.js"
+MERGE_MODULE = "lib/launch/merge.js"
+SCHEMA_MODULE = "lib/launch/schema.js"
+CASE_COUNT = 1_000
 PRESET_NAMES = ["", *PRESETS]
-FIELDS: list[dict[str, Any]] = [
+FIELD_LAYERS: list[dict[str, Any]] = [
     *({"policy": {"name": name}} for name in ("tiny", "tiny_moe", "Qwen/Qwen3-0.6B")),
     *({"sampling": {"prompts_per_step": prompts}} for prompts in (-1, 0, 1, 3, 8, 2.5, "many", None)),
     *({"updates": {"minibatches": minibatches}} for minibatches in (1, 2, 5, None)),
@@ -41,7 +41,7 @@ FIELDS: list[dict[str, Any]] = [
 ]
 """Fields that a base or a variant sets, including wrong ones."""
 
-VARIANTS: list[dict[str, Any]] = [{"preset": name} for name in PRESETS] + [
+VARIANT_LAYERS: list[dict[str, Any]] = [{"preset": name} for name in PRESETS] + [
     {"preset": "dapo", "objective": {"surrogate": {"type": "sapo"}}},
     {"preset": "grpo", "objective": {"kl": {"type": "none"}}, "updates": {"minibatches": 4}},
     {"preset": "gspo", "policy": {"name": "Qwen/Qwen3-0.6B"}},
@@ -51,14 +51,14 @@ VARIANTS: list[dict[str, Any]] = [{"preset": name} for name in PRESETS] + [
     {"preset": "cispo", "sampling": {"prompts_per_step": 5}, "updates": {"minibatches": 2}},
     {"rewards": [{"name": "correctness"}, {"name": "think_format"}], "stop_rules": []},
 ]
-FULL = """(m, [catalog, layers]) => layers.map(([base, variant]) =>
+FULL_CONFIGS = """(m, [catalog, layers]) => layers.map(([base, variant]) =>
     m.laidOver(catalog, m.belowVariant(catalog, base, variant), m.ownFields(variant)))"""
 """A JavaScript function that returns the full config of each pair of a base and a variant."""
 
 
 def config_of(base: dict[str, Any], variant: dict[str, Any], seed: int = 0) -> Any:
     """Return the full config that the service would run."""
-    return written(resolve(base, variant, seed).model_dump(mode="json"))
+    return json_config(resolve(base, variant, seed).model_dump(mode="json"))
 
 
 @pytest.mark.parametrize(
@@ -77,12 +77,12 @@ def config_of(base: dict[str, Any], variant: dict[str, Any], seed: int = 0) -> A
 )
 def test_a_field_is_found_by_its_path(in_node, path, kind):
     call = "(s, [{ schema, defaults }, path]) => s.fieldAt(schema, path, defaults)?.kind ?? null"
-    assert in_node(SCHEMA, call, [written(CATALOG), path]) == kind
+    assert in_node(SCHEMA_MODULE, call, [json_config(CATALOG), path]) == kind
 
 
-def test_the_least_changes_give_the_other_config_again(in_node):
+def test_the_smallest_changes_restore_the_other_config(in_node):
     grpo, gspo = (config_of({}, {"preset": preset}) for preset in ("grpo", "gspo"))
-    changes = in_node(LAYERS, "(o, [grpo, gspo]) => o.changesBetween(grpo, gspo)", [grpo, gspo])
+    changes = in_node(LAYERS_MODULE, "(o, [grpo, gspo]) => o.changesBetween(grpo, gspo)", [grpo, gspo])
     assert merge(grpo, changes) == gspo
     assert set(changes) == {"preset", "objective", "updates"}
 
@@ -90,7 +90,7 @@ def test_the_least_changes_give_the_other_config_again(in_node):
 def test_a_clone_of_a_run_launches_the_same_config(in_node):
     config = config_of({"steps": 40}, {"preset": "dapo", "optimizer": {"lr": 0.002}}, seed=3)
     call = "(f, [catalog, config]) => f.formFromConfig(catalog, config, { variant: 'mine', seed: 3 })"
-    form = in_node(FORM, call, [written(CATALOG), config])
+    form = in_node(FORM_MODULE, call, [json_config(CATALOG), config])
     assert form["seeds"] == "3"
     assert form["base"] == {"steps": 40}
     assert form["variants"] == [{"name": "mine", "preset": "dapo", "optimizer": {"lr": 0.002}}]
@@ -101,22 +101,26 @@ def test_a_recipe_becomes_a_variant_that_runs_the_recipe(in_node):
     config = config_of({}, {"preset": "grpo", "optimizer": {"lr": 0.003}, "steps": 60})
     base = {"steps": 200, "sampling": {"group_size": 4}}
     call = "(f, [catalog, base, config]) => f.variantOfRecipe(catalog, base, { name: 'demo', config })"
-    assert config_of(base, in_node(FORM, call, [written(CATALOG), base, config])) == config
+    assert config_of(base, in_node(FORM_MODULE, call, [json_config(CATALOG), base, config])) == config
 
 
 @pytest.mark.parametrize(
     "base", [{}, {"steps": 40, "sampling": {"group_size": 4}}], ids=["plain", "with base"]
 )
 def test_the_form_shows_the_config_that_the_server_would_run(in_node, base):
-    configs = in_node(MERGE, FULL, [written(CATALOG), [(base, written(variant)) for variant in VARIANTS]])
-    for variant, config in zip(VARIANTS, configs, strict=True):
+    configs = in_node(
+        MERGE_MODULE,
+        FULL_CONFIGS,
+        [json_config(CATALOG), [(base, json_config(variant)) for variant in VARIANT_LAYERS]],
+    )
+    for variant, config in zip(VARIANT_LAYERS, configs, strict=True):
         assert config == config_of(base, variant), variant
 
 
 def random_layer(random_: random.Random) -> dict[str, Any]:
     """Return what a base or a variant may contain: single fields, parts of presets, perhaps a preset."""
     layer: dict[str, Any] = {}
-    for fields in random_.sample([*FIELDS, *parts_of_presets()], random_.randint(0, 4)):
+    for fields in random_.sample([*FIELD_LAYERS, *parts_of_presets()], random_.randint(0, 4)):
         layer = merge(layer, fields)
     return layer | ({"preset": random_.choice(PRESET_NAMES)} if random_.random() < 0.7 else {})
 
@@ -130,23 +134,25 @@ def parts_of_presets() -> Iterator[dict[str, Any]]:
             yield {section: changes}
 
 
-def test_form_and_service_merge_random_layers_alike(in_node):
+def test_form_and_service_merge_random_layers_equally(in_node):
     random_ = random.Random(0)
-    layers = [(random_layer(random_), random_layer(random_)) for _ in range(CASES)]
+    layers = [(random_layer(random_), random_layer(random_)) for _ in range(CASE_COUNT)]
     call = """(m, [catalog, layers]) => layers.map(([base, variant]) =>
         m.merge(m.fieldsBelow(catalog, base, variant), m.ownFields(variant)))"""
-    answers = in_node(MERGE, call, [written(CATALOG), written(layers)])
+    answers = in_node(MERGE_MODULE, call, [json_config(CATALOG), json_config(layers)])
     for (base, variant), merged in zip(layers, answers, strict=True):
-        assert merged == written(merged_fields(base, variant)), (base, variant)
+        assert merged == json_config(merged_fields(base, variant)), (base, variant)
 
 
 def test_form_shows_the_config_that_would_run_for_random_layers(in_node):
     random_ = random.Random(1)
-    valid = [layers for _ in range(CASES) if runs(layers := (random_layer(random_), random_layer(random_)))]
-    assert len(valid) > CASES / 10
-    answers = in_node(MERGE, FULL, [written(CATALOG), written(valid)])
+    valid = [
+        layers for _ in range(CASE_COUNT) if runs(layers := (random_layer(random_), random_layer(random_)))
+    ]
+    assert len(valid) > CASE_COUNT / 10
+    answers = in_node(MERGE_MODULE, FULL_CONFIGS, [json_config(CATALOG), json_config(valid)])
     for (base, variant), full in zip(valid, answers, strict=True):
-        assert full == written(resolve(base, variant).model_dump(mode="json")), (base, variant)
+        assert full == json_config(resolve(base, variant).model_dump(mode="json")), (base, variant)
 
 
 def runs(layers: tuple[dict[str, Any], dict[str, Any]]) -> bool:

@@ -9,10 +9,10 @@ CLIMBS = (
     "./../", "..//", "/../", "..#/", "..?/", "..%23/", "..%3f/", "..%3b/", "%2e./", ".%2e/", "..%u2216",
     "..%255c",
 )  # fmt: skip
-PATHS = tuple(climb * depth + end for climb, depth, end in itertools.product(CLIMBS, (1, 8), TARGETS))
+HOSTILE_PATHS = tuple(climb * depth + end for climb, depth, end in itertools.product(CLIMBS, (1, 8), TARGETS))
 """Encodings of `..`, once and eight times, before files that exist on some machines."""
 
-NAMES = (
+HOSTILE_NAMES = (
     # absolute paths, paths of other systems, other schemes
     "/etc/passwd", "//etc/passwd", "///etc/passwd", "\\\\host\\share", "C:\\boot.ini", "c:/boot.ini",
     "~/.ssh/id_rsa", "~root", "file:///etc/passwd", "file://localhost/etc/passwd",

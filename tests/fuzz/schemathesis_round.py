@@ -19,15 +19,15 @@ from backend.http.access_log import REQUESTS
 from backend.storage import live_workers
 from backend.storage.models import Worker
 from tests import servers
-from tests.browser.service import TOKEN, VIEWER_TOKEN, Service, running
+from tests.browser.service import TOKEN, VIEWER_TOKEN, Service, running_service
 
-CONFIG = Path(__file__).with_name("schemathesis.toml")
-TOKENS = {"operator": TOKEN, "viewer": VIEWER_TOKEN, "nobody": ""}
+SCHEMATHESIS_CONFIG = Path(__file__).with_name("schemathesis.toml")
+TOKEN_BY_CLIENT = {"operator": TOKEN, "viewer": VIEWER_TOKEN, "nobody": ""}
 
-ROUND_SECONDS = 86_400.0
+HEARTBEAT_SECONDS = 86_400.0
 """Age of a heartbeat that still counts, longer than any round takes."""
 
-ENDLESS = "/api/v1/stream"
+STREAM_PATH = "/api/v1/stream"
 """Path of an endless response, which tests/backend/service/live/test_live.py reads."""
 
 
@@ -41,15 +41,15 @@ class Round(NamedTuple):
 
 def play(database: str, client: str, seed: int, examples: int, *, phases: str) -> Round:
     """Play one round."""
-    before = _answered()
+    before = _counted_statuses()
     with tempfile.TemporaryDirectory(prefix="gl-") as name, _database(database, Path(name)) as url:
         directory = Path(name)
         limits: dict[str, Any] = {"writes_per_second": 0, "streams_per_token": 0}
-        seen_long = patch.object(live_workers, "MAX_SILENT_SECONDS", ROUND_SECONDS)
-        with running(directory / "state", url, **limits) as service, seen_long:
+        seen_long = patch.object(live_workers, "MAX_SILENT_SECONDS", HEARTBEAT_SECONDS)
+        with running_service(directory / "state", url, **limits) as service, seen_long:
             _furnish(service)
-            report = _schemathesis(service, directory, TOKENS[client], seed, examples, phases)
-            statuses = _answered() - before
+            report = _schemathesis(service, directory, TOKEN_BY_CLIENT[client], seed, examples, phases)
+            statuses = _counted_statuses() - before
     return Round(statuses, {failure["type"]: failure["operations"] for failure in report["failures"]})
 
 
@@ -65,7 +65,7 @@ def _database(kind: str, directory: Path) -> Iterator[str]:
     try:
         yield server.url
     finally:
-        servers.stop(server.pid)
+        servers.shut_down(server.pid)
 
 
 def _furnish(service: Service) -> None:
@@ -79,9 +79,9 @@ def _furnish(service: Service) -> None:
 def _schemathesis(
     service: Service, directory: Path, token: str, seed: int, examples: int, phases: str
 ) -> dict[str, Any]:
-    argv = [sys.executable, "-m", "schemathesis.cli", "--config-file", str(CONFIG)]
+    argv = [sys.executable, "-m", "schemathesis.cli", "--config-file", str(SCHEMATHESIS_CONFIG)]
     argv += ["run", _document(service, directory)]
-    argv += ["--url", service.base, "--exclude-path", ENDLESS, "--phases", phases]
+    argv += ["--url", service.base, "--exclude-path", STREAM_PATH, "--phases", phases]
     argv += ["--seed", str(seed), "--max-examples", str(examples)]
     argv += [
         "--continue-on-failure",
@@ -113,7 +113,7 @@ def _document(service: Service, directory: Path) -> str:
     return str(path)
 
 
-def _answered() -> Counter[str]:
+def _counted_statuses() -> Counter[str]:
     """Return the number of responses of each status from this process."""
     counts: Counter[str] = Counter()
     for metric in REQUESTS.collect():

@@ -5,26 +5,26 @@ import json
 import pytest
 
 from backend.http.auth.permissions import FILES, READS, WRITES
-from tests.api_client import serving
+from tests.api_client import client_of_service
 from tests.fuzz.schemathesis_round import play
 from tests.route_list import filled_in
 
-DEEP = 100_000
-BODIES = {
+NESTING_DEPTH = 100_000
+INVALID_BODIES = {
     "nothing": b"",
     "no json": b"{",
     "not utf-8": b'{"name": "\xff\xfe"}',
     "utf-16": '{"name": "x"}'.encode("utf-16"),
     "a byte order mark": b"\xef\xbb\xbf{}",
-    "too deep": b"[" * DEEP + b"]" * DEEP,
-    "objects too deep": b'{"a":' * DEEP + b"1" + b"}" * DEEP,
+    "too deep": b"[" * NESTING_DEPTH + b"]" * NESTING_DEPTH,
+    "objects too deep": b'{"a":' * NESTING_DEPTH + b"1" + b"}" * NESTING_DEPTH,
     "a key twice": b'{"name": "a", "name": "b", "seed": 1, "seed": 2}',
     "a list": b"[]",
     "a text": b'"x"',
     "null": b"null",
     "a number of 5000 digits": b'{"seed": ' + b"9" * 5000 + b"}",
 }
-VALUES = {
+INVALID_VALUES = {
     "NaN": b"NaN",
     "infinity": b"-Infinity",
     "1e999": b"1e999",
@@ -33,9 +33,26 @@ VALUES = {
     "2^63": str(2**63).encode(),
     "deep": b"[" * 60 + b"]" * 60,
 }
-FIELDS = ("seed", "steps", "name", "notes", "base", "changes", "problems", "priority", "policy", "unknown")
-TYPES = ("text/plain", "application/xml", "multipart/form-data", "application/x-www-form-urlencoded", "")
-WITHOUT_BODY = ("/stop", "/pause", "/resume", "/retry", "/restore")
+FIELD_NAMES = (
+    "seed",
+    "steps",
+    "name",
+    "notes",
+    "base",
+    "changes",
+    "problems",
+    "priority",
+    "policy",
+    "unknown",
+)
+CONTENT_TYPES = (
+    "text/plain",
+    "application/xml",
+    "multipart/form-data",
+    "application/x-www-form-urlencoded",
+    "",
+)
+SUFFIXES_WITHOUT_BODY = ("/stop", "/pause", "/resume", "/retry", "/restore")
 
 
 def routes():
@@ -43,13 +60,13 @@ def routes():
     for line in (*READS, *WRITES):
         method, path = line.split()
         is_upload = (method, path) in FILES
-        if method in ("POST", "PATCH") and not is_upload and not path.endswith(WITHOUT_BODY):
+        if method in ("POST", "PATCH") and not is_upload and not path.endswith(SUFFIXES_WITHOUT_BODY):
             yield method, filled_in(path)
 
 
 @pytest.fixture
 def client(sqlite_url, settings):
-    with serving(settings, sqlite_url) as client:
+    with client_of_service(settings, sqlite_url) as client:
         yield client
 
 
@@ -59,27 +76,27 @@ def assert_refused(answer, about):
     assert json.loads(answer.text)["detail"], about
 
 
-@pytest.mark.parametrize("kind", BODIES)
-def test_a_body_that_is_no_object_is_refused(client, kind):
+@pytest.mark.parametrize("kind", INVALID_BODIES)
+def test_a_body_that_is_not_an_object_is_refused(client, kind):
     for method, path in routes():
         answer = client.request(
-            method, path, content=BODIES[kind], headers={"Content-Type": "application/json"}
+            method, path, content=INVALID_BODIES[kind], headers={"Content-Type": "application/json"}
         )
         may_be_empty = kind in ("nothing", "null") and path.endswith(("/clone", "/evaluations"))
         assert_refused(answer, (kind, path))
         assert answer.status_code == 404 or not may_be_empty
 
 
-@pytest.mark.parametrize("kind", VALUES)
-def test_a_value_that_no_column_holds_is_refused_in_every_field(client, kind):
+@pytest.mark.parametrize("kind", INVALID_VALUES)
+def test_an_unstorable_value_is_refused_in_every_field(client, kind):
     for method, path in routes():
-        for field in FIELDS:
-            body = b'{"%s": %s}' % (field.encode(), VALUES[kind])
+        for field in FIELD_NAMES:
+            body = b'{"%s": %s}' % (field.encode(), INVALID_VALUES[kind])
             answer = client.request(method, path, content=body, headers={"Content-Type": "application/json"})
             assert_refused(answer, (kind, path, field))
 
 
-@pytest.mark.parametrize("kind", TYPES)
+@pytest.mark.parametrize("kind", CONTENT_TYPES)
 def test_a_body_of_another_type_is_refused(client, kind):
     for method, path in routes():
         answer = client.request(method, path, content=b"{}", headers={"Content-Type": kind})
@@ -89,7 +106,7 @@ def test_a_body_of_another_type_is_refused(client, kind):
 
 @pytest.mark.nightly
 @pytest.mark.parametrize(("database", "client_role"), [("sqlite", "operator"), ("postgres", "viewer")])
-def test_schemathesis_finds_nothing(database, client_role):
+def test_schemathesis_finds_no_violation(database, client_role):
     played = play(database, client_role, seed=1, examples=4, phases="fuzzing,stateful")
     assert [status for status in played.statuses if status >= "5"] == []
     assert played.violations == {}

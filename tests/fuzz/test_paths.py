@@ -16,18 +16,18 @@ import pytest
 
 from backend.service.main import Service
 from backend.storage.models import Checkpoint
-from tests.api_client import TOKEN, serving
+from tests.api_client import TOKEN, client_of_service
 from tests.factories import make_run
-from tests.fuzz.attacks import NAMES, PATHS
+from tests.fuzz.attacks import HOSTILE_NAMES, HOSTILE_PATHS
 from tests.route_list import filled_in
 
 pytestmark = pytest.mark.nightly
 
 ROOT = Path(__file__).parents[2]
-CANARY = "a canary that nobody may see"
-HOST = (b"host", b"127.0.0.1:8400")
-BEARER = (b"authorization", b"Bearer " + TOKEN.encode())
-JSON = (b"content-type", b"application/json")
+CANARY_TEXT = "a canary that nobody may see"
+HOST_HEADER = (b"host", b"127.0.0.1:8400")
+AUTHORIZATION_HEADER = (b"authorization", b"Bearer " + TOKEN.encode())
+JSON_HEADER = (b"content-type", b"application/json")
 
 
 FILE_EVENTS = {"open", "os.listdir", "os.scandir"}
@@ -74,11 +74,11 @@ def watch():
 def lab(sqlite_url, settings, tmp_path):
     """A service with a model, a dataset and a run with a checkpoint, and canaries next to them."""
     for folder in (settings.state, settings.state.parent, tmp_path):
-        (folder / "canary").write_text(CANARY)
+        (folder / "canary").write_text(CANARY_TEXT)
     settings.datasets_dir.mkdir(parents=True)
     (settings.datasets_dir / "rows.jsonl").write_text('{"prompt": "1+1", "answer": "2"}\n' * 3)
     settings.models_dir.mkdir(parents=True)
-    with serving(settings, sqlite_url) as client:
+    with client_of_service(settings, sqlite_url) as client:
         app = cast("Service", client.app)
         with app.state.lab.sessions.begin() as session:
             run = make_run(session)
@@ -96,7 +96,7 @@ def lab(sqlite_url, settings, tmp_path):
     (settings.state.parent / "canary").unlink()
 
 
-def in_paths(document, run):
+def path_positions(document, run):
     """Yield addresses in which one part is open, as (method, path with {}, whether it leads to files)."""
     yield "GET", "/static/{}", True
     yield "GET", f"/api/v1/runs/{run}/files/{{}}", True
@@ -112,7 +112,7 @@ def in_paths(document, run):
                     yield method.upper(), hole, False
 
 
-def in_queries(document):
+def query_positions(document):
     """Yield (method, path, parameter) of every text in a query."""
     for path, methods in document["paths"].items():
         for method, operation in methods.items():
@@ -122,7 +122,7 @@ def in_queries(document):
                     yield method.upper(), filled_in(path.replace("{name}", "{name:path}")), parameter["name"]
 
 
-CONFIGS = (
+CONFIG_POSITIONS = (
     (True, lambda text: {"policy": {"name": text}}),
     (True, lambda text: {"policy": {"name": f"owner/{text}"}}),
     (True, lambda text: {"problems": [{"name": "file", "path": text}]}),
@@ -143,14 +143,14 @@ CONFIGS = (
 )
 """Positions in a config, as (whether it leads to files, a config with a text there)."""
 
-REFUSED = [{"name": "a", "preset": "no"}]
+REFUSED_VARIANTS = [{"name": "a", "preset": "no"}]
 """Variants that are always refused, so that only the names next to them are read."""
 
-BODIES = (
-    (lambda text: {"name": text, "variants": REFUSED}, "/api/v1/experiments"),
+BODY_POSITIONS = (
+    (lambda text: {"name": text, "variants": REFUSED_VARIANTS}, "/api/v1/experiments"),
     (lambda text: {"name": "x", "variants": [{"name": text, "preset": "no"}]}, "/api/v1/experiments"),
     (
-        lambda text: {"name": "x", "tags": [text], "variants": REFUSED},
+        lambda text: {"name": "x", "tags": [text], "variants": REFUSED_VARIANTS},
         "/api/v1/experiments",
     ),
     (lambda text: {"notes": text, "name": 1}, "/api/v1/runs/nobody"),
@@ -159,16 +159,24 @@ BODIES = (
 
 def requests_of(document, run):
     """Yield (whether it leads to files, a function from a text to method, address, headers and body)."""
-    for method, hole, leads in in_paths(document, run):
+    for method, hole, leads in path_positions(document, run):
         yield leads, lambda text, m=method, h=hole: (m, h.replace("{}", as_typed(text)), (), b"")
-    for method, path, name in in_queries(document):
+    for method, path, name in query_positions(document):
         yield False, lambda text, m=method, p=path, n=name: (m, f"{p}?{n}={quote(text)}", (), b"")
-    for leads, config in CONFIGS:
-        yield leads, lambda text, c=config: ("POST", "/api/v1/validate", (JSON,), dumped(c(text)))
-    yield True, lambda text: ("POST", "/api/v1/problems/preview", (JSON,), dumped(CONFIGS[2][1](text)))
-    for body, path in BODIES:
+    for leads, config in CONFIG_POSITIONS:
+        yield leads, lambda text, c=config: ("POST", "/api/v1/validate", (JSON_HEADER,), dumped(c(text)))
+    yield (
+        True,
+        lambda text: (
+            "POST",
+            "/api/v1/problems/preview",
+            (JSON_HEADER,),
+            dumped(CONFIG_POSITIONS[2][1](text)),
+        ),
+    )
+    for body, path in BODY_POSITIONS:
         method = "POST" if path.endswith("experiments") else "PATCH"
-        yield False, lambda text, m=method, p=path, b=body: (m, p, (JSON,), dumped(b(text)))
+        yield False, lambda text, m=method, p=path, b=body: (m, p, (JSON_HEADER,), dumped(b(text)))
     header = (
         b"idempotency-key",
         b"last-event-id",
@@ -204,13 +212,15 @@ def call(app, method, address, headers, body):
     scope = {
         "type": "http", "method": method, "path": unquote(raw), "raw_path": raw.encode(),
         "query_string": query.encode(), "http_version": "1.1",
-        "headers": [HOST, BEARER, *headers, (b"content-length", str(len(body)).encode())],
+        "headers": [
+            HOST_HEADER, AUTHORIZATION_HEADER, *headers, (b"content-length", str(len(body)).encode())
+        ],
         "client": ("127.0.0.1", 1), "scheme": "http", "root_path": "", "server": ("127.0.0.1", 8400),
     }  # fmt: skip
     return app(scope, receive, send), sent
 
 
-def test_the_watch_sees_what_is_opened_outside(watch, tmp_path):
+def test_the_watch_detects_opened_files(watch, tmp_path):
     watch.roots, watch.is_on = (f"{tmp_path}/",), True
     try:
         (tmp_path / "inside").write_text("")
@@ -221,13 +231,13 @@ def test_the_watch_sees_what_is_opened_outside(watch, tmp_path):
     watch.escapes.clear()
 
 
-def test_no_path_and_no_name_leads_out(lab, settings, watch, capsys):
+def test_no_path_and_no_name_leads_outside(lab, settings, watch, capsys):
     app, run = lab
     document = app.openapi()
     places = list(requests_of(document, run))
     is_everything = bool(os.environ.get("GRPOLAB_ALL_PATHS"))
-    attacks = (*PATHS, *NAMES)
-    assert (len(set(PATHS)), len(set(NAMES))) == (300, 200)
+    attacks = (*HOSTILE_PATHS, *HOSTILE_NAMES)
+    assert (len(set(HOSTILE_PATHS)), len(set(HOSTILE_NAMES))) == (300, 200)
     watch.roots = tuple(
         f"{path.resolve()}/"
         for path in (
@@ -242,7 +252,7 @@ def test_no_path_and_no_name_leads_out(lab, settings, watch, capsys):
         await calling
         content = b"".join(message.get("body", b"") for message in sent)
         statuses.add(sent[0]["status"])
-        if CANARY.encode() in content or b"root:x:" in content or sent[0]["status"] >= 500:
+        if CANARY_TEXT.encode() in content or b"root:x:" in content or sent[0]["status"] >= 500:
             leaked.append((method, address, sent[0]["status"]))
 
     async def everything():

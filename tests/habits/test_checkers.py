@@ -73,7 +73,7 @@ HARMLESS_BUILTINS = {
         "oct",
     ),
 }
-HARMLESS = {
+HARMLESS_CALLS = {
     *(
         "json.loads",
         "json.dumps",
@@ -116,13 +116,13 @@ HARMLESS = {
     *("numpy.absolute", "zss.Node", "zss.simple_distance"),  # numbers; trees of JSON values
     "magiccube.cube.Cube",  # a table of moves; an unknown one is refused
 }
-USE_THE_LIBRARY = {"complex_arithmetic", "number_sorting"}
+TASKS_USING_THE_LIBRARY = {"complex_arithmetic", "number_sorting"}
 """Tasks whose checker here calls the library's checker."""
 FORBIDDEN_METHODS = {
     *("eval", "exec", "system", "popen", "parse_expr", "sympify", "lambdify", "load_module", "import_module"),
     *("format", "format_map", "__import__", "literal_eval", "run", "Popen", "check_output", "urlopen"),
 }
-PROOFS = {
+SAFE_EVALUATIONS = {
     ("number_sorting.NumberSortingDataset.score_answer", "eval(entry['answer'])"): (
         "the expected answer where it is no JSON; our checker makes it JSON first"
     ),
@@ -149,7 +149,7 @@ def roots(task: str, cls: Any) -> list[Any]:
     """Return the functions that receive the answer first."""
     if task not in CHECKERS:
         return [cls.score_answer]
-    return [CHECKERS[task], cls.score_answer] if task in USE_THE_LIBRARY else [CHECKERS[task]]
+    return [CHECKERS[task], cls.score_answer] if task in TASKS_USING_THE_LIBRARY else [CHECKERS[task]]
 
 
 def violations(root: Any, cls: type | None) -> Iterator[Call]:
@@ -169,7 +169,7 @@ def violations(root: Any, cls: type | None) -> Iterator[Call]:
                 waiting += methods(target) if inspect.isclass(target) else [target]
             elif target is None:
                 waiting += same_name(node.func, function, cls)
-            if (reason := complaint(node, target)) and (location, ast.unparse(node)) not in PROOFS:
+            if (reason := complaint(node, target)) and (location, ast.unparse(node)) not in SAFE_EVALUATIONS:
                 yield Call(location, ast.unparse(node), reason)
 
 
@@ -233,7 +233,7 @@ def complaint(node: ast.Call, target: Any) -> str:
     is_method_of_plain = inspect.ismethoddescriptor(target) or (module[0] == "builtins")
     return (
         ""
-        if plain & HARMLESS or (is_method_of_plain and name not in FORBIDDEN_METHODS)
+        if plain & HARMLESS_CALLS or (is_method_of_plain and name not in FORBIDDEN_METHODS)
         else f"{owner} is not on the list"
     )
 

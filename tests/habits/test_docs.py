@@ -2,7 +2,7 @@
 
 from backend.service.docs import api_types
 from backend.service.docs import pages as docs
-from tests.faults.ledger import LEDGER, read, table
+from tests.faults.ledger import LEDGER_PATH, read, table
 
 PAGES = docs.pages()
 
@@ -11,10 +11,10 @@ def test_the_generated_tables_are_up_to_date():
     assert docs.update_tables(PAGES) == PAGES, "run `make docs`"
 
 
-def test_the_types_of_the_frontend_are_those_of_the_api():
+def test_the_types_of_the_frontend_match_the_api():
     assert api_types.FILE.read_text(encoding="utf-8") == api_types.declarations(), "run `make docs`"
 
 
-def test_the_table_of_faults_is_that_of_the_ledger():
-    results = LEDGER.with_name("results.md").read_text(encoding="utf-8")
-    assert table(read(LEDGER)) == results, "play a round, or write table(read(LEDGER)) there"
+def test_the_table_of_faults_matches_the_ledger():
+    results = LEDGER_PATH.with_name("results.md").read_text(encoding="utf-8")
+    assert table(read(LEDGER_PATH)) == results, "play a round, or write table(read(LEDGER)) there"

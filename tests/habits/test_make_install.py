@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-LOCKS = (
+LOCK_FILES = (
     "requirements.lock",
     "requirements-torch.lock",
     "requirements-nodeps.lock",
     "requirements-dev.lock",
 )
 
-PYTHON = f"""#!/bin/sh
+FAKE_PYTHON = f"""#!/bin/sh
 if [ "$1 $2" = "-m venv" ]; then
   echo venv >> said
   mkdir -p .venv/bin && cp stub-pip .venv/bin/python && touch .venv/bin/pip
@@ -23,7 +23,7 @@ else
   exec {sys.executable} "$@"
 fi
 """
-PIP = f"""#!/bin/sh
+FAKE_PIP = f"""#!/bin/sh
 if [ "$1" = "-c" ]; then exec {sys.executable} "$@"; fi
 echo begin >> said; sleep 0.2; echo end >> said
 """
@@ -33,9 +33,9 @@ echo begin >> said; sleep 0.2; echo end >> said
 def project(tmp_path):
     """A project with nothing to install, where `said` returns what was done."""
     shutil.copy(ROOT / "Makefile", tmp_path)
-    for name in LOCKS:
+    for name in LOCK_FILES:
         (tmp_path / name).touch()
-    for name, text in (("stub-python", PYTHON), ("stub-pip", PIP)):
+    for name, text in (("stub-python", FAKE_PYTHON), ("stub-pip", FAKE_PIP)):
         (tmp_path / name).write_text(text)
         (tmp_path / name).chmod(0o755)
     return tmp_path
@@ -58,7 +58,7 @@ def make(project, *targets):
 
 
 @pytest.mark.parametrize("targets", [("runtime", "runtime"), ("dev", "runtime")])
-def test_of_two_that_install_at_once_one_does_it_and_the_other_waits(project, targets):
+def test_of_two_concurrent_installations_one_installs_and_the_other_waits(project, targets):
     codes, outputs = make(project, *targets)
     assert codes == [0, 0], outputs
     first, *further = (project / "said").read_text().split()
@@ -67,7 +67,7 @@ def test_of_two_that_install_at_once_one_does_it_and_the_other_waits(project, ta
     assert len(further) == 6 or targets[0] == "dev"
 
 
-def test_what_is_installed_is_left_alone_until_its_lock_changes(project):
+def test_installed_packages_are_unchanged_until_their_lock_changes(project):
     for _ in range(2):
         assert make(project, "runtime")[0] == [0]
     assert (project / "said").read_text().split() == ["venv", *["begin", "end"] * 3]
@@ -76,8 +76,8 @@ def test_what_is_installed_is_left_alone_until_its_lock_changes(project):
     assert (project / "said").read_text().split() == ["venv", *["begin", "end"] * 6]
 
 
-def test_a_failed_installation_is_tried_again(project):
-    (project / "stub-pip").write_text(PIP + "test -e network\n")
+def test_a_failed_installation_is_retried(project):
+    (project / "stub-pip").write_text(FAKE_PIP + "test -e network\n")
     assert make(project, "runtime")[0] != [0]
     assert not (project / ".venv" / "runtime.stamp").exists()
     (project / "network").touch()

@@ -18,14 +18,14 @@ from packaging.utils import canonicalize_name
 from backend.service.main import VERSION
 
 ROOT = Path(__file__).parents[2]
-VENDOR = ROOT / "frontend" / "vendor"
+VENDOR_DIRECTORY = ROOT / "frontend" / "vendor"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-RUNTIME = [Requirement(text) for text in PROJECT["dependencies"]]
-TRAINER = [Requirement(text) for text in PROJECT["optional-dependencies"]["trainer"]]
-DEV = [Requirement(text) for text in PROJECT["optional-dependencies"]["dev"]]
-NODEPS = (ROOT / "requirements-nodeps.lock").read_text()
-TORCH = (ROOT / "requirements-torch.lock").read_text()
-LOCKS = {
+RUNTIME_REQUIREMENTS = [Requirement(text) for text in PROJECT["dependencies"]]
+TRAINER_REQUIREMENTS = [Requirement(text) for text in PROJECT["optional-dependencies"]["trainer"]]
+DEV_REQUIREMENTS = [Requirement(text) for text in PROJECT["optional-dependencies"]["dev"]]
+NODEPS_LOCK = (ROOT / "requirements-nodeps.lock").read_text()
+TORCH_LOCK = (ROOT / "requirements-torch.lock").read_text()
+LOCK_TEXT_BY_NAME = {
     name: (ROOT / name).read_text()
     for name in ("requirements.lock", "requirements-dev.lock", "requirements-service.lock")
 }
@@ -36,7 +36,7 @@ MACHINES = [
     for machine in ("x86_64", "aarch64", "arm64")
 ]
 """The machines on which the locks must install."""
-PARTS = {
+PARENT_BY_DISTRIBUTION = {
     "anyio": "fastapi",
     "huggingface-hub": "transformers",
     "kombu": "celery",
@@ -57,13 +57,13 @@ def pins(text: str) -> dict[str, str]:
     return {canonicalize_name(line.name): str(line.specifier).removeprefix("==") for line in lines}
 
 
-CLIENT = ROOT / "backend/exchange/push/client/grpolab.py"
+CLIENT_PATH = ROOT / "backend/exchange/push/client/grpolab.py"
 
 
 @functools.cache
 def modules(folder: str) -> frozenset[str]:
     """Return the top-level modules imported by the code in `folder`, except in the push client."""
-    files = [path for path in (ROOT / folder).rglob("*.py") if path != CLIENT]
+    files = [path for path in (ROOT / folder).rglob("*.py") if path != CLIENT_PATH]
     nodes = [node for path in files for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))]
     names = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
     names |= {
@@ -82,7 +82,7 @@ def distributions(*folders: str) -> set[str]:
     imported = {name for folder in folders for name in modules(folder)} - set(sys.stdlib_module_names)
     installed = distributions_of_modules()
     names = {canonicalize_name(installed[name][0]) for name in imported if name in installed}
-    return {PARTS.get(name, name) for name in names}
+    return {PARENT_BY_DISTRIBUTION.get(name, name) for name in names}
 
 
 @functools.cache
@@ -98,8 +98,8 @@ def names(*groups: list[Requirement]) -> set[str]:
     return {canonicalize_name(requirement.name) for group in groups for requirement in group}
 
 
-@pytest.mark.parametrize("lock", [*LOCKS, "requirements-nodeps.lock"])
-def test_a_lock_is_plain_versions_and_the_hashes_of_their_files(lock):
+@pytest.mark.parametrize("lock", [*LOCK_TEXT_BY_NAME, "requirements-nodeps.lock"])
+def test_a_lock_has_plain_versions_and_the_hashes_of_their_files(lock):
     pin = re.compile(r"^[a-z0-9][a-z0-9._-]*==[0-9][0-9a-z.]*( ; .+)?$")
     digest = re.compile(r"^--hash=sha256:[0-9a-f]{64}$")
     for first, *hashes in blocks((ROOT / lock).read_text()):
@@ -108,10 +108,10 @@ def test_a_lock_is_plain_versions_and_the_hashes_of_their_files(lock):
         assert all(map(digest.match, hashes)), first
 
 
-@pytest.mark.parametrize("lock", LOCKS)
+@pytest.mark.parametrize("lock", LOCK_TEXT_BY_NAME)
 def test_a_lock_is_complete_on_every_machine(lock):
     """With hashes, pip installs only listed packages. torch installs its own libraries."""
-    pinned = pins(LOCKS[lock])
+    pinned = pins(LOCK_TEXT_BY_NAME[lock])
     for name, machine in itertools.product(pinned, MACHINES):
         for requirement in needs(name):
             if requirement.marker is None or requirement.marker.evaluate({**machine, "extra": ""}):
@@ -120,8 +120,8 @@ def test_a_lock_is_complete_on_every_machine(lock):
                 )
 
 
-def test_what_torch_needs_beside_its_own_libraries_is_in_the_lock():
-    pinned = pins(LOCKS["requirements.lock"])
+def test_other_requirements_of_torch_are_in_the_lock():
+    pinned = pins(LOCK_TEXT_BY_NAME["requirements.lock"])
     of_torch = ("nvidia-", "cuda-", "triton")
     requirements = [Requirement(text) for text in requires("torch") or [] if "extra ==" not in text]
     other_requirements = [
@@ -134,22 +134,25 @@ def test_what_torch_needs_beside_its_own_libraries_is_in_the_lock():
     )
 
 
-def test_the_api_image_gets_all_that_the_service_declares():
-    pinned = pins(LOCKS["requirements-service.lock"])
-    assert names(RUNTIME) <= pinned.keys()
-    assert not names(TRAINER) & pinned.keys()
+def test_the_api_image_gets_all_requirements_of_the_service():
+    pinned = pins(LOCK_TEXT_BY_NAME["requirements-service.lock"])
+    assert names(RUNTIME_REQUIREMENTS) <= pinned.keys()
+    assert not names(TRAINER_REQUIREMENTS) & pinned.keys()
 
 
 def test_every_direct_dependency_is_pinned_inside_its_range():
-    pinned = pins(LOCKS["requirements-dev.lock"] + NODEPS + TORCH)
-    for requirement in [*RUNTIME, *TRAINER, *DEV]:
+    pinned = pins(LOCK_TEXT_BY_NAME["requirements-dev.lock"] + NODEPS_LOCK + TORCH_LOCK)
+    for requirement in [*RUNTIME_REQUIREMENTS, *TRAINER_REQUIREMENTS, *DEV_REQUIREMENTS]:
         assert requirement.specifier.contains(pinned[canonicalize_name(requirement.name)]), requirement
 
 
-def test_what_is_installed_without_its_dependencies_finds_all_but_the_one_that_needs_a_compiler():
-    pinned = pins(LOCKS["requirements.lock"] + NODEPS + TORCH)
+def test_packages_installed_without_dependencies_find_all_but_the_one_that_needs_a_compiler():
+    pinned = pins(LOCK_TEXT_BY_NAME["requirements.lock"] + NODEPS_LOCK + TORCH_LOCK)
     requirements = [
-        Requirement(text) for name in pins(NODEPS) for text in requires(name) or [] if "extra ==" not in text
+        Requirement(text)
+        for name in pins(NODEPS_LOCK)
+        for text in requires(name) or []
+        if "extra ==" not in text
     ]
     assert {
         requirement.name for requirement in requirements if canonicalize_name(requirement.name) not in pinned
@@ -162,19 +165,19 @@ def test_what_is_installed_without_its_dependencies_finds_all_but_the_one_that_n
 
 
 def test_the_service_imports_only_what_it_declares():
-    assert distributions("backend", "migrations") - names(RUNTIME) == set()
+    assert distributions("backend", "migrations") - names(RUNTIME_REQUIREMENTS) == set()
 
 
 def test_the_worker_imports_only_what_it_declares():
-    assert distributions("worker") - names(RUNTIME, TRAINER) == set()
+    assert distributions("worker") - names(RUNTIME_REQUIREMENTS, TRAINER_REQUIREMENTS) == set()
 
 
-def test_vendored_scripts_are_the_ones_the_manifest_names():
-    manifest = json.loads((VENDOR / "manifest.json").read_text())["files"]
-    assert {entry["file"] for entry in manifest} == {path.name for path in VENDOR.glob("*.js")}
+def test_vendored_scripts_match_the_manifest():
+    manifest = json.loads((VENDOR_DIRECTORY / "manifest.json").read_text())["files"]
+    assert {entry["file"] for entry in manifest} == {path.name for path in VENDOR_DIRECTORY.glob("*.js")}
     for entry in manifest:
-        assert hashlib.sha256((VENDOR / entry["file"]).read_bytes()).hexdigest() == entry["sha256"]
-        assert (VENDOR / entry["licence_file"]).is_file()
+        assert hashlib.sha256((VENDOR_DIRECTORY / entry["file"]).read_bytes()).hexdigest() == entry["sha256"]
+        assert (VENDOR_DIRECTORY / entry["licence_file"]).is_file()
         assert entry["version"]
 
 

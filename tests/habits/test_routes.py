@@ -9,17 +9,17 @@ from starlette.testclient import TestClient
 from backend.base.settings import Settings
 from backend.http.auth.permissions import GROUPS
 from backend.service.main import create_app
-from tests.api_client import serving
+from tests.api_client import client_of_service
 from tests.route_list import operations
 
-PROBLEM = "application/problem+json"
-PUBLIC = {"/healthz"}
+PROBLEM_TYPE = "application/problem+json"
+PUBLIC_PATHS = {"/healthz"}
 OPERATIONS = [
     (method.upper(), path, operation)
     for path, methods in create_app(Settings()).openapi()["paths"].items()
     for method, operation in methods.items()
 ]
-FIELDS = {"type", "title", "status", "detail", "request_id"}
+PROBLEM_FIELDS = {"type", "title", "status", "detail", "request_id"}
 
 
 def filled_in(path: str) -> str:
@@ -28,55 +28,55 @@ def filled_in(path: str) -> str:
 
 @pytest.fixture
 def stranger(sqlite_url, settings):
-    with serving(settings, sqlite_url, token="") as client:
+    with client_of_service(settings, sqlite_url, token="") as client:
         yield client
 
 
 @pytest.fixture
 def operator(sqlite_url, settings):
-    with serving(settings, sqlite_url) as client:
+    with client_of_service(settings, sqlite_url) as client:
         yield client
 
 
 def assert_is_problem(response) -> None:
-    assert response.headers["content-type"] == PROBLEM
+    assert response.headers["content-type"] == PROBLEM_TYPE
     body = response.json()
-    assert set(body) - {"errors"} == FIELDS
+    assert set(body) - {"errors"} == PROBLEM_FIELDS
     assert body["status"] == response.status_code
     assert body["detail"]
     for error in body.get("errors", []):
         assert set(error) == {"path", "message"}
 
 
-def test_a_route_says_what_it_does_and_how_it_fails():
+def test_a_route_documents_its_purpose_and_its_errors():
     for method, path, documentation in OPERATIONS:
         assert documentation.get("summary"), f"{method} {path}"
         answers = documentation["responses"].items()
         failures = [answer for status, answer in answers if not status.startswith("2")]
-        assert any(PROBLEM in answer.get("content", {}) for answer in failures), f"{method} {path}"
+        assert any(PROBLEM_TYPE in answer.get("content", {}) for answer in failures), f"{method} {path}"
 
 
-def test_permissions_has_a_line_for_every_route_and_no_others():
+def test_permissions_has_exactly_one_line_for_every_route():
     lines = {line for group in GROUPS.values() for line in group}
     assert len(lines) == sum(map(len, GROUPS.values()))
     assert operations(create_app(Settings())) == lines - {"GET /login", "POST /login"}
 
 
-def test_without_a_token_nothing_is_answered(stranger):
+def test_without_a_token_no_route_answers(stranger):
     for method, path, _ in OPERATIONS:
-        if path not in PUBLIC:
+        if path not in PUBLIC_PATHS:
             response = stranger.request(method, filled_in(path))
             assert response.status_code in {401, 403}, f"{method} {path}"
             assert_is_problem(response)
 
 
 @pytest.mark.parametrize("method", ["HEAD", "OPTIONS", "PUT", "TRACE", "PROPFIND"])
-def test_no_method_goes_around_the_gate(stranger, method):
-    for path in {path for _, path, _ in OPERATIONS} - PUBLIC:
+def test_no_method_bypasses_the_gate(stranger, method):
+    for path in {path for _, path, _ in OPERATIONS} - PUBLIC_PATHS:
         assert stranger.request(method, filled_in(path)).status_code in {401, 403}
 
 
-def test_what_does_not_exist_is_a_problem_of_the_same_shape(operator):
+def test_an_unknown_path_is_a_problem_document(operator):
     for method, path, _ in OPERATIONS:
         if "{" in path:
             response = operator.request(method, filled_in(path), json={})
@@ -95,13 +95,13 @@ def test_what_does_not_exist_is_a_problem_of_the_same_shape(operator):
         ("POST", "/api/v1/experiments", {"name": 3}),
     ],
 )
-def test_a_bad_request_is_a_problem_of_the_same_shape(operator: TestClient, method, path, body):
+def test_a_bad_request_is_a_problem_document(operator: TestClient, method, path, body):
     response = operator.request(method, path, json=body)
     assert 400 <= response.status_code < 500
     assert_is_problem(response)
 
 
-def test_broken_json_is_a_problem_of_the_same_shape(operator):
+def test_invalid_json_is_a_problem_document(operator):
     for text in ("{", "[" * 5000, '{"name": NaN}', json.dumps({"name": "\ud800"})):
         response = operator.post(
             "/api/v1/experiments", content=text, headers={"Content-Type": "application/json"}

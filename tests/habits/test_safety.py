@@ -10,10 +10,10 @@ import pytest
 from worker.rewards import programs
 
 ROOT = Path(__file__).parents[2]
-PYTHON = sorted(
+PYTHON_FILES = sorted(
     path for folder in ("backend", "worker", "migrations") for path in (ROOT / folder).rglob("*.py")
 )
-PAGES = sorted(
+PAGE_FILES = sorted(
     path
     for pattern in ("*.js", "*.html")
     for path in (ROOT / "frontend").rglob(pattern)
@@ -31,17 +31,17 @@ CODE_LOADING_CALLS = {
     "os.popen",
     "numpy.load",
 }
-RUNS_PROGRAMS = ROOT / "worker" / "rewards" / "programs.py"
+PROGRAM_RUNNER = ROOT / "worker" / "rewards" / "programs.py"
 """The only file whose purpose is to execute code from data, which must stay inside the sandbox."""
 
-READS_PICKLES = ROOT / "backend" / "exchange" / "imports" / "torch_operations.py"
+PICKLE_READER = ROOT / "backend" / "exchange" / "imports" / "torch_operations.py"
 """The only file that reads pickles, in the sandbox, with an unpickler that refuses class names."""
 
-TEXT_AS_HTML = re.compile(
+HTML_SINK_PATTERN = re.compile(
     r"innerHTML|outerHTML|insertAdjacentHTML|dangerouslySetInnerHTML|document\.write"
     r"|\beval\(|new Function\b|javascript:"
 )
-COMMENT = re.compile(r"\s*(//|\*|/\*)")
+COMMENT_PATTERN = re.compile(r"\s*(//|\*|/\*)")
 
 
 def dotted(node: ast.expr) -> str:
@@ -78,19 +78,19 @@ def is_true(value: ast.expr) -> bool:
 @pytest.fixture(scope="module")
 def trees():
     """Syntax trees of all Python files of the product."""
-    return {path: ast.parse(path.read_text(encoding="utf-8")) for path in PYTHON}
+    return {path: ast.parse(path.read_text(encoding="utf-8")) for path in PYTHON_FILES}
 
 
-def test_nothing_loads_or_runs_code_from_data(trees):
+def test_nothing_loads_or_executes_code_from_data(trees):
     for path, tree in trees.items():
         modules = {name.partition(".")[0] for name in imported(tree)} & CODE_LOADING_MODULES
-        assert modules == ({"pickle"} if path == READS_PICKLES else set()), path
-        allowed = {"exec", "compile"} if path == RUNS_PROGRAMS else set()
+        assert modules == ({"pickle"} if path == PICKLE_READER else set()), path
+        allowed = {"exec", "compile"} if path == PROGRAM_RUNNER else set()
         assert not set(calls(tree)) & (CODE_RUNNING_BUILTINS | CODE_LOADING_CALLS) - allowed, path
 
 
-def test_the_only_unpickler_resolves_its_names_itself(trees):
-    tree = trees[READS_PICKLES]
+def test_the_only_unpickler_resolves_names_itself(trees):
+    tree = trees[PICKLE_READER]
     used = {dotted(node) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
     assert {name for name in used if name.startswith("pickle.")} == {"pickle.Unpickler"}
     [unpickler] = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "_Plain"]
@@ -99,10 +99,10 @@ def test_the_only_unpickler_resolves_its_names_itself(trees):
     assert "super" not in set(calls(unpickler))
 
 
-def test_what_runs_programs_is_served_by_the_sandbox_and_forked():
+def test_program_execution_is_served_by_the_sandbox_and_forked():
     assert set(programs.OPERATIONS) == {"run", "interpret", "call", "examine"}
     assert all(operation.is_forked for operation in programs.OPERATIONS.values())
-    tree = ast.parse((RUNS_PROGRAMS.parent / "code.py").read_text(encoding="utf-8"))
+    tree = ast.parse((PROGRAM_RUNNER.parent / "code.py").read_text(encoding="utf-8"))
     operations = [
         {alias.name for alias in node.names}
         for node in ast.walk(tree)
@@ -111,16 +111,18 @@ def test_what_runs_programs_is_served_by_the_sandbox_and_forked():
     assert operations == [{"encode_value", "read_ended"}]
 
 
-def test_no_shell_and_no_remote_code(trees):
+def test_there_is_no_shell_and_no_remote_code(trees):
     for path, tree in trees.items():
         assert not any(map(is_true, keywords(tree, "shell"))), path
         assert not any(map(is_true, keywords(tree, "trust_remote_code"))), path
 
 
-def test_no_page_turns_text_into_html():
-    for path in PAGES:
+def test_no_page_converts_text_to_html():
+    for path in PAGE_FILES:
         lines = path.read_text(encoding="utf-8").splitlines()
-        assert [line for line in lines if TEXT_AS_HTML.search(line) and not COMMENT.match(line)] == [], path
+        assert [
+            line for line in lines if HTML_SINK_PATTERN.search(line) and not COMMENT_PATTERN.match(line)
+        ] == [], path
 
 
 def test_the_page_has_no_inline_script():

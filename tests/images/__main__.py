@@ -17,17 +17,17 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from tests.ports import free_port
-from tests.servers import start_postgres, start_redis, stop
+from tests.servers import shut_down, start_postgres, start_redis
 from tests.system.lab import TOKEN, Client
 from tests.waiting import wait_for
 
 ROOT = Path(__file__).parents[2]
-NEEDED = ("buildah", "mmdebstrap")
-BASE = "localhost/grpolab-test-base"
-PACKAGES = "python3,python3-pip,ca-certificates"
-USER = 10001
+REQUIRED_PROGRAMS = ("buildah", "mmdebstrap")
+BASE_IMAGE = "localhost/grpolab-test-base"
+DEBIAN_PACKAGES = "python3,python3-pip,ca-certificates"
+USER_ID = 10001
 
-AS_IN_PYTHONS_IMAGE = """
+PYTHON_IMAGE_SETUP = """
 ln -sf python3 /usr/bin/python
 rm -f /usr/lib/python3*/EXTERNALLY-MANAGED
 """
@@ -37,7 +37,7 @@ rm -f /usr/lib/python3*/EXTERNALLY-MANAGED
 def main() -> int:
     """Build, check and train, and print each finding on one line."""
     arguments = _arguments()
-    missing = [name for name in NEEDED if shutil.which(name) is None]
+    missing = [name for name in REQUIRED_PROGRAMS if shutil.which(name) is None]
     if missing or os.geteuid() != 0:
         obstacle = (
             f"apt-get install {' '.join(missing)}" if missing else "only root may build in chroot isolation"
@@ -91,14 +91,14 @@ def _make_base(suite: str) -> str:
     with tempfile.TemporaryDirectory() as directory:
         archive = f"{directory}/base.tar"
         subprocess.run(
-            ["mmdebstrap", "--quiet", "--variant=minbase", f"--include={PACKAGES}", suite, archive],
+            ["mmdebstrap", "--quiet", "--variant=minbase", f"--include={DEBIAN_PACKAGES}", suite, archive],
             check=True,
         )
         container = _buildah("from", "scratch")
         _buildah("add", container, archive, "/")
-    _buildah("run", "--isolation", "chroot", container, "--", "sh", "-ec", AS_IN_PYTHONS_IMAGE)
-    _buildah("commit", "--rm", container, BASE)
-    return BASE
+    _buildah("run", "--isolation", "chroot", container, "--", "sh", "-ec", PYTHON_IMAGE_SETUP)
+    _buildah("commit", "--rm", container, BASE_IMAGE)
+    return BASE_IMAGE
 
 
 @contextmanager
@@ -116,7 +116,7 @@ def _look() -> None:
     for target in ("api", "worker"):
         with _container(target) as inside:
             user = subprocess.check_output([*inside, "id", "-u"], text=True).strip()
-            assert user == str(USER), f"{target} runs as {user}"
+            assert user == str(USER_ID), f"{target} runs as {user}"
             writable = subprocess.run([*inside, "test", "-w", "/app/backend"], check=False).returncode == 0
             assert not writable, f"the code of {target} can be changed by it"
             has_torch = subprocess.run(
@@ -133,10 +133,10 @@ def _train() -> None:
         shared.chmod(0o755)
         for name in ("state", "models", "datasets"):
             (shared / name).mkdir(mode=0o700)
-            os.chown(shared / name, USER, USER)
+            os.chown(shared / name, USER_ID, USER_ID)
         postgres, redis = start_postgres(shared / "postgres"), start_redis(shared / "redis")
-        stack.callback(stop, postgres.pid)
-        stack.callback(stop, redis.pid)
+        stack.callback(shut_down, postgres.pid)
+        stack.callback(shut_down, redis.pid)
         for name in ("postgres", "redis"):
             (shared / name).chmod(0o755)
         (shared / "redis" / "redis.sock").chmod(0o777)

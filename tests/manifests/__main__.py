@@ -9,15 +9,15 @@ from pathlib import Path
 from backend.service.pilots.jobs import kubernetes_job, skypilot_task, worker_command
 from benchmarks.common.peers import python_of, run
 
-JUDGE = Path(__file__).parent / "judge.py"
-COMMAND = worker_command("/opt/a b/python", runs=1, idle_seconds=60, devices=2)
-NAMES = {"DATABASE_URL": "x", "BROKER_URL": "y"}
+JUDGE_PATH = Path(__file__).parent / "judge.py"
+WORKER_COMMAND = worker_command("/opt/a b/python", runs=1, idle_seconds=60, devices=2)
+VARIABLES = {"DATABASE_URL": "x", "BROKER_URL": "y"}
 
 
 def main() -> None:
     jobs = [
         kubernetes_job(
-            COMMAND,
+            WORKER_COMMAND,
             image="registry/worker:1",
             gpus=gpus,
             queue=queue,
@@ -29,11 +29,13 @@ def main() -> None:
     ]
     tasks = [
         json.loads(
-            skypilot_task(COMMAND, accelerators=accelerators, directory="/d", environment=names, nodes=nodes)
+            skypilot_task(
+                WORKER_COMMAND, accelerators=accelerators, directory="/d", environment=names, nodes=nodes
+            )
         )
-        for accelerators, names, nodes in itertools.product(("", "H100:1"), ({}, NAMES), (1, 2))
+        for accelerators, names, nodes in itertools.product(("", "H100:1"), ({}, VARIABLES), (1, 2))
     ]
-    report = run(python_of("manifests"), JUDGE, {"jobs": jobs, "tasks": tasks, "threads": 1})
+    report = run(python_of("manifests"), JUDGE_PATH, {"jobs": jobs, "tasks": tasks, "threads": 1})
     for line in report["refused"]:
         print(f"refused: {line}")
     print(f"{report['valid']} valid, {len(report['refused'])} refused ({report['by']})")

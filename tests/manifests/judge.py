@@ -12,13 +12,13 @@ import kubernetes_validate
 import sky
 from sky.utils import schemas
 
-VERSIONS = ("1.30", "1.34", "1.37")
+KUBERNETES_VERSIONS = ("1.30", "1.34", "1.37")
 """Versions of Kubernetes."""
 
 
 def kubernetes(job: dict[str, Any]) -> None:
     """Raise an error if a version of Kubernetes does not accept the job."""
-    for number in VERSIONS:
+    for number in KUBERNETES_VERSIONS:
         kubernetes_validate.validate(job, number, strict=True)
 
 

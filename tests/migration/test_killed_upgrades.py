@@ -23,7 +23,7 @@ IS_LONG = os.environ.get("GRPOLAB_ALL_POINTS") == "1"
 
 
 @pytest.fixture(scope="module")
-def processes():
+def request_upgrades():
     """A function that returns the outcome of each process of a request (see upgrading.py)."""
     argv = [sys.executable, "-m", "tests.migration.upgrading"]
     with subprocess.Popen(
@@ -38,8 +38,8 @@ def processes():
         parent.stdin.close()
 
 
-def test_a_first_start_killed_while_it_makes_the_schema_is_done_by_the_next(empty_url, processes):
-    *killed, last = processes("die", 1 if IS_LONG else 20, empty_url)
+def test_a_first_start_killed_during_the_upgrade_is_completed_by_the_next(empty_url, request_upgrades):
+    *killed, last = request_upgrades("die", 1 if IS_LONG else 20, empty_url)
     assert len(killed) >= (70 if IS_LONG else 4)
     assert {(death["code"], death["schema"]) for death in killed} == {(-signal.SIGKILL, "")}, killed
     assert (last["code"], last["schema"]) == (0, newest_schema())
@@ -48,6 +48,6 @@ def test_a_first_start_killed_while_it_makes_the_schema_is_done_by_the_next(empt
     engine.dispose()
 
 
-def test_of_several_processes_that_upgrade_at_once_all_succeed(empty_url, processes):
-    ended = processes("race", 3, empty_url)
+def test_concurrent_upgrades_all_succeed(empty_url, request_upgrades):
+    ended = request_upgrades("race", 3, empty_url)
     assert [process["code"] for process in ended] == [0, 0, 0], ended

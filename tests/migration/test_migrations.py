@@ -37,7 +37,7 @@ def tables(url):
     return {name for name in names - {"alembic_version", "sqlite_sequence"} if not is_index(name)}
 
 
-def test_a_sqlite_database_that_is_about_to_change_is_copied_first(tmp_path, monkeypatch):
+def test_a_sqlite_database_is_copied_before_an_upgrade(tmp_path, monkeypatch):
     url = f"sqlite:///{tmp_path / 'old.db'}"
     upgrade(url)
     monkeypatch.setattr("backend.storage.migrate.newest_schema", lambda: "0101")
@@ -53,7 +53,7 @@ def test_there_is_one_newest_revision():
     assert {script.revision for script in SCRIPTS.walk_revisions()} == known_schemas()
 
 
-def test_the_migrations_make_exactly_what_the_models_say(empty_url):
+def test_the_migrations_create_exactly_the_schema_of_the_models(empty_url):
     assert upgrade(empty_url) == ("", newest_schema())
     engine = open_engine(empty_url, pool_size=1)
     with engine.connect() as connection:
@@ -75,7 +75,7 @@ def test_a_second_upgrade_changes_nothing_and_keeps_the_rows(empty_url):
     engine.dispose()
 
 
-def test_of_two_that_upgrade_at_once_one_does_it_and_both_succeed(empty_url):
+def test_of_two_concurrent_upgrades_one_does_the_work_and_both_succeed(empty_url):
     outcomes = []
     threads = [threading.Thread(target=lambda: outcomes.append(upgrade(empty_url))) for _ in range(3)]
     for thread in threads:
@@ -92,7 +92,7 @@ def test_of_two_that_upgrade_at_once_one_does_it_and_both_succeed(empty_url):
         ("0031", "schema 0031, of a version before the first release, which is not read any more: export"),
     ],
 )
-def test_a_database_of_an_unknown_schema_is_refused_and_stays_as_it_is(empty_url, schema, reason):
+def test_a_database_of_an_unknown_schema_is_refused_and_unchanged(empty_url, schema, reason):
     upgrade(empty_url)
     engine = open_engine(empty_url, pool_size=1)
     with engine.begin() as connection:
@@ -104,7 +104,7 @@ def test_a_database_of_an_unknown_schema_is_refused_and_stays_as_it_is(empty_url
     engine.dispose()
 
 
-def test_an_upgrade_that_fails_in_the_middle_leaves_no_table_behind(empty_url, monkeypatch):
+def test_an_upgrade_that_fails_midway_leaves_no_table(empty_url, monkeypatch):
     real = command.upgrade
 
     def interrupted(config, revision):

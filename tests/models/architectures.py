@@ -15,13 +15,13 @@ from transformers import (
 
 from worker.policy.model import BUILT_IN
 
-WIDTH = 32
+HIDDEN_SIZE = 32
 
 TEMPLATE = """{% for message in messages %}{{ message['role'] }}: {{ message['content'] }}
 {% endfor %}{% if add_generation_prompt %}assistant: {% endif %}"""
 
 BASE = {
-    "hidden_size": WIDTH,
+    "hidden_size": HIDDEN_SIZE,
     "intermediate_size": 48,
     "num_hidden_layers": 2,
     "num_attention_heads": 4,
@@ -37,11 +37,11 @@ LINEAR = {
     "linear_conv_kernel_dim": 4,
     "layer_types": ["linear_attention", "full_attention"],
 }
-EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 24}
+EXPERT = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 24}
 
-QWEN_IMAGES = {"depth": 2, "hidden_size": WIDTH, "intermediate_size": 48, "num_heads": 4,
-    "out_hidden_size": WIDTH, "patch_size": 4, "num_position_embeddings": 16}  # fmt: skip
-GEMMA_IMAGES = {"hidden_size": WIDTH, "intermediate_size": 48, "num_hidden_layers": 2,
+QWEN_IMAGES = {"depth": 2, "hidden_size": HIDDEN_SIZE, "intermediate_size": 48, "num_heads": 4,
+    "out_hidden_size": HIDDEN_SIZE, "patch_size": 4, "num_position_embeddings": 16}  # fmt: skip
+GEMMA_IMAGES = {"hidden_size": HIDDEN_SIZE, "intermediate_size": 48, "num_hidden_layers": 2,
     "num_attention_heads": 4, "image_size": 32, "patch_size": 8}  # fmt: skip
 
 ARCHITECTURES: dict[str, tuple[str, dict[str, Any]]] = {
@@ -56,10 +56,10 @@ ARCHITECTURES: dict[str, tuple[str, dict[str, Any]]] = {
     "gpt_neox": ("gpt_neox", BASE | {"intermediate_size": 64}),
     "phi3": ("phi3", BASE),
     "olmo2": ("olmo2", BASE),
-    "qwen3_moe": ("qwen3_moe", NARROW | EXPERTS),
+    "qwen3_moe": ("qwen3_moe", NARROW | EXPERT),
     "gpt_oss": ("gpt_oss", NARROW | {"num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": 16}),
     "lfm2": ("lfm2", BASE | {"layer_types": ["conv", "full_attention"], "block_auto_adjust_ff_dim": False}),
-    "qwen3_next": ("qwen3_next", NARROW | LINEAR | EXPERTS | {"shared_expert_intermediate_size": 24}),
+    "qwen3_next": ("qwen3_next", NARROW | LINEAR | EXPERT | {"shared_expert_intermediate_size": 24}),
     "qwen3.5": ("qwen3_5_text", NARROW | LINEAR),
     "gemma3_images": ("gemma3", {"vision_config": GEMMA_IMAGES, "mm_tokens_per_image": 4,
         "text_config": NARROW | {"sliding_window": 16, "query_pre_attn_scalar": 8,

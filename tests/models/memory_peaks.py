@@ -30,7 +30,7 @@ from worker.policy.text_part import freeze_beside_text
 from worker.policy.token_batch import token_batch
 
 PROMPTS, GROUP, PROMPT, COMPLETION, VOCABULARY, RANK = 2, 4, 16, 48, 128, 4
-SAMPLED = {"group_size": 8, "max_new_tokens": 112}
+SAMPLING_SIZES = {"group_size": 8, "max_new_tokens": 112}
 """Sizes for sampling, with enough tokens that the cache matters."""
 
 QWEN_7M: dict[str, Any] = {
@@ -45,7 +45,7 @@ QWEN_7M: dict[str, Any] = {
 }
 
 
-def of_fewer_bits(run: RunConfig) -> tuple[int, float]:
+def quantised_peak(run: RunConfig) -> tuple[int, float]:
     """Return measured and estimated bytes of a learning step of a Qwen3 with a quantised base."""
     torch.manual_seed(0)
     model = Qwen3ForCausalLM(Qwen3Config(**QWEN_7M)).to(getattr(torch, run.policy.dtype)).eval()
@@ -123,7 +123,7 @@ def sampled_and_estimated(name: str, dtype: str) -> tuple[int, float]:
 
 def sampled(model: Any, shape: ModelShape, config: RunConfig) -> tuple[int, float]:
     """Return measured and estimated bytes of sampling for a model and the shape that its files have."""
-    longer = config.with_(sampling=config.sampling.with_(**SAMPLED))
+    longer = config.with_(sampling=config.sampling.with_(**SAMPLING_SIZES))
     memory = estimate_phases(longer, shape, None, on_cpu=True, prompt_tokens=PROMPT)[0]
     held = ("context", "weights", "optimizer")
     estimated = sum(size for purpose, size in memory.parts.items() if purpose not in held)

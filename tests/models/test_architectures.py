@@ -20,18 +20,18 @@ from worker.prompt import Prompt
 from worker.rollout.decoder_check import check_decoder
 from worker.rollout.sampler import Decoding, Sampler
 
-IS_WHOLE = os.environ.get("GRPOLAB_MODELS") == "all"
-VOCABULARY = 151_936 if IS_WHOLE else 128
-CUT = ("gemma2", "gemma3_images", "gpt_oss", "granite4", "lfm2", "qwen3.5")
+IS_FULL = os.environ.get("GRPOLAB_MODELS") == "all"
+VOCABULARY_SIZE = 151_936 if IS_FULL else 128
+GATE_NAMES = ("gemma2", "gemma3_images", "gpt_oss", "granite4", "lfm2", "qwen3.5")
 
 PROMPTS = ("85+60+88=?", "1+2=?", "7*8=?")
 DECODING = Decoding(max_new_tokens=10, temperature=0.8)
 
-ROUNDING = {torch.float32: 2e-4, torch.bfloat16: 0.1}
+MAX_DIFFERENCE_BY_DTYPE = {torch.float32: 2e-4, torch.bfloat16: 0.1}
 """Largest difference of a token's log-probability, since bfloat16 keeps 8 bits of every product."""
 
 
-@pytest.fixture(scope="module", params=list(ARCHITECTURES) if IS_WHOLE else CUT)
+@pytest.fixture(scope="module", params=list(ARCHITECTURES) if IS_FULL else GATE_NAMES)
 def architecture(request):
     return request.param
 
@@ -47,7 +47,7 @@ def dtype(request):
 
 @pytest.fixture(scope="module", params=[False, True], ids=["full", "lora"])
 def policy(request, architecture, dtype):
-    model = build(architecture, vocabulary=VOCABULARY, dtype=dtype)
+    model = build(architecture, vocabulary=VOCABULARY_SIZE, dtype=dtype)
     if request.param:
         adapt(model, architecture)
     built = as_policy(model, tokenizer(), name=architecture)
@@ -110,7 +110,9 @@ def test_the_sampler_reports_the_models_own_log_probabilities(policy, completion
         for completion in group:
             expected = plain(policy, prompt + completion.ids.tolist(), len(prompt))
             reported = torch.from_numpy(completion.sampler_logprobs)
-            torch.testing.assert_close(reported, expected, atol=ROUNDING[policy.model.dtype], rtol=0)
+            torch.testing.assert_close(
+                reported, expected, atol=MAX_DIFFERENCE_BY_DTYPE[policy.model.dtype], rtol=0
+            )
 
 
 def test_the_learner_computes_the_models_own_log_probabilities(policy, batch):
@@ -118,11 +120,11 @@ def test_the_learner_computes_the_models_own_log_probabilities(policy, batch):
     for row, (prompt, length) in enumerate(zip(batch.prompt_lengths, batch.lengths, strict=True)):
         expected = plain(policy, batch.ids[row, : prompt + length].tolist(), int(prompt))
         torch.testing.assert_close(
-            logprobs[row, :length], expected, atol=ROUNDING[policy.model.dtype], rtol=0
+            logprobs[row, :length], expected, atol=MAX_DIFFERENCE_BY_DTYPE[policy.model.dtype], rtol=0
         )
 
 
-def test_a_merged_adapter_says_the_same(policy, batch):
+def test_a_merged_adapter_computes_the_same(policy, batch):
     if not is_adapted(policy.model) or policy.model.dtype != torch.float32:
         pytest.skip("for adapters, whose sum with the weights bfloat16 would round")
     row = batch.ids[:1, : int(batch.prompt_lengths[0] + batch.lengths[0])]
@@ -133,7 +135,7 @@ def test_a_merged_adapter_says_the_same(policy, batch):
     torch.testing.assert_close(merged, expected, atol=1e-3, rtol=1e-3)
 
 
-def test_micro_batches_change_no_gradient_but_by_rounding(policy, batch):
+def test_micro_batches_change_the_gradient_only_by_rounding(policy, batch):
     at_once, parts = gradient(policy, batch, len(batch)), gradient(policy, batch, 2)
     deviation = float((at_once - parts).norm() / at_once.norm())
     assert at_once.norm() > 0

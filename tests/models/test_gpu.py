@@ -32,13 +32,13 @@ pytestmark = [
 ]
 
 DEVICE = "cuda"
-ROUNDING = 0.1
+MAX_DIFFERENCE = 0.1
 """Largest difference of a token's log-probability in bfloat16, as on a CPU."""
 
 PROMPTS = [Prompt(text, text, answer="", problem="sums") for text in ("85+60+88=?", "1+2=?", "7*8=?")]
 DECODING = Decoding(max_new_tokens=10, temperature=0.8)
 
-SEVEN_B = {
+QWEN_7B_SIZES = {
     "hidden_size": 3584,
     "intermediate_size": 18_944,
     "num_hidden_layers": 28,
@@ -49,7 +49,7 @@ SEVEN_B = {
 }
 """Sizes of Qwen2.5 7B."""
 
-MIDDLE = SEVEN_B | {
+MEDIUM_SIZES = QWEN_7B_SIZES | {
     "hidden_size": 1024,
     "intermediate_size": 4096,
     "num_hidden_layers": 8,
@@ -88,7 +88,7 @@ def peak_of(work):
 
 
 @pytest.fixture
-def little_memory():
+def limit_memory():
     """A function that leaves this process this many bytes in addition to those in use."""
 
     def limit(further_bytes):
@@ -102,7 +102,7 @@ def little_memory():
 
 
 @pytest.mark.parametrize("name", list(ARCHITECTURES))
-def test_sampler_and_learner_have_the_models_own_numbers_in_bfloat16(name):
+def test_sampler_and_learner_match_the_model_in_bfloat16(name):
     model = build(name, dtype=torch.bfloat16).to(DEVICE)
     policy = as_policy(model, tokenizer(), name=name)
     groups = Sampler(policy).sample(PROMPTS, 2, DECODING, torch.Generator().manual_seed(1))
@@ -120,13 +120,13 @@ def test_sampler_and_learner_have_the_models_own_numbers_in_bfloat16(name):
                 temperature=DECODING.temperature,
             ).logprobs
             torch.testing.assert_close(
-                torch.from_numpy(completion.sampler_logprobs), expected, atol=ROUNDING, rtol=0
+                torch.from_numpy(completion.sampler_logprobs), expected, atol=MAX_DIFFERENCE, rtol=0
             )
-            torch.testing.assert_close(learned[0].detach().cpu(), expected, atol=ROUNDING, rtol=0)
+            torch.testing.assert_close(learned[0].detach().cpu(), expected, atol=MAX_DIFFERENCE, rtol=0)
 
 
 @pytest.mark.parametrize("kind", ["int8", "nf4", "nf4_double"])
-def test_a_quantised_base_has_the_numbers_of_a_cpu_and_trains_its_adapter(kind):
+def test_a_quantised_base_matches_a_cpu_and_trains_its_adapter(kind):
     batch = batch_of(4, 48)
     by_device = {}
     for device in ("cpu", DEVICE):
@@ -161,7 +161,7 @@ def test_a_quantised_base_has_the_numbers_of_a_cpu_and_trains_its_adapter(kind):
 
 
 def test_activation_checkpointing_lowers_the_peak_and_keeps_the_gradient():
-    model, batch = sized(MIDDLE), batch_of(8, 512)
+    model, batch = sized(MEDIUM_SIZES), batch_of(8, 512)
     learn(model, batch)  # gradients exist from now on
     plain = peak_of(lambda: learn(model, batch))
     gradient = model.model.layers[0].mlp.up_proj.weight.grad.clone()
@@ -173,13 +173,13 @@ def test_activation_checkpointing_lowers_the_peak_and_keeps_the_gradient():
     )
 
 
-def test_memory_that_runs_out_halves_the_micro_batches(little_memory):
-    model, batch = sized(MIDDLE), batch_of(16, 512)
+def test_out_of_memory_halves_the_micro_batches(limit_memory):
+    model, batch = sized(MEDIUM_SIZES), batch_of(16, 512)
     learn(model, batch.rows(torch.arange(1)))
     peak = peak_of(lambda: learn(model, batch))
     model.zero_grad(set_to_none=False)
     parts = Microbatches(ResourcesConfig())
-    little_memory(0.6 * peak)
+    limit_memory(0.6 * peak)
 
     def work(rows):
         for rows_of_pass in rows:
@@ -190,8 +190,8 @@ def test_memory_that_runs_out_halves_the_micro_batches(little_memory):
     assert parts.halvings >= 1
 
 
-def test_memory_that_runs_out_halves_the_rows_of_the_sampler(little_memory):
-    policy = as_policy(sized(MIDDLE | {"vocab_size": 128}), tokenizer(), name="middle")
+def test_out_of_memory_halves_the_rows_of_the_sampler(limit_memory):
+    policy = as_policy(sized(MEDIUM_SIZES | {"vocab_size": 128}), tokenizer(), name="middle")
     decoding, limit = Decoding(max_new_tokens=256), RowLimit()
 
     def sample(rows_at_once, limit):
@@ -200,7 +200,7 @@ def test_memory_that_runs_out_halves_the_rows_of_the_sampler(little_memory):
         return sampler.sample(PROMPTS[:1] * 8, 32, decoding, generator)
 
     peak = peak_of(lambda: sample(256, RowLimit()))
-    little_memory(0.6 * peak)
+    limit_memory(0.6 * peak)
     completions = sample(256, limit)
     assert limit.halvings >= 1
     assert [len(group) for group in completions] == [32] * 8
@@ -223,7 +223,7 @@ def test_seven_billion_weights_learn_with_lora_within_the_estimate(quantization)
             "objective": {"kl": {"type": "none"}},
         }
     )
-    model = sized(SEVEN_B)
+    model = sized(QWEN_7B_SIZES)
     shape = shape_of(model)
     quantise_base(model, quantization, DEVICE)
     add_adapter(model, LoraAdapter(rank=16), base="seven")

@@ -18,7 +18,7 @@ from tests.models.architectures import save
 from worker.policy.critic import with_value_head
 from worker.policy.model import load_policy
 
-CONTEXT = 512
+CONTEXT_TOKENS = 512
 
 
 @pytest.fixture(scope="module", params=["gemma3_images", "qwen3.5_images"])
@@ -42,7 +42,7 @@ def stored(named):
 
 def test_an_overlong_prompt_is_refused(named):
     policy = opened(named)
-    assert policy.context == CONTEXT
+    assert policy.context == CONTEXT_TOKENS
     with pytest.raises(InvalidConfig, match="expected at most 448"):
         policy.encode("1" * 500, room=64)
 
@@ -55,7 +55,7 @@ def test_only_the_text_model_trains(named):
         assert trained == {name for name, _ in model.named_parameters()} - beside
 
 
-def test_an_adapter_leaves_the_rest_alone(named):
+def test_an_adapter_changes_only_the_text_model(named):
     policy = opened(named, adapter=LoraAdapter(rank=2))
     adapted = {name for name, weight in policy.model.named_parameters() if weight.requires_grad}
     assert adapted
@@ -63,7 +63,7 @@ def test_an_adapter_leaves_the_rest_alone(named):
 
 
 @pytest.mark.parametrize("kind", ["int8", pytest.param("nf4", marks=pytest.mark.nightly)])
-def test_what_reads_images_is_not_quantised(named, kind):
+def test_the_part_that_reads_images_is_not_quantised(named, kind):
     plain, rounded = opened(named), opened(named, adapter=LoraAdapter(rank=2), quantization=kind)
     beside_text = {
         name: weight for name, weight in rounded.model.named_parameters() if is_outside_text_model(name)
@@ -76,7 +76,7 @@ def test_what_reads_images_is_not_quantised(named, kind):
     )
 
 
-def test_the_estimate_counts_the_weights_that_are_loaded(named):
+def test_the_estimate_counts_the_loaded_weights(named):
     model, (_, shape) = opened(named).model, stored(named)
     loaded = sum(weight.numel() for weight in model.parameters())
     trained = sum(weight.numel() for weight in model.parameters() if weight.requires_grad)
@@ -86,7 +86,7 @@ def test_the_estimate_counts_the_weights_that_are_loaded(named):
     assert (parts["weights"], parts["optimizer"]) == (4 * loaded, 8 * trained)
 
 
-def test_models_that_open_whole_are_those_of_transformers():
+def test_models_that_are_loaded_completely_match_transformers():
     kinds = {
         kind
         for kind, name in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.items()

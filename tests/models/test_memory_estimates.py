@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from tests.models.memory_peaks import config_of, measured_and_estimated, of_fewer_bits, sampled_and_estimated
+from tests.models.memory_peaks import config_of, measured_and_estimated, quantised_peak, sampled_and_estimated
 
 pytestmark = pytest.mark.nightly
 
@@ -37,7 +37,7 @@ def test_an_estimate_is_within_15_percent_of_the_measured_peak(architecture, dty
         ("deepseek_v3", "float32"),
     ],
 )
-def test_an_estimate_of_sampling_is_within_15_percent_of_what_it_holds(architecture, dtype):
+def test_an_estimate_of_sampling_is_within_15_percent_of_the_measured_peak(architecture, dtype):
     """The cases have rotations and scores, a window, all scores, a recurrence and compressed keys."""
     measured, estimated = sampled_and_estimated(architecture, dtype)
     assert estimated == pytest.approx(measured, rel=0.15)
@@ -45,7 +45,7 @@ def test_an_estimate_of_sampling_is_within_15_percent_of_what_it_holds(architect
 
 @pytest.mark.parametrize("architecture", ["mistral", "gemma2", "deepseek_v3"])
 @pytest.mark.parametrize("recomputed", [False, True])
-def test_an_estimate_knows_packed_rows(architecture, recomputed):
+def test_an_estimate_supports_packed_rows(architecture, recomputed):
     config = config_of(architecture, "float32", "lora", recomputed=recomputed, packing="on")
     measured, estimated = measured_and_estimated(architecture, config)
     assert estimated == pytest.approx(measured, rel=0.15)
@@ -53,9 +53,9 @@ def test_an_estimate_knows_packed_rows(architecture, recomputed):
 
 @pytest.mark.parametrize("kind", ["int8", "nf4", "nf4_double"])
 @pytest.mark.parametrize("recomputed", [False, True])
-def test_an_estimate_knows_a_base_in_fewer_bits(kind, recomputed):
+def test_an_estimate_supports_a_quantised_base(kind, recomputed):
     config = config_of("qwen3", "bfloat16", "lora", recomputed=recomputed, quantization=kind)
-    measured, estimated = of_fewer_bits(config)
+    measured, estimated = quantised_peak(config)
     assert estimated == pytest.approx(measured, rel=0.15)
 
 

@@ -11,21 +11,25 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from benchmarks.common.service import ENDED, Service
+from benchmarks.common.service import ENDED_STATUSES, Service
 from tests.models.architectures import ARCHITECTURES, save
 from worker.checkpoints.export import export_checkpoint
 
 pytestmark = pytest.mark.nightly
 
-IS_WHOLE = os.environ.get("GRPOLAB_MODELS") == "all"
-VOCABULARY = 151_936 if IS_WHOLE else 128
+IS_FULL = os.environ.get("GRPOLAB_MODELS") == "all"
+VOCABULARY_SIZE = 151_936 if IS_FULL else 128
 CASES = [
     (name, dtype, adapter)
     for name in ARCHITECTURES
     for dtype in ("float32", "bfloat16")
     for adapter in ("none", "lora")
 ]
-CUT = [("gemma2", "float32", "none"), ("lfm2", "bfloat16", "lora"), ("qwen3.5_images", "float32", "none")]
+NIGHTLY_CASES = [
+    ("gemma2", "float32", "none"),
+    ("lfm2", "bfloat16", "lora"),
+    ("qwen3.5_images", "float32", "none"),
+]
 
 
 @pytest.fixture(scope="module")
@@ -40,24 +44,26 @@ def lab(tmp_path_factory):
         service.stop()
 
 
-def launched(service, config):
+def finished_run(service, config):
     body = {"name": "models", "base": config, "variants": [{"name": "run"}], "seeds": [0]}
     answer = service.http.post("/api/v1/experiments", json=body)
     assert answer.is_success, answer.text
     run = answer.json()["runs"][0]["id"]
     deadline = time.monotonic() + 300
-    while (current_run := service.get(f"/runs/{run}"))["status"] not in ENDED and time.monotonic() < deadline:
+    while (current_run := service.get(f"/runs/{run}"))[
+        "status"
+    ] not in ENDED_STATUSES and time.monotonic() < deadline:
         time.sleep(0.2)
     return current_run
 
 
-@pytest.mark.parametrize(("name", "dtype", "adapter"), CASES if IS_WHOLE else CUT)
+@pytest.mark.parametrize(("name", "dtype", "adapter"), CASES if IS_FULL else NIGHTLY_CASES)
 def test_a_run_trains_and_its_checkpoint_opens(lab, name, dtype, adapter):
     service, directory = lab
     base = directory / "models" / name
     if not base.exists():
-        save(name, base, vocabulary=VOCABULARY)
-    run = launched(
+        save(name, base, vocabulary=VOCABULARY_SIZE)
+    run = finished_run(
         service,
         {
             "policy": {"name": name, "dtype": dtype, "chat_template": True, "adapter": {"type": adapter}},

@@ -18,10 +18,10 @@ from worker.objective.policy_loss import PolicyLoss, denominators, policy_loss
 from worker.objective.token_choice import choose_covariant_tokens
 
 REWARDS = [[1.0, 1.0, 0.0, 0.0]]
-OLD = [[-0.5, -1.2], [-0.1, -2.0, -0.7], [-1.0], [-0.3, -0.9, -1.6, -0.2]]
+OLD_LOGPROBS = [[-0.5, -1.2], [-0.1, -2.0, -0.7], [-1.0], [-0.3, -0.9, -1.6, -0.2]]
 DRIFT = [[0.30, 0.10], [-0.30, 0.50, 0.05], [-0.40], [0.30, -0.10, -0.25, 0.0]]
-REFERENCE = [[-0.6, -1.0], [-0.1, -1.8, -0.9], [-1.2], [-0.4, -0.9, -1.5, -0.1]]
-SAMPLER = [[-0.55, -1.2], [-0.1, -3.0, -0.7], [-0.4], [-0.3, -0.9, -1.6, -0.25]]
+REFERENCE_LOGPROBS = [[-0.6, -1.0], [-0.1, -1.8, -0.9], [-1.2], [-0.4, -0.9, -1.5, -0.1]]
+SAMPLER_LOGPROBS = [[-0.55, -1.2], [-0.1, -3.0, -0.7], [-0.4], [-0.3, -0.9, -1.6, -0.25]]
 GARBAGE = float("nan")
 
 
@@ -29,22 +29,22 @@ def padded(rows: list[list[float]], *, fill: float = GARBAGE) -> Tensor:
     return torch.tensor([row + [fill] * (4 - len(row)) for row in rows], dtype=torch.float64)
 
 
-MASK = torch.tensor([[t < len(row) for t in range(4)] for row in OLD])
-NEW = padded(OLD) + padded(DRIFT)
-ENTROPY = torch.full_like(NEW, 1.37).where(MASK, GARBAGE)
+MASK = torch.tensor([[t < len(row) for t in range(4)] for row in OLD_LOGPROBS])
+NEW_LOGPROBS = padded(OLD_LOGPROBS) + padded(DRIFT)
+ENTROPY = torch.full_like(NEW_LOGPROBS, 1.37).where(MASK, GARBAGE)
 
 
 def advantages(knob=None, rewards=REWARDS) -> Tensor:
     scores = torch.tensor(rewards, dtype=torch.float64)
     if isinstance(knob, knobs.Critic):
-        paid, expected = last_token_rewards(scores.flatten(), MASK), padded(OLD).exp()
+        paid, expected = last_token_rewards(scores.flatten(), MASK), padded(OLD_LOGPROBS).exp()
         return estimate_token_advantages(paid, expected, MASK, knob).advantages
     scored = torch.ones_like(scores, dtype=torch.bool)
     alone = RewardTerms(scores[None], scored[None], torch.ones(1, 1, dtype=torch.float64))
     lengths = MASK.sum(dim=1).double().view(scores.shape) if scores.numel() == len(MASK) else None
     knob = knob or knobs.GroupMean()
     if isinstance(knob, knobs.OptimalTokenBaseline):
-        return estimate_against_tokens(scores, scored, MASK, padded(OLD).exp())
+        return estimate_against_tokens(scores, scored, MASK, padded(OLD_LOGPROBS).exp())
     greedy = scores.mean(dim=1) / 2
     return estimate_advantages(
         scores, scored, knob, terms=alone, lengths=lengths, greedy=greedy
@@ -56,9 +56,9 @@ def batch(objective: Objective, **changes) -> PolicyBatch:
         "mask": MASK,
         "advantages": advantages(objective.advantage),
         "group_index": torch.zeros(4, dtype=torch.long),
-        "old_logprobs": padded(OLD),
-        "sampler_logprobs": padded(SAMPLER),
-        "reference_logprobs": padded(REFERENCE),
+        "old_logprobs": padded(OLD_LOGPROBS),
+        "sampler_logprobs": padded(SAMPLER_LOGPROBS),
+        "reference_logprobs": padded(REFERENCE_LOGPROBS),
         "correct": torch.tensor(REWARDS[0]) == 1,
     }
     built = PolicyBatch(**(fields | changes))
@@ -68,7 +68,7 @@ def batch(objective: Objective, **changes) -> PolicyBatch:
 
 
 def run(
-    objective: Objective, new: Tensor = NEW, *, max_new_tokens=4, entropy=None, **changes
+    objective: Objective, new: Tensor = NEW_LOGPROBS, *, max_new_tokens=4, entropy=None, **changes
 ) -> tuple[PolicyLoss, Tensor]:
     """Return the loss on F, and minus its gradient for each of the ten tokens."""
     leaf = new.clone().requires_grad_()

@@ -28,7 +28,7 @@ def values(*arguments, **keywords):
     return advantages(*arguments, **keywords).advantages.tolist()
 
 
-def test_one_group_in_units_of_its_sample_standard_deviation():
+def test_one_group_is_in_units_of_its_sample_standard_deviation():
     assert values([[1, 1, 0, 0]])[0] == pytest.approx([0.8659, 0.8659, -0.8659, -0.8659], abs=6e-5)
     assert values([[1, 0, 0, 0]])[0] == pytest.approx([1.4997, -0.4999, -0.4999, -0.4999], abs=6e-5)
 
@@ -42,7 +42,7 @@ def test_without_scale_a_group_is_only_centred():
     assert values([[1, 1, 0, 0]], knobs.GroupMean(scale=NO_SCALE)) == [[0.5, 0.5, -0.5, -0.5]]
 
 
-def test_leave_one_out_compares_with_the_others():
+def test_leave_one_out_compares_with_the_other_completions():
     assert values([[1, 1, 0, 0]], knobs.LeaveOneOut())[0] == pytest.approx([2 / 3, 2 / 3, -2 / 3, -2 / 3])
     assert values([[1, 0, 0, 0]], knobs.LeaveOneOut())[0] == pytest.approx([1, -1 / 3, -1 / 3, -1 / 3])
 
@@ -60,7 +60,7 @@ def test_opo_weighs_the_mean_of_a_group_by_tokens():
         estimate_advantages(rewards, everyone, knobs.OptimalBaseline())
 
 
-def test_remax_takes_off_the_reward_of_the_greedy_completion():
+def test_remax_subtracts_the_reward_of_the_greedy_completion():
     rewards = torch.tensor([[1.0, 0.0], [1.0, 1.0], [0.0, 1.0]], dtype=torch.float64)
     everyone = torch.ones_like(rewards, dtype=torch.bool)
     greedy = torch.tensor([1.0, 0.25, math.nan], dtype=torch.float64)
@@ -103,7 +103,7 @@ def test_lite_ppo_scales_by_the_whole_batch():
     assert advantages[1] == pytest.approx([1.4489, -0.4830, -0.4830, -0.4830], abs=6e-5)
 
 
-def test_scalerl_scales_by_the_deviation_of_what_the_baseline_left():
+def test_scalerl_scales_by_the_deviation_of_the_centred_rewards():
     groups = [[1.0] * 7 + [0.0], [1.0] + [0.0] * 7]
     lite = values(groups, knobs.GroupMean(scale=knobs.BatchStd()))
     scalerl = values(groups, knobs.GroupMean(scale=knobs.BatchStd(of="centred_rewards")))
@@ -115,7 +115,7 @@ def test_the_batch_mean_is_one_baseline_for_all_prompts():
     assert values(TWO_GROUPS, knobs.BatchMean())[1] == pytest.approx([0.625, -0.375, -0.375, -0.375])
 
 
-def test_a_moving_average_starts_at_zero_and_serves_the_next_step():
+def test_a_moving_average_starts_at_zero_and_is_used_by_the_next_step():
     average = 0.0
     step_advantages = []
     for mean in (0.25, 0.5, 0.75):
@@ -137,30 +137,30 @@ def test_dividing_by_the_root_of_the_group_size_makes_sixteen_completions_weigh_
     assert rooted[0] == pytest.approx([4 * a for a in plain[0]])
 
 
-CENTRED = [knobs.GroupMean(), knobs.GroupMean(scale=NO_SCALE), knobs.LeaveOneOut()]
+CENTRED_KNOBS = [knobs.GroupMean(), knobs.GroupMean(scale=NO_SCALE), knobs.LeaveOneOut()]
 
 
-@pytest.mark.parametrize("knob", CENTRED)
+@pytest.mark.parametrize("knob", CENTRED_KNOBS)
 def test_equal_rewards_give_zero_advantages(knob):
     assert values([[0.2] * 6], knob) == [[0] * 6]  # the float mean of six 0.2 is not 0.2
 
 
-@pytest.mark.parametrize("knob", CENTRED)
+@pytest.mark.parametrize("knob", CENTRED_KNOBS)
 def test_a_group_of_one_gets_zero(knob):
     assert values([[1.0], [0.0]], knob) == [[0], [0]]
 
 
-def test_a_completion_that_was_not_scored_gets_zero_and_moves_nobody():
+def test_an_unscored_completion_gets_zero_and_affects_no_other():
     advantages = values([[1, 1, 0, 0, float("nan")]], unscored=[(0, 4)])
     assert advantages[0] == pytest.approx([0.8659, 0.8659, -0.8659, -0.8659, 0], abs=6e-5)
 
 
 @pytest.mark.parametrize("scale", [knobs.GroupStd(), knobs.BatchStd()])
-def test_rewards_that_do_not_vary_are_never_divided_by_epsilon(scale):
+def test_constant_rewards_are_never_divided_by_epsilon(scale):
     assert values([[1.0, 1.0], [1.0, 1.0]], knobs.NoBaseline(scale=scale)) == [[0, 0], [0, 0]]
 
 
-def test_reweighting_leaves_likely_tokens_and_mutes_rare_ones():
+def test_reweighting_keeps_probable_tokens_and_mutes_rare_ones():
     old = torch.tensor([[0.1, 0.5, 0.9]]).log()
     weighed = probability_weighted_advantages(torch.ones(1, 1), old, alpha=0.3)
     assert weighed.tolist()[0] == pytest.approx([0.73, 0.85, 0.97])
@@ -205,7 +205,7 @@ def test_prorl_whitens_over_all_tokens_of_the_step():
     assert advantages[4:] == pytest.approx([1.6508, -0.4622, -0.4622, -0.4622], abs=6e-5)
 
 
-def test_each_whitening_acts_once_and_where_it_says():
+def test_each_whitening_is_applied_once_in_its_position():
     centred = [0.5, 0.5, -0.5, -0.5, 0.75, -0.25, -0.25, -0.25]
     assert whitened_groups(knobs.SeqWhiten(), lengths=LENGTHS, over="step") == centred
     assert whitened_groups(knobs.TokenWhiten(), lengths=LENGTHS, over="minibatch") == centred
@@ -218,7 +218,7 @@ def test_whitening_keeps_the_groups_sum_rule():
     assert rooted == pytest.approx([2 * a for a in plain])
 
 
-def test_an_unscored_completion_takes_no_part_in_whitening():
+def test_an_unscored_completion_is_excluded_from_whitening():
     advantages = whitened_groups(knobs.SeqWhiten(eps=0), lengths=LENGTHS, over="minibatch", unscored=[(1, 0)])
     assert advantages[4:] == [0, 0, 0, 0]
     assert advantages[:2] == pytest.approx(
@@ -226,7 +226,7 @@ def test_an_unscored_completion_takes_no_part_in_whitening():
     )  # seven completions, of which four have +-0.5
 
 
-def test_whitening_over_tokens_that_have_advantages_of_their_own():
+def test_whitening_over_tokens_with_individual_advantages():
     """The values are PPO's whitened GAE advantages."""
     gae = torch.tensor([[0.7372, 0.5655, 0.4900, 0.2000, float("nan")]], dtype=torch.float64)
     mask = torch.tensor([[True, True, True, True, False]])
@@ -240,8 +240,8 @@ def test_whitening_equal_advantages_gives_zeros():
     assert whitened_advantages(values, torch.zeros(6, 1), ddof=1, eps=0.0).flatten().tolist() == [0] * 6
 
 
-CORRECT = [[1, 1, 0, 0], [1, 0, 0, 0]]
-FORMAT = [[1, 0, 1, 0], [1, 1, 1, 0]]
+CORRECT_SCORES = [[1, 1, 0, 0], [1, 0, 0, 0]]
+FORMAT_SCORES = [[1, 0, 1, 0], [1, 1, 1, 0]]
 GDPO = knobs.GroupMean(multi_reward="gdpo")
 
 
@@ -255,8 +255,8 @@ def gdpo(*terms, weights, unscored=()):
     return estimate_advantages(values.sum(dim=0), scored.all(dim=0), GDPO, terms=apart).advantages.tolist()
 
 
-def test_gdpo_keeps_apart_what_the_sum_of_rewards_ties():
-    advantages = gdpo(CORRECT, FORMAT, weights=[1, 1])
+def test_gdpo_separates_completions_with_equal_reward_sums():
+    advantages = gdpo(CORRECT_SCORES, FORMAT_SCORES, weights=[1, 1])
     assert advantages[0] == pytest.approx([1.2247, 0, 0, -1.2247], abs=6e-5)
     assert advantages[1] == pytest.approx([1.4141, 0, 0, -1.4141], abs=6e-5)
     summed = values([[2, 1, 1, 0], [2, 1, 1, 0]])
@@ -265,7 +265,7 @@ def test_gdpo_keeps_apart_what_the_sum_of_rewards_ties():
 
 
 def test_gdpo_weighs_normalised_rewards():
-    advantages = gdpo(CORRECT, FORMAT, weights=[1, 0.5])
+    advantages = gdpo(CORRECT_SCORES, FORMAT_SCORES, weights=[1, 0.5])
     assert advantages[0] == pytest.approx([1.1788, 0.3929, -0.3929, -1.1788], abs=6e-5)
     assert advantages[1] == pytest.approx([1.5879, -0.2268, -0.2268, -1.1342], abs=6e-5)
 
@@ -283,8 +283,8 @@ def test_gdpo_with_one_group_normalises_again_within_it():
     )
 
 
-def test_gdpo_leaves_out_completions_that_a_term_could_not_score():
-    advantages = gdpo(CORRECT, FORMAT, weights=[1, 1], unscored=[(1, 0, 3)])
+def test_gdpo_excludes_completions_that_a_term_could_not_score():
+    advantages = gdpo(CORRECT_SCORES, FORMAT_SCORES, weights=[1, 1], unscored=[(1, 0, 3)])
     assert advantages[0][3] == 0
     assert sum(advantages[0]) + sum(advantages[1]) == pytest.approx(0, abs=1e-9)
 
@@ -304,7 +304,7 @@ def test_dcpo_blends_a_group_with_all_earlier_visits_of_its_prompt():
     assert [float(visit) for visit in visits] == pytest.approx([3, 0.5833, 0.5401**2], abs=6e-5)
 
 
-def test_sas_never_divides_by_a_rounding():
+def test_sas_never_divides_by_a_rounding_error():
     knob = knobs.GroupMean(scale=knobs.Sas())
     visits = None
     for _ in range(3):
@@ -318,7 +318,7 @@ def test_sas_never_divides_by_a_rounding():
         assert estimate.advantages.tolist() == [[0] * 6]
 
 
-def test_a_group_without_scores_is_no_visit():
+def test_a_group_without_scores_does_not_count_as_a_visit():
     knob = knobs.GroupMean(scale=knobs.Sas())
     estimate = advantages([[1, 1, 0, 0], [1, 0, 0, 0]], knob, unscored=[(1, g) for g in range(4)])
     assert estimate.visits.seen.flatten().tolist() == [1, 0]

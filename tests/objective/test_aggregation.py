@@ -7,11 +7,11 @@ from backend.config import knobs
 from backend.config.objective import Objective
 from worker.objective.policy_loss import denominators
 
-LOSSES = torch.tensor([[1, 2, 0], [3, 0, 0], [4, 4, 4], [0, 0, 0]], dtype=torch.float64)
+TOKEN_LOSSES = torch.tensor([[1, 2, 0], [3, 0, 0], [4, 4, 4], [0, 0, 0]], dtype=torch.float64)
 MASK = torch.tensor([[1, 1, 0], [1, 0, 0], [1, 1, 1], [1, 0, 0]], dtype=torch.bool)
 GROUPS = torch.tensor([7, 7, 3, 3])
 
-RESULTS = [
+EXPECTED_RESULTS = [
     (knobs.SeqMeanTokenMean(), 2.1250),
     (knobs.TokenMean(), 2.5714),
     (knobs.PromptMean(), 2.5000),
@@ -27,32 +27,32 @@ def weights(aggregation, mask=MASK, **options):
     )
 
 
-@pytest.mark.parametrize(("aggregation", "result"), RESULTS)
+@pytest.mark.parametrize(("aggregation", "result"), EXPECTED_RESULTS)
 def test_two_prompts_with_known_token_losses(aggregation, result):
-    per_completion = (LOSSES * MASK).sum(dim=1)
+    per_completion = (TOKEN_LOSSES * MASK).sum(dim=1)
     assert (per_completion @ weights(aggregation).weights).item() == pytest.approx(result, abs=6e-5)
 
 
-@pytest.mark.parametrize("aggregation", [aggregation for aggregation, _ in RESULTS])
+@pytest.mark.parametrize("aggregation", [aggregation for aggregation, _ in EXPECTED_RESULTS])
 def test_two_micro_batches_add_up_to_the_whole(aggregation):
     full = weights(aggregation)
-    per_completion = (LOSSES * MASK).sum(dim=1)
+    per_completion = (TOKEN_LOSSES * MASK).sum(dim=1)
     halves = [per_completion[rows] @ full.rows(rows).weights for rows in (slice(0, 3), slice(3, 4))]
     assert sum(halves).item() == pytest.approx((per_completion @ full.weights).item(), abs=1e-15)
 
 
-def test_an_empty_completion_adds_nothing_but_still_counts():
+def test_an_empty_completion_adds_nothing_but_counts():
     mask = torch.tensor([[True, True], [False, False]])
     assert weights(knobs.SeqMeanTokenMean(), mask).weights.tolist() == [0.25, 0]
 
 
-@pytest.mark.parametrize("aggregation", [aggregation for aggregation, _ in RESULTS])
-def test_nothing_is_divided_by_zero_when_every_token_is_masked(aggregation):
+@pytest.mark.parametrize("aggregation", [aggregation for aggregation, _ in EXPECTED_RESULTS])
+def test_nothing_is_divided_by_zero_if_every_token_is_masked(aggregation):
     assert weights(aggregation, torch.zeros(2, 3, dtype=torch.bool)).weights.isfinite().all()
 
 
-@pytest.mark.parametrize("aggregation", [aggregation for aggregation, _ in RESULTS])
-def test_groups_that_were_left_out_count_in_means_over_completions_and_prompts(aggregation):
+@pytest.mark.parametrize("aggregation", [aggregation for aggregation, _ in EXPECTED_RESULTS])
+def test_excluded_groups_count_in_means_over_completions_and_prompts(aggregation):
     plain, thinner = weights(aggregation), weights(aggregation, loss_share=0.75)
     factor = 1 if isinstance(aggregation, knobs.TokenMean) else 0.75
     assert thinner.weights.tolist() == pytest.approx((plain.weights * factor).tolist())

@@ -15,12 +15,12 @@ pytestmark = [
 
 
 @pytest.mark.parametrize("preset", PRESETS)
-def test_loss_gradient_and_metrics_are_those_of_the_cpu(preset):
+def test_loss_gradient_and_metrics_match_the_cpu(preset):
     objective = resolve({"preset": preset}).objective
     expected, minus_gradient = f.run(objective, entropy=f.ENTROPY)
     batch = f.batch(objective).to("cuda")
     weights = denominators(batch.mask, batch.group_index, objective, max_new_tokens=4, correct=batch.correct)
-    new = f.NEW.cuda().requires_grad_()
+    new = f.NEW_LOGPROBS.cuda().requires_grad_()
     result = policy_loss(new, batch, objective, weights, entropy=f.ENTROPY.cuda())
     result.loss.backward()
     assert result.loss.item() == pytest.approx(expected.loss.item(), rel=1e-10)

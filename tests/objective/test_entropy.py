@@ -19,19 +19,19 @@ def bonus(objective, **changes):
     batch = f.batch(objective, advantages=torch.zeros(4), **changes)
     entropy = ENTROPY.clone().requires_grad_()
     weights = denominators(batch.mask, batch.group_index, objective, max_new_tokens=4)
-    result = policy_loss(f.NEW, batch, objective, weights, entropy=entropy)
+    result = policy_loss(f.NEW_LOGPROBS, batch, objective, weights, entropy=entropy)
     (gradient,) = torch.autograd.grad(result.loss, entropy)
     return result, gradient[f.MASK]
 
 
-def test_entropy_of_the_published_logits():
+def test_the_entropy_of_published_logits():
     logits = torch.tensor([0.6667, -2, 1.3333, 0, -0.6667, 2, -1.3333]).double()
     logprobs = logits.log_softmax(dim=0)
     assert -(logprobs.exp() * logprobs).sum().item() == pytest.approx(1.3700, abs=6e-5)
     assert math.log(7) == pytest.approx(1.9459, abs=6e-5)
 
 
-def test_the_bonus_is_reduced_as_the_policy_loss():
+def test_the_bonus_is_reduced_like_the_policy_loss():
     knob = knobs.EntropyBonus(coef=0.1)
     by_token, gradient = bonus(Objective(entropy=knob, aggregation=knobs.TokenMean()))
     assert by_token.loss.item() == pytest.approx(-0.1 * 17 / 10)
@@ -46,18 +46,18 @@ def test_the_weight_in_use_is_recorded():
     assert metrics["entropy/coef"] == pytest.approx(0.1)
 
 
-def test_below_its_target_the_weight_rises_by_a_step_and_above_it_falls():
+def test_the_weight_rises_below_the_target_and_falls_above_it():
     assert next_coefficient(0.010, 1.3700, target=1.5, step=0.005) == pytest.approx(0.015)
     assert next_coefficient(0.010, 1.3700, target=1.2, step=0.005) == pytest.approx(0.005)
     assert next_coefficient(0.001, 1.3700, target=1.2, step=0.005) == 0
 
 
-def test_above_its_target_the_bonus_is_not_given():
+def test_above_its_target_there_is_no_bonus():
     assert used_coefficient(0.01, 1.21, target=1.2) == 0
     assert used_coefficient(0.01, 1.2, target=1.2) == 0.01
 
 
-def test_an_adaptive_bonus_has_the_weight_of_its_step():
+def test_an_adaptive_bonus_uses_the_weight_of_its_step():
     objective = Objective(entropy=knobs.AdaptiveEntropy(), aggregation=knobs.TokenMean())
     result, _ = bonus(objective, entropy_coef=torch.full((4,), 0.1, dtype=torch.float64))
     assert result.loss.item() == pytest.approx(-0.1 * 17 / 10)

@@ -9,11 +9,11 @@ SCORES = torch.tensor([[1, 1, 0, 0], [1, 1, 1, 1], [0, 0, 0, 0], [1, 0, 0, 0]]).
 SCORED = torch.ones(4, 4, dtype=torch.bool)
 
 
-def test_groups_whose_scores_are_all_equal_are_dropped_whole():
+def test_groups_with_equal_scores_are_dropped():
     assert filters.group_variation_mask(SCORES, SCORED).tolist() == [True, False, False, True]
 
 
-def test_dynamic_sampling_keeps_what_is_neither_solved_nor_hopeless():
+def test_dynamic_sampling_keeps_groups_that_are_neither_solved_nor_hopeless():
     assert filters.accuracy_band_mask(SCORES, SCORED, low=0.0, high=1.0).tolist() == [
         True,
         False,
@@ -36,13 +36,13 @@ def test_completions_without_a_score_do_not_count():
     assert filters.accuracy_band_mask(SCORES, scored, low=0.0, high=1.0).tolist() == [False] * 4
 
 
-def test_the_rest_is_weighted_up_for_what_was_dropped():
+def test_kept_groups_are_weighted_up_to_compensate_for_dropped_ones():
     assert filters.upweight(trained=3, total=4) == pytest.approx(1.3333, abs=6e-5)
     assert filters.upweight(trained=8, total=12) == 1.5
     assert filters.upweight(trained=0, total=4) == 1
 
 
-def test_groups_that_were_left_out_count_in_the_divisor():
+def test_excluded_groups_count_in_the_divisor():
     assert filters.loss_share(trained=3, total=4) == 0.75
     assert filters.loss_share(trained=0, total=0) == 1
 
@@ -53,7 +53,7 @@ def test_the_soft_penalty_ramps_over_the_last_tokens():
     assert penalties.tolist() == [[0, -0.25, -0.5, -1, -1]]
 
 
-def test_magistrals_penalty_is_a_tenth_of_it():
+def test_magistrals_penalty_is_a_tenth_of_the_soft_one():
     penalties = shaping.magistral_penalty(torch.tensor([[80, 90, 100, 120]]), l_max=100, l_cache=20)
     assert penalties.tolist()[0] == pytest.approx([0, -0.05, -0.1, -0.1])
 
@@ -65,7 +65,7 @@ def test_truncated_rewards_are_scaled():
     ]
 
 
-def test_truncation_never_pays_where_rewards_are_negative():
+def test_truncation_never_pays_if_rewards_are_negative():
     rewards, cut = torch.tensor([[-1.0, -1.0, 1.0, 1.0]]), torch.tensor([[True, False, True, False]])
     assert shaping.scaled_truncated_rewards(rewards, cut, factor=0.0).tolist() == [[-1, -1, 0, 1]]
     assert shaping.scaled_truncated_rewards(rewards, cut, factor=0.5).tolist() == [[-1, -1, 0.5, 1]]

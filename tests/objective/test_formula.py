@@ -19,7 +19,7 @@ def formula(objective):
 
 
 @pytest.mark.parametrize("domain", ["B", "a<b", "\x01"])
-def test_a_domain_is_never_read_as_a_symbol(domain):
+def test_a_domain_is_never_parsed_as_a_symbol(domain):
     formula_json = formula(Objective(kl=knobs.KlK3(coef={"": 0.1, domain: 0.5})))
     assert ET.fromstring(formula_json["mathml"]).tag.endswith("math")  # noqa: S314
     assert f"βᵢ = 0.5 for {domain.strip(chr(1))}" in formula_json["text"].splitlines()
@@ -47,14 +47,14 @@ def test_grpo_reads_as_in_its_paper():
     ]
 
 
-def test_dapo_and_dr_grpo_differ_from_it_where_they_say():
+def test_dapo_and_dr_grpo_differ_from_grpo_as_documented():
     assert text_of("dapo")[0] == "L = − 1/(∑ᵢ |oᵢ|) ∑ᵢ ∑ₜ min(rᵢₜ Aᵢ, clip(rᵢₜ, 0.8, 1.28) Aᵢ)"
     assert text_of("dr_grpo")[0] == "L = − 1/(B 64) ∑ᵢ ∑ₜ min(rᵢₜ Aᵢ, clip(rᵢₜ, 0.8, 1.2) Aᵢ)"
     assert text_of("dr_grpo")[1] == "Aᵢ = Rᵢ − mean(R_group)"
 
 
 @pytest.mark.parametrize("scale", members(knobs.Scale))
-def test_every_scale_has_a_formula_of_its_own(scale):
+def test_every_scale_has_a_distinct_formula(scale):
     other_scales = [other_scale for other_scale in members(knobs.Scale) if other_scale is not scale]
     texts = [
         formula(Objective(advantage=knobs.GroupMean(scale=kind())))["text"] for kind in (scale, *other_scales)
@@ -82,7 +82,7 @@ def test_every_member_of_a_knob_changes_the_formula(field):
     assert len(texts) == len(members(union))
 
 
-def test_dcpos_recursion_is_the_one_that_trains():
+def test_the_formula_of_dcpos_recursion_matches_the_training():
     """One earlier visit had mean 0.5 and variance 0.3, and now one of two is right."""
     rewards = torch.tensor([[1.0, 0.0]], dtype=torch.float64)
     past = Visits(*(torch.full((1, 1), statistic, dtype=torch.float64) for statistic in (1.0, 0.5, 0.3)))

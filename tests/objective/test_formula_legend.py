@@ -15,7 +15,7 @@ from backend.config.objective import Objective
 from backend.config.presets import PRESETS
 from backend.config.run import RunConfig
 
-UNIONS = {
+KNOB_UNIONS = {
     "advantage": knobs.Advantage,
     "ratio": knobs.Ratio,
     "correction": knobs.Correction,
@@ -28,14 +28,14 @@ UNIONS = {
     "nll": knobs.Nll,
     "token_weight": knobs.TokenWeight,
 }
-TERMS = [
+REWARD_TERMS = [
     {"name": "correctness", "map": "-1/1"},
     {"name": "think_format", "required": True},
     {"name": "boxed_format"},
     {"name": "language", "only_when_correct": True},
     {"name": "length"},
 ]
-SUM = {"kl": knobs.KlK3(aggregation="seq_sum", to="reference")}
+SUMMED_KL = {"kl": knobs.KlK3(aggregation="seq_sum", to="reference")}
 
 
 def members(union):
@@ -44,9 +44,9 @@ def members(union):
 
 def objectives():
     """Yield every member of every knob, every scale per baseline, and every surrogate per ratio."""
-    for field, union in UNIONS.items():
+    for field, union in KNOB_UNIONS.items():
         for member in members(union):
-            yield {field: member()} | (SUM if field == "reference" else {})
+            yield {field: member()} | (SUMMED_KL if field == "reference" else {})
     for baseline, scale in itertools.product(members(knobs.RewardAdvantage), members(knobs.Scale)):
         yield {"advantage": lambda b=baseline, s=scale: b(scale=s())}
     for ratio, surrogate in itertools.product(members(knobs.Ratio), members(knobs.Surrogate)):
@@ -77,7 +77,7 @@ def configs():
     for truncated, advantage in itertools.product(("keep", "mask", "scale_reward"), ("sum", "gdpo")):
         yield resolve(
             {
-                "rewards": TERMS,
+                "rewards": REWARD_TERMS,
                 "length": {"truncated": {"type": truncated}, "penalty": {"type": "soft_overlong"}},
                 "objective": {"advantage": {"type": "group_mean", "multi_reward": advantage}},
             }
@@ -98,7 +98,7 @@ SINGLE_LETTERS_OF_WORDS = {"a", "s", "k"}
 """Letters that are words: the article, the end of "prompt's", and k below a sum whose sign has an entry."""
 
 
-def test_no_letter_of_a_formula_is_left_without_a_meaning():
+def test_every_letter_of_a_formula_has_a_meaning():
     """The letters are read from the text, since a plain word would not be in the legend."""
     for config in configs():
         explained = formula(config)
@@ -118,7 +118,7 @@ def meaning(symbol, **written):
 
 
 @pytest.mark.parametrize("name", ["A", "L", "length.bonus"])
-def test_a_plugin_named_as_a_symbol_keeps_apart_from_it(name):
+def test_a_plugin_named_like_a_symbol_is_distinguished_from_it(name):
     written = {"rewards": [{"name": "plugin", "entry_point": name}]}
     assert f"Rᵢ = plugin {name}" in formula(resolve(written))["text"].splitlines()
     assert meaning(f"plugin {name}", **written) == f"reward term: the number that the plugin {name} gives"

@@ -33,7 +33,7 @@ def test_weights_signs_and_maps_are_shown():
     ]
 
 
-SHAPED = {
+SHAPED_CONFIG = {
     "rewards": [
         {"name": "correctness", "map": "-1/1"},
         {"name": "boxed_format", "weight": 0.5},
@@ -56,9 +56,9 @@ COMPLETIONS = [
 ]
 
 
-def test_the_formula_of_r_is_what_the_worker_computes():
+def test_the_formula_of_r_matches_the_worker():
     """Compare R by hand, as the lines define it, with scorer and shaping."""
-    assert defined("Rᵢ", "fᵢ", "sumᵢ", "correctness", "length_penalty", **SHAPED) == [
+    assert defined("Rᵢ", "fᵢ", "sumᵢ", "correctness", "length_penalty", **SHAPED_CONFIG) == [
         "Rᵢ = fᵢ sumᵢ + length_penalty",
         "fᵢ = 0.5 where oᵢ was truncated at 10 tokens and sumᵢ > 0, else 1",
         "sumᵢ = correctness + 0.5 boxed_format + 0.2 think_format",
@@ -73,12 +73,12 @@ def test_the_formula_of_r_is_what_the_worker_computes():
         total = correctness + 0.5 * boxed + 0.2 * think
         factor = 0.5 if reason == "length" and total > 0 else 1
         rewards.append(0 if think <= 0 else factor * total + penalty)
-    assert list(computed(SHAPED).rewards) == pytest.approx(rewards)
+    assert list(computed(SHAPED_CONFIG).rewards) == pytest.approx(rewards)
     assert rewards == pytest.approx([1.7, 1.2, -0.15, -1.8, 0])
 
 
-def test_the_terms_of_gdpo_add_up_to_that_too():
-    group = computed(SHAPED)
+def test_the_terms_of_gdpo_also_match():
+    group = computed(SHAPED_CONFIG)
     apart = reward_terms([group])
     total = (apart.values * apart.weights.unsqueeze(2)).sum(dim=0)[0].tolist()
     terms = [

@@ -20,7 +20,7 @@ def kl_part(knob):
     return f.run(Objective(kl=knob, aggregation=knobs.TokenMean()), advantages=torch.zeros(4))
 
 
-def test_estimators_token_by_token():
+def test_the_estimators_token_by_token():
     result, _ = kl_part(knobs.KlK3(coef=1))
     expected = [0.0703, 0.0052, 0.0499, 0.0408, 0.0288, 0.0214, 0.0703, 0.0052, 0.0691, 0.0052]
     assert result.per_token["kl"][f.MASK].tolist() == pytest.approx(expected, abs=6e-5)
@@ -40,11 +40,11 @@ def test_estimators_token_by_token():
         (knobs.KlRatioK1(coef=1), 0.0907),
     ],
 )
-def test_mean_of_each_estimator_over_the_ten_tokens(knob, mean):
+def test_the_mean_of_each_estimator_over_the_ten_tokens(knob, mean):
     assert kl_part(knob)[0].loss.item() == pytest.approx(mean, abs=6e-5)
 
 
-def test_sequence_means_of_k3_and_of_r_k3():
+def test_the_sequence_means_of_k3_and_of_r_k3():
     for knob, mean in ((knobs.KlK3(coef=1), 0.0341), (knobs.KlRatioK3(coef=1), 0.0373)):
         result, _ = f.run(Objective(kl=knob), advantages=torch.zeros(4))
         assert result.loss.item() == pytest.approx(mean, abs=6e-5)
@@ -60,12 +60,12 @@ def test_sequence_means_of_k3_and_of_r_k3():
         (knobs.KlRatioK1(coef=10), [1.3499 * 1.4, 1.1052 * 0.9, 0.7408 * 0.7]),
     ],
 )
-def test_gradient_of_the_first_three_tokens(knob, gradient):
+def test_the_gradient_of_the_first_three_tokens(knob, gradient):
     _, minus_gradient = kl_part(knob)  # ten tokens: the mean of ten times the estimate is its sum
     assert (-minus_gradient[:3]).tolist() == pytest.approx(gradient, abs=6e-5)
 
 
-def test_expectations_over_a_known_distribution():
+def test_the_expectations_over_a_known_distribution():
     p, q = torch.tensor([[0.5, 0.3, 0.2]]).double(), torch.tensor([[0.4, 0.4, 0.2]]).double()
     x = kl.log_ratio_to_reference(p.log(), q.log())
     assert (p * kl.k1(x)).sum().item() == pytest.approx(0.0253, abs=6e-5)
@@ -73,7 +73,7 @@ def test_expectations_over_a_known_distribution():
     assert (p * kl.k2(x)).sum().item() == pytest.approx(0.0249, abs=6e-5)
 
 
-def test_k3_pulls_hardest_where_the_policy_is_furthest_away():
+def test_k3_has_the_largest_gradient_if_the_policy_is_furthest_away():
     x = torch.tensor([[-1.0, -2.6, -5.0, -19.0, -20.0, -30.0]], dtype=torch.float64, requires_grad=True)
     kl.k3(x).sum().backward()
     expected = [
@@ -87,7 +87,7 @@ def test_k3_pulls_hardest_where_the_policy_is_furthest_away():
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_k3_and_its_gradient_are_finite_however_far_the_policy_went(dtype):
+def test_k3_and_its_gradient_are_finite_for_any_distance(dtype):
     x = torch.tensor([[-900.0, -88.0, -20.0, 0.0, 20.0, 900.0]], dtype=dtype, requires_grad=True)
     estimate = kl.k3(x)
     estimate.sum().backward()
@@ -106,7 +106,7 @@ def test_the_tangent_takes_over_without_a_step():
     assert above == pytest.approx(math.exp(20) - 21, rel=1e-8)
 
 
-def test_a_limit_ends_the_pull_as_runs_before_had_it():
+def test_a_limit_ends_the_gradient_as_in_earlier_versions():
     x = torch.tensor([[-900.0, -2.7, -2.5, 0.5, 900.0]], dtype=torch.float64, requires_grad=True)
     estimate = kl.k3(x, limit=10.0)
     estimate.sum().backward()
@@ -114,7 +114,7 @@ def test_a_limit_ends_the_pull_as_runs_before_had_it():
     assert x.grad.tolist()[0] == pytest.approx([0, 0, 1 - math.exp(2.5), 1 - math.exp(-0.5), 0])
 
 
-def test_the_limit_of_the_config_holds_in_loss_metrics_and_tokens():
+def test_the_limit_of_the_config_applies_to_loss_metrics_and_tokens():
     for limit, mean in (("none", 0.0366), (0.05, 0.03065)):
         result, _ = kl_part(knobs.KlK3(coef=1, k3_limit=limit))
         assert result.loss.item() == pytest.approx(mean, abs=6e-5)
@@ -124,7 +124,7 @@ def test_the_limit_of_the_config_holds_in_loss_metrics_and_tokens():
         )
 
 
-def test_kl_in_the_reward_comes_off_before_leave_one_out():
+def test_kl_in_the_reward_is_subtracted_before_leave_one_out():
     objective = Objective(advantage=knobs.LeaveOneOut(), kl=knobs.KlK1(coef=0.03, place="reward"))
     penalty = kl_reward_penalty(f.batch(objective), objective).sum(dim=1)
     assert (penalty / 0.03).tolist() == pytest.approx([-0.1, 0, 0.2, -0.1])
@@ -143,7 +143,7 @@ def test_sequence_sums_are_averaged_over_completions():
 TO_OLD = Objective(kl=knobs.KlK2(coef=10, to="old"), aggregation=knobs.TokenMean())
 
 
-def test_the_old_policy_may_take_the_references_place():
+def test_the_old_policy_can_replace_the_reference():
     result, minus_gradient = f.run(TO_OLD, advantages=torch.zeros(4), reference_logprobs=None)
     drift = [move for row in f.DRIFT for move in row]
     assert (-minus_gradient).tolist() == pytest.approx(drift)
@@ -167,7 +167,7 @@ def test_each_completion_has_the_coefficient_of_its_domain():
     assert metrics["kl/math"] == pytest.approx((0.0214 + 0.0703 + 0.0052 + 0.0691 + 0.0052) / 5, abs=6e-5)
 
 
-def test_a_coefficient_of_each_completion_acts_in_the_reward_too():
+def test_a_coefficient_per_completion_also_applies_in_the_reward():
     objective = Objective(advantage=knobs.LeaveOneOut(), kl=knobs.KlK1(coef=0.03, place="reward"))
     coef = torch.tensor([1.0, 1.0, 0.5, 0.0])
     penalty = kl_reward_penalty(f.batch(objective, kl_coef=coef), objective).reshape(4, -1).sum(dim=1)
@@ -179,7 +179,7 @@ def test_dual_descent_doubles_and_halves(measured, following):
     assert kl.dual_descent(0.1, measured, target=0.01) == pytest.approx(following)
 
 
-def test_a_horizon_controller_moves_by_a_fifth_at_most_over_its_horizon():
+def test_a_horizon_controller_moves_by_at_most_a_fifth_over_its_horizon():
     following = kl.horizon_control(0.2, 8.0, target=6.0, completions=256, horizon=10_000)
     assert following == pytest.approx(0.2010, abs=6e-5)
     assert kl.horizon_control(1.0, 0.0, target=6.0, completions=10_000, horizon=10_000) == pytest.approx(0.8)

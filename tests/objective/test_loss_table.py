@@ -12,8 +12,8 @@ from tests.objective import fixture_f as f
 from worker.objective.batch import require
 from worker.objective.token_choice import split_updates
 
-CENTRE = knobs.GroupMean(scale=knobs.NoScale())
-POPULATION = knobs.GroupMean(scale=knobs.GroupStd(ddof=0, eps=0))
+CENTRED_ADVANTAGE = knobs.GroupMean(scale=knobs.NoScale())
+POPULATION_ADVANTAGE = knobs.GroupMean(scale=knobs.GroupStd(ddof=0, eps=0))
 TOKEN_MEAN = knobs.TokenMean()
 
 
@@ -41,20 +41,20 @@ def cispo(cap, mask=knobs.NoTokenMask()) -> Objective:  # noqa: B008
     return Objective(surrogate=knobs.WeightCap(cap=cap, token_mask=mask), aggregation=TOKEN_MEAN)
 
 
-DAPO = ppo(0.2, 0.28, aggregation=TOKEN_MEAN)
-TIS = knobs.TokenTis(cap=2.0)
-BAND = knobs.TokenMask(low=0.5, high=2.0)
-REJ = knobs.NoBaseline()
-GRPO_G = "0 .1196 .0535 0 .0759 0 -.0731 -.0490 0 -.0541"
-DAPO_G = "0 .0957 .0641 0 .0910 0 -.1169 -.0783 0 -.0866"
-OLMO_G = "0 .0553 .0370 0 .0526 0 -.0675 -.0452 0 -.0500"
-R1_G = ".1461 .1196 .0535 .1190 .0759 -.1451 -.0731 -.0490 -.0421 -.0541"
-GSPO_G = ".1322 .1322 .0784 .0784 .0784 0 -.0534 -.0534 -.0534 -.0534"
+DAPO_OBJECTIVE = ppo(0.2, 0.28, aggregation=TOKEN_MEAN)
+TIS_CORRECTION = knobs.TokenTis(cap=2.0)
+BAND_MASK = knobs.TokenMask(low=0.5, high=2.0)
+REJ_ADVANTAGE = knobs.NoBaseline()
+GRPO_GRADIENT = "0 .1196 .0535 0 .0759 0 -.0731 -.0490 0 -.0541"
+DAPO_GRADIENT = "0 .0957 .0641 0 .0910 0 -.1169 -.0783 0 -.0866"
+OLMO_GRADIENT = "0 .0553 .0370 0 .0526 0 -.0675 -.0452 0 -.0500"
+R1_GRADIENT = ".1461 .1196 .0535 .1190 .0759 -.1451 -.0731 -.0490 -.0421 -.0541"
+GSPO_GRADIENT = ".1322 .1322 .0784 .0784 .0784 0 -.0534 -.0534 -.0534 -.0534"
 
-TABLE = {
-    "1 GRPO": (ppo(), -0.0728, GRPO_G),
+LOSS_TABLE = {
+    "1 GRPO": (ppo(), -0.0728, GRPO_GRADIENT),
     "2 GRPO with the population std": (
-        ppo(advantage=POPULATION),
+        ppo(advantage=POPULATION_ADVANTAGE),
         -0.0841,
         "0 .1381 .0617 0 .0876 0 -.0844 -.0566 0 -.0625",
     ),
@@ -63,29 +63,33 @@ TABLE = {
         -0.0714,
         "-.0016 .1201 .0546 -.0009 .0751 .0022 -.0739 -.0487 .0010 -.0539",
     ),
-    "4 DAPO": (preset("dapo"), -0.0522, DAPO_G),
-    "5 symmetric clip, token mean": (ppo(aggregation=TOKEN_MEAN), -0.0383, DAPO_G),
+    "4 DAPO": (preset("dapo"), -0.0522, DAPO_GRADIENT),
+    "5 symmetric clip, token mean": (ppo(aggregation=TOKEN_MEAN), -0.0383, DAPO_GRADIENT),
     "6 sequence sums": (
         ppo(aggregation=knobs.SeqMeanTokenSum()),
         -0.0958,
         "0 .2392 .1604 0 .2276 0 -.2922 -.1959 0 -.2165",
     ),
     "7 Dr. GRPO": (preset("dr_grpo"), -0.0138, "0 .0345 .0232 0 .0329 0 -.0422 -.0283 0 -.0312"),
-    "9 Olmo 3 without TIS": (ppo(0.2, 0.272, advantage=CENTRE, aggregation=TOKEN_MEAN), -0.0293, OLMO_G),
-    "10 Olmo 3": (preset("olmo3"), -0.1117, OLMO_G.replace("-.0500", "-.0526")),
-    "11 DAPO with token TIS": (DAPO.with_(correction=TIS), -0.1955, None),
-    "12 DAPO with a token mask": (DAPO.with_(correction=BAND), 0.0262, None),
+    "9 Olmo 3 without TIS": (
+        ppo(0.2, 0.272, advantage=CENTRED_ADVANTAGE, aggregation=TOKEN_MEAN),
+        -0.0293,
+        OLMO_GRADIENT,
+    ),
+    "10 Olmo 3": (preset("olmo3"), -0.1117, OLMO_GRADIENT.replace("-.0500", "-.0526")),
+    "11 DAPO with token TIS": (DAPO_OBJECTIVE.with_(correction=TIS_CORRECTION), -0.1955, None),
+    "12 DAPO with a token mask": (DAPO_OBJECTIVE.with_(correction=BAND_MASK), 0.0262, None),
     "13 GRPO with a sequence mask": (
         ppo(correction=knobs.SequenceMask(level="product", low=0.5, high=2.0)),
         0.0634,
         None,
     ),
     "14 GSPO": (preset("gspo"), -0.0003, "0 0 0 0 0 0 0 0 0 0"),
-    "15 GSPO with wide bounds": (gspo(0.2, 0.28), -0.1127, GSPO_G),
+    "15 GSPO with wide bounds": (gspo(0.2, 0.28), -0.1127, GSPO_GRADIENT),
     "15 GSPO-token with wide bounds": (
         gspo(0.2, 0.28).with_(ratio=knobs.SequenceGeometricTokenRatio()),
         -0.1127,
-        GSPO_G,
+        GSPO_GRADIENT,
     ),
     "16 GMPO .45": (gmpo(0.45), -0.1369, ".1322 .1322 .0771 0 .0771 -.1451 -.0534 -.0534 -.0534 -.0534"),
     "16 GMPO .4": (preset("gmpo"), -0.1331, None),
@@ -117,7 +121,7 @@ TABLE = {
         ".1667 .1667 .1667 .1667 .1667 -.1667 -.1667 -.1667 -.1667 -.1667",
     ),
     "24 Reinforce-Rej": (
-        ppo(advantage=REJ, aggregation=TOKEN_MEAN),
+        ppo(advantage=REJ_ADVANTAGE, aggregation=TOKEN_MEAN),
         -0.5297,
         "0 .1105 .0741 0 .1051 0 0 0 0 0",
     ),
@@ -140,7 +144,7 @@ TABLE = {
         -0.0265,
         "0 .0756 .0623 0 .0773 0 -.1078 -.0644 0 -.0819",
     ),
-    "32 R1 without KL": (preset("r1").with_(kl=knobs.NoKl()), -0.1506, R1_G),
+    "32 R1 without KL": (preset("r1").with_(kl=knobs.NoKl()), -0.1506, R1_GRADIENT),
     "32 R1": (preset("r1"), -0.1506, None),
     "33 ProRL's clip": (
         ppo(0.2, 0.4, aggregation=TOKEN_MEAN),
@@ -150,12 +154,12 @@ TABLE = {
     "34 Magistral's clip on one group": (
         ppo(0.2, 0.27, aggregation=knobs.PromptMean()),
         -0.0504,
-        DAPO_G,
+        DAPO_GRADIENT,
     ),
     "34 Magistral on one group": (
         preset("magistral").with_(surrogate=knobs.PpoClip(eps_low=0.2, eps_high=0.27)),
         -0.0504,
-        DAPO_G,
+        DAPO_GRADIENT,
     ),
     "ProRL v2 without KL": (
         preset("prorl_v2").with_(kl=knobs.NoKl()),
@@ -174,9 +178,9 @@ def numbers(text: str) -> list[float]:
     return [float(word) for word in text.split()]
 
 
-@pytest.mark.parametrize("row", TABLE)
-def test_loss_and_gradient_are_those_of_the_table(row):
-    objective, loss, gradient = TABLE[row]
+@pytest.mark.parametrize("row", LOSS_TABLE)
+def test_loss_and_gradient_match_the_table(row):
+    objective, loss, gradient = LOSS_TABLE[row]
     result, minus_gradient = f.run(objective)
     assert result.loss.item() == pytest.approx(loss, abs=6e-5)
     if gradient is not None:
@@ -186,7 +190,7 @@ def test_loss_and_gradient_are_those_of_the_table(row):
 def test_8_masking_the_truncated_completion_leaves_six_tokens():
     mask = f.MASK.clone()
     mask[3] = False
-    result, minus_gradient = f.run(DAPO, mask=mask)
+    result, minus_gradient = f.run(DAPO_OBJECTIVE, mask=mask)
     assert result.loss.item() == pytest.approx(-0.6721, abs=6e-5)
     assert minus_gradient[6:].tolist() == [0, 0, 0, 0]
 
@@ -215,31 +219,31 @@ CRITIC_ROWS = {
         -0.0480,
         [1.2801, 0.2718, -0.0292, -1.3306],
     ),
-    "37 VAPO": (DAPO, [0.35, 0.30, 0.40, 0.20], -0.3077, [0.4480, 0.2715, 0.3115, 0.2000]),
+    "37 VAPO": (DAPO_OBJECTIVE, [0.35, 0.30, 0.40, 0.20], -0.3077, [0.4480, 0.2715, 0.3115, 0.2000]),
 }
 
 
 @pytest.mark.parametrize("row", CRITIC_ROWS)
-def test_tokens_with_advantages_of_their_own(row):
+def test_tokens_can_have_individual_advantages(row):
     objective, advantages, loss, parts = CRITIC_ROWS[row]
     result, _ = f.run(objective, **y4_alone(advantages))
     assert result.loss.item() == pytest.approx(loss, abs=6e-5)
     assert -sum(parts) / 4 == pytest.approx(loss, abs=6e-5)
 
 
-def test_27_the_books_first_form_and_its_k1_penalty():
+def test_27_the_books_first_form_with_its_k1_penalty():
     book = preset("grpo_book")
     assert f.run(book)[0].loss.item() == pytest.approx(-0.1299, abs=6e-5)
     with_kl = book.with_(kl=knobs.KlK1(coef=0.02, aggregation="seq_sum"))
     assert f.run(with_kl)[0].loss.item() == pytest.approx(-0.1299 + 0.0010, abs=6e-5)
 
 
-def test_35_the_token_mask_silences_the_tokens_that_ppo_would():
+def test_35_the_token_mask_silences_the_same_tokens_as_ppo():
     _, minus_gradient = f.run(cispo(1.28, knobs.PpoTokenMask(eps_low=0.2, eps_high=0.28)))
     assert [t + 1 for t, g in enumerate(minus_gradient.tolist()) if g == 0] == [1, 4, 6, 9]
 
 
-def test_30_lopti_trains_rare_tokens_first_and_the_others_after():
+def test_30_lopti_trains_rare_tokens_first_and_then_the_others():
     lopti = preset("lopti").with_(kl=knobs.NoKl())
     rare, frequent = split_updates(f.batch(lopti), lopti.token_weight)
     assert require(rare.trained, "tokens")[f.MASK].tolist() == [
@@ -295,8 +299,8 @@ RATIO_RULES = {
 
 
 @pytest.mark.parametrize("rule", RATIO_RULES)
-def test_38_without_drift_all_ratio_rules_have_one_gradient(rule):
-    result, minus_gradient = f.run(RATIO_RULES[rule], f.padded(f.OLD))
+def test_38_without_drift_all_ratio_rules_have_the_same_gradient(rule):
+    result, minus_gradient = f.run(RATIO_RULES[rule], f.padded(f.OLD_LOGPROBS))
     expected = numbers(".1082 .1082 .0722 .0722 .0722 -.2165 -.0541 -.0541 -.0541 -.0541")
     assert minus_gradient.tolist() == pytest.approx(expected, abs=6e-5)
     if rule not in {"sapo", "cispo", "reinforce"}:  # their values are not estimates of improvement
@@ -304,7 +308,7 @@ def test_38_without_drift_all_ratio_rules_have_one_gradient(rule):
 
 
 def test_39_sapos_value_without_drift_is_not_zero():
-    result, _ = f.run(RATIO_RULES["sapo"], f.padded(f.OLD))
+    result, _ = f.run(RATIO_RULES["sapo"], f.padded(f.OLD_LOGPROBS))
     assert result.loss.item() == pytest.approx(-0.0412, abs=6e-5)
 
 
@@ -322,7 +326,7 @@ BOOK_OLD = torch.tensor([[-10.9243], [-20.3546], [-14.6130], [-23.3677]], dtype=
         (preset("grpo_book_clip").with_(surrogate=knobs.BookSigned(eps_high=0.2)), -0.2738),
     ],
 )
-def test_the_books_own_numbers(objective, loss):
+def test_the_numbers_of_the_book(objective, loss):
     from worker.objective.policy_loss import denominators, policy_loss
 
     mask = torch.ones(4, 1, dtype=torch.bool)

@@ -9,28 +9,28 @@ from tests.objective import fixture_f as f
 from worker.objective.batch import PolicyBatch
 from worker.objective.policy_loss import denominators, policy_loss
 
-VAPO = Objective(nll=knobs.PositiveNll(coef=0.1), aggregation=knobs.TokenMean())
+VAPO_OBJECTIVE = Objective(nll=knobs.PositiveNll(coef=0.1), aggregation=knobs.TokenMean())
 
 
 def imitation(**changes):
     """Return only this term, since advantages are 0."""
-    return f.run(VAPO, advantages=torch.zeros(4), **changes)
+    return f.run(VAPO_OBJECTIVE, advantages=torch.zeros(4), **changes)
 
 
-def test_the_mean_over_correct_tokens_times_its_coefficient():
+def test_the_term_is_the_mean_over_correct_tokens_times_its_coefficient():
     result, minus_gradient = imitation()
     assert result.loss.item() == pytest.approx(0.1 * 0.7700, abs=6e-5)
     assert result.metrics.values()["loss/nll"] == pytest.approx(0.0770, abs=6e-5)
     assert minus_gradient.tolist() == pytest.approx([0.1 / 5] * 5 + [0] * 5)
 
 
-def test_it_is_added_to_the_policy_loss():
-    with_it, without = f.run(VAPO)[0], f.run(VAPO.with_(nll=knobs.NoNll()))[0]
+def test_the_term_is_added_to_the_policy_loss():
+    with_it, without = f.run(VAPO_OBJECTIVE)[0], f.run(VAPO_OBJECTIVE.with_(nll=knobs.NoNll()))[0]
     assert (with_it.loss - without.loss).item() == pytest.approx(0.0770, abs=6e-5)
     assert "loss/nll" not in without.metrics.values()
 
 
-def test_without_a_correct_completion_there_is_nothing_to_imitate():
+def test_without_a_correct_completion_the_term_is_zero():
     result, minus_gradient = imitation(correct=torch.zeros(4, dtype=torch.bool))
     assert result.loss.item() == 0
     assert minus_gradient.tolist() == [0] * 10
@@ -42,8 +42,8 @@ def test_masked_tokens_are_not_imitated():
     assert imitation(mask=mask)[0].loss.item() == pytest.approx(0.1 * (0.2 + 1.1) / 2)
 
 
-def test_a_batch_that_does_not_say_what_is_correct_is_refused():
-    batch: PolicyBatch = f.batch(VAPO, correct=None)
-    weights = denominators(batch.mask, batch.group_index, VAPO, max_new_tokens=4)
+def test_a_batch_without_correctness_is_refused():
+    batch: PolicyBatch = f.batch(VAPO_OBJECTIVE, correct=None)
+    weights = denominators(batch.mask, batch.group_index, VAPO_OBJECTIVE, max_new_tokens=4)
     with pytest.raises(ValueError, match="needs which completions are correct"):
-        policy_loss(f.NEW, batch, VAPO, weights)
+        policy_loss(f.NEW_LOGPROBS, batch, VAPO_OBJECTIVE, weights)

@@ -8,7 +8,7 @@ from backend.config.merge import resolve
 from backend.config.objective import Objective
 from backend.config.rules.combinations import warnings
 
-REFUSED = [
+REFUSED_COMBINATIONS = [
     ({"ratio": {"type": "none"}}, "surrogate.type", "clips a ratio, but ratio is none"),
     ({"surrogate": {"type": "geo_token"}}, "surrogate.type", "expected ratio seq_geo"),
     (
@@ -93,8 +93,8 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("objective", "path", "phrase"), REFUSED)
-def test_a_combination_without_sense_is_refused_at_its_field(objective, path, phrase):
+@pytest.mark.parametrize(("objective", "path", "phrase"), REFUSED_COMBINATIONS)
+def test_an_invalid_combination_is_refused_at_its_field(objective, path, phrase):
     with pytest.raises(InvalidConfig) as refused:
         resolve({"objective": objective})
     messages = [(error.path, error.message) for error in refused.value.errors]
@@ -103,7 +103,7 @@ def test_a_combination_without_sense_is_refused_at_its_field(objective, path, ph
     )
 
 
-CAUTIONED = [
+DOUBTFUL_COMBINATIONS = [
     (Objective(ratio=knobs.SequenceGeometricRatio()), "never clips"),
     (Objective(surrogate=knobs.WeightCap(cap=1)), "biases"),
     (Objective(kl=knobs.KlK1()), "noise"),
@@ -112,19 +112,19 @@ CAUTIONED = [
 ]
 
 
-@pytest.mark.parametrize(("objective", "phrase"), CAUTIONED)
+@pytest.mark.parametrize(("objective", "phrase"), DOUBTFUL_COMBINATIONS)
 def test_a_doubtful_combination_is_allowed_with_a_warning(objective, phrase):
     assert any(phrase in warning for warning in objective.warnings())
 
 
-def test_a_target_of_the_kl_is_per_completion_where_the_kl_is_a_sum():
+def test_a_kl_target_is_per_completion_if_the_kl_is_a_sum():
     assert Objective(kl=knobs.KlK3(aggregation="seq_sum")).kl_is_sum
     assert Objective(kl=knobs.KlK1(place="reward")).kl_is_sum
     assert Objective(kl=knobs.KlK3(), aggregation=knobs.SeqMeanTokenSum()).kl_is_sum
     assert not Objective(kl=knobs.KlK3(), aggregation=knobs.TokenMean()).kl_is_sum
 
 
-def test_three_pushes_on_the_entropy_at_once_are_warned_of():
+def test_three_terms_that_raise_the_entropy_cause_a_warning():
     pushes = {
         "sampling": {"temperature": 1.2},
         "objective": {"entropy": {"type": "adaptive"}, "surrogate": {"type": "ppo_clip", "eps_high": 0.4}},
@@ -139,7 +139,7 @@ def test_a_reference_that_follows_stagnation_needs_evaluations():
     assert resolve({"objective": stagnation}).objective.reference.type == "on_stagnation"
 
 
-def test_a_moving_reference_that_nothing_pulls_to_is_warned_of():
+def test_a_moving_reference_without_a_kl_term_causes_a_warning():
     unused = resolve({"objective": {"reference": {"type": "every_n"}}})
     assert any("the objective has no KL to a reference" in warning for warning in warnings(unused))
     assert not any("no KL to a reference" in warning for warning in warnings(resolve({"preset": "r1"})))

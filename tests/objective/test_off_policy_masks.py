@@ -12,15 +12,15 @@ from backend.config.rules.combinations import warnings
 from tests.objective import fixture_f as f
 from worker.objective import off_policy_masks
 
-CENTRED = knobs.GroupMean(scale=knobs.NoScale())
+CENTRED_ADVANTAGE = knobs.GroupMean(scale=knobs.NoScale())
 
 
 def masked_frac(**mask):
-    result, minus_gradient = f.run(Objective(advantage=CENTRED, off_policy_mask=knobs.Opsm(**mask)))
+    result, minus_gradient = f.run(Objective(advantage=CENTRED_ADVANTAGE, off_policy_mask=knobs.Opsm(**mask)))
     return result.metrics.values()["opsm/masked_frac"], minus_gradient
 
 
-def test_the_third_completion_has_moved_too_far_from_its_sampler():
+def test_the_third_completion_is_too_far_from_its_sampler():
     """mean(mu - new) is -.2250, -.4167, 1.0000 and 0, and y3 and y4 have negative advantages."""
     share, minus_gradient = masked_frac(delta=0.5)
     assert share == 0.25
@@ -34,13 +34,13 @@ def test_against_the_old_policy_it_is_masked_at_a_tenth_and_not_at_a_half():
     assert masked_frac(delta=0.5, source="old")[0] == 0
 
 
-def test_good_completions_are_never_masked_however_far_they_are():
+def test_good_completions_are_never_masked():
     drift = torch.tensor([[9.0], [9.0]])
     mask = off_policy_masks.off_policy_keep_mask(drift, torch.tensor([[1.0], [-1.0]]), delta=0.5)
     assert mask.tolist() == [[True], [False]]
 
 
-def test_where_advantages_differ_between_tokens_the_mask_does_too():
+def test_if_advantages_differ_between_tokens_the_mask_is_per_token():
     mask = off_policy_masks.off_policy_keep_mask(
         torch.tensor([[9.0]]), torch.tensor([[1.0, -1.0, 0.0]]), delta=0.5
     )
@@ -88,7 +88,7 @@ def test_gamma_is_measured_before_the_floor():
     assert metrics["router/floor_frac"] == pytest.approx(0.2)
 
 
-def test_a_dense_policy_trains_as_if_the_knob_were_not_there():
+def test_a_dense_policy_ignores_the_knob():
     rspo, gmpo = (resolve({"preset": name}).objective for name in ("rspo", "gmpo"))
     dense, minus_gradient = f.run(rspo)
     assert dense.loss == f.run(gmpo)[0].loss
@@ -96,7 +96,7 @@ def test_a_dense_policy_trains_as_if_the_knob_were_not_there():
     assert not [name for name in dense.metrics.values() if name.startswith("router/")]
 
 
-def test_doubtful_choices_are_warned_of():
+def test_doubtful_choices_cause_a_warning():
     assert any("dense policy" in warning for warning in warnings(resolve({"preset": "rspo"})))
     masked = {"objective": {"off_policy_mask": {"type": "opsm", "source": "old"}}}
     assert any("opsm with source = old has no effect" in warning for warning in warnings(resolve(masked)))

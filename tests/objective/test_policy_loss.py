@@ -11,7 +11,7 @@ from backend.config.merge import resolve
 from backend.config.metrics import find_metric
 from backend.config.objective import Objective
 from tests.objective import fixture_f as f
-from tests.presets import METHODS, OBJECTIVES
+from tests.presets import METHOD_PRESETS, OBJECTIVE_BY_PRESET
 from worker.objective.metric_sums import MetricSums
 from worker.objective.policy_loss import denominators, has_gradient, policy_loss
 
@@ -20,11 +20,11 @@ WIDE_GSPO = Objective(
 )
 
 
-def metrics_of(objective, new=f.NEW):
+def metrics_of(objective, new=f.NEW_LOGPROBS):
     return f.run(objective, new, entropy=f.ENTROPY)[0].metrics.values()
 
 
-def test_clip_fractions_count_the_tokens_whose_gradient_is_gone():
+def test_clip_fractions_count_the_tokens_without_a_gradient():
     metrics = metrics_of(Objective())
     assert (metrics["clip/high_frac"], metrics["clip/low_frac"]) == pytest.approx((0.2, 0.2))
     prorl = Objective(surrogate=knobs.PpoClip(eps_high=0.4), aggregation=knobs.TokenMean())
@@ -39,19 +39,19 @@ def test_a_shared_ratio_is_counted_once_per_completion():
     assert narrow["clip/high_frac"] + narrow["clip/low_frac"] == pytest.approx(1.0)
 
 
-def test_capped_weights_are_counted_whatever_the_sign():
+def test_capped_weights_are_counted_for_either_sign():
     assert metrics_of(Objective(surrogate=knobs.WeightCap(cap=1.28)))["clip/high_frac"] == pytest.approx(0.3)
     assert metrics_of(Objective(surrogate=knobs.WeightCap(cap=5)))["clip/high_frac"] == 0
 
 
-def test_a_smooth_gate_reports_its_weight_and_no_clip():
-    metrics = metrics_of(resolve({"preset": "sapo"}).objective, f.padded(f.OLD))
+def test_a_smooth_gate_reports_its_weight_and_no_clipping():
+    metrics = metrics_of(resolve({"preset": "sapo"}).objective, f.padded(f.OLD_LOGPROBS))
     assert metrics["gate/mean"] == pytest.approx(1)
     assert not [name for name in metrics if name.startswith("clip/")]
 
 
 def test_on_fresh_rollouts_the_loss_is_about_zero_while_the_gradient_is_not():
-    result, minus_gradient = f.run(Objective(), f.padded(f.OLD), old_logprobs=None)
+    result, minus_gradient = f.run(Objective(), f.padded(f.OLD_LOGPROBS), old_logprobs=None)
     assert result.loss.item() == pytest.approx(0, abs=1e-12)
     assert result.metrics.values()["ratio/max"] == 1
     assert minus_gradient.abs().min() > 0.05
@@ -62,7 +62,7 @@ def test_the_terms_of_the_loss_add_up():
     batch = f.batch(objective)
     weights = denominators(batch.mask, batch.group_index, objective, max_new_tokens=4)
     entropy = torch.full((4, 4), 2.0, dtype=torch.float64).where(f.MASK, torch.nan)
-    metrics = policy_loss(f.NEW, batch, objective, weights, entropy=entropy).metrics.values()
+    metrics = policy_loss(f.NEW_LOGPROBS, batch, objective, weights, entropy=entropy).metrics.values()
     assert metrics["policy/entropy"] == pytest.approx(2)
     assert metrics["loss/entropy"] == pytest.approx(-0.2)
     assert metrics["loss/kl"] == pytest.approx(0.5 * 0.0341, abs=6e-5)
@@ -81,38 +81,38 @@ def test_a_reference_term_without_reference_is_refused():
         f.run(Objective(kl=knobs.KlK3()), reference_logprobs=None)
 
 
-def test_two_minibatches_are_averaged_and_two_micro_batches_are_added():
+def test_minibatches_are_averaged_and_micro_batches_are_added():
     objective = resolve({"preset": "grpo"}).objective
     batch = f.batch(objective)
     weights = denominators(batch.mask, batch.group_index, objective, max_new_tokens=4)
     rows = [slice(0, 1), slice(1, 4)]
-    micro = [policy_loss(f.NEW[r], batch.rows(r), objective, weights.rows(r)) for r in rows]
+    micro = [policy_loss(f.NEW_LOGPROBS[r], batch.rows(r), objective, weights.rows(r)) for r in rows]
     together = MetricSums.merged(loss_of_rows.metrics for loss_of_rows in micro).values()
-    once = policy_loss(f.NEW, batch, objective, weights)
+    once = policy_loss(f.NEW_LOGPROBS, batch, objective, weights)
     assert together == pytest.approx(once.metrics.values())
     twice = (once.metrics + once.metrics).values()
     assert twice == pytest.approx(once.metrics.values())
 
 
-def test_a_batch_whose_every_token_is_masked_keeps_its_graph():
+def test_a_fully_masked_batch_keeps_its_graph():
     result, minus_gradient = f.run(Objective(), mask=torch.zeros_like(f.MASK))
     assert result.loss.item() == 0
     assert minus_gradient.abs().sum() == 0
     assert "ratio/max" not in result.metrics.values()
 
 
-def test_half_precision_log_probs_are_computed_in_single():
+def test_half_precision_log_probs_are_computed_in_single_precision():
     objective = Objective()
     batch = f.batch(objective)
     weights = denominators(batch.mask, batch.group_index, objective, max_new_tokens=4)
-    assert policy_loss(f.NEW.bfloat16(), batch, objective, weights).loss.dtype == torch.float64
-    single = f.batch(objective, old_logprobs=f.padded(f.OLD).bfloat16(), reference_logprobs=None)
-    assert policy_loss(f.NEW.bfloat16(), single, objective, weights).loss.dtype == torch.float32
+    assert policy_loss(f.NEW_LOGPROBS.bfloat16(), batch, objective, weights).loss.dtype == torch.float64
+    single = f.batch(objective, old_logprobs=f.padded(f.OLD_LOGPROBS).bfloat16(), reference_logprobs=None)
+    assert policy_loss(f.NEW_LOGPROBS.bfloat16(), single, objective, weights).loss.dtype == torch.float32
 
 
-@pytest.mark.parametrize("preset", METHODS)
-def test_contributions_and_gradients_of_tokens_are_those_of_the_loss(preset):
-    result, slope = f.run(OBJECTIVES[preset], entropy=f.ENTROPY)
+@pytest.mark.parametrize("preset", METHOD_PRESETS)
+def test_contributions_and_gradients_of_tokens_match_the_loss(preset):
+    result, slope = f.run(OBJECTIVE_BY_PRESET[preset], entropy=f.ENTROPY)
     parts = result.contributions
     assert parts["loss"].sum().item() == pytest.approx(result.loss.item(), abs=1e-12)
     assert parts["loss"].sum().item() == pytest.approx(result.metrics.values()["loss/total"], abs=1e-12)
@@ -130,9 +130,9 @@ def test_rows_without_a_gradient_have_none(surrogate):
     advantages[[1, 2]] = 0
     rows = f.MASK.nonzero()[:, 0]
     skipped_rows = 0
-    for preset in METHODS:
+    for preset in METHOD_PRESETS:
         try:
-            objective = Objective(**{**dict(OBJECTIVES[preset]), "surrogate": surrogate()})
+            objective = Objective(**{**dict(OBJECTIVE_BY_PRESET[preset]), "surrogate": surrogate()})
         except ValidationError:
             continue  # this ratio is not allowed with this surrogate
         learns = has_gradient(f.batch(objective, advantages=advantages), objective)
@@ -142,7 +142,7 @@ def test_rows_without_a_gradient_have_none(surrogate):
     assert skipped_rows > 0
 
 
-def test_only_rows_with_advantages_have_a_gradient_unless_another_term_has():
+def test_only_rows_with_advantages_have_a_gradient_unless_another_term_has_one():
     advantages = torch.tensor([0.5, 0.0, 0.0, -0.5], dtype=torch.float64)
     plain = Objective(kl=knobs.NoKl())
     pulled = [
@@ -156,14 +156,14 @@ def test_only_rows_with_advantages_have_a_gradient_unless_another_term_has():
         assert has_gradient(f.batch(objective, advantages=advantages), objective).tolist() == learns
 
 
-def test_every_metric_a_preset_reports_is_in_the_catalog():
-    names = {name for objective in OBJECTIVES.values() for name in metrics_of(objective)}
+def test_every_metric_of_a_preset_is_in_the_catalog():
+    names = {name for objective in OBJECTIVE_BY_PRESET.values() for name in metrics_of(objective)}
     assert [name for name in names if not find_metric(name)] == []
 
 
-@pytest.mark.parametrize("preset", METHODS)
+@pytest.mark.parametrize("preset", METHOD_PRESETS)
 def test_per_token_values_are_single_precision_and_zero_under_the_mask(preset):
-    per_token = f.run(OBJECTIVES[preset], entropy=f.ENTROPY)[0].per_token
+    per_token = f.run(OBJECTIVE_BY_PRESET[preset], entropy=f.ENTROPY)[0].per_token
     for values in per_token.values():
         assert values.shape == (4, 4)
         assert values.dtype == torch.float32
@@ -171,14 +171,14 @@ def test_per_token_values_are_single_precision_and_zero_under_the_mask(preset):
         assert values[~f.MASK].tolist() == [0] * 6
 
 
-def test_the_covariance_is_that_of_log_probability_and_advantage_over_tokens():
-    new, advantages = f.padded(f.OLD), f.advantages().unsqueeze(1).expand(4, 4)
+def test_the_covariance_is_between_log_probability_and_advantage_over_tokens():
+    new, advantages = f.padded(f.OLD_LOGPROBS), f.advantages().unsqueeze(1).expand(4, 4)
     covariance = metrics_of(Objective(), new)["policy/covariance"]
     chosen = torch.stack([new[f.MASK], advantages[f.MASK]])
     assert covariance == pytest.approx(float(torch.cov(chosen, correction=0)[0, 1]), rel=1e-5)
 
 
-def test_the_kl_share_is_that_of_the_gradients_of_both_terms():
+def test_the_kl_share_compares_the_gradients_of_both_terms():
     """With k2, d KL / d log p = coef (log p - log ref) and d policy / d log p = -ratio A on each token."""
     plain = {"surrogate": {"type": "none"}, "aggregation": {"type": "token_mean"}}
     pulled = Objective.model_validate({**plain, "kl": {"type": "k2", "coef": 0.5}})

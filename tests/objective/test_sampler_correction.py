@@ -7,7 +7,7 @@ from backend.config.objective import Objective
 from tests.objective import fixture_f as f
 
 TOKEN_RHO = [1.0513, 1, 1, 2.7183, 1, 0.5488, 1, 1, 1, 1.0513]
-WEIGHTS = [
+EXPECTED_WEIGHTS = [
     (knobs.TokenTis(cap=2), [1.0513, 1, 1, 2, 1, 0.5488, 1, 1, 1, 1.0513]),
     (knobs.TokenMask(low=0.5, high=2), [1.0513, 1, 1, 0, 1, 0.5488, 1, 1, 1, 1.0513]),
     (knobs.SequenceTis(level="product", cap=2), [1.0513] * 2 + [2] * 3 + [0.5488] + [1.0513] * 4),
@@ -19,8 +19,8 @@ WEIGHTS = [
 ]
 
 
-@pytest.mark.parametrize(("correction", "weights"), WEIGHTS)
-def test_weights_by_hand(correction, weights):
+@pytest.mark.parametrize(("correction", "weights"), EXPECTED_WEIGHTS)
+def test_weights_match_a_calculation_by_hand(correction, weights):
     result, _ = f.run(Objective(correction=correction))
     assert result.per_token["correction"][f.MASK].tolist() == pytest.approx(weights, abs=6e-5)
 
@@ -42,7 +42,7 @@ def test_without_a_correction_the_mismatch_is_still_measured():
     assert "mismatch/masked_frac" not in metrics
 
 
-def test_without_the_samplers_log_probs_there_is_nothing_to_measure():
+def test_without_the_samplers_log_probs_there_is_no_measurement():
     metrics = f.run(Objective(), sampler_logprobs=None)[0].metrics.values()
     assert not [name for name in metrics if name.startswith("mismatch/")]
 
@@ -52,7 +52,7 @@ def test_a_correction_without_the_samplers_log_probs_is_refused():
         f.run(Objective(correction=knobs.TokenTis()), sampler_logprobs=None)
 
 
-def test_the_mismatch_of_fixture_f_by_hand():
+def test_the_mismatch_of_fixture_f_matches_a_calculation_by_hand():
     """Four of ten tokens differ: exp(-.5) - exp(-.55) = .0296, then .0855, .3024 and .0399."""
     metrics = f.run(Objective())[0].metrics.values()
     assert metrics["mismatch/prob_diff_mean"] == pytest.approx(0.04574, abs=6e-5)

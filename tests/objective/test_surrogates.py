@@ -37,7 +37,7 @@ def test_ppo_takes_the_pessimistic_side(ratio, advantage, objective, flows):
     ("ratio", "advantage", "objective", "flows"),
     [(0.5, -1, -0.5, True), (1.5, -1, -1.2, False), (1.5, 1, 1.2, False), (0.5, 1, 0.5, True)],
 )
-def test_the_books_rule_bounds_from_above_only(ratio, advantage, objective, flows):
+def test_the_books_rule_bounds_only_from_above(ratio, advantage, objective, flows):
     objective_value, weight, _ = at(ratio, advantage, surrogates.book_signed_surrogate, eps_high=0.2)
     assert objective_value == pytest.approx(objective)
     assert bool(weight) is flows
@@ -95,7 +95,7 @@ def test_a_capped_weight_still_has_the_gradient_of_log_p():
 LOG_RATIO = torch.where(f.MASK, f.padded(f.DRIFT), 0.0)
 
 
-def test_ratios_of_whole_completions():
+def test_ratios_of_complete_completions():
     geometric = ratios.sequence_geometric(LOG_RATIO, f.MASK).exp().flatten().tolist()
     assert geometric == pytest.approx([1.2214, 1.0869, 0.6703, 0.9876], abs=6e-5)
     product = ratios.sequence_product(LOG_RATIO).exp().flatten().tolist()
@@ -127,7 +127,7 @@ def test_gmpo_clips_inside_the_geometric_mean(eps, expected):
         (0.001, 0.1, 1, True),  # a ratio of 100 that moves a tenth of the mass
     ],
 )
-def test_a_divergence_mask_ends_the_gradient_of_tokens_that_have_left_the_region(old, new, advantage, flows):
+def test_a_divergence_mask_removes_the_gradient_of_tokens_outside_the_region(old, new, advantage, flows):
     q, p = (torch.tensor([[probability]], dtype=torch.float64).log() for probability in (old, new))
     p.requires_grad_()
     terms = surrogates.divergence_mask(
@@ -144,7 +144,7 @@ def test_a_divergence_mask_ends_the_gradient_of_tokens_that_have_left_the_region
     assert (terms.low.item() or terms.high.item()) is not flows
 
 
-def test_a_binary_kl_is_that_of_two_coins_and_0_where_nothing_moved():
+def test_a_binary_kl_compares_two_coins_and_is_0_without_a_change():
     q, p = torch.tensor([[0.5, 0.9, 1.0]]).log(), torch.tensor([[0.25, 0.9, 1.0]]).log()
     expected = 0.5 * math.log(2) + 0.5 * math.log(0.5 / 0.75)
     assert surrogates.binary_kl(q, p)[0].tolist() == pytest.approx([expected, 0, 0], abs=1e-7)
@@ -154,7 +154,7 @@ def test_a_binary_kl_is_that_of_two_coins_and_0_where_nothing_moved():
     ("w", "advantage", "weight"),
     [(1, 1, 1), (1, -1, 1), (2, 1, 4 * math.exp(-3)), (2, -1, 8 * math.exp(-2)), (0.5, -1, 0.125 * math.e)],
 )
-def test_vespo_weighs_a_completion_by_how_far_it_has_moved(w, advantage, weight):
+def test_vespo_weighs_a_completion_by_its_distance(w, advantage, weight):
     policy = torch.tensor([[-0.5, -1.0]], dtype=torch.float64, requires_grad=True)
     ratio, a = (torch.tensor([[float(number)]], dtype=torch.float64) for number in (w, advantage))
     shapes = {"positive": surrogates.GammaShape(2.0, 3.0), "negative": surrogates.GammaShape(3.0, 2.0)}
@@ -164,7 +164,7 @@ def test_vespo_weighs_a_completion_by_how_far_it_has_moved(w, advantage, weight)
     assert terms.gate.item() == pytest.approx(weight)
 
 
-def test_vespo_forgets_a_completion_that_has_become_impossible():
+def test_vespo_ignores_a_completion_that_has_become_impossible():
     ratio = torch.tensor([[0.0], [1e30]], dtype=torch.float64)
     shape = surrogates.GammaShape(2.0, 3.0)
     terms = surrogates.vespo(
@@ -185,7 +185,7 @@ def test_later_tokens_count_half_after_the_half_life():
 
 
 @pytest.mark.parametrize(("advantage", "weight"), [(1.0, 1.2), (-1.0, 1.0)])
-def test_a_bad_token_that_has_become_far_likelier_gets_no_extra_weight(advantage, weight):
+def test_a_bad_token_that_has_become_much_more_probable_gets_no_additional_weight(advantage, weight):
     log_ratio = torch.tensor([[math.log(5.0)]], dtype=torch.float64)
     a = torch.tensor([[advantage]], dtype=torch.float64)
     clipped = surrogates.ppo_clip(log_ratio.exp(), a, eps_low=0.2, eps_high=0.2)

@@ -19,8 +19,8 @@ from worker.objective.token_choice import (
 ENTROPY = f.padded([[0.1, 0.9], [0.2, 0.8, 0.3], [0.4], [0.0, 0.5, 0.8, 0.6]])
 
 
-def test_the_old_probabilities_decide_what_is_rare():
-    probabilities = f.padded(f.OLD).exp()[f.MASK].tolist()
+def test_the_old_probabilities_decide_which_tokens_are_rare():
+    probabilities = f.padded(f.OLD_LOGPROBS).exp()[f.MASK].tolist()
     expected = [0.6065, 0.3012, 0.9048, 0.1353, 0.4966, 0.3679, 0.7408, 0.4066, 0.2019, 0.8187]
     assert probabilities == pytest.approx(expected, abs=6e-5)
 
@@ -39,7 +39,7 @@ def test_a_negative_eta_trains_the_rare_tokens_last():
     assert torch.equal(forwards[0] | forwards[1], f.MASK)
 
 
-def test_a_half_without_tokens_is_no_update():
+def test_a_half_without_tokens_makes_no_update():
     batch = f.batch(Objective())
     assert len(split_updates(batch, knobs.Lopti(eta=1))) == 1  # every probability is below 1
     nothing = f.batch(Objective(), mask=torch.zeros_like(f.MASK))
@@ -57,7 +57,7 @@ def test_lopti_masks_kl_and_entropy_elsewhere_and_keeps_the_divisor():
     assert (pulls[0] + pulls[1]).tolist() == pytest.approx([0.1] * 10)
 
 
-def test_the_shift_of_the_others_is_measured_when_it_is_their_turn():
+def test_the_shift_of_other_tokens_is_measured_in_their_turn():
     objective = Objective(token_weight=knobs.Lopti(eta=0.5))
     first, second = (
         f.run(objective, trained=half.trained)[0].metrics.values()
@@ -67,7 +67,7 @@ def test_the_shift_of_the_others_is_measured_when_it_is_their_turn():
     assert second["lopti/high_shift"] == pytest.approx((0.30 + 0.30 + 0.30 + 0.0) / 4)
 
 
-def test_the_most_uncertain_fifth_of_ten_tokens_is_two_and_what_equals_the_second():
+def test_the_most_uncertain_fifth_of_ten_tokens_is_two_including_ties():
     chosen = most_uncertain_tokens(ENTROPY, f.MASK, q=0.1)
     assert chosen[f.MASK].tolist() == [False, True] + [False] * 8
     chosen = most_uncertain_tokens(ENTROPY, f.MASK, q=0.2)
@@ -96,20 +96,20 @@ COUNTED = torch.tensor([[True, True], [True, False]])
 GOOD_AND_BAD = torch.tensor([[1.0], [-2.0]], dtype=torch.float64)
 
 
-def test_a_covariance_is_what_a_token_adds_to_that_of_all():
+def test_the_covariance_of_a_token_is_its_contribution_to_the_total():
     """The mean log-probability is -2 and the mean advantage 0, over two tokens and one token."""
     contributions = covariances(LOGPROBS, GOOD_AND_BAD, COUNTED)
     assert contributions.tolist() == [[1.0, -1.0], [0.0, 0.0]]
 
 
-def test_at_least_one_token_is_singled_out_and_none_of_nothing():
+def test_at_least_one_token_is_selected_but_none_of_no_tokens():
     covariance = torch.tensor([[0.5, 3.0], [2.0, 9.0]])
     assert most_covariant_tokens(covariance, COUNTED, share=1e-3).tolist() == [[False, True], [False, False]]
     assert most_covariant_tokens(covariance, COUNTED, share=0.7).tolist() == [[False, True], [True, False]]
     assert not most_covariant_tokens(covariance, torch.zeros_like(COUNTED), share=0.5).any()
 
 
-def test_tokens_are_drawn_inside_the_band_only():
+def test_tokens_are_only_drawn_from_the_band():
     covariance, dice = torch.tensor([[0.5, 3.0], [2.0, 9.0]]), torch.Generator().manual_seed(1)
     drawn = [
         random_tokens_in_band(covariance, COUNTED, dice, share=0.1, low=1.0, high=5.0) for _ in range(20)

@@ -15,15 +15,17 @@ from tests.faults.verdict import record_of
 from tests.ports import free_port
 
 ROOT = Path(__file__).parents[2]
-PYTHON = ROOT / ".venv-openenv" / "bin" / "python"
-PLACES = 3
-STEPS = int(os.environ.get("GRPOLAB_OPENENV_STEPS", "4"))
+PYTHON_PATH = ROOT / ".venv-openenv" / "bin" / "python"
+SESSION_COUNT = 3
+STEP_COUNT = int(os.environ.get("GRPOLAB_OPENENV_STEPS", "4"))
 START_SECONDS = 300
 
 pytestmark = [
     pytest.mark.nightly,
     pytest.mark.timeout(7200),
-    pytest.mark.skipif(not PYTHON.exists(), reason="openenv is not installed: `make test-openenv` does it"),
+    pytest.mark.skipif(
+        not PYTHON_PATH.exists(), reason="openenv is not installed: `make test-openenv` does it"
+    ),
 ]
 
 
@@ -35,7 +37,7 @@ def url(tmp_path_factory):
     log = tmp_path_factory.mktemp("openenv") / "log"
     with log.open("wb") as log_file:
         process = subprocess.Popen(
-            [str(PYTHON), script, str(port), str(PLACES)], stdout=log_file, stderr=log_file
+            [str(PYTHON_PATH), script, str(port), str(SESSION_COUNT)], stdout=log_file, stderr=log_file
         )
     url = f"http://127.0.0.1:{port}"
     deadline = time.monotonic() + START_SECONDS
@@ -55,12 +57,12 @@ def test_a_run_trains_in_an_environment_of_openenv(url, capsys):
     """More concurrent episodes are requested than the server accepts, and each is played to its end."""
     config = {
         "preset": "grpo",
-        "steps": STEPS,
+        "steps": STEP_COUNT,
         "environment": {"type": "openenv", "server": "two", "max_turns": 3, "sessions": 8},
         "problems": [{"name": "episodes", "instruction": "?"}],
         "rewards": [{"name": "environment"}],
         "sampling": {"prompts_per_step": 4, "group_size": 4, "max_new_tokens": 96},
-        "evaluation": {"every": STEPS, "prompts": 8},
+        "evaluation": {"every": STEP_COUNT, "prompts": 8},
     }
     with Plant(Kind("sqlite", "filesystem"), workers=0, slots=1) as plant:
         plant.start_worker(OPENENV_URLS=f"two={url}")
@@ -70,12 +72,12 @@ def test_a_run_trains_in_an_environment_of_openenv(url, capsys):
         assert plant.read(run).status == "finished"
         with reading(plant.sessions) as session:
             record = record_of(session, run)
-    steps = range(1, STEPS + 1)
+    steps = range(1, STEP_COUNT + 1)
     curves = {
         name: [round(record[name, step].value, 3) for step in steps]
         for name in ("environment/done_frac", "reward/mean", "tools/turns")
     }
-    accuracy = [record["eval/accuracy", step].value for step in (0, STEPS)]
+    accuracy = [record["eval/accuracy", step].value for step in (0, STEP_COUNT)]
     with capsys.disabled():
         print(f"\n{curves}\naccuracy before and after: {accuracy}")
     assert {record["environment/lost_frac", step].value for step in steps} == {0.0}

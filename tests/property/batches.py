@@ -97,14 +97,14 @@ class Sample:
 
 
 @contextmanager
-def dice_untouched() -> Iterator[None]:
+def preserve_random_state() -> Iterator[None]:
     """Keep the type checks of a batch from using Python's random state, which a strategy must not."""
     state = random.getstate()
     yield
     random.setstate(state)
 
 
-@dice_untouched()
+@preserve_random_state()
 def draw_sample(seed: int, *, prompts: int, group: int, width: int, spread: float) -> Sample:
     """Return log-probabilities around an exponential, drifted by `spread` nats, some of them empty."""
     dice = torch.Generator().manual_seed(seed)

@@ -13,9 +13,9 @@ from backend.config import knobs
 from backend.config.base import Frozen
 from backend.config.objective import Objective
 
-NUMBERS = (0.0, 0.5, 1.0, 3.0)
-FIELDS = tuple(Objective.model_fields)
-BASES = (
+NUMBER_CHOICES = (0.0, 0.5, 1.0, 3.0)
+FIELD_NAMES = tuple(Objective.model_fields)
+BASE_OBJECTIVES = (
     Objective(),
     Objective(surrogate=knobs.NoSurrogate(), ratio=knobs.NoRatio()),
     Objective(ratio=knobs.SequenceGeometricRatio(), surrogate=knobs.GeoToken()),
@@ -36,7 +36,7 @@ def _values(field: FieldInfo) -> st.SearchStrategy[Any]:
     if typing.get_origin(field.annotation) is typing.Literal:
         return st.sampled_from(typing.get_args(field.annotation))
     if isinstance(field.default, float):
-        return st.sampled_from((field.default, *NUMBERS))
+        return st.sampled_from((field.default, *NUMBER_CHOICES))
     return st.just(field.default)
 
 
@@ -71,8 +71,8 @@ def variants(model: type[Frozen]) -> list[Frozen]:
 
 def every_pair() -> Iterator[Objective]:
     """Yield each member of each union together with each member of each other union, if that is allowed."""
-    unions = {name: members(Objective.model_fields[name].annotation) for name in FIELDS}
-    for first_field, second_field in itertools.combinations(FIELDS, 2):
+    unions = {name: members(Objective.model_fields[name].annotation) for name in FIELD_NAMES}
+    for first_field, second_field in itertools.combinations(FIELD_NAMES, 2):
         for chosen in itertools.product(unions[first_field], unions[second_field]):
             if objective := allowed({first_field: chosen[0](), second_field: chosen[1]()}):
                 yield objective
@@ -80,7 +80,7 @@ def every_pair() -> Iterator[Objective]:
 
 def allowed(changes: dict[str, Any]) -> Objective | None:
     """Return an objective with these fields, if validation accepts one."""
-    for base in BASES:
+    for base in BASE_OBJECTIVES:
         try:
             return base.with_(**changes)
         except ValidationError:

@@ -33,13 +33,13 @@ SCALES = [
 ]
 COMBINATIONS: list[Any] = [baseline(scale=scale) for baseline in BASELINES for scale in SCALES]
 COMBINATIONS += [knobs.GroupMean(scale=knobs.Sas()), knobs.GroupMean(multi_reward="gdpo")]
-SHIFT_FREE = [
+SHIFT_FREE_KNOBS = [
     knob
     for knob in COMBINATIONS
     if knob.type in {"group_mean", "loo", "optimal", "best_of_group", "batch_mean"}
     and knob.scale.type != "mean_reward"
 ]
-GROUP_CENTRED = [knob for knob in COMBINATIONS if knob.type in {"group_mean", "loo"}]
+GROUP_CENTRED_KNOBS = [knob for knob in COMBINATIONS if knob.type in {"group_mean", "loo"}]
 
 reward = st.sampled_from([0.0, 1.0, 0.2, -1.0]) | st.floats(-100, 100)
 
@@ -69,15 +69,15 @@ def tolerance(values):
     return 1e-6 * (1 + values.abs().max().item())
 
 
-@given(scores(), st.sampled_from(GROUP_CENTRED))
+@given(scores(), st.sampled_from(GROUP_CENTRED_KNOBS))
 def test_group_centred_advantages_add_up_to_zero(drawn, knob):
     values, scored = drawn
     estimated = advantages(values, scored, knob)
     assert estimated.sum(dim=1).tolist() == pytest.approx([0] * len(values), abs=tolerance(estimated) * 10)
 
 
-@given(scores(), st.sampled_from(SHIFT_FREE))
-def test_a_constant_on_top_of_all_rewards_changes_nothing(drawn, knob):
+@given(scores(), st.sampled_from(SHIFT_FREE_KNOBS))
+def test_adding_a_constant_to_all_rewards_changes_nothing(drawn, knob):
     values, scored = drawn
     values = values.round(decimals=2)
     estimated = advantages(values, scored, knob)
@@ -96,7 +96,7 @@ def test_permuting_a_group_permutes_its_advantages(drawn, knob, dice):
 
 
 @given(scores(), st.sampled_from(COMBINATIONS))
-def test_every_baseline_with_every_scale_is_finite_and_zero_where_not_scored(drawn, knob):
+def test_every_baseline_with_every_scale_is_finite_and_zero_if_unscored(drawn, knob):
     values, scored = drawn
     estimated = advantages(values.where(scored, torch.nan), scored, knob)
     assert estimated.isfinite().all()

@@ -14,7 +14,7 @@ def finding(cause, first, length, tier):
     return Finding(cause, cause, Interval(first, first + length), tier, 0.5, 1.0, ("said",), ("metric",))
 
 
-IN_A_CIRCLE = ("repetition", "broken_format", "length_blowup")
+CIRCULAR_CAUSES = ("repetition", "broken_format", "length_blowup")
 
 
 def sets_of(causes):
@@ -28,8 +28,8 @@ def sets_of(causes):
     return st.lists(findings, unique_by=lambda finding: finding.cause)
 
 
-@given(sets_of(list(DETECTORS)) | sets_of([*IN_A_CIRCLE, "update_size"]), st.floats(5, 20))
-def test_every_explanation_leads_to_a_cause_of_its_own(findings, width):
+@given(sets_of(list(DETECTORS)) | sets_of([*CIRCULAR_CAUSES, "update_size"]), st.floats(5, 20))
+def test_every_explanation_leads_to_an_independent_cause(findings, width):
     explained = {cause.finding.cause: cause.explained_by for cause in ranked(findings, {}, Log({}), width)}
     assert explained.keys() == {given_finding.cause for given_finding in findings}
     for cause in explained:
@@ -40,7 +40,7 @@ def test_every_explanation_leads_to_a_cause_of_its_own(findings, width):
             assert len(chain) <= len(findings)
 
 
-def test_a_circle_of_effects_ends_at_what_began_it():
+def test_a_circle_of_effects_ends_at_its_beginning():
     findings = [
         finding("update_size", 21, 1, "specific"),
         finding("repetition", 22, 3, "specific"),
@@ -48,7 +48,7 @@ def test_a_circle_of_effects_ends_at_what_began_it():
         finding("length_blowup", 23, 3, "specific"),
     ]
     explained = {cause.finding.cause: cause.explained_by for cause in ranked(findings, {}, Log({}), 5.0)}
-    effects = dict.fromkeys(IN_A_CIRCLE, "update_size")
+    effects = dict.fromkeys(CIRCULAR_CAUSES, "update_size")
     assert explained == {"update_size": "", **effects}
     explained = {cause.finding.cause: cause.explained_by for cause in ranked(findings[1:], {}, Log({}), 5.0)}
     assert [cause for cause, by in explained.items() if not by] == ["broken_format"]

@@ -26,7 +26,7 @@ def close(estimated, expected):
 
 
 @given(rows(), shares, shares, st.integers(0, 8))
-def test_masked_tokens_may_as_well_not_be_there(drawn, gamma, lambda_, n_step):
+def test_masked_tokens_have_no_effect(drawn, gamma, lambda_, n_step):
     estimated = generalized_advantages(*drawn, gamma=gamma, lambda_=lambda_, n_step=n_step)
     assert (estimated[~drawn[2]] == 0).all()
     for row, (rewards, values, mask) in enumerate(zip(*drawn, strict=True)):
@@ -37,7 +37,7 @@ def test_masked_tokens_may_as_well_not_be_there(drawn, gamma, lambda_, n_step):
 
 
 @given(rows())
-def test_with_lambda_1_an_advantage_is_the_reward_still_to_come_less_the_value(drawn):
+def test_with_lambda_1_an_advantage_is_the_future_reward_minus_the_value(drawn):
     rewards, values, mask = drawn
     estimated = generalized_advantages(*drawn, lambda_=1.0)
     paid = rewards.where(mask, 0.0)
@@ -53,7 +53,7 @@ def test_one_step_ahead_is_lambda_0(drawn, lambda_):
 
 
 @given(rows())
-def test_a_critic_that_is_always_right_leaves_no_advantage(drawn):
+def test_a_perfect_critic_leaves_no_advantage(drawn):
     rewards, _, mask = drawn
     values = rewards.where(mask, 0.0).flip(1).cumsum(dim=1).flip(1)
     estimated = generalized_advantages(rewards, values, mask, lambda_=0.95)

@@ -23,7 +23,7 @@ from worker.objective.batch import PolicyBatch
 from worker.objective.policy_loss import policy_loss
 from worker.objective.sampler_correction import truncated_weights
 
-OBJECTIVES = {name: resolve({"preset": name}).objective for name in PRESETS} | {
+OBJECTIVE_BY_PRESET = {name: resolve({"preset": name}).objective for name in PRESETS} | {
     "everything": Objective(
         surrogate=knobs.DynamicClip(dual_clip=3),
         correction=knobs.SequenceMask(high=2),
@@ -36,7 +36,9 @@ OBJECTIVES = {name: resolve({"preset": name}).objective for name in PRESETS} | {
         token_weight=knobs.AdvantageReweighting(),
     )
 }
-objectives = st.sampled_from(sorted(OBJECTIVES)).map(OBJECTIVES.__getitem__) | any_objective()
+objectives = (
+    st.sampled_from(sorted(OBJECTIVE_BY_PRESET)).map(OBJECTIVE_BY_PRESET.__getitem__) | any_objective()
+)
 
 
 def close(estimated, expected):
@@ -83,7 +85,7 @@ def test_a_split_into_micro_batches_never_changes_the_gradient(sample, objective
 
 
 @given(samples(), objectives, st.randoms(use_true_random=False))
-def test_the_metrics_of_micro_batches_merge_into_those_of_the_whole(sample, objective, dice):
+def test_the_metrics_of_micro_batches_merge_into_those_of_the_batch(sample, objective, dice):
     cut = dice.randint(0, len(sample.new))
     batch = sample.batch
     weights = sample.weights(objective)
@@ -109,7 +111,7 @@ def rules():
 
 
 RULES = list(rules())
-WEIGHTS = [
+NEUTRAL_WEIGHTS = [
     {name: member()}
     for name in ("correction", "off_policy_mask", "router")
     for member in members(Objective.model_fields[name].annotation)
@@ -117,7 +119,7 @@ WEIGHTS = [
 """Weights that are 1 while sampler, old policy and policy agree."""
 
 
-@given(samples(), st.sampled_from(RULES), st.sampled_from(WEIGHTS))
+@given(samples(), st.sampled_from(RULES), st.sampled_from(NEUTRAL_WEIGHTS))
 def test_without_drift_every_rule_has_the_gradient_of_reinforce(sample, rule, weight):
     try:
         objective = rule.with_(**weight)
@@ -167,16 +169,16 @@ def test_every_pair_of_knobs_has_a_finite_loss_and_gradient():
 
 
 @given(st.sampled_from([0.0, 0.4, 30.0]).flatmap(lambda spread: samples(spread=spread)), any_objective())
-def test_any_objective_that_is_accepted_has_a_finite_loss_and_gradient(sample, objective):
+def test_any_accepted_objective_has_a_finite_loss_and_gradient(sample, objective):
     assert finite(sample, objective)
 
 
 @given(any_objective())
-def test_any_objective_that_is_accepted_has_a_formula(objective):
+def test_any_accepted_objective_has_a_formula(objective):
     assert formula(RunConfig().model_copy(update={"objective": objective}))["text"].startswith("L = ")
 
 
-def test_the_pairs_hold_every_member_of_every_union():
+def test_the_pairs_contain_every_member_of_every_union():
     paired = {type(getattr(objective, name)) for objective in every_pair() for name in Objective.model_fields}
     offered = {member for field in Objective.model_fields.values() for member in members(field.annotation)}
     assert offered - paired == set()

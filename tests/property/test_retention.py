@@ -24,7 +24,7 @@ def life(gaps, accuracies, rule):
 
 
 @given(gaps, accuracies, rules)
-def test_so_many_stay_as_the_form_says_and_the_newest_are_among_them(gaps, accuracies, rule):
+def test_the_number_of_checkpoints_is_as_documented_and_includes_the_newest(gaps, accuracies, rule):
     saved = []
     for step, remaining in life(gaps, accuracies, rule):
         saved.append(step)
@@ -41,7 +41,7 @@ def test_the_best_by_held_out_accuracy_stays(gaps, accuracies, rule):
 
 
 @given(gaps, accuracies, rules.filter(lambda rule: rule["spaced"] > 0))
-def test_whenever_a_run_collapses_something_from_before_is_left(gaps, accuracies, rule):
+def test_a_checkpoint_from_before_any_collapse_is_kept(gaps, accuracies, rule):
     for number, (_, remaining) in enumerate(life(gaps, accuracies, rule)):
         first = gaps[0]
         assert str(first) in remaining
@@ -49,12 +49,12 @@ def test_whenever_a_run_collapses_something_from_before_is_left(gaps, accuracies
 
 
 @given(gaps, accuracies, rules)
-def test_asking_again_changes_nothing(gaps, accuracies, rule):
+def test_a_second_call_changes_nothing(gaps, accuracies, rule):
     for _, remaining in life(gaps, accuracies, rule):
         assert kept_ids(remaining.values(), **rule) == remaining.keys()
 
 
-def test_what_is_left_from_before_a_collapse_is_not_far_before_it():
+def test_the_checkpoint_before_a_collapse_is_close_to_it():
     """The ratio of one kept age to the next is bounded, regardless of the length of the run."""
     for spaced, limit in ((4, 8.0), (8, 2.5)):
         worst = 0.0
@@ -69,7 +69,7 @@ def test_a_run_of_a_thousand_steps_keeps_steps_of_all_ages():
     assert sorted(checkpoint.step for checkpoint in remaining.values()) == [25, 375, 725, 850, 950, 975, 1000]
 
 
-def test_what_other_runs_begin_with_stays():
+def test_checkpoints_that_other_runs_begin_with_stay():
     saved = [SavedCheckpoint(str(step), step, 1, None) for step in range(1, 10)]
     assert kept_ids(saved, keep=1, spaced=0, needed={4}) == {"4", "9"}
 
@@ -83,6 +83,6 @@ def test_of_two_attempts_at_one_step_the_later_stays():
     assert kept_ids(saved, keep=1, spaced=1) == {"b", "c"}
 
 
-def test_nothing_is_spread_out_where_nothing_may_be():
+def test_without_spacing_nothing_is_spread_out():
     assert spread_steps([1, 2, 3], newest_steps=[4], limit=0) == set()
     assert spread_steps([], newest_steps=[4], limit=3) == set()

@@ -11,16 +11,16 @@ from backend.config.merge import resolve
 from backend.experiments.sweep import Sweep, expand, value_at
 from backend.experiments.sweep_values import parse_axis
 
-KNOBS = {
+VALUES_BY_KNOB = {
     "optimizer.lr": st.floats(1e-6, 0.1, allow_subnormal=False),
     "sampling.group_size": st.integers(2, 64),
     "objective.surrogate.eps_high": st.floats(0.1, 0.9),
     "rewards.0.weight": st.floats(0.5, 4),
 }
-VARIANT = {"name": "grpo", "preset": "grpo"}
+GRPO_VARIANT = {"name": "grpo", "preset": "grpo"}
 
 axes = st.fixed_dictionaries(
-    {}, optional={path: st.lists(values, min_size=1, max_size=4) for path, values in KNOBS.items()}
+    {}, optional={path: st.lists(values, min_size=1, max_size=4) for path, values in VALUES_BY_KNOB.items()}
 ).filter(bool)
 
 
@@ -30,7 +30,7 @@ def sweep_of(values, **changes):
     )
 
 
-def cells_of(values, variants=(VARIANT,), **changes):
+def cells_of(values, variants=(GRPO_VARIANT,), **changes):
     return expand({}, variants, sweep_of(values, **changes), seeds=1)
 
 
@@ -48,9 +48,9 @@ def test_a_grid_has_every_combination_once_in_the_order_of_the_values(values):
 
 
 @given(axes)
-def test_a_cell_is_a_variant_whose_config_differs_in_the_knobs_alone(values):
+def test_a_cell_is_a_variant_whose_config_differs_only_in_the_knobs(values):
     cell = cells_of(values)[-1]
-    swept, plain = (resolve({}, variant).model_dump(mode="json") for variant in (cell.variant, VARIANT))
+    swept, plain = (resolve({}, variant).model_dump(mode="json") for variant in (cell.variant, GRPO_VARIANT))
     for path, axis_value in zip(values, cell.values, strict=True):
         assert value_at(swept, path) == axis_value
         *above, last = path.split(".")
@@ -59,7 +59,7 @@ def test_a_cell_is_a_variant_whose_config_differs_in_the_knobs_alone(values):
 
 
 @given(axes, st.integers(0, 2**31 - 1), st.data())
-def test_a_random_sweep_draws_distinct_cells_of_the_grid_and_more_begin_with_fewer(values, seed, data):
+def test_a_random_sweep_draws_distinct_cells_and_a_larger_one_extends_a_smaller_one(values, seed, data):
     grid = {cell.values for cell in cells_of(values)}
     cell_count = data.draw(st.integers(1, len(grid)))
     few = data.draw(st.integers(1, cell_count))
@@ -84,7 +84,7 @@ endings = st.sampled_from(
     )
 )
 @pytest.mark.parametrize("now", [1, 0.5, "text", None, True])
-def test_any_text_is_a_list_of_finite_distinct_values_or_is_refused(now, text):
+def test_any_text_is_a_list_of_distinct_finite_values_or_is_refused(now, text):
     try:
         axis = parse_axis(text, now)
     except ValueError:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-EPS = 1e-4
+EPSILON = 1e-4
 """Constant that is added to standard deviations."""
 
 
@@ -44,7 +44,7 @@ def group_normalised(groups):
     for group in groups:
         rewards = [c.reward for c in group]
         equal = max(rewards) == min(rewards)
-        yield [0.0 if equal else (r - mean(rewards)) / (sample_std(rewards) + EPS) for r in rewards]
+        yield [0.0 if equal else (r - mean(rewards)) / (sample_std(rewards) + EPSILON) for r in rewards]
 
 
 def group_centred(groups):
@@ -61,12 +61,12 @@ def group_decoupled(groups, weights):
             rewards = [c.terms[k] for c in group]
             if max(rewards) > min(rewards):
                 for i, r in enumerate(rewards):
-                    advantages[i] += weight * (r - mean(rewards)) / (sample_std(rewards) + EPS)
+                    advantages[i] += weight * (r - mean(rewards)) / (sample_std(rewards) + EPSILON)
         sums.append(advantages)
     every = [s for advantages in sums for s in advantages]
     if max(every) == min(every):
         return [[0.0] * len(advantages) for advantages in sums]
-    return [[(s - mean(every)) / (sample_std(every) + EPS) for s in advantages] for advantages in sums]
+    return [[(s - mean(every)) / (sample_std(every) + EPSILON) for s in advantages] for advantages in sums]
 
 
 def smoothed(groups):
@@ -111,14 +111,14 @@ def batch_centred(groups):
 def centred_by_group_scaled_by_batch(groups):
     deviation = sample_std([c.reward for group in groups for c in group])
     for centred in group_centred(groups):
-        yield [a / (deviation + EPS) for a in centred]
+        yield [a / (deviation + EPSILON) for a in centred]
 
 
 def centred_in_units_of_their_deviation(groups):
     centred = list(group_centred(groups))
     deviation = sample_std([a for advantages in centred for a in advantages])
     for advantages in centred:
-        yield [a / (deviation + EPS) for a in advantages]
+        yield [a / (deviation + EPSILON) for a in advantages]
 
 
 def gae(c: Completion, rewards, gamma, lam):
@@ -586,7 +586,7 @@ def scalerl(groups, max_new_tokens):
 def magistral(groups, max_new_tokens):
     centred = list(group_centred(groups))
     every = [a for advantages_of_group in centred for a in advantages_of_group]
-    deviation = sample_std(every) + EPS
+    deviation = sample_std(every) + EPSILON
     loss = 0.0
     for group, advantages in zip(groups, centred, strict=True):
         for c, a in zip(group, advantages, strict=True):
@@ -700,7 +700,7 @@ def dppo_kl(groups, max_new_tokens):
     return _dppo(groups, lambda q, p: divergence(q, p) > 0.05)
 
 
-LOSSES = {
+LOSS_BY_PRESET = {
     loss.__name__: loss
     for loss in (
         reinforce,
@@ -810,7 +810,7 @@ def adaptive_entropy(groups, max_new_tokens):
     return loss / count(groups)
 
 
-KNOBS = {
+LOSS_BY_KNOB = {
     loss.__name__: loss
     for loss in (top_entropy, kl_by_domain, kl_to_old, masked_by_token, rejected_by_k3, adaptive_entropy)
 }

@@ -9,7 +9,7 @@ import torch
 from backend.config import knobs
 from backend.config.merge import resolve
 from backend.config.presets import PRESETS
-from tests.reference.losses import KNOBS, LOSSES, Completion, greedy_reward
+from tests.reference.losses import LOSS_BY_KNOB, LOSS_BY_PRESET, Completion, greedy_reward
 from worker.objective.batch import PolicyBatch
 from worker.objective.estimation import (
     estimate_advantages,
@@ -24,7 +24,7 @@ from worker.objective.token_choice import choose_covariant_tokens, choose_entrop
 from worker.training.controllers import EntropyControl, KlControl
 
 MAX_NEW_TOKENS = 9
-G = 4
+GROUP_SIZE = 4
 
 
 def make_groups(seed, *, prompts=3):
@@ -32,7 +32,7 @@ def make_groups(seed, *, prompts=3):
     groups = []
     for prompt in range(prompts):
         group = []
-        for _ in range(G):
+        for _ in range(GROUP_SIZE):
             length = dice.randint(1, MAX_NEW_TOKENS)
             old = [-dice.expovariate(1.0) - 0.01 for _ in range(length)]
             near = [[min(lp + dice.gauss(0, spread), -0.001) for lp in old] for spread in (0.4, 0.3, 0.5)]
@@ -69,7 +69,7 @@ def production_loss(groups, config):
     batch = PolicyBatch(
         mask=~new.detach().isnan(),
         advantages=torch.zeros(len(rows)),
-        group_index=torch.arange(len(groups)).repeat_interleave(G),
+        group_index=torch.arange(len(groups)).repeat_interleave(GROUP_SIZE),
         correct=torch.tensor([c.reward >= 1 for c in rows]),
         old_logprobs=padded([c.old for c in rows]),
         sampler_logprobs=padded([c.sampler for c in rows]),
@@ -84,7 +84,7 @@ def production_loss(groups, config):
         advantages=production_advantages(batch, rewards, values, terms, objective, greedy, energies),
         router_shift=padded([list(c.gamma) for c in rows]).log(),
     )
-    domains = ["math" if number else "easy" for number in range(len(groups)) for _ in range(G)]
+    domains = ["math" if number else "easy" for number in range(len(groups)) for _ in range(GROUP_SIZE)]
     entropy = padded([c.entropy for c in rows])
     batch = choose_entropic_tokens(
         replace(
@@ -129,16 +129,16 @@ def production_advantages(batch, rewards, values, terms, objective, greedy, ener
 
 
 def test_every_preset_has_a_reference():
-    assert LOSSES.keys() == PRESETS.keys()
+    assert LOSS_BY_PRESET.keys() == PRESETS.keys()
 
 
 @pytest.mark.parametrize("preset", PRESETS)
 def test_value_and_gradient_match_the_loops(preset):
     for seed in range(2):
-        matches({"preset": preset}, LOSSES[preset], make_groups(seed))
+        assert_matches({"preset": preset}, LOSS_BY_PRESET[preset], make_groups(seed))
 
 
-CHANGES = {
+CHANGES_BY_LOSS = {
     "top_entropy": {"token_weight": {"type": "top_entropy", "q": 0.3}},
     "kl_by_domain": {"kl": {"type": "k2", "coef": {"math": 2.0, "easy": 0.5}}},
     "kl_to_old": {"kl": {"type": "k3", "to": "old", "coef": 0.7}},
@@ -156,13 +156,15 @@ CHANGES = {
 PROBLEMS = [{"name": "sums", "domain": "math"}, {"name": "sums", "operands": 2, "domain": "easy"}]
 
 
-@pytest.mark.parametrize("knob", KNOBS)
-def test_knobs_that_no_preset_uses_match_their_loops_too(knob):
+@pytest.mark.parametrize("knob", LOSS_BY_KNOB)
+def test_knobs_that_no_preset_uses_also_match_their_loops(knob):
     for seed in range(2):
-        matches({"problems": PROBLEMS, "objective": CHANGES[knob]}, KNOBS[knob], make_groups(seed))
+        assert_matches(
+            {"problems": PROBLEMS, "objective": CHANGES_BY_LOSS[knob]}, LOSS_BY_KNOB[knob], make_groups(seed)
+        )
 
 
-def matches(changes, loop, groups):
+def assert_matches(changes, loop, groups):
     config = resolve(changes | {"sampling": {"max_new_tokens": MAX_NEW_TOKENS}})
     expected = loop(groups, MAX_NEW_TOKENS)
     leaves = [lp for group in groups for completion in group for lp in completion.new]

@@ -9,11 +9,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-NODE = "NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs={cpus} State=UNKNOWN"
+NODE_TEMPLATE = "NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs={cpus} State=UNKNOWN"
 
-PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "squeue", "scancel")
+REQUIRED_PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "squeue", "scancel")
 
-CONFIG = """
+CONFIG_TEMPLATE = """
 ClusterName=box
 SlurmctldHost={host}(127.0.0.1)
 SlurmUser=root
@@ -41,16 +41,16 @@ PartitionName=all Nodes={names} Default=YES MaxTime=INFINITE State=UP OverSubscr
 """
 
 
-def missing() -> str:
+def reason_without_cluster() -> str:
     """Return why there can be no cluster here, or an empty text."""
     if os.geteuid() != 0:
         return "Slurm's daemons need root"
-    absent = [name for name in PROGRAMS if shutil.which(name) is None]
+    absent = [name for name in REQUIRED_PROGRAMS if shutil.which(name) is None]
     return f"{', '.join(absent)} are missing (apt-get install slurmctld slurmd munge)" if absent else ""
 
 
 @contextmanager
-def slurm(root: Path, *, port: int, node_ports: Sequence[int]) -> Iterator[None]:
+def running_cluster(root: Path, *, port: int, node_ports: Sequence[int]) -> Iterator[None]:
     """Run the cluster with a node per port. SLURM_CONF refers to it in this process and its children."""
     (root / "state").mkdir(parents=True)
     root.chmod(0o755)
@@ -61,11 +61,11 @@ def slurm(root: Path, *, port: int, node_ports: Sequence[int]) -> Iterator[None]
     config = root / "slurm.conf"
     nodes = {f"box{number}": node_port for number, node_port in enumerate(node_ports)}
     lines = [
-        NODE.format(name=name, host=host, port=node_port, cpus=os.cpu_count())
+        NODE_TEMPLATE.format(name=name, host=host, port=node_port, cpus=os.cpu_count())
         for name, node_port in nodes.items()
     ]
     settings = {"host": host, "root": root, "port": port}
-    config.write_text(CONFIG.format(**settings, nodes="\n".join(lines), names=",".join(nodes)))
+    config.write_text(CONFIG_TEMPLATE.format(**settings, nodes="\n".join(lines), names=",".join(nodes)))
     os.environ["SLURM_CONF"] = str(config)
     commands = (
         [

@@ -13,17 +13,17 @@ from tests.factories import make_run
 from tests.faults.plant import Kind, Plant
 from tests.faults.processes import ROOT
 from tests.ports import free_port
-from tests.slurm.cluster import missing, slurm
+from tests.slurm.cluster import reason_without_cluster, running_cluster
 from tests.waiting import wait_for
-from tests.worker.training.ranks import CASES, SMALL, train
+from tests.worker.training.ranks import CASES, SMALL_CONFIG, train
 
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(1800)]
 
-STEPS = 12
+STEP_COUNT = 12
 
-CONFIG = {
-    **merge(SMALL, CASES["GRPO"]),
-    "steps": STEPS,
+RUN_CONFIG = {
+    **merge(SMALL_CONFIG, CASES["GRPO"]),
+    "steps": STEP_COUNT,
     "checkpointing": {"every": 1},
     "resources": {"nodes": 2},
 }
@@ -31,16 +31,16 @@ CONFIG = {
 
 @pytest.fixture
 def cluster(tmp_path):
-    if reason := missing():
+    if reason := reason_without_cluster():
         pytest.skip(reason)
-    with slurm(tmp_path / "box", port=free_port(), node_ports=[free_port(), free_port()]):
+    with running_cluster(tmp_path / "box", port=free_port(), node_ports=[free_port(), free_port()]):
         yield
 
 
-def test_a_run_on_two_nodes_whose_job_is_cancelled_goes_on_in_the_next_one(cluster, capsys):
+def test_a_run_on_two_nodes_continues_in_the_next_job_after_a_cancellation(cluster, capsys):
     with Plant(Kind("sqlite", "filesystem"), workers=0, slots=1, lease_seconds=10) as plant:
         with plant.sessions.begin() as session:
-            run_id = make_run(session, config=CONFIG, nodes=2).id
+            run_id = make_run(session, config=RUN_CONFIG, nodes=2).id
         command = [sys.executable, "-m", "backend.service", "pilots", "slurm", "--every=1", "--most=1"]
         command += ["--runs=1", "--idle=60", "--nodes=2"]
         provisioner = subprocess.Popen(
@@ -59,9 +59,9 @@ def test_a_run_on_two_nodes_whose_job_is_cancelled_goes_on_in_the_next_one(clust
             (segment,) = load_run_points(session, [Stretch(run_id)])
             points = [point for point in iterate_points(session, segment) if point.name == "optim/grad_norm"]
     norm_by_step = {point.step: point.value for point in points if point.step}
-    alone = train(CASES["GRPO"], ranks=1, steps=STEPS)
+    alone = train(CASES["GRPO"], ranks=1, steps=STEP_COUNT)
     expected = {step: metrics["optim/grad_norm"] for step, metrics in enumerate(alone.steps, 1)}
     assert norm_by_step.keys() == expected.keys()
     assert max(abs(norm_by_step[step] - expected[step]) for step in expected) < 1e-5
     with capsys.disabled():
-        print(f"{STEPS} steps on 2 nodes, {run.attempt} attempts")
+        print(f"{STEP_COUNT} steps on 2 nodes, {run.attempt} attempts")

@@ -16,10 +16,10 @@ from tests.faults.plant import Kind, Plant
 from tests.faults.processes import ROOT
 from tests.faults.verdict import record_of
 from tests.ports import free_port
-from tests.slurm.cluster import missing, slurm
+from tests.slurm.cluster import reason_without_cluster, running_cluster
 
-RUNS = int(os.environ.get("GRPOLAB_SLURM_RUNS", "3"))
-SECONDS_BETWEEN = float(os.environ.get("GRPOLAB_SLURM_SECONDS", "40"))
+RUN_COUNT = int(os.environ.get("GRPOLAB_SLURM_RUNS", "3"))
+MEAN_PAUSE_SECONDS = float(os.environ.get("GRPOLAB_SLURM_SECONDS", "40"))
 """Mean time between two disturbances, of which one often comes while a worker is starting."""
 
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(7200)]
@@ -27,9 +27,9 @@ pytestmark = [pytest.mark.nightly, pytest.mark.timeout(7200)]
 
 @pytest.fixture
 def cluster(tmp_path):
-    if reason := missing():
+    if reason := reason_without_cluster():
         pytest.skip(reason)
-    with slurm(tmp_path / "box", port=free_port(), node_ports=[free_port()]):
+    with running_cluster(tmp_path / "box", port=free_port(), node_ports=[free_port()]):
         yield
 
 
@@ -50,8 +50,8 @@ def interfere(chance):
 
 
 def test_runs_of_pilots_end_as_if_no_job_had_been_cancelled(cluster, capsys):
-    chance = random.Random(RUNS)
-    run_configs = configs(RUNS, steps=12)
+    chance = random.Random(RUN_COUNT)
+    run_configs = configs(RUN_COUNT, steps=12)
     kind = Kind("sqlite", "filesystem")
     with Plant(kind, workers=1, slots=2) as plant:
         expected = references(plant, run_configs)
@@ -60,12 +60,12 @@ def test_runs_of_pilots_end_as_if_no_job_had_been_cancelled(cluster, capsys):
         command = [sys.executable, "-m", "backend.service", "pilots", "slurm", "--every=1", "--most=2"]
         command += ["--runs=3", "--idle=20"]
         provisioner = subprocess.Popen(command, env=plant.environment, cwd=ROOT)
-        actions, quiet_until = [], time.monotonic() + 2 * SECONDS_BETWEEN
+        actions, quiet_until = [], time.monotonic() + 2 * MEAN_PAUSE_SECONDS
         try:
             while plant.unended(run_ids):
                 if time.monotonic() > quiet_until:
                     actions.append(interfere(chance))
-                    quiet_until = time.monotonic() + chance.expovariate(1 / SECONDS_BETWEEN)
+                    quiet_until = time.monotonic() + chance.expovariate(1 / MEAN_PAUSE_SECONDS)
                 time.sleep(0.2)
         finally:
             provisioner.terminate()
@@ -73,8 +73,8 @@ def test_runs_of_pilots_end_as_if_no_job_had_been_cancelled(cluster, capsys):
         with reading(plant.sessions) as session:
             records = [record_of(session, run) for run in run_ids]
             attempts = sum(plant.read(run).attempt for run in run_ids)
-        assert [plant.read(run).status for run in run_ids] == ["finished"] * RUNS
+        assert [plant.read(run).status for run in run_ids] == ["finished"] * RUN_COUNT
         assert records == expected
     with capsys.disabled():
         counts = {command: actions.count(command) for command in sorted({*actions} - {""})}
-        print(f"{RUNS} runs, {attempts} attempts, {counts}")
+        print(f"{RUN_COUNT} runs, {attempts} attempts, {counts}")

@@ -15,7 +15,7 @@ from tests.waiting import wait_for
 ROOT = Path(__file__).parent.parent.parent
 TOKEN = "a-token-for-tests"
 
-QUICK = {
+QUICK_CONFIG = {
     "steps": 3,
     "sampling": {"prompts_per_step": 4, "group_size": 2, "max_new_tokens": 24},
     "evaluation": {"every": 3, "prompts": 8},
@@ -57,7 +57,12 @@ class Client:
 
     def launch(self, **changes):
         """Launch one new run and return its id."""
-        body = {"name": "test", "base": {**QUICK, **changes}, "variants": [{"name": "only"}], "seeds": [0]}
+        body = {
+            "name": "test",
+            "base": {**QUICK_CONFIG, **changes},
+            "variants": [{"name": "only"}],
+            "seeds": [0],
+        }
         return self.post("/experiments", body)["runs"][0]["id"]
 
     def wait_for_status(self, run_id, *statuses, seconds=400.0):

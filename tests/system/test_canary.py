@@ -13,7 +13,7 @@ from sqlalchemy import make_url
 
 from backend.runs.queue.broker import talk
 from tests.ports import free_port
-from tests.servers import start_redis, stop
+from tests.servers import shut_down, start_redis
 from tests.system.lab import ROOT, TOKEN, Client, Program, command_lines
 from tests.waiting import wait_for
 
@@ -32,7 +32,7 @@ CANARIES = [
     TOKEN,
 ]
 
-PLUGIN = """
+PLUGIN_SOURCE = """
 import os, sys
 
 def leaking(prompt, text):
@@ -46,7 +46,7 @@ def leaking(prompt, text):
 
 @pytest.fixture
 def plugin(tmp_path):
-    (tmp_path / "leaky.py").write_text(PLUGIN)
+    (tmp_path / "leaky.py").write_text(PLUGIN_SOURCE)
     info = tmp_path / "leaky-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: leaky\nVersion: 1.0\n")
@@ -60,7 +60,7 @@ def broker_url(state_dir):
     socket = Path(server.url.partition("://")[2])
     assert talk(socket, f"CONFIG SET requirepass {BROKER_PASSWORD}\r\n".encode()) == b"+OK\r\n"
     yield f"redis+socket://:{BROKER_PASSWORD}@{socket}"
-    stop(server.pid)
+    shut_down(server.pid)
 
 
 @pytest.fixture
@@ -124,7 +124,7 @@ def leaks(text):
     return [canary for canary in CANARIES if canary in text]
 
 
-def test_a_planted_secret_turns_up_nowhere(programs, state_dir, postgres_url):
+def test_a_planted_secret_appears_nowhere(programs, state_dir, postgres_url):
     client, started, settings = programs
     good = client.launch()
     bad = client.launch(rewards=[{"name": "plugin", "entry_point": "leaking"}])

@@ -17,7 +17,7 @@ from backend.service.live.broadcaster import Broadcaster
 from backend.service.monitoring.backlog import note_path
 from backend.storage.engine import open_engine, open_sessions
 from backend.storage.models import Event, Metric, Run
-from tests.api_client import serving
+from tests.api_client import client_of_service
 from tests.outages import postgres_to_stop
 from tests.waiting import wait_for
 from worker.recording.recorder import Recorder
@@ -37,7 +37,7 @@ def postgres(shared):
 
 @pytest.fixture
 def client(postgres, settings):
-    with serving(settings, postgres.url) as client:
+    with client_of_service(settings, postgres.url) as client:
         yield client
 
 
@@ -49,7 +49,7 @@ def paths_of(client):
     """Return every GET route that reads SQL, with an id where the path needs one."""
     paths = []
     for path, operations in client.app.openapi()["paths"].items():
-        if "get" not in operations or path in QUIET:
+        if "get" not in operations or path in PATHS_WITHOUT_DATABASE:
             continue
         required = [
             parameter for parameter in operations["get"].get("parameters", []) if parameter.get("required")
@@ -61,11 +61,11 @@ def paths_of(client):
     return paths
 
 
-QUIET = {"/healthz", "/api/v1/status", "/api/v1/stream"}
+PATHS_WITHOUT_DATABASE = {"/healthz", "/api/v1/status", "/api/v1/stream"}
 """Paths that answer without the database."""
 
 
-def test_every_route_is_503_while_postgres_is_stopped_and_all_come_back(postgres, client):
+def test_every_route_is_503_while_postgres_is_stopped_and_recovers(postgres, client):
     assert is_back(client)
     postgres.stop()
     statuses = {}
@@ -90,7 +90,7 @@ def test_every_route_is_503_while_postgres_is_stopped_and_all_come_back(postgres
     wait_for(lambda: client.get("/api/v1/status").json()["database"]["state"] == "ok")
 
 
-def test_an_open_page_goes_on_where_it_was_when_postgres_is_back(postgres, client):
+def test_an_open_page_continues_at_its_position_when_postgres_is_back(postgres, client):
     sessions = client.app.state.lab.sessions
     messages, is_there = [], asyncio.Event()
 
@@ -142,11 +142,11 @@ def claimed_run(sessions):
         return run.id
 
 
-def test_steps_wait_in_memory_while_postgres_is_stopped_and_all_arrive(postgres, settings):
+def test_steps_are_queued_in_memory_while_postgres_is_stopped_and_all_arrive(postgres, settings):
     engine = open_engine(postgres.url)
     sessions = open_sessions(engine)
     run_id = claimed_run(sessions)
-    with serving(settings, postgres.url) as client:
+    with client_of_service(settings, postgres.url) as client:
         recorder = Recorder(sessions, run_id, 1, config=RunConfig(), note=note_path(settings, run_id))
         with recorder:
             recorder.record_step(StepRecord(1, {"reward/mean": 0.0}))

@@ -39,7 +39,7 @@ def complaint(result):
     return lines[0].strip()
 
 
-def test_a_port_that_is_taken_is_named_with_a_free_one(state_dir):
+def test_a_taken_port_is_reported_with_a_free_one(state_dir):
     with socket.socket() as holder:
         holder.bind(("127.0.0.1", 0))
         holder.listen()
@@ -49,14 +49,14 @@ def test_a_port_that_is_taken_is_named_with_a_free_one(state_dir):
     assert "e.g. PORT=" in message
 
 
-def test_a_database_that_does_not_open_is_named_without_its_password(state_dir):
+def test_a_database_that_cannot_be_opened_is_reported_without_its_password(state_dir):
     url = "postgresql://me:secret@127.0.0.1:1/lab"
     message = complaint(command("up", STATE_DIR=state_dir, DATABASE_URL=url, PORT=free_port()))
     assert message.startswith("cannot open the database postgresql://me:***@127.0.0.1:1/lab")
     assert "secret" not in message
 
 
-def test_a_database_of_a_newer_version_is_named_with_what_to_do(state_dir):
+def test_a_database_of_a_newer_version_is_reported_with_a_remedy(state_dir):
     url = f"sqlite:///{state_dir / 'grpolab.db'}"
     upgrade(url)
     with closing(sqlite3.connect(state_dir / "grpolab.db")) as connection, connection:
@@ -68,7 +68,7 @@ def test_a_database_of_a_newer_version_is_named_with_what_to_do(state_dir):
     )
 
 
-def test_listening_to_the_network_without_a_token_is_refused(state_dir):
+def test_listening_on_the_network_without_a_token_is_refused(state_dir):
     message = complaint(command("up", STATE_DIR=state_dir, HOST="0.0.0.0"))
     assert message.startswith("HOST=0.0.0.0 would open the service to the network")
     assert "GRPOLAB_TOKEN=" in message

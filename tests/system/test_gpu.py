@@ -8,18 +8,18 @@ import time
 import pytest
 import torch
 
-from benchmarks.common.service import ENDED, Service
+from benchmarks.common.service import ENDED_STATUSES, Service
 
 pytestmark = [
     pytest.mark.gpu,
     pytest.mark.skipif(not torch.cuda.is_available(), reason="this machine has no CUDA device"),
 ]
 
-STEPS = 12
-OF_THE_MACHINE = ("time/", "throughput/", "machine/", "memory/")
-BASE = {
+STEP_COUNT = 12
+MACHINE_PREFIXES = ("time/", "throughput/", "machine/", "memory/")
+BASE_CONFIG = {
     "policy": {"name": "tiny", "dtype": "bfloat16"},
-    "steps": STEPS,
+    "steps": STEP_COUNT,
     "sampling": {"prompts_per_step": 8, "group_size": 8, "max_new_tokens": 64},
     "checkpointing": {"every": 4},
     "evaluation": {"every": 6, "prompts": 8},
@@ -38,13 +38,13 @@ def service(tmp_path_factory):
 
 
 def launch(service):
-    body = {"name": "gpu", "base": BASE, "variants": [{"name": "run"}], "seeds": [0]}
+    body = {"name": "gpu", "base": BASE_CONFIG, "variants": [{"name": "run"}], "seeds": [0]}
     answer = service.http.post("/api/v1/experiments", json=body)
     assert answer.is_success, answer.text
     return answer.json()["runs"][0]["id"]
 
 
-def until(service, run, condition):
+def wait_until(service, run, condition):
     deadline = time.monotonic() + 600
     while not condition(current_run := service.get(f"/runs/{run}")):
         assert time.monotonic() < deadline, current_run
@@ -56,27 +56,27 @@ def metrics(service, run):
     answer = service.http.get(f"/api/v1/runs/{run}/metrics.csv").raise_for_status()
     rows = list(csv.DictReader(answer.text.splitlines()))
     return [
-        {key: metric_value for key, metric_value in row.items() if not key.startswith(OF_THE_MACHINE)}
+        {key: metric_value for key, metric_value in row.items() if not key.startswith(MACHINE_PREFIXES)}
         for row in rows
     ]
 
 
-def test_a_run_on_a_gpu_that_was_killed_repeats_itself_and_tells_what_the_gpu_did(service):
+def test_a_run_killed_on_a_gpu_repeats_exactly_and_reports_gpu_metrics(service):
     (slot,) = service.get("/workers")["items"]
     assert slot["device"] == "cuda:0"
     undisturbed = launch(service)
-    run_json = until(service, undisturbed, lambda run: run["status"] in ENDED)
-    assert (run_json["status"], run_json["last_step"]) == ("finished", STEPS), run_json["reason"]
+    run_json = wait_until(service, undisturbed, lambda run: run["status"] in ENDED_STATUSES)
+    assert (run_json["status"], run_json["last_step"]) == ("finished", STEP_COUNT), run_json["reason"]
     last = run_json["summary"]["last"]
     assert last["mismatch/prob_diff_max"] < 0.1
     assert last["throughput/mfu"] > 0
     killed = launch(service)
-    half = until(service, killed, lambda run: (run["last_step"] or 0) >= STEPS // 2)
+    half = wait_until(service, killed, lambda run: (run["last_step"] or 0) >= STEP_COUNT // 2)
     os.kill(half["attempts"][-1]["pid"], signal.SIGKILL)
-    again = until(service, killed, lambda run: run["status"] in ENDED)
-    assert (again["status"], again["last_step"]) == ("finished", STEPS), again["reason"]
+    again = wait_until(service, killed, lambda run: run["status"] in ENDED_STATUSES)
+    assert (again["status"], again["last_step"]) == ("finished", STEP_COUNT), again["reason"]
     assert len(again["attempts"]) == 2
     expected, points = metrics(service, undisturbed), metrics(service, killed)
-    assert len(points) == len(expected) >= STEPS
+    assert len(points) == len(expected) >= STEP_COUNT
     for expected_row, right in zip(expected, points, strict=True):
         assert right == expected_row

@@ -7,20 +7,20 @@ import os
 
 import pytest
 
-from tests.system.newcomer import BROKERS, PLACES, Newcomer
+from tests.system.newcomer import BROKERS, LOCATION_BY_NAME, Newcomer
 
 pytestmark = pytest.mark.nightly
 
 IS_LONG = os.environ.get("GRPOLAB_NEWCOMERS") == "all"
-WAYS = [(broker, location) for broker in BROKERS for location in PLACES]
-SHORT = [("path", "letters")]
+COMBINATIONS = [(broker, location) for broker in BROKERS for location in LOCATION_BY_NAME]
+SHORT_COMBINATIONS = [("path", "letters")]
 BOTH_FINISHED = "2 = (SELECT count(*) FROM run WHERE status = 'finished')"
 MAX_SECONDS = 3000
 
 
 @pytest.mark.timeout(3600 if IS_LONG else 300)
-@pytest.mark.parametrize(("broker", "location"), WAYS if IS_LONG else SHORT)
-def test_one_command_leads_a_fresh_user_to_a_run(broker, location):
+@pytest.mark.parametrize(("broker", "location"), COMBINATIONS if IS_LONG else SHORT_COMBINATIONS)
+def test_one_command_leads_a_new_user_to_a_run(broker, location):
     settings = {} if IS_LONG else {"WORKER_SLOTS": 1, "OMP_NUM_THREADS": 1}
     with Newcomer(broker, location, **settings) as newcomer:
         newcomer.wait_until("last_step >= 1", MAX_SECONDS)

@@ -37,7 +37,7 @@ def start(state_dir):
         lab.kill_all()
 
 
-def ends_at(lab, number):
+def assert_ends(lab, number):
     """Check that the signal ends everything and leaves nothing."""
     assert lab.client.is_alive()
     family = lab.family()
@@ -50,27 +50,27 @@ def ends_at(lab, number):
 
 
 def test_a_signal_ends_everything_and_leaves_nothing(start):
-    ends_at(start().wait_until_up(), signal.SIGTERM)
+    assert_ends(start().wait_until_up(), signal.SIGTERM)
 
 
 @pytest.mark.nightly
-def test_after_a_kill_nothing_stays_and_the_next_start_works(start):
+def test_after_a_kill_no_process_remains_and_the_next_start_works(start):
     lab = start().wait_until_up()
     family = lab.family()
     lab.process.kill()
     lab.process.wait()
     again = start(port=lab.port).wait_until_up()
     wait_for(are_gone(family))
-    ends_at(again, signal.SIGHUP)
+    assert_ends(again, signal.SIGHUP)
 
 
 def test_after_the_death_of_every_process_the_next_start_works(start):
     lab = start().wait_until_up()
     lab.kill_all()
-    ends_at(start(port=lab.port).wait_until_up(), signal.SIGINT)
+    assert_ends(start(port=lab.port).wait_until_up(), signal.SIGINT)
 
 
-def test_asked_twice_it_waits_for_no_checkpoint(settings, tmp_path):
+def test_a_second_signal_ends_the_wait_for_a_checkpoint(settings, tmp_path):
     program = """
 import signal
 def wait_for_more(*_):
@@ -113,7 +113,7 @@ def lab():
 
 
 @pytest.mark.nightly
-def test_everything_it_writes_is_private(lab):
+def test_all_files_are_private(lab):
     readable = [
         path for path in lab.state_dir.rglob("*") if path.lstat().st_mode & 0o077 and not path.is_symlink()
     ]
@@ -131,7 +131,7 @@ def test_the_link_logs_in_once(lab):
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("phrase", ["backend.service serve", "worker.host.app", "valkey-server"])
-def test_a_program_that_dies_is_started_again(lab, phrase):
+def test_a_program_that_dies_is_restarted(lab, phrase):
     restarts = lab.output_text().count("exited unexpectedly")
     victim = lab.child(phrase)
     victim.kill()

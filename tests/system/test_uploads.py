@@ -20,7 +20,7 @@ from tests.waiting import wait_for
 
 pytestmark = pytest.mark.nightly
 
-MEGABYTE = 1_000_000
+MEGABYTE_BYTES = 1_000_000
 HEADERS = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/octet-stream"}
 
 
@@ -95,9 +95,9 @@ def rows(count: int, width: int = 60) -> bytes:
     )
 
 
-def test_what_is_cut_or_killed_leaves_nothing_behind(service):
+def test_interrupted_uploads_leave_nothing_behind(service):
     content = rows(50_000)
-    for number, end in enumerate((0, 1, 1000, MEGABYTE, len(content) - 1) * 2):
+    for number, end in enumerate((0, 1, 1000, MEGABYTE_BYTES, len(content) - 1) * 2):
         service.begin(content[:end], length=None if number % 2 else len(content)).close()
     wait_for(lambda: service.files() == [])
 
@@ -114,11 +114,11 @@ def test_what_is_cut_or_killed_leaves_nothing_behind(service):
     assert len(service.files()) == 2
 
 
-def test_without_room_an_upload_is_one_clear_sentence_and_leaves_nothing(service):
+def test_without_disk_space_an_upload_fails_with_one_sentence_and_leaves_nothing(service):
     # The kernel refuses any file of more than 2 MB to this process, as a full disk would.
     pid, kind = service.process.pid, resource.RLIMIT_FSIZE
     _, hard_limit = before = resource.prlimit(pid, kind)
-    resource.prlimit(pid, kind, (2 * MEGABYTE, hard_limit))
+    resource.prlimit(pid, kind, (2 * MEGABYTE_BYTES, hard_limit))
     answer = service.upload(rows(100_000))
     resource.prlimit(pid, kind, before)
     assert answer.status_code == 507

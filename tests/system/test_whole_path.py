@@ -54,12 +54,12 @@ def check_finished_run(client, run_id):
     assert [line.split(",")[0] for line in csv.strip().splitlines()] == ["step", "0", "1", "2", "3"]
 
 
-def test_a_run_goes_the_whole_way_on_sqlite_with_the_embedded_broker(lab):
+def test_a_run_finishes_on_sqlite_with_the_embedded_broker(lab):
     check_finished_run(lab.client, lab.client.launch())
 
 
 @pytest.mark.nightly
-def test_runs_go_the_whole_way_on_postgres_with_redis_and_two_workers(many_machines):
+def test_runs_finish_on_postgres_with_redis_and_two_workers(many_machines):
     client, _ = many_machines
     run_ids = [client.launch() for _ in range(3)]
     for run_id in run_ids:

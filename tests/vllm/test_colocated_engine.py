@@ -19,7 +19,7 @@ from tests.faults.processes import is_alive
 from tests.faults.verdict import record_of
 from tests.models.architectures import save
 from tests.vllm.test_server_engine import ADAPTERS, MAX_K3, PROMPTS, learn
-from tests.vllm.vllm_server import WIDTH, interpreter
+from tests.vllm.vllm_server import HEAD_WIDTH, interpreter
 from tests.waiting import wait_for
 from worker.policy.model import load_policy
 from worker.rollout.colocated_engine import ColocatedEngine
@@ -32,8 +32,8 @@ pytestmark = [
     pytest.mark.skipif(interpreter() is None, reason="vLLM is not installed: `make test-vllm` does it"),
 ]
 
-STEPS = 20
-LISTENING = "0A"
+STEP_COUNT = 20
+LISTENING_STATE = "0A"
 """The state of a listening socket in /proc/net/tcp."""
 
 HAS_GPU = torch.cuda.is_available()
@@ -42,7 +42,7 @@ HAS_GPU = torch.cuda.is_available()
 @pytest.fixture
 def plant(tmp_path):
     """An installation whose worker is configured with the path of vLLM."""
-    save("qwen3", tmp_path / "small", vocabulary=128, head_dim=WIDTH)
+    save("qwen3", tmp_path / "small", vocabulary=128, head_dim=HEAD_WIDTH)
     with Plant(Kind("sqlite", "filesystem"), workers=0, slots=1) as plant:
         variables = {"ENGINE_PYTHON": str(interpreter()), "ENGINE_ARGUMENTS": "--enforce-eager"}
         plant.start_worker(MODELS_DIR=str(tmp_path), **variables)
@@ -52,7 +52,7 @@ def plant(tmp_path):
 def config_of(adapter):
     return {
         "preset": "grpo",
-        "steps": STEPS,
+        "steps": STEP_COUNT,
         "policy": {"name": "small", "dtype": "float32", "adapter": adapter.model_dump()},
         "problems": [{"name": "sums", "operands": 2, "low": 1, "high": 60}],
         "rewards": [{"name": "correctness"}, {"name": "length", "weight": 0.1}],
@@ -76,27 +76,27 @@ def config_of(adapter):
 def series(plant, run, name):
     with reading(plant.sessions) as session:
         record = record_of(session, run)
-    return [record[name, step].value for step in range(1, STEPS + 1)]
+    return [record[name, step].value for step in range(1, STEP_COUNT + 1)]
 
 
 @ADAPTERS
-def test_a_run_trains_on_what_vllm_beside_it_samples(plant, capsys, adapter):
+def test_a_run_trains_on_samples_of_a_colocated_vllm(plant, capsys, adapter):
     (run,) = plant.queue([config_of(adapter)])
     plant.wait_until_ended([run], seconds=3600)
     assert (plant.read(run).status, plant.read(run).reason) == ("finished", "")
     k3 = series(plant, run, "mismatch/k3")
     with capsys.disabled():
-        print(f"mismatch/k3 of {STEPS} steps: {min(k3):.1e} to {max(k3):.1e}")
+        print(f"mismatch/k3 of {STEP_COUNT} steps: {min(k3):.1e} to {max(k3):.1e}")
     assert max(map(abs, k3)) < MAX_K3
     assert set(series(plant, run, "sampling/engine_restarts")) == {0.0}
 
 
-def test_vllm_and_its_trainer_may_be_killed(plant):
+def test_killed_vllm_and_trainer_processes_are_replaced(plant):
     (run,) = plant.queue([config_of(NoAdapter())])
     [trainer] = wait_for(plant.trainers, "it trains", seconds=3600)
     wait_for(lambda: plant.read(run).last_step >= 2, "steps are learned", seconds=3600)
     beside = vllm_of(trainer.pid)
-    check_ports(beside)
+    assert_ports_are_private(beside)
     os.kill(beside[0].pid, signal.SIGKILL)
     reached = plant.read(run).last_step + 2
     wait_for(lambda: plant.read(run).last_step >= reached, "it goes on", seconds=3600)
@@ -109,7 +109,7 @@ def test_vllm_and_its_trainer_may_be_killed(plant):
     assert max(map(abs, series(plant, run, "mismatch/k3"))) < MAX_K3
 
 
-def check_ports(processes):
+def assert_ports_are_private(processes):
     """Check that the ports of torch and gloo cannot be reached from this machine's network."""
     if bubblewrap.isolation_unavailable_reason():
         return
@@ -119,7 +119,7 @@ def check_ports(processes):
     lines = [
         line.split() for pid in apart for line in Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]
     ]
-    for port in {int(line[1].partition(":")[2], 16) for line in lines if line[3] == LISTENING}:
+    for port in {int(line[1].partition(":")[2], 16) for line in lines if line[3] == LISTENING_STATE}:
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection(("127.0.0.1", port), 5)
 
@@ -139,8 +139,8 @@ def vllm_of(trainer):
 
 @pytest.mark.skipif(not HAS_GPU, reason="vLLM sleeps on GPUs only")
 @ADAPTERS
-def test_vllm_gives_its_memory_back_while_the_policy_learns(tmp_path, settings, adapter):
-    save("qwen3", tmp_path / "small", vocabulary=128, head_dim=WIDTH)
+def test_vllm_releases_its_memory_while_the_policy_learns(tmp_path, settings, adapter):
+    save("qwen3", tmp_path / "small", vocabulary=128, head_dim=HEAD_WIDTH)
     with_engine = settings.model_copy(update={"engine_python": str(interpreter()), "models_dir": tmp_path})
     policy = load_policy(PolicyConfig(name="small", adapter=adapter), with_engine, device="cuda")
     config = ColocatedConfig(memory_share=0.3, largest_mismatch=MAX_K3)

@@ -12,7 +12,7 @@ from backend.config.sections import PolicyConfig
 from backend.storage.engine import new_id, reading
 from tests.faults.plant import Kind, Plant
 from tests.faults.verdict import record_of
-from tests.vllm.vllm_server import KEY, VllmServer, interpreter
+from tests.vllm.vllm_server import API_KEY, VllmServer, interpreter
 from worker.policy.model import load_policy
 from worker.prompt import Prompt
 from worker.rewards import endpoint
@@ -55,12 +55,12 @@ def server(shared):
 
 
 @pytest.fixture
-def engine_of(server, settings, monkeypatch):
+def make_engine(server, settings, monkeypatch):
     """A function that makes a run's engine and its policy."""
     monkeypatch.setattr(endpoint, "FIRST_PAUSE_SECONDS", 0.01)
     engines = []
 
-    def engine_of(adapter, *, key=KEY, model="", retries=2):
+    def engine_of(adapter, *, key=API_KEY, model="", retries=2):
         changed = {"engine_url": server.url, "engine_api_key": key, "engine_logprobs": "processed"}
         with_server = settings.model_copy(
             update=changed | {"engine_model": model or "small", "models_dir": server.models}
@@ -87,8 +87,8 @@ def learn(policy, seed):
 
 
 @ADAPTERS
-def test_vllm_samples_with_the_weights_that_it_is_sent(engine_of, adapter):
-    engine, policy = engine_of(adapter)
+def test_vllm_samples_with_the_weights_that_it_receives(make_engine, adapter):
+    engine, policy = make_engine(adapter)
     engine.check()
     completions = set()
     for version in range(3):
@@ -110,8 +110,8 @@ def test_vllm_samples_with_the_weights_that_it_is_sent(engine_of, adapter):
 
 
 @ADAPTERS
-def test_the_same_seed_draws_the_same_tokens(engine_of, adapter):
-    engine, policy = engine_of(adapter)
+def test_the_same_seed_samples_the_same_tokens(make_engine, adapter):
+    engine, policy = make_engine(adapter)
     engine.check()
     engine.sync(0, policy)
     drawn = [engine.sample(PROMPTS, 2, Decoding(24), torch.Generator().manual_seed(3)) for _ in range(2)]
@@ -122,8 +122,8 @@ def test_the_same_seed_draws_the_same_tokens(engine_of, adapter):
 
 
 @ADAPTERS
-def test_weights_that_a_restart_has_lost_are_sent_again(server, engine_of, adapter):
-    engine, policy = engine_of(adapter)
+def test_weights_lost_in_a_restart_are_sent_again(server, make_engine, adapter):
+    engine, policy = make_engine(adapter)
     engine.check()
     learn(policy, 0)
     engine.sync(0, policy)
@@ -133,8 +133,8 @@ def test_weights_that_a_restart_has_lost_are_sent_again(server, engine_of, adapt
     assert {completion.version for group in groups for completion in group} == {0}
 
 
-def test_a_server_that_is_killed_while_it_samples_fails_the_run_with_its_reason(server, engine_of):
-    engine, policy = engine_of(NoAdapter(), retries=1)
+def test_a_server_killed_while_it_samples_fails_the_run_with_a_reason(server, make_engine):
+    engine, policy = make_engine(NoAdapter(), retries=1)
     engine.check()
     engine.sync(0, policy)
     killer = threading.Timer(0.2, server.kill)
@@ -145,18 +145,18 @@ def test_a_server_that_is_killed_while_it_samples_fails_the_run_with_its_reason(
     server.start()
 
 
-def test_a_wrong_key_and_a_wrong_name_are_refused_before_the_first_step(engine_of):
-    engine, _ = engine_of(NoAdapter(), key="another-key")
+def test_a_wrong_key_or_name_is_refused_before_the_first_step(make_engine):
+    engine, _ = make_engine(NoAdapter(), key="another-key")
     with pytest.raises(EngineFailed, match="answered with status 401") as refused:
         engine.check()
     assert "another-key" not in str(refused.value)
-    engine, _ = engine_of(NoAdapter(), model="other")
+    engine, _ = make_engine(NoAdapter(), model="other")
     with pytest.raises(EngineFailed, match="does not serve the model 'other'"):
         engine.check()
 
 
 @ADAPTERS
-def test_a_run_trains_on_what_vllm_samples(server, capsys, adapter):
+def test_a_run_trains_on_samples_of_vllm(server, capsys, adapter):
     config = {
         "preset": "grpo",
         "steps": 20,
@@ -172,7 +172,7 @@ def test_a_run_trains_on_what_vllm_samples(server, capsys, adapter):
         "optimizer": {"lr": 1e-3},
         "evaluation": {"every": 10, "prompts": 4},
     }
-    engine = {"ENGINE_URL": server.url, "ENGINE_API_KEY": KEY, "ENGINE_LOGPROBS": "processed"}
+    engine = {"ENGINE_URL": server.url, "ENGINE_API_KEY": API_KEY, "ENGINE_LOGPROBS": "processed"}
     with Plant(Kind("sqlite", "filesystem"), workers=0, slots=1) as plant:
         plant.start_worker(MODELS_DIR=str(server.models), **engine)
         (run,) = plant.queue([config])

@@ -15,9 +15,9 @@ from tests.models.architectures import save
 from tests.ports import free_port
 
 ROOT = Path(__file__).parents[2]
-KEY = "the-operators-own-key"
+API_KEY = "the-operators-own-key"
 START_SECONDS = 600
-WIDTH = 32
+HEAD_WIDTH = 32
 """Width of a head, the smallest that vLLM's attention for CPUs supports."""
 
 VARIABLES = {
@@ -43,12 +43,19 @@ class VllmServer:
     def __init__(self, directory: Path) -> None:
         self.models, self.port = directory, free_port()
         self.url = f"http://127.0.0.1:{self.port}"
-        save("qwen3", directory / "small", vocabulary=128, head_dim=WIDTH)
+        save("qwen3", directory / "small", vocabulary=128, head_dim=HEAD_WIDTH)
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         """Start the server and wait until it answers."""
-        options = ["--model", str(self.models / "small"), "--served-model-name", "small", "--api-key", KEY]
+        options = [
+            "--model",
+            str(self.models / "small"),
+            "--served-model-name",
+            "small",
+            "--api-key",
+            API_KEY,
+        ]
         options += ["--host", "127.0.0.1", "--port", str(self.port), "--enable-lora", "--max-lora-rank", "32"]
         options += [
             "--generation-config",

@@ -16,7 +16,7 @@ from worker.policy.model import policy_directory
 from worker.problems.hub import load_hub
 
 COMMIT = "a" * 40
-FILE = "data/train.jsonl"
+FILE_PATH = "data/train.jsonl"
 ROWS = b"".join(b'{"question": "%d+1=?", "answer": "?"}\n' % number for number in range(40))
 
 
@@ -47,14 +47,14 @@ def listing(path, size):
     return json.dumps([{"type": "file", "path": path, "size": size, "oid": "b" * 40}]).encode()
 
 
-def hub_with(size, content=None):
+def hub_responses(size, content=None):
     """Return responses of a hub that lists one file with this size and sends this or endless content."""
     of_file = (f"X-Repo-Commit: {COMMIT}", 'ETag: "c"')
 
     def answer(head):
         method, path, _ = head.split(" ", 2)
         if path.startswith("/api/"):
-            yield sent(listing(FILE, size))
+            yield sent(listing(FILE_PATH, size))
         elif method == "HEAD":
             yield "\r\n".join(["HTTP/1.1 200 OK", f"Content-Length: {size}", *of_file, "", ""]).encode()
         elif content is not None:
@@ -74,7 +74,7 @@ def files_in(cache):
 
 
 def test_a_download_is_read_and_later_taken_from_the_cache(serving):
-    with hostile_server(hub_with(len(ROWS), ROWS)) as server:
+    with hostile_server(hub_responses(len(ROWS), ROWS)) as server:
         cache = serving(server)
         first = load().sample(0, "train")
         assert [path.read_bytes() for path in files_in(cache)] == [ROWS]
@@ -82,20 +82,20 @@ def test_a_download_is_read_and_later_taken_from_the_cache(serving):
     assert load().sample(0, "train") == first
 
 
-def test_what_does_not_fit_on_the_disk_is_not_begun(serving, monkeypatch):
+def test_a_download_larger_than_the_disk_is_not_started(serving, monkeypatch):
     monkeypatch.setattr(hub, "free_bytes", lambda _: 500_000_000)
-    with hostile_server(hub_with(400_000_000)) as server:
+    with hostile_server(hub_responses(400_000_000)) as server:
         cache = serving(server)
         with pytest.raises(ValueError, match=rf"it has 400 MB to download, and 500 MB are free on {cache}"):
             load()
         assert not any(head.startswith("GET /datasets") for head in server.heads)
 
 
-def test_a_file_without_end_is_left_and_removed(serving, settings, monkeypatch):
+def test_an_endless_file_is_abandoned_and_removed(serving, settings, monkeypatch):
     monkeypatch.setattr(hub, "UNLISTED_BYTES", 1_000_000)
     monkeypatch.setattr("worker.policy.model.FETCHED", ["*.jsonl"])
     online = settings.model_copy(update={"hf_online": True})
-    with hostile_server(hub_with(10)) as server:
+    with hostile_server(hub_responses(10)) as server:
         cache = serving(server)
         reason = "the hub sends more than the 10 bytes that it lists"
         with pytest.raises(ValueError, match=reason):
@@ -107,7 +107,7 @@ def test_a_file_without_end_is_left_and_removed(serving, settings, monkeypatch):
 
 
 @pytest.mark.parametrize("status", [200, 307, 404])
-def test_an_answer_without_end_is_left(serving, monkeypatch, status):
+def test_an_endless_response_is_abandoned(serving, monkeypatch, status):
     monkeypatch.setattr(hub, "MAX_ANSWER_BYTES", 1_000_000)
     head = f"HTTP/1.1 {status} So\r\nLocation: /api/elsewhere\r\nConnection: close\r\n\r\n".encode()
     with hostile_server(lambda _: endless(head, b" " * 65536)) as server:
@@ -117,7 +117,7 @@ def test_an_answer_without_end_is_left(serving, monkeypatch, status):
         assert server.cut.wait(60)
 
 
-def test_an_answer_without_end_is_left_wherever_a_redirect_leads(serving, monkeypatch):
+def test_an_endless_response_after_a_redirect_is_abandoned(serving, monkeypatch):
     monkeypatch.setattr(hub, "MAX_ANSWER_BYTES", 1_000_000)
 
     def answer(head):
@@ -132,7 +132,7 @@ def test_an_answer_without_end_is_left_wherever_a_redirect_leads(serving, monkey
             load()
 
 
-def test_a_client_that_the_library_makes_anew_is_bounded_too(serving, monkeypatch):
+def test_a_client_recreated_by_the_library_is_also_bounded(serving, monkeypatch):
     monkeypatch.setattr(hub, "MAX_ANSWER_BYTES", 1_000_000)
     nobody = free_port()
 
@@ -149,7 +149,7 @@ def test_a_client_that_the_library_makes_anew_is_bounded_too(serving, monkeypatc
             load()
 
 
-def test_a_listing_of_pages_without_end_is_left(serving, monkeypatch):
+def test_an_endless_listing_is_abandoned(serving, monkeypatch):
     monkeypatch.setattr(hub, "MAX_ANSWER_BYTES", 10_000)
     numbers = count()
 

@@ -13,14 +13,14 @@ from backend.base.logs import log_context, set_up_logging
 from backend.runs.events import add_event
 from backend.service.process import log_files as logfiles
 from backend.storage.models import Event
-from tests.api_client import serving
+from tests.api_client import client_of_service
 from tests.factories import make_run
 
-ESC = "\x1b[31m"
+ESCAPE_SEQUENCE = "\x1b[31m"
 
 
 @pytest.fixture
-def reported(settings, monkeypatch):
+def log_lines(settings, monkeypatch):
     """A function that sets up logging and captures its output; hooks and handlers are restored afterwards."""
     root, hooks = logging.getLogger(), (sys.excepthook, threading.excepthook)
     before = (root.handlers[:], root.level)
@@ -39,8 +39,8 @@ def reported(settings, monkeypatch):
 logger = logging.getLogger("backend.test")
 
 
-def test_a_line_of_json_has_the_same_fields(reported):
-    logged_lines = reported("json")
+def test_a_json_line_has_the_same_fields(log_lines):
+    logged_lines = log_lines("json")
     with log_context(request_id="abc"):
         logger.info("GET", extra={"path": "/a", "ms": 3})
     logger.info("outside")
@@ -57,16 +57,16 @@ def test_a_line_of_json_has_the_same_fields(reported):
 
 
 @pytest.mark.parametrize("log_format", ["text", "json"])
-def test_no_text_makes_a_line_of_its_own_or_moves_the_cursor(reported, log_format):
-    logged_lines = reported(log_format)
-    logger.info("a\n2026 CRITICAL forged\r%s\x9b\u202e\ud800", ESC)
+def test_no_text_starts_a_line_or_moves_the_cursor(log_lines, log_format):
+    logged_lines = log_lines(log_format)
+    logger.info("a\n2026 CRITICAL forged\r%s\x9b\u202e\ud800", ESCAPE_SEQUENCE)
     (line,) = logged_lines()
     assert line.isprintable()
     assert "\\x1b" in line or "\\u001b" in line
 
 
-def test_a_traceback_is_indented_so_that_it_forges_no_line(reported):
-    logged_lines = reported()
+def test_a_traceback_is_indented_and_cannot_forge_a_line(log_lines):
+    logged_lines = log_lines()
     error = ValueError("one\n2026 CRITICAL backend: forged")
     logger.error("it failed", exc_info=error)
     head, *trace = logged_lines()
@@ -75,9 +75,9 @@ def test_a_traceback_is_indented_so_that_it_forges_no_line(reported):
     assert "ValueError: one" in trace[0]
 
 
-def test_secrets_are_replaced_before_a_long_text_is_cut(reported, monkeypatch):
+def test_secrets_are_replaced_before_a_long_text_is_cut(log_lines, monkeypatch):
     monkeypatch.setenv("MY_API_KEY", "canary-canary/1")
-    logged_lines = reported()
+    logged_lines = log_lines()
     logger.info("%s", "x" * 4995 + "canary-canary/1" + "y" * 20_000)
     logger.info("canary-canary%%2F1 postgresql://me:pw@host :// redis://:hidden@host hf_%s", "a" * 34)
     long, short = logged_lines()
@@ -88,7 +88,7 @@ def test_secrets_are_replaced_before_a_long_text_is_cut(reported, monkeypatch):
     assert "me:pw" not in short
 
 
-def test_every_answer_carries_an_id_and_problems_repeat_it(client):
+def test_every_response_carries_an_id_and_problem_documents_repeat_it(client):
     for path in ("/healthz", "/api/v1/runs", "/api/v1/nothing", "/static/nothing"):
         answer = client.get(path)
         assert len(answer.headers["x-request-id"]) == 32
@@ -100,7 +100,7 @@ def test_every_answer_carries_an_id_and_problems_repeat_it(client):
 
 def test_history_keeps_no_secret(session, monkeypatch, settings):
     monkeypatch.setenv("HF_TOKEN", "canary-of-the-hub")
-    with serving(settings, str(session.get_bind().url.render_as_string(hide_password=False))):
+    with client_of_service(settings, str(session.get_bind().url.render_as_string(hide_password=False))):
         pass  # a service learns its secrets
     run = make_run(session)
     add_event(session, "data", "canary-of-the-hub", run_id=run.id, data={"a": [{"b": "x canary-of-the-hub"}]})
@@ -108,7 +108,7 @@ def test_history_keeps_no_secret(session, monkeypatch, settings):
     assert (event.message, event.data) == ("[secret]", {"a": [{"b": "x [secret]"}]})
 
 
-def test_a_log_that_has_grown_is_set_aside_while_it_is_written(tmp_path, monkeypatch):
+def test_a_log_file_that_grew_too_large_is_rotated_while_it_is_written(tmp_path, monkeypatch):
     monkeypatch.setattr(logfiles, "MAX_LOG_BYTES", 100)
     log = tmp_path / "service.log"
     with log.open("ab", buffering=0) as program:

@@ -7,12 +7,12 @@ import pytest
 from backend.base.outgoing import fetch
 from tests.hostile_server import endless, hostile_server
 
-OPEN = b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n"
-EMPTY = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
+UNBOUNDED_RESPONSE = b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n"
+EMPTY_RESPONSE = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
 
 
-def test_no_more_is_read_than_was_asked_for():
-    with hostile_server(lambda _: endless(OPEN, b"x" * 65536)) as server:
+def test_the_response_is_read_only_up_to_the_limit():
+    with hostile_server(lambda _: endless(UNBOUNDED_RESPONSE, b"x" * 65536)) as server:
         answer = fetch(server.url, max_bytes=100_000, seconds=60)
         assert answer == (200, b"x" * 100_000)
         assert server.cut.wait(60)
@@ -22,7 +22,11 @@ def test_no_more_is_read_than_was_asked_for():
 def test_a_redirect_is_an_answer_unless_it_may_be_followed(status):
     def answer(head):
         path = head.split()[1]
-        yield f"HTTP/1.1 {status} Go\r\nLocation: /there\r\n\r\n".encode() if path == "/here" else EMPTY
+        yield (
+            f"HTTP/1.1 {status} Go\r\nLocation: /there\r\n\r\n".encode()
+            if path == "/here"
+            else EMPTY_RESPONSE
+        )
         while path == "/here":
             yield b"x" * 65536
 
@@ -40,9 +44,11 @@ def test_a_redirect_is_an_answer_unless_it_may_be_followed(status):
 
 
 @pytest.mark.parametrize(
-    "opening", [b"HTTP/1.1 2", b"HTTP/1.1 200 OK\r\nA: ", OPEN], ids=["status", "header", "body"]
+    "opening",
+    [b"HTTP/1.1 2", b"HTTP/1.1 200 OK\r\nA: ", UNBOUNDED_RESPONSE],
+    ids=["status", "header", "body"],
 )
-def test_an_answer_that_trickles_is_cut_at_the_deadline(monkeypatch, opening):
+def test_a_trickling_response_is_cut_at_the_deadline(monkeypatch, opening):
     cuts = []
 
     class Clock:

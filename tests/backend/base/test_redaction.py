@@ -6,7 +6,7 @@ from backend.base.redaction import REDACTED, learn_secrets, redact, redact_docum
 from backend.base.settings import Settings
 from backend.http.auth.permissions import Role
 from backend.http.auth.tokens import read_or_create_token
-from tests.api_client import serving
+from tests.api_client import client_of_service
 
 
 @pytest.fixture
@@ -20,8 +20,8 @@ def launch_named(client, name):
 
 
 @pytest.mark.parametrize("role", Role)
-def test_a_token_that_was_made_after_the_start_is_no_name_of_an_experiment(fresh, sqlite_url, role):
-    with serving(fresh, sqlite_url, token="") as client:
+def test_a_token_made_after_the_start_is_refused_as_an_experiment_name(fresh, sqlite_url, role):
+    with client_of_service(fresh, sqlite_url, token="") as client:
         assert client.get("/api/v1/runs").status_code == 401
         token = read_or_create_token(fresh, role)
         client.headers["Authorization"] = f"Bearer {read_or_create_token(fresh, Role.OPERATOR)}"
@@ -31,8 +31,8 @@ def test_a_token_that_was_made_after_the_start_is_no_name_of_an_experiment(fresh
         assert client.get("/api/v1/runs").json()["items"] == []
 
 
-def test_a_token_that_was_replaced_is_known_as_soon_as_the_file_is(fresh, sqlite_url):
-    with serving(fresh, sqlite_url, token="") as client:
+def test_a_replaced_token_is_known_as_soon_as_its_file_changes(fresh, sqlite_url):
+    with client_of_service(fresh, sqlite_url, token="") as client:
         before = read_or_create_token(fresh, Role.OPERATOR)
         assert launch_named(client, before).status_code == 401
         assert redact(before) == REDACTED
@@ -47,7 +47,7 @@ def test_a_token_that_was_replaced_is_known_as_soon_as_the_file_is(fresh, sqlite
         assert launch_named(client, "another-one-in-the-same-file").status_code == 422
 
 
-def test_tokens_of_the_environment_are_known_too(state_dir):
+def test_tokens_from_the_environment_are_known(state_dir):
     settings = Settings(
         state_dir=state_dir,
         grpolab_token="chosen-by-the-operator",
@@ -57,12 +57,12 @@ def test_tokens_of_the_environment_are_known_too(state_dir):
     assert redact("chosen-by-the-operator given-to-the-viewers") == f"{REDACTED} {REDACTED}"
 
 
-def test_of_a_secret_that_begins_with_another_nothing_stays_readable(fresh):
+def test_nothing_of_a_secret_stays_readable_if_another_secret_is_its_prefix(fresh):
     learn_secrets(fresh, {"API_KEY": "tomorrow-1234", "OTHER_API_KEY": "tomorrow-1234-and-more"})
     assert redact("the key is tomorrow-1234-and-more.") == f"the key is {REDACTED}."
 
 
-SHAPES = (
+SECRET_LOOKALIKES = (
     "hf_" + "a" * 34,
     "sk-" + "b-" * 15,
     f"writer.me.{'0' * 64}",
@@ -71,23 +71,23 @@ SHAPES = (
 )
 
 
-def deep(document, levels):
+def nested(document, levels):
     for _ in range(levels):
         document = {"a": [document]}
     return document
 
 
-def test_a_document_is_redacted_however_deeply_it_is_nested_and_stays_as_it_was():
-    document = deep(SHAPES[0], 5_000)
+def test_a_deeply_nested_document_is_redacted_without_changing_the_original():
+    document = nested(SECRET_LOOKALIKES[0], 5_000)
     redacted = redact_document(document)
     for _ in range(5_000):
         document, redacted = document["a"][0], redacted["a"][0]
-    assert (document, redacted) == (SHAPES[0], REDACTED)
+    assert (document, redacted) == (SECRET_LOOKALIKES[0], REDACTED)
 
 
-@pytest.mark.parametrize("secret", SHAPES)
+@pytest.mark.parametrize("secret", SECRET_LOOKALIKES)
 @pytest.mark.parametrize("before", ["", "x" * 99_990, "." * 200_010, "key="])
-def test_the_look_of_a_secret_is_recognised_wherever_it_begins(secret, before):
+def test_a_secret_pattern_is_recognised_at_any_position(secret, before):
     assert redact(f"{before} {secret} {secret}.") == f"{before} {REDACTED} {REDACTED}."
 
 
@@ -101,5 +101,5 @@ def test_the_look_of_a_secret_is_recognised_wherever_it_begins(secret, before):
         ("hf_" + "a" * 200_000 + " b", f"{REDACTED} b"),
     ],
 )
-def test_what_only_resembles_a_secret_stays(text, shown):
+def test_text_that_only_resembles_a_secret_stays(text, shown):
     assert redact(text) == shown

@@ -43,7 +43,7 @@ from backend.service.cli import main
         ("PORT", "http", "PORT=http: Input should be a valid integer"),
     ],
 )
-def test_what_cannot_be_is_refused_in_one_sentence(name, value, sentence, monkeypatch, capsys):
+def test_an_impossible_setting_is_refused_in_one_sentence(name, value, sentence, monkeypatch, capsys):
     monkeypatch.setenv(name, value)
     for command in ("up", "serve", "doctor"):
         assert main([command]) == 1
@@ -61,7 +61,7 @@ def test_what_cannot_be_is_refused_in_one_sentence(name, value, sentence, monkey
         ("sqlite:////data/lab.db", "sqlite:////data/lab.db"),
     ],
 )
-def test_addresses_of_databases_as_people_write_them(url, used):
+def test_database_urls_are_accepted_in_common_spellings(url, used):
     assert Settings(database_url=url).effective_database_url == used
 
 

@@ -8,12 +8,12 @@ from backend.experiments.checkpoint_sizes import PARAMETERS_BY_MODEL, checkpoint
 from backend.storage.engine import reading
 from backend.storage.models import Checkpoint
 from tests.gate import first_in_gate
-from tests.trained_runs import SMALL
+from tests.trained_runs import SMALL_CONFIG
 from worker.policy.model import load_policy
 
 
 @pytest.mark.parametrize("policy", PARAMETERS_BY_MODEL)
-def test_the_built_in_policies_have_so_many_parameters(policy):
+def test_parameter_counts_of_the_built_in_policies(policy):
     model = load_policy(resolve({"policy": {"name": policy}}, None, 0).policy, Settings()).model
     assert sum(weights.numel() for weights in model.parameters()) == PARAMETERS_BY_MODEL[policy]
 
@@ -25,15 +25,15 @@ def test_the_built_in_policies_have_so_many_parameters(policy):
         [
             {},
             {"preset": "ppo"},
-            {"sampling": SMALL["sampling"] | {"staleness": 2}},
+            {"sampling": SMALL_CONFIG["sampling"] | {"staleness": 2}},
             {"policy": {"name": "tiny", "dtype": "bfloat16"}},
         ],
     ),
 )
-def test_the_size_is_about_that_of_a_real_one_and_then_exactly_that(
+def test_the_estimate_is_close_and_then_exact_once_a_checkpoint_exists(
     sessions, settings, queued, train, changes
 ):
-    config = resolve(SMALL | changes, None, 0)
+    config = resolve(SMALL_CONFIG | changes, None, 0)
     with reading(sessions) as session:
         counted = checkpoint_bytes(session, config, settings)
     train(queued(config), config)
@@ -53,5 +53,5 @@ def test_the_size_is_about_that_of_a_real_one_and_then_exactly_that(
         (0, {"every": 25}, 0),
     ],
 )
-def test_there_are_as_many_as_retention_keeps_and_the_one_that_is_written(steps, rule, count):
+def test_the_count_is_that_of_retention_plus_the_one_being_written(steps, rule, count):
     assert max_checkpoints(resolve({"steps": steps, "checkpointing": rule}, None, 0)) == count

@@ -5,16 +5,16 @@ import pytest
 from backend.experiments.comparable import incomparable_reasons
 from backend.storage.models import Run
 
-OWN = {"rewards": [{"name": "correctness", "weight": 1.0}]}
-OTHER = {"rewards": [{"name": "correctness", "weight": 2.0}]}
+OWN_REWARDS = {"rewards": [{"name": "correctness", "weight": 1.0}]}
+OTHER_REWARDS = {"rewards": [{"name": "correctness", "weight": 2.0}]}
 
 
 @pytest.mark.parametrize(
     ("first", "second", "reasons"),
     [
-        (("", OWN), ("", OWN), []),
-        (("", OWN), ("", OTHER), ["rewards.correctness.weight"]),
-        (("", OWN), ("trl", {}), ["origin"]),
+        (("", OWN_REWARDS), ("", OWN_REWARDS), []),
+        (("", OWN_REWARDS), ("", OTHER_REWARDS), ["rewards.correctness.weight"]),
+        (("", OWN_REWARDS), ("trl", {}), ["origin"]),
         (("trl", {}), ("verl", {}), ["origin"]),
         (("trl", {"rewards": 1}), ("trl", {"rewards": 2}), []),
     ],

@@ -9,13 +9,13 @@ import pytest
 from backend.config.run import RunConfig
 from backend.experiments import engine_reach
 from backend.experiments.engine_reach import engine_warnings
-from tests.api_client import VIEWER_TOKEN, serving
+from tests.api_client import VIEWER_TOKEN, client_of_service
 
-SERVED = RunConfig.model_validate({"sampling": {"engine": {"type": "server"}}})
+SERVED_CONFIG = RunConfig.model_validate({"sampling": {"engine": {"type": "server"}}})
 
 
 @pytest.fixture(autouse=True)
-def nothing_known(monkeypatch):
+def clear_known(monkeypatch):
     monkeypatch.setattr(engine_reach, "_known", {})
 
 
@@ -57,47 +57,45 @@ def address_of(server):
 
 
 @pytest.fixture
-def nobody():
+def unused_address():
     """An address at which nothing listens."""
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))  # bound but not listening, so that no other process gets the port
         yield f"http://127.0.0.1:{bound.getsockname()[1]}"
 
 
-def warned(settings, *urls, config=SERVED):
+def has_warning(settings, *urls, config=SERVED_CONFIG):
     return engine_warnings(config, settings.model_copy(update={"engine_url": ",".join(urls)}))
 
 
-def test_a_server_that_does_not_answer_is_named_and_the_others_are_not(settings, server, nobody):
-    assert warned(settings, address_of(server)) == []
-    (sentence,) = warned(settings, address_of(server), nobody)
+def test_only_a_server_that_does_not_answer_is_named(settings, server, unused_address):
+    assert has_warning(settings, address_of(server)) == []
+    (sentence,) = has_warning(settings, address_of(server), unused_address)
     assert sentence.startswith(
         "sampling.engine: 1 of 2 sampling servers cannot be reached from the service: "
     )
-    assert f"{nobody} (connection refused)" in sentence
+    assert f"{unused_address} (connection refused)" in sentence
     assert address_of(server) not in sentence
 
 
-def test_answers_are_remembered_redirects_not_followed_and_faults_named(settings, server, monkeypatch):
+def test_responses_are_cached_redirects_not_followed_and_errors_named(settings, server, monkeypatch):
     server.status = 307
     for _ in range(3):
-        assert warned(settings, address_of(server)) == []
+        assert has_warning(settings, address_of(server)) == []
     assert server.asked == ["/health"]
     monkeypatch.setattr(engine_reach, "CACHE_SECONDS", -1)
     server.status = 503
-    assert "it answers with status 503" in warned(settings, address_of(server))[0]
+    assert "it answers with status 503" in has_warning(settings, address_of(server))[0]
 
 
-def test_operators_are_told_and_a_viewer_makes_the_service_ask_nobody(
-    settings, sqlite_url, server, monkeypatch
-):
+def test_operators_are_warned_and_a_viewer_causes_no_request(settings, sqlite_url, server, monkeypatch):
     server.status = 503
-    monkeypatch.setattr("backend.experiments.catalog.resolve_runnable", lambda *_: SERVED)
+    monkeypatch.setattr("backend.experiments.catalog.resolve_runnable", lambda *_: SERVED_CONFIG)
     served = settings.model_copy(update={"engine_url": address_of(server)})
-    with serving(served, sqlite_url, token=VIEWER_TOKEN) as viewer:
+    with client_of_service(served, sqlite_url, token=VIEWER_TOKEN) as viewer:
         validation = viewer.post("/api/v1/validate", json={})
         assert validation.status_code == 200, validation.text
         assert server.asked == []
-    with serving(served, sqlite_url) as operator:
+    with client_of_service(served, sqlite_url) as operator:
         validation = operator.post("/api/v1/validate", json={})
     assert "status 503" in validation.json()["warnings"][0]

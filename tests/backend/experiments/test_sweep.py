@@ -10,10 +10,10 @@ from backend.config.merge import resolve
 from backend.experiments.sweep import Sweep, expand
 from backend.experiments.sweep_values import parse_axis
 
-GRPO = {"name": "grpo", "preset": "grpo"}
+GRPO_VARIANT = {"name": "grpo", "preset": "grpo"}
 
 
-def cells(*knobs, variants=(GRPO,), base=None, seeds=1, **changes):
+def cells(*knobs, variants=(GRPO_VARIANT,), base=None, seeds=1, **changes):
     sweep = Sweep.model_validate({"knobs": [{"path": path, "values": v} for path, v in knobs], **changes})
     return expand(base or {}, variants, sweep, seeds=seeds)
 
@@ -48,7 +48,7 @@ def refusal(*knobs, **changes):
         ([{"type": "none"}, 1, True, 1.0], None, ({"type": "none"}, 1, True)),
     ],
 )
-def test_values_are_read(text, now, values):
+def test_sweep_values_are_read(text, now, values):
     listed = parse_axis(text, now).listed
     assert listed == values
     assert [type(axis_value) for axis_value in listed] == [type(axis_value) for axis_value in values]
@@ -72,13 +72,13 @@ def test_values_are_read(text, now, values):
         ("1e999", "too large"),
     ],
 )
-def test_values_that_cannot_be_read_are_refused_in_words(text, phrase):
+def test_invalid_values_are_refused_with_an_explanation(text, phrase):
     path, message = refusal(("optimizer.lr", text))
     assert path == "sweep.knobs.0.values"
     assert phrase in message
 
 
-def test_cells_are_named_by_the_knobs_values():
+def test_cells_are_named_after_their_knob_values():
     swept_cells = cells(("optimizer.lr", "1e-4, 0.003"), ("objective.surrogate.eps_high", "0.2, 0.28"))
     assert [cell.variant["name"] for cell in swept_cells] == [
         "grpo lr=0.0001 eps_high=0.2",
@@ -90,13 +90,13 @@ def test_cells_are_named_by_the_knobs_values():
     assert swept_cells[3].values == (0.003, 0.28)
 
 
-def test_a_swept_member_of_a_union_brings_its_own_fields():
+def test_a_swept_union_member_brings_its_own_fields():
     swept_cells = cells(("objective.kl.type", "none, k3"))
     kinds = [resolve({}, cell.variant).objective.kl.type for cell in swept_cells]
     assert kinds == ["none", "k3"]
 
 
-def test_a_million_cells_are_refused_with_their_count_before_anything_is_allocated():
+def test_a_million_cells_are_refused_with_their_count_before_any_allocation():
     tracemalloc.start()
     path, message = refusal(
         ("optimizer.lr", "1e-6..1e-1 log 100"),
@@ -111,7 +111,7 @@ def test_a_million_cells_are_refused_with_their_count_before_anything_is_allocat
     assert peak < 20_000_000
 
 
-def test_a_random_sweep_of_ranges_stays_inside_of_them_and_repeats_itself():
+def test_a_random_sweep_of_ranges_stays_within_them_and_is_reproducible():
     knobs = ("optimizer.lr", "1e-5..1e-3 log"), ("sampling.group_size", "2..1000000")
     swept_cells = cells(*knobs, method="random", cells=200, seed=3)
     assert len({cell.values for cell in swept_cells}) == 200
@@ -129,7 +129,7 @@ def vals(cell):
     return cell.values
 
 
-def test_a_grid_of_a_continuous_range_and_more_random_cells_than_there_are_are_refused():
+def test_a_grid_of_a_continuous_range_and_too_many_random_cells_are_refused():
     assert "a grid needs a number of values" in refusal(("optimizer.lr", "1e-5..1e-3 log"))[1]
     assert "only 2 combinations" in refusal(("optimizer.lr", "1, 2"), method="random", cells=3)[1]
     narrow = refusal(("sampling.group_size", "2..4 log"), method="random", cells=9)
@@ -140,15 +140,15 @@ def test_a_grid_of_a_continuous_range_and_more_random_cells_than_there_are_are_r
     ("variants", "knobs", "phrase"),
     [
         ([{"name": "n" * 199}], [("optimizer.lr", "1")], "give the variant a shorter one"),
-        ([GRPO], [("policy.dtype", ["1", 1])], "two cells would have the name 'grpo dtype=1'"),
-        ([GRPO], [("rewards.7.weight", "1")], "there is no item 7 in a list of 1"),
+        ([GRPO_VARIANT], [("policy.dtype", ["1", 1])], "two cells would have the name 'grpo dtype=1'"),
+        ([GRPO_VARIANT], [("rewards.7.weight", "1")], "there is no item 7 in a list of 1"),
     ],
 )
-def test_what_cannot_be_a_variant_is_refused(variants, knobs, phrase):
+def test_an_invalid_variant_is_refused(variants, knobs, phrase):
     assert phrase in refusal(*knobs, variants=variants)[1]
 
 
 @pytest.mark.parametrize("path", ["seed", "name", "", "a..b", "a b", "__class__.x-y", "a." * 120 + "a"])
-def test_paths_that_are_no_knobs_are_refused(path):
+def test_paths_that_are_not_knobs_are_refused(path):
     with pytest.raises(ValidationError):
         Sweep.model_validate({"knobs": [{"path": path, "values": "1"}]})

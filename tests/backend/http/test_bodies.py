@@ -14,25 +14,25 @@ from backend.http.bodies import LargeBodies, json_size, parse_body
 from tests.api_client import HOST
 
 
-def levels_of(document):
+def depth_of(document):
     parts = document.values() if isinstance(document, dict) else document
-    return 1 + max(map(levels_of, parts), default=0) if isinstance(document, dict | list) else 0
+    return 1 + max(map(depth_of, parts), default=0) if isinstance(document, dict | list) else 0
 
 
-def values_of(document):
+def count_values(document):
     """Count values as `json_size` does: an empty list or object counts as two."""
     parts = list(document.values()) if isinstance(document, dict) else document
     if not isinstance(document, dict | list):
         return 1
-    return 1 + (sum(map(values_of, parts)) if parts else 1)
+    return 1 + (sum(map(count_values, parts)) if parts else 1)
 
 
-def made_up(chance, depth=0):
+def random_document(chance, depth=0):
     kind = chance.randrange(4 if depth < 6 else 2)
     if kind == 2:
-        return [made_up(chance, depth + 1) for _ in range(chance.randrange(5))]
+        return [random_document(chance, depth + 1) for _ in range(chance.randrange(5))]
     if kind == 3:
-        return {f'k"{n}\\,[': made_up(chance, depth + 1) for n in range(chance.randrange(5))}
+        return {f'k"{n}\\,[': random_document(chance, depth + 1) for n in range(chance.randrange(5))}
     return "".join(chance.choices('a",[]{}:\\/\n\u00e9', k=8)) if kind else 7
 
 
@@ -41,9 +41,9 @@ def test_values_and_levels_are_counted_in_the_bytes(block, monkeypatch):
     monkeypatch.setattr(bodies, "BLOCK_BYTES", block)
     chance = random.Random(0)
     for _ in range(100):
-        document = made_up(chance)
+        document = random_document(chance)
         counted = json_size(json.dumps(document, indent=chance.choice([None, 1])).encode())
-        assert counted == (values_of(document), levels_of(document))
+        assert counted == (count_values(document), depth_of(document))
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_values_and_levels_are_counted_in_the_bytes(block, monkeypatch):
         (b'{"a":' * 801 + b"1" + b"}" * 801, 400, "at most 800 levels"),
     ],
 )
-def test_a_body_of_many_values_or_levels_is_refused_before_one_is_made(content, status, phrase, monkeypatch):
+def test_a_body_of_too_many_values_or_levels_is_refused_before_parsing(content, status, phrase, monkeypatch):
     monkeypatch.setattr(json, "loads", lambda *_, **__: pytest.fail("it was parsed"))
     for encoding, body in (("", content), ("gzip", gzip.compress(content))):
         with pytest.raises(HTTPException, match=phrase) as refused:
@@ -63,7 +63,7 @@ def test_a_body_of_many_values_or_levels_is_refused_before_one_is_made(content, 
         assert refused.value.status_code == status
 
 
-def test_the_bytes_of_bodies_that_arrive_are_bounded_for_a_role_and_for_a_writer():
+def test_the_bytes_of_incoming_bodies_are_bounded_per_role_and_per_writer():
     large = LargeBodies()
     with large.counted("writer", "a") as first, large.counted("writer", "b") as second:
         first(bodies.WRITER_BYTES)
@@ -111,7 +111,7 @@ def test_a_large_body_waits_until_another_one_is_answered(client, monkeypatch):
     assert client.post("/api/v1/validate", json=small).status_code == 200
 
 
-def test_a_body_that_arrives_slowly_holds_up_no_other(client, monkeypatch):
+def test_a_slow_body_does_not_delay_others(client, monkeypatch):
     monkeypatch.setattr(bodies, "MAX_WAIT_SECONDS", 0.05)
     monkeypatch.setattr(bodies, "MAX_LARGE", 1)
     large = b'{"base": {}' + b" " * 100_000 + b"}"

@@ -8,7 +8,7 @@ import pytest
 from backend.http.bundles import FRAME_STYLES, BundleError, Bundles
 from tests.servers import find_node
 
-FILES = {
+MODULES = {
     "vendor/library.js": "export default 40; export const one = 1;",
     "src/state.js": "export const seen = [];\nexport async function* numbers() {}\nexport class Box {}\n",
     "src/door.js": """import forty, { one as first } from '../vendor/library.js';
@@ -35,13 +35,13 @@ export const sum = forty + first + seen.length;
 @pytest.fixture
 def frontend(tmp_path):
     styles = {f"styles/{name}.css": f"/* {name} */" for name in (*FRAME_STYLES, "a", "b")}
-    for path, text in (FILES | styles).items():
+    for path, text in (MODULES | styles).items():
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text(text)
     return tmp_path
 
 
-def test_bundles_do_what_the_modules_do_and_share_their_state(frontend):
+def test_bundles_behave_like_the_modules_and_share_their_state(frontend):
     bundles = Bundles(frontend, ["a", "b"])
     (frontend / "bundles").mkdir()
     for name in ("app.js", "a.js", "b.js"):
@@ -75,7 +75,7 @@ def test_bundles_do_what_the_modules_do_and_share_their_state(frontend):
         ("src/state.js", "import { sum } from './door.js';\n", "src/door.js imports itself"),
     ],
 )
-def test_what_a_bundle_cannot_hold_is_an_error_with_its_module(frontend, path, text, message):
+def test_an_unsupported_construct_is_an_error_that_names_its_module(frontend, path, text, message):
     (frontend / path).write_text(text)
     with pytest.raises(BundleError, match=message):
         Bundles(frontend, ["a", "b"]).file("app.js")

@@ -11,14 +11,14 @@ from backend.storage.models import Worker
 
 
 @pytest.mark.parametrize("path", ["/runs", "/compare?runs=a", "/run/abc"])
-def test_every_address_of_the_application_is_one_page(client, path):
+def test_every_address_of_the_application_serves_the_same_page(client, path):
     answer = client.get(path)
     assert answer.status_code == 200
     assert '<div id="app">' in answer.text
     assert '<meta name="pages" content="[{&quot;path&quot;: &quot;/runs&quot;' in answer.text
 
 
-def test_a_browser_that_goes_nowhere_gets_the_page_that_says_so(client):
+def test_a_browser_at_an_unknown_address_gets_a_page_that_says_so(client):
     navigation = {"Accept": "text/html,application/xhtml+xml"}
     answer = client.get("/nowhere", headers=navigation)
     assert (answer.status_code, '<div id="app">' in answer.text) == (404, True)
@@ -29,7 +29,7 @@ def test_a_browser_that_goes_nowhere_gets_the_page_that_says_so(client):
     assert (stranger.status_code, '<div id="app">' in stranger.text) == (401, False)
 
 
-def test_browsers_keep_scripts_for_good_until_one_of_them_changes(client, tmp_path, monkeypatch):
+def test_browsers_cache_scripts_until_one_of_them_changes(client, tmp_path, monkeypatch):
     copy = tmp_path / "frontend"
     shutil.copytree(FRONTEND, copy, ignore=shutil.ignore_patterns("node_modules"))
     monkeypatch.setattr(frontend, "FRONTEND", copy)
@@ -54,12 +54,12 @@ def test_browsers_keep_scripts_for_good_until_one_of_them_changes(client, tmp_pa
 @pytest.mark.parametrize(
     "path", ["src", "src/nowhere.js", "package.json", "../backend/service/main.py", "src/../package.json"]
 )
-def test_below_the_edition_only_files_of_the_pages_are_served(client, path):
+def test_only_files_of_the_pages_are_served_below_the_edition(client, path):
     for address in (path, path.replace("/", "%2f"), path.replace("..", "%2e%2e")):
         assert client.get(f"/static/{frontend.current_edition()}/{address}").status_code == 404
 
 
-def test_a_path_out_of_the_frontend_is_not_found(client):
+def test_a_path_outside_the_frontend_is_not_found(client):
     for path in (
         "/static/../backend/service/main.py",
         "/static/%2e%2e/backend/service/main.py",
@@ -69,7 +69,7 @@ def test_a_path_out_of_the_frontend_is_not_found(client):
         assert client.get(path).status_code == 404
 
 
-def test_ready_means_database_broker_and_a_worker(client):
+def test_readiness_needs_database_broker_and_a_worker(client):
     answer = client.get("/readyz")
     assert answer.status_code == 503
     assert answer.json()["detail"] == "no worker is running"
@@ -98,6 +98,6 @@ def test_ready_means_database_broker_and_a_worker(client):
         ("/compare?experiment=abc&by=run&x=wall", "/experiment/abc?by=run&x=wall"),
     ],
 )
-def test_a_former_address_leads_to_the_new_one_with_its_parameters(client, former, current):
+def test_a_former_address_redirects_to_the_new_one_with_its_parameters(client, former, current):
     answer = client.get(former, follow_redirects=False)
     assert (answer.status_code, answer.headers["location"]) == (307, current)

@@ -7,7 +7,7 @@ from tests.api_client import HOST, log_in
 from tests.gate import first_in_gate
 
 
-def test_a_wrong_token_is_no_token(stranger):
+def test_a_wrong_token_is_refused(stranger):
     for authorization in ("Bearer wrong", "Bearer ", "Basic secret", "secret", "Bearer sécret"):
         answer = stranger.get("/api/v1/runs", headers={"Authorization": authorization.encode()})
         assert answer.status_code == 401
@@ -26,12 +26,12 @@ def test_a_wrong_token_is_no_token(stranger):
         "",
     ],
 )
-def test_an_unknown_host_is_turned_away_even_with_the_token(client, host):
+def test_an_unknown_host_is_refused_even_with_the_token(client, host):
     assert client.get("/healthz", headers={"Host": host}).status_code == 421
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1:8400", "localhost:8400", "[::1]:8400", "LOCALHOST:8400"])
-def test_this_machines_own_names_are_known(client, host):
+def test_names_of_this_machine_are_known(client, host):
     assert client.get("/api/v1/runs", headers={"Host": host}).status_code == 200
 
 
@@ -51,13 +51,13 @@ def test_this_machines_own_names_are_known(client, host):
         ({}, False),
     ],
 )
-def test_a_page_of_another_origin_changes_nothing(stranger, settings, method, headers, is_let_in):
+def test_a_page_of_another_origin_cannot_change_anything(stranger, settings, method, headers, is_let_in):
     cookie = {"Cookie": f"{cookie_name(settings)}={log_in(stranger)}"}
     answer = stranger.request(method, "/api/v1/runs/nobody", headers=headers | cookie)
     assert (answer.status_code == 403) is not is_let_in
 
 
-def test_the_link_becomes_a_cookie_and_leaves_the_address(stranger, settings):
+def test_the_link_sets_a_cookie_and_disappears_from_the_address(stranger, settings):
     ticket = login_link(settings).partition("?")[2]
     answer = stranger.get(f"/run/abc?x=1&{ticket}", headers={"Accept": "text/html"})
     assert (answer.status_code, answer.headers["location"]) == (303, "/run/abc?x=1")
@@ -77,7 +77,7 @@ def test_a_link_never_leads_to_another_site(stranger, settings):
     assert answer.headers["location"] == "/evil.example/"
 
 
-def test_the_token_can_be_typed_in(stranger):
+def test_the_token_can_be_entered_in_the_form(stranger):
     page = stranger.get("/", headers={"Accept": "text/html"})
     assert page.status_code == 401
     assert "<form" in page.text
@@ -96,7 +96,7 @@ def test_guessing_tokens_is_slowed_down(stranger):
     assert "try again in 12 seconds" in answers[-1].json()["detail"]
 
 
-def test_a_body_must_be_json_and_not_too_large(client):
+def test_a_body_must_be_json_of_limited_size(client):
     path = "/api/v1/validate"
     assert client.post(path, content=b"{}", headers={"Content-Type": "text/plain"}).status_code == 415
     big = b'{"a": "' + b"x" * 1_000_001 + b'"}'
@@ -113,7 +113,7 @@ def test_a_body_must_be_json_and_not_too_large(client):
 @pytest.mark.parametrize(
     "path", ["/", "/api/v1/runs", "/api/v1/nothing", "/static/src/main.js", "/healthz", "/docs"]
 )
-def test_every_answer_carries_the_security_headers(client, path):
+def test_every_response_carries_the_security_headers(client, path):
     headers = client.get(path).headers
     policy = headers["content-security-policy"]
     assert "default-src 'none'" in policy
@@ -125,6 +125,6 @@ def test_every_answer_carries_the_security_headers(client, path):
     assert (headers.get("cache-control") == "no-store") is path.startswith("/api/")
 
 
-def test_nul_in_an_address_is_refused(client):
+def test_a_nul_character_in_an_address_is_refused(client):
     assert client.get("/api/v1/runs?q=%00").status_code == 400
     assert client.get("/api/v1/runs/a%00b").status_code == 400

@@ -12,23 +12,23 @@ from backend.http.markdown import render
 from tests.api_client import VIEWER_TOKEN
 from tests.gate import first_in_gate
 
-GOING = {"Accept": "text/html"}
-ADDRESSES = {name: page_address(path) or "" for name, path in sources().items()}
-PAGE = re.compile(r"<main[^>]*>(.*)</main>", re.DOTALL)
+BROWSER_HEADERS = {"Accept": "text/html"}
+ADDRESS_BY_NAME = {name: page_address(path) or "" for name, path in sources().items()}
+PAGE_PATTERN = re.compile(r"<main[^>]*>(.*)</main>", re.DOTALL)
 
 
 def anchors(text: str) -> set[str]:
     return set(map(unescape, re.findall(r' id="([^"]+)"', text)))
 
 
-def written(tmp_path: Path, text: str) -> str:
+def rendered_page(tmp_path: Path, text: str) -> str:
     page = tmp_path / "page.md"
     page.write_text(text, encoding="utf-8")
     return render(page, page_address).body
 
 
 def test_every_page_is_shown_in_the_frame_without_inline_script(client):
-    for address in ADDRESSES.values():
+    for address in ADDRESS_BY_NAME.values():
         answer = client.get(address)
         assert (answer.status_code, answer.headers["content-type"]) == (200, "text/html; charset=utf-8")
         assert "script-src 'self'" in answer.headers["content-security-policy"], address
@@ -38,14 +38,14 @@ def test_every_page_is_shown_in_the_frame_without_inline_script(client):
             f'<script type="module" src="/static/{current_edition()}/bundles/app.js">',
         ], address
         assert '<a class="brand"' in answer.text, address
-        assert len(PAGE.findall(answer.text)[0]) > 200, address
+        assert len(PAGE_PATTERN.findall(answer.text)[0]) > 200, address
         assert "&lt;!--" not in answer.text, address
 
 
 @pytest.mark.nightly
-def test_every_link_and_picture_of_every_page_is_there(client):
-    anchors_by_page = {address: anchors(client.get(address).text) for address in ADDRESSES.values()}
-    for name, address in ADDRESSES.items():
+def test_every_link_and_picture_of_every_page_resolves(client):
+    anchors_by_page = {address: anchors(client.get(address).text) for address in ADDRESS_BY_NAME.values()}
+    for name, address in ADDRESS_BY_NAME.items():
         text = client.get(address).text
         for link in map(unescape, re.findall(r'(?:href|src)="([^"]+)"', text)):
             if link.startswith(("http://", "https://")):
@@ -58,14 +58,14 @@ def test_every_link_and_picture_of_every_page_is_there(client):
                 assert client.get(page).status_code == 200, f"{name}: {link}"
 
 
-def test_links_between_the_pages_lead_to_files_on_github_too():
+def test_links_between_the_pages_also_work_on_github():
     for path in sources().values():
         for target in re.findall(r"\]\(([^)#]+)[^)]*\)", path.read_text(encoding="utf-8")):
             assert target.startswith("http") or (path.parent / target).exists(), f"{path.name}: {target}"
 
 
-def test_raw_html_and_addresses_that_run_code_are_text(tmp_path):
-    body = written(
+def test_raw_html_and_executable_addresses_become_text(tmp_path):
+    body = rendered_page(
         tmp_path, "# T\n\n<script>alert(1)</script> <b onclick=x>b</b>\n\n[x](javascript:alert(1)) `<i>`\n"
     )
     assert not re.search(r"<(script|b|i)\b", body)
@@ -73,8 +73,8 @@ def test_raw_html_and_addresses_that_run_code_are_text(tmp_path):
     assert "&lt;script&gt;" in body
 
 
-def test_a_link_to_a_file_that_is_no_page_is_code(tmp_path):
-    assert written(tmp_path, "See [the plan](../tests/faults/README.md).") == (
+def test_a_link_to_a_file_that_is_not_a_page_becomes_code(tmp_path):
+    assert rendered_page(tmp_path, "See [the plan](../tests/faults/README.md).") == (
         "<p>See <code>the plan</code>.</p>\n"
     )
 
@@ -96,8 +96,8 @@ def test_a_link_to_a_file_that_is_no_page_is_code(tmp_path):
         ],
     ),
 )
-def test_what_is_no_page_is_not_found_in_the_usual_form(client, path):
-    answer = client.get(f"/help/{path}", headers=GOING)
+def test_an_unknown_page_is_a_problem_document(client, path):
+    answer = client.get(f"/help/{path}", headers=BROWSER_HEADERS)
     assert answer.status_code == 404
     is_problem = answer.headers["content-type"] == "application/problem+json"
     assert is_problem or '<div id="app">' in answer.text
@@ -109,7 +109,7 @@ def test_a_viewer_reads_the_pages_and_a_stranger_does_not(client):
         assert client.get(path, headers={"Authorization": ""}).status_code == 401
 
 
-def test_a_search_finds_sections_and_rows_by_all_words_and_shows_what_was_typed_as_text(client):
+def test_a_search_matches_all_words_in_sections_and_rows_and_escapes_the_query(client):
     (first, *_) = client.get("/api/v1/help", params={"query": "optimizer.lr"}).json()["items"]
     assert (first["address"], first["title"]) == (
         "/help/methods?find=optimizer.lr#optimizer.lr",

@@ -14,8 +14,8 @@ from backend.http import limits
 from backend.http.limits import Buckets
 from backend.service.process import server
 from backend.service.process.preflight import CannotStart, check_exposure
-from tests.api_client import serving
-from tests.browser.service import TOKEN, running
+from tests.api_client import client_of_service
+from tests.browser.service import TOKEN, running_service
 from tests.waiting import wait_for
 
 SECRET_TEXTS = ("hf_" + "a" * 34, "sk-" + "b" * 30, "postgresql://me:hunter2@db/x")
@@ -23,7 +23,7 @@ SECRET_TEXTS = ("hf_" + "a" * 34, "sk-" + "b" * 30, "postgresql://me:hunter2@db/
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory):
-    with pytest.MonkeyPatch.context() as patch, running(tmp_path_factory.mktemp("lab")) as service:
+    with pytest.MonkeyPatch.context() as patch, running_service(tmp_path_factory.mktemp("lab")) as service:
         patch.setattr(server, "MAX_CONNECTIONS", 20)
         yield service
 
@@ -84,7 +84,7 @@ def request(host, *lines, body=b""):
 
 
 @pytest.mark.usefixtures("impatient")
-def test_a_head_that_drips_in_is_cut_off(connect):
+def test_a_trickling_head_is_cut_off(connect):
     connection = connect()
     thread = threading.Thread(target=drip, args=(connection, b"GET /healthz HTTP/1.1\r\n" + b"a" * 2000))
     thread.start()
@@ -93,7 +93,7 @@ def test_a_head_that_drips_in_is_cut_off(connect):
 
 
 @pytest.mark.usefixtures("impatient")
-def test_a_body_that_drips_in_is_cut_off_with_a_word(connect, host):
+def test_a_trickling_body_is_cut_off_with_a_message(connect, host):
     connection = connect()
     connection.sendall(
         request(host, b"Content-Type: application/json", b"Content-Length: 5000", body=b'{"a": "')
@@ -103,7 +103,7 @@ def test_a_body_that_drips_in_is_cut_off_with_a_word(connect, host):
     assert b"the body did not arrive within" in answer
 
 
-def test_a_request_in_time_is_answered_after_slow_ones(connect, host):
+def test_a_normal_request_is_answered_after_slow_ones(connect, host):
     connection = connect()
     connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: %s\r\n\r\n" % host)
     assert connection.recv(1000).startswith(b"HTTP/1.1 200")
@@ -118,7 +118,7 @@ def test_a_request_in_time_is_answered_after_slow_ones(connect, host):
         ([b"no colon"], b"400"),
     ],
 )
-def test_a_head_that_is_too_large_or_no_http_is_a_problem(connect, host, lines, status):
+def test_a_head_that_is_too_large_or_not_http_is_a_problem(connect, host, lines, status):
     connection = connect()
     connection.sendall(request(host, *lines, b"Connection: close"))
     head, _, body = received_from(connection).partition(b"\r\n\r\n")
@@ -127,13 +127,13 @@ def test_a_head_that_is_too_large_or_no_http_is_a_problem(connect, host, lines, 
     assert json.loads(body)["status"] == int(status)
 
 
-CHUNKED = (b"Content-Type: application/json", b"Transfer-Encoding: chunked")
+CHUNKED_HEADERS = (b"Content-Type: application/json", b"Transfer-Encoding: chunked")
 
 
 @pytest.mark.parametrize("after", [b"2;name=", b"2\r\n{}\r\n0\r\nX-Trailer: "])
-def test_what_is_no_content_of_a_body_is_limited_like_a_head(connect, host, after):
+def test_chunk_framing_of_a_body_is_limited_like_a_head(connect, host, after):
     connection = connect()
-    connection.sendall(request(host, *CHUNKED, body=after))
+    connection.sendall(request(host, *CHUNKED_HEADERS, body=after))
     with suppress(OSError):
         for _ in range(40):
             connection.sendall(b"x" * 10_000)
@@ -154,7 +154,7 @@ def test_a_body_is_never_read_as_a_request(connect, host, method):
     assert b"HTTP/1.1 200" not in received_from(connection)
 
 
-def test_a_stream_ends_with_its_client_where_another_request_waits(connect, host):
+def test_a_stream_ends_with_its_client_even_if_another_request_waits(connect, host):
     get = b"GET %s HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\n\r\n"
     requests = b"".join(get % (path, host, TOKEN.encode()) for path in (b"/api/v1/stream", b"/healthz"))
 
@@ -179,7 +179,7 @@ def test_a_stream_ends_with_its_client_where_another_request_waits(connect, host
     ],
 )
 @pytest.mark.usefixtures("impatient")
-def test_a_request_that_two_readers_could_read_in_two_ways_is_refused(connect, host, lines):
+def test_an_ambiguous_request_is_refused(connect, host, lines):
     connection = connect()
     connection.sendall(
         request(host, b"Content-Type: application/json", *lines, b"Connection: close", body=b"{}")
@@ -188,7 +188,7 @@ def test_a_request_that_two_readers_could_read_in_two_ways_is_refused(connect, h
     assert status in {b"400", b"408", b"411", b"501"}
 
 
-def test_silent_connections_keep_nobody_out(connect, host):
+def test_silent_connections_block_nobody(connect, host):
     get = b"GET /healthz HTTP/1.1\r\nHost: %s\r\n" % host
     begun = connect()
     begun.sendall(get)  # a head without an end
@@ -207,7 +207,7 @@ def test_silent_connections_keep_nobody_out(connect, host):
     assert second == b"" or second.startswith(b"HTTP/1.1 408")
 
 
-def test_more_connections_than_the_service_takes_are_told_so(connect, host):
+def test_connections_over_the_limit_are_refused_with_a_message(connect, host):
     stream = b"GET /api/v1/stream HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\n\r\n"
     for _ in range(20):
         connection = connect()
@@ -218,7 +218,7 @@ def test_more_connections_than_the_service_takes_are_told_so(connect, host):
     assert b"20 connections are open" in answer
 
 
-def test_a_bucket_gives_what_it_holds_and_fills_again(monkeypatch):
+def test_a_bucket_gives_its_content_and_refills(monkeypatch):
     now = [100.0]
     # Patch only this module: the service's event loop would hang with a stopped clock.
     monkeypatch.setattr(limits, "time", SimpleNamespace(monotonic=lambda: now[0]))
@@ -232,9 +232,9 @@ def test_a_bucket_gives_what_it_holds_and_fills_again(monkeypatch):
     assert [buckets.take("a") > 0 for _ in range(4)] == [False, False, False, True]
 
 
-def test_writes_are_limited_and_an_experiment_of_36_variants_is_not(sqlite_url, settings):
+def test_writes_are_limited_except_for_an_experiment_of_36_variants(sqlite_url, settings):
     body = {"name": "x", "variants": [{"name": f"v{number}"} for number in range(36)], "seeds": [0]}
-    with serving(settings.model_copy(update={"writes_per_second": 0.1}), sqlite_url) as client:
+    with client_of_service(settings.model_copy(update={"writes_per_second": 0.1}), sqlite_url) as client:
         assert client.post("/api/v1/experiments", json=body).status_code == 201
         checks = [client.post("/api/v1/validate", json={}).status_code for _ in range(36)]
         runs = [run["id"] for run in client.get("/api/v1/runs").json()["items"]]
@@ -248,7 +248,7 @@ def test_writes_are_limited_and_an_experiment_of_36_variants_is_not(sqlite_url, 
 
 
 @pytest.mark.parametrize("secret", SECRET_TEXTS)
-def test_a_secret_is_refused_wherever_text_is_stored(client, secret):
+def test_a_secret_is_refused_everywhere_text_is_stored(client, secret):
     launch = {"name": "x", "variants": [{"name": "a"}]}
     run = client.post("/api/v1/experiments", json=launch).json()["runs"][0]["id"]
     requests = [
@@ -300,11 +300,11 @@ def test_a_secret_is_refused_wherever_text_is_stored(client, secret):
         ({"grpolab_token": "same", "grpolab_viewer_token": "same"}, "every viewer would be an operator"),
     ],
 )
-def test_what_would_open_the_service_to_the_network_does_not_start(settings, phrase):
+def test_the_service_does_not_start_if_it_would_be_open_to_the_network(settings, phrase):
     with pytest.raises(CannotStart, match=phrase):
         check_exposure(Settings(**settings))
 
 
-def test_the_service_starts_for_itself_or_with_protection():
+def test_the_service_starts_on_localhost_or_with_protection():
     check_exposure(Settings())
     check_exposure(Settings(host="0.0.0.0", grpolab_token="x" * 20, allowed_hosts=("lab",)))

@@ -4,10 +4,10 @@ import pytest
 from sqlalchemy.exc import OperationalError
 
 from backend.http.problem_details import MEDIA_TYPE
-from tests.api_client import put_in_place_of
+from tests.api_client import replace_endpoint
 from tests.gate import first_in_gate
 
-JSON = {"Content-Type": "application/json"}
+JSON_HEADERS = {"Content-Type": "application/json"}
 
 
 @pytest.mark.parametrize(
@@ -22,12 +22,12 @@ JSON = {"Content-Type": "application/json"}
             ("PUT", "/api/v1/runs", {}, 405),
             ("POST", "/healthz", {}, 405),
             ("GET", "/api/v1/runs?limit=0", {}, 422),
-            ("POST", "/api/v1/experiments", {"content": b"{", "headers": JSON}, 400),
-            ("POST", "/api/v1/experiments", {"content": b"[" * 100_000, "headers": JSON}, 400),
-            ("POST", "/api/v1/experiments", {"content": b'{"name": NaN}', "headers": JSON}, 422),
-            ("POST", "/api/v1/experiments", {"content": b'{"name": 1e999}', "headers": JSON}, 422),
-            ("POST", "/api/v1/experiments", {"content": b'{"seeds": [1e999]}', "headers": JSON}, 422),
-            ("POST", "/api/v1/experiments", {"content": b"\xff", "headers": JSON}, 400),
+            ("POST", "/api/v1/experiments", {"content": b"{", "headers": JSON_HEADERS}, 400),
+            ("POST", "/api/v1/experiments", {"content": b"[" * 100_000, "headers": JSON_HEADERS}, 400),
+            ("POST", "/api/v1/experiments", {"content": b'{"name": NaN}', "headers": JSON_HEADERS}, 422),
+            ("POST", "/api/v1/experiments", {"content": b'{"name": 1e999}', "headers": JSON_HEADERS}, 422),
+            ("POST", "/api/v1/experiments", {"content": b'{"seeds": [1e999]}', "headers": JSON_HEADERS}, 422),
+            ("POST", "/api/v1/experiments", {"content": b"\xff", "headers": JSON_HEADERS}, 400),
             ("POST", "/api/v1/experiments", {"content": b"{}", "headers": {"Content-Type": "text/xml"}}, 415),
             ("POST", "/api/v1/experiments", {}, 422),
             ("GET", "/api/v1/runs?q=%00", {}, 400),
@@ -47,24 +47,24 @@ def test_an_error_is_a_problem_document(client, method, path, options, status):
         assert set(error) == {"path", "message"}
 
 
-def test_a_field_error_names_field_value_and_what_was_expected(client):
+def test_a_field_error_names_the_field_its_value_and_the_expectation(client):
     error = client.get("/api/v1/runs?limit=5000").json()["errors"][0]
     assert error == {"path": "limit", "message": "must be at most 200, got '5000'"}
 
 
-def test_a_bug_is_an_error_without_a_traceback(client):
-    put_in_place_of(client, "/api/v1/presets", lambda: 1 / 0)
+def test_a_bug_returns_an_error_without_a_traceback(client):
+    replace_endpoint(client, "/api/v1/presets", lambda: 1 / 0)
     answer = client.get("/api/v1/presets")
     assert (answer.status_code, answer.headers["content-type"]) == (500, MEDIA_TYPE)
     assert "division" not in answer.text
     assert "content-security-policy" in answer.headers
 
 
-def test_a_database_that_is_away_is_503_with_a_time_to_try_again(client):
+def test_a_database_outage_is_503_with_a_time_to_retry(client):
     def away():
         raise OperationalError("SELECT 1", {}, Exception("secret address"))
 
-    put_in_place_of(client, "/api/v1/presets", away)
+    replace_endpoint(client, "/api/v1/presets", away)
     answer = client.get("/api/v1/presets")
     assert (answer.status_code, answer.headers["retry-after"]) == (503, "2")
     assert "secret" not in answer.text

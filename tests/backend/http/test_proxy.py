@@ -10,12 +10,12 @@ from backend.http.login import LOGINS_PER_MINUTE
 from backend.service.main import create_app
 from backend.service.process.server import server_config
 
-PROXY = "192.0.2.7"
+PROXY_ADDRESS = "192.0.2.7"
 HOST = "lab.example"
 
 
 @pytest.fixture
-def behind(settings, sqlite_url):
+def behind_proxy(settings, sqlite_url):
     """A factory of clients with a given address, whose requests pass through uvicorn's proxy handling."""
 
     opened = []
@@ -42,15 +42,15 @@ def cookie_from_a_link(client, settings, **headers):
     return answer.headers["set-cookie"]
 
 
-def test_over_https_the_cookie_never_travels_in_the_clear(behind, settings):
-    client = behind(PROXY, trusted=PROXY)
+def test_over_https_the_cookie_is_never_sent_unencrypted(behind_proxy, settings):
+    client = behind_proxy(PROXY_ADDRESS, trusted=PROXY_ADDRESS)
     assert "Secure" in cookie_from_a_link(client, settings, **{"X-Forwarded-Proto": "https"})
     assert "Secure" not in cookie_from_a_link(client, settings, **{"X-Forwarded-Proto": "http"})
 
 
 @pytest.mark.parametrize("trusted", ["", "192.0.2.8"])
-def test_only_the_trusted_proxy_is_believed(behind, settings, trusted):
-    client = behind(PROXY, trusted=trusted)
+def test_only_the_trusted_proxy_is_believed(behind_proxy, settings, trusted):
+    client = behind_proxy(PROXY_ADDRESS, trusted=trusted)
     assert "Secure" not in cookie_from_a_link(client, settings, **{"X-Forwarded-Proto": "https"})
 
 
@@ -59,14 +59,14 @@ def guess(client, claimed):
     return client.post("/login", data={"token": "wrong"}, headers=headers).status_code
 
 
-def test_whoever_guesses_tokens_does_not_get_more_tries_under_other_names(behind):
-    client = behind(PROXY, trusted="")
+def test_forged_client_addresses_do_not_give_more_login_attempts(behind_proxy):
+    client = behind_proxy(PROXY_ADDRESS, trusted="")
     answers = [guess(client, f"198.51.100.{number}") for number in range(LOGINS_PER_MINUTE + 1)]
     assert answers == [401] * LOGINS_PER_MINUTE + [429]
 
 
-def test_behind_the_trusted_proxy_each_address_has_its_own_tries(behind):
-    client = behind(PROXY, trusted=PROXY)
+def test_behind_the_trusted_proxy_each_address_has_its_own_attempts(behind_proxy):
+    client = behind_proxy(PROXY_ADDRESS, trusted=PROXY_ADDRESS)
     answers = [guess(client, "198.51.100.1") for _ in range(LOGINS_PER_MINUTE + 1)]
     assert answers[-1] == 429
     assert guess(client, "198.51.100.2") == 401

@@ -15,7 +15,7 @@ CONTENT = {
 }
 
 
-def test_half_a_surrogate_pair_changes_nothing_but_itself():
+def test_a_lone_surrogate_changes_only_itself():
     plain = json.loads(bytes(Json(CONTENT).body))
     strange = json.loads(bytes(Json(CONTENT | {"text": "a\ud800"}).body))
     assert strange == plain | {"text": "a\ud800"}

@@ -17,10 +17,10 @@ from backend.storage import interruption
 from backend.storage.engine import interrupter, reading
 from backend.storage.interruption import interruptible
 
-BRIEF = 0.2
+TIMEOUT_SECONDS = 0.2
 
 
-def test_a_route_that_does_not_answer_in_time_is_answered_for(monkeypatch):
+def test_a_route_that_does_not_answer_in_time_gets_a_timeout_response(monkeypatch):
     reported = threading.Event()
 
     def tell(*arguments, **options):
@@ -32,12 +32,12 @@ def test_a_route_that_does_not_answer_in_time_is_answered_for(monkeypatch):
         await PlainTextResponse("done")(scope, receive, send)
 
     monkeypatch.setattr(timeout, "problem", tell)
-    response = TestClient(RequestTimeout(answer, seconds=BRIEF)).get("/")
+    response = TestClient(RequestTimeout(answer, seconds=TIMEOUT_SECONDS)).get("/")
     assert response.status_code == 503
     assert response.json()["detail"].startswith("there was no answer within 0.2 s;")
 
 
-def test_a_route_may_take_its_time():
+def test_a_route_may_override_the_timeout():
     async def answer(scope, receive, send):
         take_time(60)
         await asyncio.sleep(2)
@@ -47,21 +47,21 @@ def test_a_route_may_take_its_time():
     assert (response.status_code, response.text) == (200, "done")
 
 
-COUNT = text(
+SLOW_QUERY = text(
     "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 2000000000) "
     "SELECT max(i) FROM n"
 )
 """A query that keeps a database busy for hours."""
 
 
-def counting(database, began, ended):
+def counting_route(database, began, ended):
     """Return a route that runs the slow query in a thread, as routes do."""
 
     def count():
         with reading(database.sessions) as session, interruptible(interrupter(session)):
             began.set()
             try:
-                session.execute(COUNT)
+                session.execute(SLOW_QUERY)
             except OperationalError:
                 ended.set()
 
@@ -71,14 +71,16 @@ def counting(database, began, ended):
     return answer
 
 
-def test_what_is_read_for_a_request_ends_with_its_time(database):
+def test_the_query_of_a_request_ends_at_its_timeout(database):
     began, ended = threading.Event(), threading.Event()
     with database.engine.connect():
-        answer = TestClient(RequestTimeout(counting(database, began, ended), seconds=BRIEF)).get("/")
+        answer = TestClient(
+            RequestTimeout(counting_route(database, began, ended), seconds=TIMEOUT_SECONDS)
+        ).get("/")
     assert (answer.status_code, began.is_set(), ended.wait(30)) == (503, True, True)
 
 
-def test_what_is_read_for_a_client_that_goes_ends_too(database):
+def test_the_query_of_a_disconnected_client_ends(database):
     began, ended = threading.Event(), threading.Event()
 
     async def receive():
@@ -89,11 +91,11 @@ def test_what_is_read_for_a_client_that_goes_ends_too(database):
         raise AssertionError("nobody is there")
 
     scope = {"type": "http", "method": "GET", "path": "/"}
-    asyncio.run(RequestTimeout(counting(database, began, ended), seconds=600)(scope, receive, send))
+    asyncio.run(RequestTimeout(counting_route(database, began, ended), seconds=600)(scope, receive, send))
     assert ended.is_set()
 
 
-def test_a_statement_that_begins_after_its_interruption_is_interrupted_again():
+def test_a_statement_that_begins_after_the_interruption_is_interrupted():
     heard, wait = threading.Semaphore(0), interruption.ClientWait(600)
     token = interruption.current_wait.set(wait)
     try:

@@ -22,29 +22,29 @@ BITS = st.one_of(
         lambda value: struct.unpack("<Q", struct.pack("<d", value))[0]
     ),
 )
-BLOCKS = st.lists(st.tuples(st.integers(1, 3), BITS), min_size=1, max_size=40)
+POINT_LISTS = st.lists(st.tuples(st.integers(1, 3), BITS), min_size=1, max_size=40)
 
 
-def block(first, points):
+def steps_and_values(first, points):
     """Return steps and values of points given as (distance to the previous step, bits of the value)."""
     distances, bits = zip(*points, strict=True)
     return first + np.cumsum(distances), np.array(bits, np.uint64).view(np.float64)
 
 
-def test_steps_at_both_ends_of_32_bits_come_back():
+def test_steps_at_both_ends_of_32_bits_are_restored():
     steps = np.array([-(2**31), -1, 2**31 - 2, 2**31 - 1])
     assert decode(encode(steps, np.ones(4))).steps.tolist() == steps.tolist()
 
 
-@given(st.integers(-(2**31), 2**30), BLOCKS)
-def test_every_bit_of_every_value_comes_back(first, points):
-    steps, values = block(first, points)
+@given(st.integers(-(2**31), 2**30), POINT_LISTS)
+def test_every_bit_of_every_value_is_restored(first, points):
+    steps, values = steps_and_values(first, points)
     decoded = decode(encode(steps, values))
     assert decoded.steps.tolist() == steps.tolist()
     assert decoded.values.tobytes() == values.tobytes()
 
 
-def test_the_format_is_what_its_description_says():
+def test_the_format_matches_its_description():
     plain = struct.pack("<I3i3d", 3, 7, 1, 2, 1.0, -0.0, 2.0)
     points = np.array([7, 8, 10]), np.array([1.0, -0.0, 2.0])
     encoded = encode(*points)
@@ -54,7 +54,7 @@ def test_the_format_is_what_its_description_says():
 
 
 @pytest.mark.parametrize("write", [encode, encode_outline])
-def test_a_damaged_block_is_noticed_wherever_it_was_hit(write):
+def test_damage_is_detected_at_any_position(write):
     steps, values = np.arange(60), np.random.default_rng(1).normal(0, 1, 60)
     encoded = write(steps, values)
     unnoticed = 0
@@ -87,6 +87,6 @@ def test_a_damaged_block_is_noticed_wherever_it_was_hit(write):
     ],
     ids=["empty", "no frame", "newer", "sum", "bomb", "short", "no point", "many", "long", "cut"],
 )
-def test_bytes_that_are_no_block_are_refused(data):
+def test_bytes_that_are_not_a_block_are_refused(data):
     with pytest.raises(BlockDamaged):
         decode(data)

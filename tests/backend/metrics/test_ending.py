@@ -22,7 +22,7 @@ def test_the_end_is_the_mean_of_the_last_ten_steps_or_the_last_evaluation():
     assert curve_end("reward/mean", curve([])) is None
 
 
-def test_a_value_at_the_end_that_is_not_finite_is_none_of_a_number():
+def test_a_nonfinite_value_at_the_end_is_excluded():
     for values in ([1, math.nan], [math.inf, 1]):
         end = curve_end("loss/total", curve(values))
         assert end is not None
@@ -30,7 +30,7 @@ def test_a_value_at_the_end_that_is_not_finite_is_none_of_a_number():
     assert curve_end("loss/total", curve([math.nan, *range(1, 11)])) == 5.5
 
 
-def test_the_end_of_a_group_is_the_mean_over_its_runs_with_their_interval():
+def test_the_end_of_a_group_is_the_mean_of_its_runs_with_an_interval():
     end = mean_end("eval/accuracy", [curve([0, 0.5]), curve([0, 0.7]), curve([0, math.nan])])
     half = 12.7062 * 0.1 * math.sqrt(2) / math.sqrt(2)
     assert end == pytest.approx({"n": 2, "mean": 0.6, "low": 0.6 - half, "high": 0.6 + half}, abs=1e-5)

@@ -16,17 +16,17 @@ from backend.metrics import windows
 from backend.metrics.csv import csv_lines
 from backend.metrics.store import key_ids
 from backend.rollouts import reading as rollouts
-from tests.api_client import serving
+from tests.api_client import client_of_service
 from tests.factories import MadeCompletion, make_group, make_run, stored_completions, write_metric
 
-POINTS = int(os.environ.get("GRPOLAB_POINTS", "60000"))
-NAMES = 20
+POINT_COUNT = int(os.environ.get("GRPOLAB_POINTS", "60000"))
+METRIC_COUNT = 20
 
 
 @pytest.fixture
 def long_run(database):
     """A run of many points, in which every seventh step is missing and one gap spans a million steps."""
-    steps = POINTS // NAMES
+    steps = POINT_COUNT // METRIC_COUNT
     series = {
         "sqlite": "WITH RECURSIVE s(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM s WHERE i < :steps) "
         "SELECT i FROM s",
@@ -39,13 +39,13 @@ def long_run(database):
     )
     with database.sessions.begin() as session:
         run = make_run(session)
-        keys = key_ids(session, [f"metric/{number:02}" for number in range(NAMES)])
+        keys = key_ids(session, [f"metric/{number:02}" for number in range(METRIC_COUNT)])
         for key in keys.values():
             session.execute(text(insert), {"run": run.id, "key": key, "steps": steps})
     return run
 
 
-def test_what_is_written_after_an_export_began_is_not_half_in_it(database, monkeypatch):
+def test_points_written_after_an_export_began_are_not_half_included(database, monkeypatch):
     monkeypatch.setattr(windows, "WINDOW_POINTS", 1)
     with database.sessions.begin() as session:
         run = make_run(session)
@@ -57,7 +57,7 @@ def test_what_is_written_after_an_export_began_is_not_half_in_it(database, monke
     assert "".join(lines) == "2,2.0\n"
 
 
-def test_an_export_stops_when_nobody_reads_it(database, long_run, monkeypatch):
+def test_an_export_stops_when_its_client_disconnects(database, long_run, monkeypatch):
     looked = []
     look = windows.find_next_window
 
@@ -73,14 +73,14 @@ def test_an_export_stops_when_nobody_reads_it(database, long_run, monkeypatch):
     assert len(looked) == 1
 
 
-def test_long_texts_make_short_pages_and_lose_none(database, settings, monkeypatch):
+def test_long_texts_make_short_pages_without_losses(database, settings, monkeypatch):
     monkeypatch.setattr(rollouts, "MAX_PAGE_TOKENS", 250)
     with database.sessions.begin() as session:
         run = make_run(session)
         for step, length in enumerate([100, 100, 100, 600, 10, 10], start=1):
             make_group(session, run, step=step, completions=(MadeCompletion(text="x" * length),))
         assert sum(completion.tokens for completion in stored_completions(session)) == 920
-    with serving(settings, database.url) as client:
+    with client_of_service(settings, database.url) as client:
         pages: list[list[int]] = []
         cursor: str | None = ""
         while cursor is not None:
@@ -90,7 +90,7 @@ def test_long_texts_make_short_pages_and_lose_none(database, settings, monkeypat
     assert pages == [[1, 2], [3], [4], [5, 6]]
 
 
-class Slow:
+class SlowRoutes:
     """Routes that answer when a test releases them."""
 
     def __init__(self):
@@ -113,11 +113,11 @@ async def ask(app, path, role="viewer", method="GET"):
     return messages[0]["status"]
 
 
-def test_a_token_has_so_many_expensive_reads_at_a_time_and_holds_up_no_other(monkeypatch):
+def test_expensive_reads_of_a_token_are_limited_without_delaying_other_tokens(monkeypatch):
     monkeypatch.setattr(budget, "MAX_WAIT_SECONDS", 0.2)
 
     async def story():
-        slow = Slow()
+        slow = SlowRoutes()
         app = ReadBudget(slow, limit=2)
         first = [asyncio.ensure_future(ask(app, "/api/v1/series")) for _ in range(2)]
         await asyncio.sleep(0)
@@ -146,11 +146,11 @@ def test_a_token_has_so_many_expensive_reads_at_a_time_and_holds_up_no_other(mon
     + [f"rollouts{end}" for end in ("", "/mismatch", "/loss", "/prompts", "/probes", "/counts", "/x/tokens")]
     + ["rollouts/prompts.jsonl", "rollouts/search/export", "runs/x/archive"],
 )
-def test_every_read_of_curves_and_completions_takes_a_place(monkeypatch, path):
+def test_every_read_of_curves_and_completions_counts_towards_the_limit(monkeypatch, path):
     monkeypatch.setattr(budget, "MAX_WAIT_SECONDS", 0.01)
 
     async def story():
-        slow = Slow()
+        slow = SlowRoutes()
         app = ReadBudget(slow, limit=1)
         first = asyncio.ensure_future(ask(app, f"/api/v1/{path}"))
         await asyncio.sleep(0)
@@ -161,7 +161,7 @@ def test_every_read_of_curves_and_completions_takes_a_place(monkeypatch, path):
     asyncio.run(story())
 
 
-def test_a_place_is_free_again_when_a_read_fails_or_its_client_goes():
+def test_a_failed_or_cancelled_read_no_longer_counts():
     async def failing(scope, receive, send):
         raise RuntimeError
 
@@ -170,7 +170,7 @@ def test_a_place_is_free_again_when_a_read_fails_or_its_client_goes():
         for _ in range(3):
             with pytest.raises(RuntimeError):
                 await ask(app, "/api/v1/series")
-        slow = Slow()
+        slow = SlowRoutes()
         app = ReadBudget(slow, limit=1)
         gone = asyncio.ensure_future(ask(app, "/api/v1/series"))
         await asyncio.sleep(0)

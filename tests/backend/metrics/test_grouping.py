@@ -17,28 +17,28 @@ def run_of(
     )  # fmt: skip
 
 
-def grouped(configs, *keys):
+def group_configs(configs, *keys):
     return group_runs([run_of(name) for name in configs], configs, keys)
 
 
-def test_runs_without_a_field_are_a_group_that_says_so():
+def test_runs_without_a_field_form_a_group_that_says_so():
     configs = {"a": {"clip": {"high": 0.2}}, "b": {}, "c": {"clip": {}}, "d": {"clip": {"high": None}}}
     expected = {"0.2": ["a"], "no clip.high": ["b", "c"], "None": ["d"]}
-    assert grouped(configs, "config.clip.high") == expected
+    assert group_configs(configs, "config.clip.high") == expected
 
 
-def test_several_fields_make_a_group_of_each_combination():
+def test_several_fields_make_one_group_per_combination():
     configs = {"a": {"lr": 1, "g": 4}, "b": {"lr": 1.0, "g": 4}, "c": {"lr": 1, "g": 8}}
-    assert grouped(configs, "config.lr", "config.g") == {"lr 1, g 4": ["a", "b"], "lr 1, g 8": ["c"]}
+    assert group_configs(configs, "config.lr", "config.g") == {"lr 1, g 4": ["a", "b"], "lr 1, g 8": ["c"]}
 
 
-def test_all_but_the_seed_joins_variants_of_one_config():
+def test_grouping_by_all_fields_but_the_seed_joins_variants_of_one_config():
     runs = [run_of("a"), run_of("b", variant="other"), run_of("c", digest="bbbbbb")]
     assert list(group_runs(runs, {}, ["config"]).values()) == [["a", "b"], ["c"]]
     assert list(group_runs(runs, {}, ["config", "variant"]).values()) == [["a"], ["b"], ["c"]]
 
 
-def test_a_variant_named_as_another_group_takes_no_run_from_it():
+def test_a_variant_named_like_another_group_takes_no_run_from_it():
     digests = {"a": "aaaaaa", "b": "bbbbbb", "c": "bbbbbb1", "d": "bbbbbb2"}
     runs = [run_of(name, digest=digest) for name, digest in digests.items()]
     runs += [run_of("e", variant="grpo · one"), run_of("f", variant="grpo · one · bbbbbb")]
@@ -46,7 +46,7 @@ def test_a_variant_named_as_another_group_takes_no_run_from_it():
     assert sorted(run for members in groups.values() for run in members) == list("abcdef")
 
 
-def test_forks_of_one_step_share_a_mean_and_stand_apart_from_the_runs_they_left():
+def test_forks_of_one_step_share_a_mean_separate_from_their_parents():
     runs = [run_of("a"), run_of("b"), run_of("c", parent="a", step=5), run_of("d", parent="b", step=5)]
     runs.append(run_of("e", parent="c", step=8))
     assert group_runs(runs, {}, ["variant"]) == {
@@ -63,7 +63,7 @@ CONFIGS = st.lists(st.dictionaries(st.sampled_from("ab"), VALUES), max_size=8)
 @given(CONFIGS, st.lists(st.sampled_from(["config.a", "config.b"]), min_size=1, max_size=2, unique=True))
 def test_each_run_is_in_one_group_with_those_that_agree_in_all_keys(configs, keys):
     named = {str(number): config for number, config in enumerate(configs)}
-    groups = grouped(named, *keys)
+    groups = group_configs(named, *keys)
     where = {run: name for name, members in groups.items() for run in members}
     assert sorted(run for members in groups.values() for run in members) == sorted(named)
     for first_name, first in named.items():

@@ -19,11 +19,11 @@ NAN, INF = math.nan, math.inf
 T_975 = np.array([NAN, *map(t_975, range(1, 30))])
 
 
-def timed(x, values):
+def timed_curve(x, values):
     return Curve(np.arange(len(x)), np.array(x, float), np.array(values, float))
 
 
-def drawn(curves, band="", max_points=500, **window):
+def thinned_mean(curves, band="", max_points=500, **window):
     return mean_item(
         curves, band, View("wall", window.get("x_min"), window.get("x_max"), max_points, 0.0, None)
     )
@@ -45,7 +45,7 @@ def test_the_mean_over_wall_time_reads_both_curves_at_the_same_moment():
     assert mean.n.tolist() == [2, 2, 2, 2, 2]
 
 
-def test_a_mean_over_runs_is_numpys_mean_of_what_is_there():
+def test_a_mean_over_runs_equals_numpys_mean_of_the_available_values():
     band = average_curves([curve([1.0, 2.0, 3.0]), curve([3.0, NAN]), curve([5.0])], "std", T_975)
     assert band.mean.values == pytest.approx([3.0, 2.0, 3.0])
     assert band.n.tolist() == [3, 1, 1]
@@ -66,11 +66,11 @@ def test_each_band_has_its_width(spread, half):
     assert (band.low[0], band.high[0]) == pytest.approx((3 - half, 3 + half))
 
 
-def test_a_slow_run_keeps_its_curve_behind_the_end_of_a_fast_one_with_more_points():
+def test_a_slow_run_continues_after_the_end_of_a_fast_one_with_more_points():
     rng = np.random.default_rng(0)
-    fast = timed(np.linspace(0, 240, 5_000), rng.normal(size=5_000))
-    slow = timed(np.linspace(0, 1_000, 1_000), rng.normal(size=1_000))
-    thinned = drawn([fast, slow])
+    fast = timed_curve(np.linspace(0, 240, 5_000), rng.normal(size=5_000))
+    slow = timed_curve(np.linspace(0, 1_000, 1_000), rng.normal(size=1_000))
+    thinned = thinned_mean([fast, slow])
     assert np.count_nonzero(thinned["x"] > 240) > 100
     assert set(thinned["n"][thinned["x"] > 240]) == {1}
     alone = slow.values[slow.x > 240]
@@ -78,9 +78,9 @@ def test_a_slow_run_keeps_its_curve_behind_the_end_of_a_fast_one_with_more_point
     assert (behind.min(), behind.max()) == (alone.min(), alone.max())
 
 
-def test_a_run_does_not_count_beside_a_value_that_is_not_finite():
-    holed = timed([0, 1, 2, 3, 4], [1, 1, NAN, 1, 1])
-    finite = timed([0, 1.5, 2.5, 4], [3, 3, 3, 3])
+def test_a_nonfinite_value_excludes_its_run_at_that_point():
+    holed = timed_curve([0, 1, 2, 3, 4], [1, 1, NAN, 1, 1])
+    finite = timed_curve([0, 1.5, 2.5, 4], [3, 3, 3, 3])
     band = average_curves([holed, finite], "minmax", T_975)
     at = dict(zip(band.mean.x.tolist(), zip(band.mean.values, band.n, strict=True), strict=True))
     assert at[1.0] == (2, 2)
@@ -107,12 +107,13 @@ RUNS = st.lists(
 def test_no_spike_of_any_run_is_lost_in_a_mean_over_time(runs, max_points, many):
     """This also holds for so many points that the mean keeps only those at the peaks."""
     curves = [
-        timed(np.cumsum([gap for gap, _ in run]), [metric_value for _, metric_value in run]) for run in runs
+        timed_curve(np.cumsum([gap for gap, _ in run]), [metric_value for _, metric_value in run])
+        for run in runs
     ]
     finite = np.concatenate([run_curve.values[np.isfinite(run_curve.values)] for run_curve in curves])
     before, means.MAX_CELLS = means.MAX_CELLS, 100 if many else means.MAX_CELLS
     try:
-        thinned = drawn(curves, "minmax", max_points)
+        thinned = thinned_mean(curves, "minmax", max_points)
     finally:
         means.MAX_CELLS = before
     assert len(thinned["x"]) <= max_points

@@ -23,21 +23,21 @@ from backend.rollouts.packing import (
 from backend.rollouts.token_values import value_kind, value_width
 from backend.storage.completion_codec import MAX_TEXT_BYTES
 
-ANY_TEXT = st.text(st.characters(codec=None, categories=None) | st.sampled_from("\0\ud800\udfff"))
+ANY_TEXTS = st.text(st.characters(codec=None, categories=None) | st.sampled_from("\0\ud800\udfff"))
 
 
-@given(ANY_TEXT)
-def test_every_text_comes_back(text):
+@given(ANY_TEXTS)
+def test_every_text_is_restored(text):
     assert unpack_text(pack_text(text)) == text
 
 
-@given(ANY_TEXT)
+@given(ANY_TEXTS)
 def test_a_clean_text_is_utf8_without_nul(text):
     assert b"\0" not in clean_text(text).encode()
 
 
-@given(st.lists(st.lists(ANY_TEXT, max_size=5), max_size=4))
-def test_every_group_of_tokens_comes_back(completions):
+@given(st.lists(st.lists(ANY_TEXTS, max_size=5), max_size=4))
+def test_every_group_of_tokens_is_restored(completions):
     given_ = [
         Tokens(
             strings, np.arange(len(strings), dtype=np.int32), {"logprob": np.full(len(strings), -0.5, "f4")}
@@ -60,7 +60,7 @@ def test_every_group_of_tokens_comes_back(completions):
         ([float("inf")], "0"),
     ],
 )
-def test_what_no_database_holds_is_found_with_its_path(document, path):
+def test_text_that_no_database_accepts_is_reported_with_its_path(document, path):
     problem = unstorable(document)
     assert problem is not None
     assert problem[0] == path
@@ -70,7 +70,7 @@ FLOATS = st.lists(st.floats(-1e6, 1e6, width=32), min_size=1, max_size=300)
 
 
 @given(FLOATS)
-def test_parts_of_a_sum_keep_it_and_other_values_keep_sixteen_bits(values):
+def test_terms_of_a_sum_keep_their_total_and_other_values_keep_sixteen_bits(values):
     given_ = np.array(values, np.float32)
     arrays = {"loss": given_, "kl": given_, "logprob": given_}
     [unpacked] = unpack_tokens(
@@ -84,7 +84,7 @@ def test_parts_of_a_sum_keep_it_and_other_values_keep_sixteen_bits(values):
     assert np.array_equal(unpacked.arrays["logprob"], given_)
 
 
-def test_what_is_not_finite_comes_back():
+def test_nonfinite_values_are_restored():
     odd = np.array([np.nan, np.inf, -np.inf, 1.0], np.float32)
     [unpacked] = unpack_tokens(
         pack_tokens([Tokens(["x"] * 4, np.arange(4, dtype=np.int32), {"loss": odd, "kl": odd})])
@@ -93,7 +93,7 @@ def test_what_is_not_finite_comes_back():
         assert np.array_equal(unpacked.arrays[name], odd, equal_nan=True)
 
 
-def test_alternatives_keep_their_ids_exactly_and_cost_six_bytes_each():
+def test_alternatives_keep_exact_ids_and_take_six_bytes_each():
     ids = np.array([0, 7, 151_936, 2**24 - 1], np.float32)
     logprobs = np.array([-0.1, -3.7, -12.5, -np.inf], np.float32)
     arrays = {"alternative_0_id": ids, "alternative_0_logprob": logprobs}
@@ -105,7 +105,7 @@ def test_alternatives_keep_their_ids_exactly_and_cost_six_bytes_each():
     assert unpacked.arrays["alternative_0_logprob"][3] == -np.inf
 
 
-def test_a_text_that_unpacks_to_more_than_any_text_is_refused_before_it_is_unpacked():
+def test_a_text_that_unpacks_beyond_the_limit_is_refused_before_unpacking():
     bomb = zstandard.compress(bytes(MAX_TEXT_BYTES + 1))
     tracemalloc.start()
     with pytest.raises(PackedDamaged, match=r"declares 67108865 bytes, expected at most 67108864"):
@@ -116,13 +116,13 @@ def test_a_text_that_unpacks_to_more_than_any_text_is_refused_before_it_is_unpac
 
 
 @pytest.mark.parametrize("data", [b"", b"\x28\xb5\x2f\xfdbroken", zstandard.compress(b"\xff\0\0\0[")])
-def test_whatever_is_wrong_with_packed_tokens_is_damage(data):
+def test_invalid_packed_tokens_are_reported_as_damage(data):
     for unpack in (unpack_tokens, unpack_arrays):
         with pytest.raises(PackedDamaged):
             unpack(data)
 
 
-def test_a_flip_of_any_bit_is_found():
+def test_any_flipped_bit_is_detected():
     text = pack_text("What is 1+1? " * 5)
     tokens = pack_tokens([Tokens(["a", "b"], np.array([1, 2]), {"logprob": np.array([-0.5, -0.25])})] * 3)
     for packed, unpack in ((text, unpack_text), (tokens, unpack_tokens)):

@@ -33,12 +33,12 @@ def slow_ema(values, smoothing):
     return averages
 
 
-def test_a_smoothed_value_weighs_later_points_more():
+def test_a_smoothed_value_gives_more_weight_to_later_points():
     assert exponential_mean(np.array([0.0, 1.0]), 0.5) == pytest.approx([0.0, 2 / 3])
 
 
 @given(VALUES, st.sampled_from([0.1, 0.6, 0.99, 0.999]))
-def test_smoothing_equals_the_loop_over_finite_values(values, smoothing):
+def test_smoothing_equals_a_loop_over_finite_values(values, smoothing):
     assert exponential_mean(np.array(values), smoothing) == pytest.approx(
         slow_ema(values, smoothing), nan_ok=True, rel=1e-7, abs=1e-6
     )
@@ -78,7 +78,7 @@ def test_points_once_shown_stay_while_the_curve_grows():
     assert set(old) <= set(late)
 
 
-def test_the_edges_of_a_band_keep_their_extremes_too():
+def test_the_edges_of_a_band_also_keep_their_extremes():
     low, high = np.zeros(5000), np.zeros(5000)
     low[1234], high[4321] = -9.0, 9.0
     indices = thin(curve(np.zeros(5000)), 200, low, high)

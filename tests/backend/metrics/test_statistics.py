@@ -7,7 +7,7 @@ import pytest
 from backend.metrics.statistics import Spread, difference, spread, t_975
 
 
-def test_values_that_are_not_finite_are_left_out():
+def test_nonfinite_values_are_ignored():
     assert spread([math.nan, 1.0, math.inf, 3.0]).mean == 2.0
     assert spread([math.nan]) == Spread(0, None, None, None, None)
 
@@ -18,6 +18,6 @@ def test_a_difference_has_welchs_interval():
     assert (interval.mean, interval.low, interval.high) == pytest.approx((-4.0, -4.0 - half, -4.0 + half))
 
 
-def test_values_whose_squares_overflow_are_left_out():
+def test_values_whose_squares_overflow_are_ignored():
     assert spread([9.9e307, -9.9e307, 9.9e307]).n == 0
     assert spread([9.9e307, 1.0, 3.0]).mean == 2.0

@@ -3,7 +3,7 @@ import math
 from backend.metrics.summary import Summary
 
 
-def test_last_keeps_metrics_that_do_not_come_every_step():
+def test_last_keeps_metrics_that_are_not_logged_every_step():
     summary = Summary()
     summary.take(0, {"eval/accuracy": 0.5})
     summary.take(1, {"loss/total": 0.0})
@@ -28,7 +28,7 @@ def test_a_metric_without_direction_has_no_best():
     assert summary.document()["best"] == {}
 
 
-def test_non_finite_values_are_spelled_and_never_best():
+def test_nonfinite_values_are_spelled_out_and_never_best():
     summary = Summary()
     summary.take(1, {"reward/mean": math.inf, "loss/total": math.nan, "eval/accuracy": -math.inf})
     assert summary.document()["last"] == {
@@ -39,7 +39,7 @@ def test_non_finite_values_are_spelled_and_never_best():
     assert summary.document()["best"] == {}
 
 
-def test_a_value_of_an_earlier_step_is_told_with_its_step():
+def test_a_value_of_an_earlier_step_is_returned_with_its_step():
     summary = Summary()
     summary.take(0, {"eval/accuracy": 0.5, "loss/total": 1.0})
     assert "older" not in summary.document()

@@ -15,22 +15,22 @@ TURN = {
 }
 
 
-def parts(text, turns):
+def blocks(text, turns):
     return [(block["kind"], block["text"]) for block in split_into_blocks(text, turns)]
 
 
-def test_the_blocks_of_a_text_are_the_text():
-    assert parts("ab[c]12d", [TURN]) == [
+def test_the_blocks_of_a_text_join_to_the_text():
+    assert blocks("ab[c]12d", [TURN]) == [
         ("own", "ab"),
         ("call", "[c]"),
         ("observation", "12"),
         ("own", "d"),
     ]
-    assert parts("[c]", [TURN | {"call": [0, 3], "observation": [3, 3]}]) == [("call", "[c]")]
-    assert parts("ab", []) == []
+    assert blocks("[c]", [TURN | {"call": [0, 3], "observation": [3, 3]}]) == [("call", "[c]")]
+    assert blocks("ab", []) == []
 
 
-def test_a_turn_comes_back_out_of_an_archive():
+def test_a_turn_is_restored_from_an_archive():
     assert read_turns([TURN], "ab[c]12d", 8) == [TURN]
     assert read_turns([], "", 0) == []
 
@@ -53,12 +53,12 @@ def test_a_turn_comes_back_out_of_an_archive():
         {"tokens": [True, 6]},
     ],
 )
-def test_turns_that_do_not_fit_are_refused(change):
+def test_inconsistent_turns_are_refused(change):
     with pytest.raises(ValueError, match="turn"):
         read_turns([TURN | change], "ab[c]12d", 8)
 
 
-def test_what_is_no_list_of_turns_is_refused():
+def test_anything_but_a_list_of_turns_is_refused():
     for document in ({}, [[]], [None], [TURN] * 1001, [TURN, TURN]):
         with pytest.raises(ValueError, match="turn"):
             read_turns(document, "ab[c]12d", 8)

@@ -13,7 +13,7 @@ from backend.rollouts.what_if import OPERATOR_ALLOWANCE, VIEWER_ALLOWANCE, _run_
 from tests.api_client import VIEWER_TOKEN
 
 
-def test_a_viewer_gets_the_viewers_allowance(client, monkeypatch):
+def test_a_viewer_gets_the_viewer_allowance(client, monkeypatch):
     allowances = []
     monkeypatch.setattr(api, "require_run", lambda *_: None)
 
@@ -28,7 +28,7 @@ def test_a_viewer_gets_the_viewers_allowance(client, monkeypatch):
     assert allowances == [OPERATOR_ALLOWANCE, VIEWER_ALLOWANCE]
 
 
-def test_viewers_compute_one_step_at_a_time_in_half_the_memory_and_hold_up_no_operator(monkeypatch):
+def test_viewers_compute_one_step_at_a_time_in_half_the_memory_without_delaying_operators(monkeypatch):
     started = []
 
     def run(argv, **_):

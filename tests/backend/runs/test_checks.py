@@ -29,12 +29,12 @@ def model(settings):
 BUILT_IN = ["tiny", "tiny_moe"]
 
 
-def reason(settings, name="mine"):
+def refusal_reason(settings, name="mine"):
     return "".join(error.message for error in policy_errors(PolicyConfig(name=name), settings))
 
 
 def test_a_directory_with_config_weights_and_tokenizer_is_offered(settings, model):
-    assert reason(settings) == ""
+    assert refusal_reason(settings) == ""
     assert [offer.name for offer in policy_offers(settings)] == [*BUILT_IN, "mine"]
 
 
@@ -46,27 +46,27 @@ def test_a_directory_with_config_weights_and_tokenizer_is_offered(settings, mode
         ("tokenizer.json", "no tokenizer"),
     ],
 )
-def test_a_directory_that_lacks_something_is_refused_by_name(settings, model, missing, phrase):
+def test_a_directory_that_lacks_a_file_is_refused_by_name(settings, model, missing, phrase):
     (model / missing).unlink()
-    assert phrase in reason(settings)
-    assert "mine" in reason(settings)
+    assert phrase in refusal_reason(settings)
+    assert "mine" in refusal_reason(settings)
     assert [offer.name for offer in policy_offers(settings)] == BUILT_IN
 
 
 @pytest.mark.parametrize("config", ['{"auto_map": {"x": "y"}}', '{"text": {"trust_remote_code": true}}'])
-def test_a_model_that_brings_code_is_refused(settings, model, config):
+def test_a_model_that_contains_code_is_refused(settings, model, config):
     (model / "config.json").write_text(config)
-    assert "never run" in reason(settings)
+    assert "never run" in refusal_reason(settings)
 
 
 @pytest.mark.parametrize("name", ["tokenizer_config.json", "generation_config.json", "processor_config.json"])
 def test_code_hidden_in_another_file_is_refused(settings, model, name):
     (model / name).write_text('{"a": [{"b": {"auto_map": {"AutoTokenizer": ["x.y", null]}}}]}')
-    assert f"its {name} requires custom code" in reason(settings)
+    assert f"its {name} requires custom code" in refusal_reason(settings)
 
 
 @pytest.mark.parametrize("targets", [7, True, {"a": 1}, "(", ["q_proj", None, 2]])
-def test_an_adapter_with_absurd_targets_ends_in_no_traceback(settings, model, targets):
+def test_an_adapter_with_absurd_targets_is_refused_without_a_traceback(settings, model, targets):
     config = {"peft_type": "LORA", "base_model_name_or_path": "mine", "r": 8, "lora_alpha": 16}
     directory = model.with_name("adapter")
     directory.mkdir()
@@ -77,29 +77,29 @@ def test_an_adapter_with_absurd_targets_ends_in_no_traceback(settings, model, ta
     assert all("no usable targets" in error.message for error in errors)
 
 
-def test_a_link_out_of_models_dir_is_refused(settings, model, tmp_path):
+def test_a_link_that_leaves_models_dir_is_refused(settings, model, tmp_path):
     outside = tmp_path / "outside"
     model.rename(outside)
     model.symlink_to(outside)
-    assert "leads out of MODELS_DIR" in reason(settings)
+    assert "leads out of MODELS_DIR" in refusal_reason(settings)
     model.unlink()
     outside.rename(model)
     (model / "model.safetensors").unlink()
     (model / "model.safetensors").symlink_to("/etc/passwd")
-    assert "leads out of MODELS_DIR" in reason(settings)
+    assert "leads out of MODELS_DIR" in refusal_reason(settings)
     assert [offer.name for offer in policy_offers(settings)] == BUILT_IN
 
 
 @pytest.mark.parametrize(
     "text", ["hf_" + "a" * 34, "x sk-" + "b" * 24, "postgresql://me:pw@host/db", "https://a:b@c"]
 )
-def test_what_looks_like_a_secret_is_found_and_not_repeated(text):
+def test_text_that_looks_like_a_secret_is_detected_and_not_repeated(text):
     (error,) = secret_errors({"a": [{"b": text}]})
     assert error.path == "a.0.b"
     assert text not in error.message
 
 
-def test_previewed_sums_are_the_ones_the_worker_trains_on():
+def test_previewed_sums_match_the_ones_the_worker_trains_on():
     from worker.problems.sums import Sums
 
     source = SumsProblem(operands=4, low=1, high=50)
@@ -112,7 +112,7 @@ def test_previewed_sums_are_the_ones_the_worker_trains_on():
 @pytest.mark.parametrize(
     ("context", "completion"), [(128, 64), (512, 256), (1024, 512), (2047, 1023), (2048, 1024), (32768, 1024)]
 )
-def test_the_profile_of_an_offer_is_accepted_as_it_is(settings, model, context, completion):
+def test_an_offered_profile_is_accepted_unchanged(settings, model, context, completion):
     (model / "config.json").write_text(
         json.dumps({"model_type": "gemma3", "text_config": {"max_position_embeddings": context}})
     )
@@ -129,7 +129,7 @@ def without_policy(profile):
     return {key: setting for key, setting in profile.items() if key != "policy"}
 
 
-def test_a_run_samples_with_servers_only_where_there_are_any_and_as_they_tell_log_probabilities(settings):
+def test_sampling_servers_must_exist_and_return_log_probabilities(settings):
     def refused(settings, **sampling):
         try:
             resolve_runnable(settings, {"sampling": {"engine": {"type": "server"}, **sampling}})
@@ -152,7 +152,7 @@ def test_a_run_samples_with_servers_only_where_there_are_any_and_as_they_tell_lo
     assert refused(processed, temperature=0.8, top_p=0.9) == {}
 
 
-def test_a_run_samples_beside_its_trainer_only_where_the_operator_said_how(settings):
+def test_sampling_next_to_the_trainer_needs_the_operators_settings(settings):
     beside = {"sampling": {"engine": {"type": "colocated"}, "temperature": 0.8, "top_p": 0.9}}
     with pytest.raises(InvalidConfig) as refusal:
         resolve_runnable(settings, beside)

@@ -27,7 +27,7 @@ def test_attempts_add_up():
     assert cost["money"] == pytest.approx({"USD": 4.0, "EUR": 0.5})
 
 
-def test_judges_are_part_of_the_money_of_each_attempt():
+def test_judges_count_towards_the_cost_of_each_attempt():
     """One slot has no price, one has both prices, and the currency of one is unknown."""
     cost = sum_cost(
         [

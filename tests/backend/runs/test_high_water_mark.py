@@ -11,7 +11,7 @@ from backend.service.backup.save import save_backup
 from backend.service.doctor.services import age
 from backend.service.maintenance.reconciler import Reconciler
 from backend.storage.models import Event
-from tests.api_client import serving
+from tests.api_client import client_of_service
 from tests.factories import make_checkpoint, make_run
 
 
@@ -20,13 +20,13 @@ def lab(settings, database):
     return settings.model_copy(update={"database_url": database.url})
 
 
-def happen(database, number):
+def add_events(database, number):
     with database.sessions.begin() as session:
         for _ in range(number):
             add_event(session, "lifecycle", "something happened")
 
 
-def go_back(lab, database, events):
+def simulate_rollback(lab, database, events):
     """Raise the mark as if the database had held this many more events."""
     with database.sessions() as session:
         newest = max(session.scalars(select(Event.id)), default=0)
@@ -36,19 +36,19 @@ def go_back(lab, database, events):
     mark_file(lab).write_text(text)
 
 
-def test_a_database_that_is_as_new_as_its_mark_is_not_older(lab, database):
-    happen(database, 3)
+def test_a_database_as_new_as_its_mark_is_not_older(lab, database):
+    add_events(database, 3)
     with database.sessions() as session:
         assert find_older(lab, session) is None
         raise_mark(lab, session)
         assert find_older(lab, session) is None
-    happen(database, 2)
+    add_events(database, 2)
     with database.sessions() as session:
         assert find_older(lab, session) is None
 
 
-def test_events_that_were_deleted_with_their_run_do_not_make_it_older(lab, database):
-    happen(database, 3)
+def test_events_deleted_with_their_run_do_not_make_it_older(lab, database):
+    add_events(database, 3)
     with database.sessions.begin() as session:
         raise_mark(lab, session)
         session.execute(delete(Event))
@@ -56,10 +56,10 @@ def test_events_that_were_deleted_with_their_run_do_not_make_it_older(lab, datab
         assert find_older(lab, session) is None
 
 
-def test_lost_events_are_told_once_in_history_and_log_and_on_every_page(lab, database, caplog):
-    happen(database, 3)
-    go_back(lab, database, 20)
-    with serving(lab, database.url) as client, client:
+def test_lost_events_are_reported_once_in_history_and_log_and_on_every_page(lab, database, caplog):
+    add_events(database, 3)
+    simulate_rollback(lab, database, 20)
+    with client_of_service(lab, database.url) as client, client:
         history = client.get("/api/v1/status").json()["history"]
         assert history["state"] == "older"
         assert "20 or more of its newest events are missing" in history["detail"]
@@ -67,7 +67,7 @@ def test_lost_events_are_told_once_in_history_and_log_and_on_every_page(lab, dat
     with database.sessions() as session:
         (line,) = session.scalars(select(Event).where(Event.kind == "database"))
         assert line.level == "error"
-    with serving(lab, database.url) as client, client:
+    with client_of_service(lab, database.url) as client, client:
         assert client.get("/api/v1/status").json()["history"]["state"] == "ok"
 
 
@@ -85,15 +85,15 @@ def test_checkpoints_beyond_the_last_step_are_proof_and_are_named(lab, database)
 
 
 def test_the_reconciler_raises_the_mark(lab, database):
-    happen(database, 3)
+    add_events(database, 3)
     Reconciler(lab, database.sessions).run_once()
     assert read_mark(lab).event >= 3
 
 
 def test_after_a_restore_the_database_may_be_older(lab, database, tmp_path):
-    happen(database, 3)
+    add_events(database, 3)
     save_backup(lab, tmp_path / "backup")
-    happen(database, 50)
+    add_events(database, 50)
     with database.sessions() as session:
         raise_mark(lab, session)
     database.sessions.kw["bind"].dispose()
@@ -103,7 +103,7 @@ def test_after_a_restore_the_database_may_be_older(lab, database, tmp_path):
 
 
 def test_files_of_runs_that_the_database_lost_are_not_removed(lab, database):
-    happen(database, 3)
+    add_events(database, 3)
     with database.sessions.begin() as session:
         make_run(session)
         lost = make_run(session)
@@ -112,7 +112,7 @@ def test_files_of_runs_that_the_database_lost_are_not_removed(lab, database):
         session.rollback()
     with database.sessions.begin() as session:
         make_run(session, id="0" * 26)
-    go_back(lab, database, 20)
+    simulate_rollback(lab, database, 20)
     with database.sessions.begin() as session:
         report_if_older(lab, session)
     for days in (0, 2, 4):

@@ -38,7 +38,7 @@ def run_id(session):
     return run.id
 
 
-def looks(watch, session, clock, seconds):
+def watch_for(watch, session, clock, seconds):
     """Look once a second and return the watch's final answer."""
     for _ in range(seconds):
         clock.now += 1
@@ -46,7 +46,7 @@ def looks(watch, session, clock, seconds):
     return [lease.run_id for lease in expired]
 
 
-def watching(clock):
+def test_watch(clock):
     return LostRuns(60, look_seconds=1, clock=clock)
 
 
@@ -54,34 +54,34 @@ def test_the_grace_of_a_lease_of_a_minute_is_20_seconds_and_shrinks_with_the_lea
     assert (grace_seconds(60), grace_seconds(6), grace_seconds(3600)) == (20, 2, 905)
 
 
-def test_a_lease_that_stays_over_for_the_grace_is_lost(session, clock, run_id):
-    watch = watching(clock)
-    assert looks(watch, session, clock, 20) == []
-    assert looks(watch, session, clock, 1) == [run_id]
+def test_a_lease_that_stays_expired_for_the_grace_period_is_lost(session, clock, run_id):
+    watch = test_watch(clock)
+    assert watch_for(watch, session, clock, 20) == []
+    assert watch_for(watch, session, clock, 1) == [run_id]
 
 
-def test_a_renewal_within_the_grace_keeps_the_run(session, clock, run_id):
-    watch = watching(clock)
-    looks(watch, session, clock, 15)
+def test_a_renewal_within_the_grace_period_keeps_the_run(session, clock, run_id):
+    watch = test_watch(clock)
+    watch_for(watch, session, clock, 15)
     leases.renew_lease(session, run_id, 1)
-    assert looks(watch, session, clock, 20) == []
+    assert watch_for(watch, session, clock, 20) == []
     session.execute(update(Run).values(lease_until=db_now() - 1))
-    assert looks(watch, session, clock, 20) == []
+    assert watch_for(watch, session, clock, 20) == []
 
 
-def test_time_without_a_look_or_without_an_answer_counts_for_nothing(session, clock, run_id):
-    watch = watching(clock)
-    looks(watch, session, clock, 15)
+def test_time_without_a_look_or_a_response_does_not_count(session, clock, run_id):
+    watch = test_watch(clock)
+    watch_for(watch, session, clock, 15)
     clock.now += 600
-    assert looks(watch, session, clock, 15) == []
+    assert watch_for(watch, session, clock, 15) == []
     watch.forget()
-    assert looks(watch, session, clock, 20) == []
-    assert looks(watch, session, clock, 1) == [run_id]
+    assert watch_for(watch, session, clock, 20) == []
+    assert watch_for(watch, session, clock, 1) == [run_id]
 
 
-def test_a_lease_renewed_after_it_was_seen_is_neither_claimed_nor_taken_back(session, clock, run_id):
-    watch = watching(clock)
-    looks(watch, session, clock, 21)
+def test_a_lease_renewed_after_the_look_is_neither_claimed_nor_requeued(session, clock, run_id):
+    watch = test_watch(clock)
+    watch_for(watch, session, clock, 21)
     lost = watch.look(session)
     leases.renew_lease(session, run_id, 1)
     assert lifecycle.take_back_lost(session, lost) == []

@@ -52,7 +52,7 @@ def lab(settings, sessions):
     return Installation(settings, sessions)
 
 
-def test_what_has_belonged_to_nobody_for_a_day_is_removed_and_nothing_else(lab, caplog):
+def test_only_files_without_an_owner_for_a_day_are_removed(lab, caplog):
     run_id = lab.add_run()
     checkpoint = lab.add_checkpoint(run_id, "s000003-a1")
     unknown = lab.add_checkpoint(new_id(), "s000003-a1", row=False).parent
@@ -74,7 +74,7 @@ def test_what_has_belonged_to_nobody_for_a_day_is_removed_and_nothing_else(lab, 
 
 
 @pytest.mark.parametrize("status", ["queued", "running"])
-def test_the_files_of_a_run_at_work_are_its_own_affair(lab, status):
+def test_files_of_an_active_run_are_ignored(lab, status):
     run_id = lab.add_run(status=status)
     stray = lab.add_checkpoint(run_id, "s000006-a1", row=False)
     lab.add_checkpoint(run_id, "s000003-a1").joinpath("manifest.json").unlink()
@@ -84,7 +84,7 @@ def test_the_files_of_a_run_at_work_are_its_own_affair(lab, status):
     assert lab.events() == []
 
 
-def test_what_gets_a_row_in_time_stays(lab):
+def test_files_that_get_a_row_in_time_are_kept(lab):
     run_id = lab.add_run()
     late = lab.add_checkpoint(run_id, "s000006-a1", row=False)
     lab.sweep()
@@ -95,7 +95,7 @@ def test_what_gets_a_row_in_time_stays(lab):
     assert late.exists()
 
 
-def test_a_run_that_is_resumed_while_it_is_looked_through_keeps_its_files(lab, monkeypatch):
+def test_a_run_resumed_during_the_sweep_keeps_its_files(lab, monkeypatch):
     run_id = lab.add_run(status="stopped")
     stray = lab.add_checkpoint(run_id, "s000006-a1", row=False)
     lab.sweep()
@@ -111,7 +111,7 @@ def test_a_run_that_is_resumed_while_it_is_looked_through_keeps_its_files(lab, m
     assert stray.exists()
 
 
-def test_links_and_what_no_run_of_this_database_can_be_are_left_alone(lab, tmp_path):
+def test_links_and_names_that_cannot_be_runs_of_this_database_are_ignored(lab, tmp_path):
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "precious").write_text("")
@@ -138,7 +138,7 @@ def test_links_and_what_no_run_of_this_database_can_be_are_left_alone(lab, tmp_p
     assert (runs / run_id / "s000006-a1").is_symlink()
 
 
-def test_a_checkpoint_whose_files_are_gone_is_told_once(lab):
+def test_a_checkpoint_whose_files_are_gone_is_reported_once(lab):
     run_id = lab.add_run()
     lab.add_checkpoint(run_id, "s000003-a1")
     gone = lab.add_checkpoint(run_id, "s000006-a1")
@@ -151,7 +151,7 @@ def test_a_checkpoint_whose_files_are_gone_is_told_once(lab):
         assert len(session.scalars(select(Checkpoint)).all()) == 2
 
 
-def test_a_disk_that_is_not_there_is_not_told_checkpoint_by_checkpoint(lab):
+def test_a_missing_disk_is_not_reported_checkpoint_by_checkpoint(lab):
     run_id = lab.add_run()
     checkpoint = lab.add_checkpoint(run_id, "s000003-a1")
     checkpoint.parent.rename(lab.settings.state / "elsewhere")

@@ -11,22 +11,22 @@ def claim(database, **knobs):
         return lifecycle.claim_run(session, "w", "h", **knobs)
 
 
-def queue(database, *widths):
+def queue_runs(database, *widths):
     """Queue runs in this order."""
     with database.sessions.begin() as session:
         return [make_run(session, devices=width, queued_at=at).id for at, width in enumerate(widths)]
 
 
-def test_a_worker_passes_over_runs_that_it_could_never_hold(database):
-    wide, narrow = queue(database, 4, 1)
+def test_a_worker_skips_runs_that_it_can_never_hold(database):
+    wide, narrow = queue_runs(database, 4, 1)
     assert claim(database, room=2, max_devices=2).run_id == narrow
     assert claim(database, room=2, max_devices=2) is None
     claimed = claim(database, room=4, max_devices=4)
     assert (claimed.run_id, claimed.devices) == (wide, 4)
 
 
-def test_narrow_runs_do_not_take_what_a_wide_one_that_came_first_waits_for(database):
-    wide, narrow = queue(database, 2, 1)
+def test_narrow_runs_leave_slots_to_a_wide_run_queued_first(database):
+    wide, narrow = queue_runs(database, 2, 1)
     assert (
         claim(database, room=1, max_devices=2) is None
     )  # one of two is busy, so the other one waits for the wide run
@@ -34,15 +34,15 @@ def test_narrow_runs_do_not_take_what_a_wide_one_that_came_first_waits_for(datab
     assert claim(database, room=1, max_devices=2).run_id == narrow
 
 
-def test_a_run_of_a_higher_priority_goes_before_a_wide_one(database):
-    queue(database, 2)
+def test_a_run_of_higher_priority_precedes_a_wide_one(database):
+    queue_runs(database, 2)
     with database.sessions.begin() as session:
         urgent = make_run(session, priority=1).id
     assert claim(database, room=1, max_devices=2).run_id == urgent
 
 
-def test_an_attempt_notes_its_devices_and_costs_as_many_slots(database):
-    (run_id,) = queue(database, 2)
+def test_an_attempt_records_its_devices_and_costs_as_much_as_its_slots(database):
+    (run_id,) = queue_runs(database, 2)
     claim(database, room=2, max_devices=2)
     with database.sessions() as session:
         assert session.get_one(Attempt, (run_id, 1)).devices == 2

@@ -7,12 +7,12 @@ from fastapi import FastAPI
 from sqlalchemy import select, text
 
 from backend.storage.models import Experiment
-from tests.api_client import put_in_place_of, serving
+from tests.api_client import client_of_service, replace_endpoint
 
 pytestmark = pytest.mark.both_databases
 
 
-def test_an_uncommitted_row_is_not_there_for_others(database):
+def test_an_uncommitted_row_is_invisible_to_others(database):
     with database.sessions() as session:
         session.add(Experiment(name="half", request={}, request_hash=""))
         session.flush()
@@ -21,8 +21,8 @@ def test_an_uncommitted_row_is_not_there_for_others(database):
         assert session.scalars(select(Experiment)).all() == []
 
 
-def test_postgres_ends_what_takes_the_service_too_long(postgres_url, settings):
-    with serving(settings, postgres_url) as client:
+def test_postgres_ends_slow_statements_of_the_service(postgres_url, settings):
+    with client_of_service(settings, postgres_url) as client:
         engine = cast("FastAPI", client.app).state.lab.engine
 
         def slow():
@@ -30,7 +30,7 @@ def test_postgres_ends_what_takes_the_service_too_long(postgres_url, settings):
                 connection.execute(text("SET LOCAL statement_timeout = '50ms'"))
                 connection.execute(text("SELECT pg_sleep(30)"))
 
-        put_in_place_of(client, "/api/v1/experiments", slow)
+        replace_endpoint(client, "/api/v1/experiments", slow)
         answer = client.get("/api/v1/experiments")
         with engine.connect() as connection:
             names = ("statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout")

@@ -14,19 +14,19 @@ from backend.storage.engine import open_engine, open_sessions
 from backend.storage.faults import database_fault, disk_fault
 from tests.disks import small_disk
 
-SQLITE = "sqlite:////state/grpolab.db"
-POSTGRES = "postgresql+psycopg://lab@/lab"
+SQLITE_URL = "sqlite:////state/grpolab.db"
+POSTGRES_URL = "postgresql+psycopg://lab@/lab"
 
 
-def of_sqlite(code):
+def sqlite_error(code):
     original = sqlite3.OperationalError("its own words")
     original.sqlite_errorcode = code
-    return database_fault(OperationalError("statement", {}, original), SQLITE)
+    return database_fault(OperationalError("statement", {}, original), SQLITE_URL)
 
 
-def of_postgres(sqlstate):
+def postgres_error(sqlstate):
     original = psycopg.errors.lookup(sqlstate)("its own words")
-    return database_fault(OperationalError("statement", {}, original), POSTGRES)
+    return database_fault(OperationalError("statement", {}, original), POSTGRES_URL)
 
 
 @pytest.mark.parametrize(
@@ -44,8 +44,8 @@ def of_postgres(sqlstate):
         (sqlite3.SQLITE_CORRUPT, "damaged", "the database /state/grpolab.db is damaged"),
     ],
 )
-def test_each_word_of_sqlite_has_its_sentence(code, kind, phrase):
-    fault = of_sqlite(code)
+def test_each_error_code_of_sqlite_has_its_sentence(code, kind, phrase):
+    fault = sqlite_error(code)
     assert fault.kind == kind
     assert fault.sentence.startswith(phrase)
 
@@ -54,21 +54,21 @@ def test_each_word_of_sqlite_has_its_sentence(code, kind, phrase):
     ("sqlstate", "kind"),
     [("53100", "full"), ("25006", "read_only"), ("58030", "broken"), ("57P01", "away"), ("57014", "busy")],
 )
-def test_each_word_of_postgres_has_its_sentence(sqlstate, kind):
-    assert of_postgres(sqlstate).kind == kind
+def test_each_error_code_of_postgres_has_its_sentence(sqlstate, kind):
+    assert postgres_error(sqlstate).kind == kind
 
 
-def test_a_lost_connection_means_that_the_database_is_away():
+def test_a_lost_connection_means_that_the_database_is_unreachable():
     error = OperationalError("statement", {}, psycopg.OperationalError("server closed the connection"))
-    assert database_fault(error, POSTGRES).kind == "away"
+    assert database_fault(error, POSTGRES_URL).kind == "away"
 
 
-def test_what_the_database_is_not_to_blame_for_is_no_trouble():
-    assert of_sqlite(sqlite3.SQLITE_ERROR) is None
+def test_other_errors_are_not_database_faults():
+    assert sqlite_error(sqlite3.SQLITE_ERROR) is None
     original = sqlite3.IntegrityError("UNIQUE constraint failed")
     original.sqlite_errorcode = sqlite3.SQLITE_CONSTRAINT_UNIQUE
-    assert database_fault(IntegrityError("statement", {}, original), SQLITE) is None
-    assert database_fault(ValueError("x"), SQLITE) is None
+    assert database_fault(IntegrityError("statement", {}, original), SQLITE_URL) is None
+    assert database_fault(ValueError("x"), SQLITE_URL) is None
 
 
 @pytest.mark.parametrize(
@@ -81,13 +81,13 @@ def test_what_the_database_is_not_to_blame_for_is_no_trouble():
         (SafetensorError("Error: I/O error: No space left on device (os error 28)"), "full"),
     ],
 )
-def test_a_disk_is_told_from_what_an_error_says(error, kind, tmp_path):
+def test_a_disk_fault_is_recognised_from_the_error(error, kind, tmp_path):
     fault = disk_fault(error, tmp_path / "not" / "there")
     assert fault.kind == kind
     assert str(tmp_path) in fault.sentence
 
 
-def test_sqlite_on_a_full_disk_and_on_a_read_only_one_says_so_and_still_reads(tmp_path):
+def test_sqlite_on_a_full_or_read_only_disk_reports_it_and_can_still_read(tmp_path):
     with small_disk(tmp_path / "disk", megabytes=2) as disk:
         url = f"sqlite:///{disk}/lab.db"
         engine = open_engine(url)

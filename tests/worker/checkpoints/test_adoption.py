@@ -8,14 +8,14 @@ from sqlalchemy import delete, select, update
 
 from backend.config.merge import resolve
 from backend.storage.models import Checkpoint, Event, Metric, Run
-from tests.trained_runs import SMALL, series
+from tests.trained_runs import SMALL_CONFIG, series
 
-CONFIG = resolve(SMALL | {"checkpointing": {"every": 1, "keep": 2, "spaced": 0}}, None, 0)
-NAMES = ["s000001-a1", "s000002-a1", "s000003-a1", "s000004-a1"]
+CONFIG = resolve(SMALL_CONFIG | {"checkpointing": {"every": 1, "keep": 2, "spaced": 0}}, None, 0)
+CHECKPOINT_NAMES = ["s000001-a1", "s000002-a1", "s000003-a1", "s000004-a1"]
 
 
 @pytest.fixture
-def saved(queued, train, sessions, settings):
+def stopped_run(queued, train, sessions, settings):
     """The id and the directory of a run that was stopped after three of its four steps."""
     run_id = queued(CONFIG)
     train(run_id, CONFIG, stop_after=3)
@@ -28,7 +28,7 @@ def forget(sessions, run_id, *, steps):
         session.execute(delete(Checkpoint).where(Checkpoint.run_id == run_id, Checkpoint.step.in_(steps)))
 
 
-def go_back(sessions, run_id, *, step):
+def roll_back(sessions, run_id, *, step):
     """Set the database back to a step."""
     with sessions.begin() as session:
         session.execute(delete(Metric).where(Metric.run_id == run_id, Metric.step > step))
@@ -48,45 +48,45 @@ def rows(sessions, run_id):
         return list(session.scalars(query))
 
 
-def straight(sessions, queued, train):
+def uninterrupted_steps(sessions, queued, train):
     run_id = queued(CONFIG)
     train(run_id, CONFIG)
     return series(sessions, run_id)
 
 
-def test_a_checkpoint_without_a_row_continues_its_run(sessions, queued, train, saved):
-    run_id, root = saved
-    assert [path.name for path in sorted(root.iterdir())][-2:] == NAMES[1:3]
+def test_a_checkpoint_without_a_row_continues_its_run(sessions, queued, train, stopped_run):
+    run_id, root = stopped_run
+    assert [path.name for path in sorted(root.iterdir())][-2:] == CHECKPOINT_NAMES[1:3]
     forget(sessions, run_id, steps=(1, 2, 3))
     assert train(run_id, CONFIG).status == "finished"
     adopted, continued = messages(sessions, run_id)[-2:]
     assert adopted == "adopted checkpoint s000003-a1: it is complete and belongs to this run, but had no row"
     assert continued == "continued from step 3"
-    assert series(sessions, run_id) == straight(sessions, queued, train)
+    assert series(sessions, run_id) == uninterrupted_steps(sessions, queued, train)
 
 
 @pytest.mark.nightly
-def test_steps_that_are_not_recorded_are_trained_again_where_they_can_be(sessions, queued, train, saved):
-    run_id, root = saved
-    go_back(sessions, run_id, step=2)
+def test_unrecorded_steps_are_trained_again_where_possible(sessions, queued, train, stopped_run):
+    run_id, root = stopped_run
+    roll_back(sessions, run_id, step=2)
     assert train(run_id, CONFIG).status == "finished"
     assert "continued from step 2" in messages(sessions, run_id)
     assert not any("adopted" in message for message in messages(sessions, run_id))
-    assert series(sessions, run_id) == straight(sessions, queued, train)
+    assert series(sessions, run_id) == uninterrupted_steps(sessions, queued, train)
     assert sorted(path.name for path in root.iterdir()) == rows(sessions, run_id)
 
 
 @pytest.mark.nightly
-def test_what_is_ahead_of_the_rows_is_kept_until_training_has_come_as_far(sessions, train, saved):
-    run_id, root = saved
-    ahead = root / NAMES[3]
-    go_back(sessions, run_id, step=2)
-    shutil.copytree(root / NAMES[2], ahead)
+def test_checkpoints_ahead_of_the_rows_are_kept_until_training_reaches_them(sessions, train, stopped_run):
+    run_id, root = stopped_run
+    ahead = root / CHECKPOINT_NAMES[3]
+    roll_back(sessions, run_id, step=2)
+    shutil.copytree(root / CHECKPOINT_NAMES[2], ahead)
     state = json.loads((ahead / "trainer/state.json").read_text())
     (ahead / "trainer/state.json").write_text(json.dumps(state | {"step": 4}))
     train(run_id, CONFIG, stop_after=3)
     assert ahead.exists()
-    assert not (root / NAMES[2]).exists()
+    assert not (root / CHECKPOINT_NAMES[2]).exists()
     train(run_id, CONFIG)
     assert not ahead.exists()
 
@@ -95,12 +95,12 @@ def test_what_is_ahead_of_the_rows_is_kept_until_training_has_come_as_far(sessio
     "change",
     ["run", *(pytest.param(change, marks=pytest.mark.nightly) for change in ("config", "origin", "none"))],
 )
-def test_a_checkpoint_of_another_lineage_is_not_adopted(sessions, train, saved, change):
-    run_id, root = saved
-    for name in NAMES[:3]:
+def test_a_checkpoint_of_another_lineage_is_not_adopted(sessions, train, stopped_run, change):
+    run_id, root = stopped_run
+    for name in CHECKPOINT_NAMES[:3]:
         if (root / name).exists():
             _forge(root / name / "trainer/state.json", change)
-    go_back(sessions, run_id, step=0)
+    roll_back(sessions, run_id, step=0)
     train(run_id, CONFIG)
     assert not any("adopted" in message for message in messages(sessions, run_id))
 
@@ -108,7 +108,9 @@ def test_a_checkpoint_of_another_lineage_is_not_adopted(sessions, train, saved, 
 def _forge(path, change):
     state = json.loads(path.read_text())
     forged = {
-        "config": {"config": resolve(SMALL | {"optimizer": {"lr": 0.5}}, None, 0).model_dump(mode="json")},
+        "config": {
+            "config": resolve(SMALL_CONFIG | {"optimizer": {"lr": 0.5}}, None, 0).model_dump(mode="json")
+        },
         "run": {"run": "another"},
         "origin": {"origin": "0" * 64},
     }
@@ -118,10 +120,10 @@ def _forge(path, change):
     path.write_text(json.dumps(state))
 
 
-def test_a_damaged_checkpoint_without_a_row_is_refused(sessions, train, saved):
-    run_id, root = saved
+def test_a_damaged_checkpoint_without_a_row_is_refused(sessions, train, stopped_run):
+    run_id, root = stopped_run
     forget(sessions, run_id, steps=(3,))
-    with (root / NAMES[2] / "model.safetensors").open("r+b") as file:
+    with (root / CHECKPOINT_NAMES[2] / "model.safetensors").open("r+b") as file:
         file.seek(-1, 2)
         file.write(b"x")
     assert train(run_id, CONFIG).status == "finished"
@@ -132,10 +134,10 @@ def test_a_damaged_checkpoint_without_a_row_is_refused(sessions, train, saved):
 
 
 @pytest.mark.nightly
-def test_checkpoints_of_attempts_that_the_database_lost_are_adopted_and_tidied_up(sessions, train, saved):
-    run_id, root = saved
+def test_checkpoints_of_attempts_that_the_database_lost_are_adopted_and_pruned(sessions, train, stopped_run):
+    run_id, root = stopped_run
     forget(sessions, run_id, steps=(1, 2, 3))
-    for name in NAMES[1:3]:
+    for name in CHECKPOINT_NAMES[1:3]:
         (root / name).rename(root / name.replace("-a1", "-a7"))
     assert train(run_id, CONFIG).status == "finished"
     assert any("adopted checkpoint s000003-a7" in message for message in messages(sessions, run_id))

@@ -77,7 +77,7 @@ class Run:
         return [*weights, *moments, torch.rand(1, generator=self.generator).item(), torch.rand(1).item()]
 
 
-CONTINUE = """
+CONTINUE_SCRIPT = """
 import json, sys
 from pathlib import Path
 from tests.worker.checkpoints.test_checkpoint import Run
@@ -97,7 +97,7 @@ def test_a_run_continued_in_a_fresh_process_is_bit_equal_to_an_uninterrupted_one
         run.save(tmp_path / dtype)
         run.train(2)
         uninterrupted.append(run.fingerprint())
-    command = [sys.executable, "-c", CONTINUE, str(tmp_path)]
+    command = [sys.executable, "-c", CONTINUE_SCRIPT, str(tmp_path)]
     output = subprocess.run(command, capture_output=True, text=True, check=True, env=os.environ).stdout
     assert [json.loads(line) for line in output.splitlines()[-2:]] == uninterrupted
 
@@ -119,7 +119,7 @@ def test_a_checkpoint_is_a_directory_that_from_pretrained_opens(tmp_path):
         ({"parts": {"optimizer": {}, "random": 5, "baseline": {}}}, "its baseline cannot be restored"),
     ],
 )
-def test_a_state_that_another_installation_made_up_is_refused(tmp_path, change, reason):
+def test_a_forged_state_is_refused(tmp_path, change, reason):
     directory = Run().save(tmp_path / "one")
     path = directory / "trainer/state.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | change))
@@ -131,7 +131,7 @@ def test_a_state_that_another_installation_made_up_is_refused(tmp_path, change, 
         Run().load(directory)
 
 
-def test_a_damaged_or_missing_file_is_noticed(tmp_path):
+def test_a_damaged_or_missing_file_is_detected(tmp_path):
     directory = Run().save(tmp_path / "a")
     verify_checkpoint(directory)
     weights = directory / "model.safetensors"
@@ -145,7 +145,7 @@ def test_a_damaged_or_missing_file_is_noticed(tmp_path):
         verify_checkpoint(directory)
 
 
-def test_half_a_checkpoint_never_counts(tmp_path):
+def test_an_incomplete_checkpoint_never_counts(tmp_path):
     complete = Run().save(tmp_path / "checkpoint-000002")
     (tmp_path / ".checkpoint-000003.17.draft").mkdir()
     (tmp_path / "checkpoint-000001").mkdir()
@@ -156,7 +156,7 @@ def test_half_a_checkpoint_never_counts(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["checkpoint-000001", "checkpoint-000002"]
 
 
-def test_a_mixture_of_experts_reads_its_own_checkpoint(tmp_path):
+def test_a_mixture_of_experts_loads_its_checkpoint(tmp_path):
     """Its files name each expert separately, while the model holds them joined."""
     tiny = load_policy(PolicyConfig(), Settings())
     config = Qwen3MoeConfig(

@@ -17,9 +17,9 @@ from backend.runs.checkpoints import load_checkpoints
 from backend.storage.engine import database_address, open_engine, open_sessions
 from backend.storage.migrate import upgrade
 from backend.storage.models import Event, Run
-from tests.api_client import serving
-from tests.disks import fill, remounted_read_only, small_disk
-from tests.trained_runs import SMALL, series
+from tests.api_client import client_of_service
+from tests.disks import fill, mounted_read_only, small_disk
+from tests.trained_runs import SMALL_CONFIG, series
 from tests.waiting import wait_for
 from worker.checkpoints.files import remove_drafts
 from worker.train import Assignment, train_run
@@ -54,10 +54,10 @@ def resume(sessions, run_id):
 
 @pytest.fixture
 def run_id(straight, queued):
-    return queued(resolve(SMALL))
+    return queued(resolve(SMALL_CONFIG))
 
 
-def paused_then_resumed(sessions, run_id, state, straight, mend):
+def paused_reason(sessions, run_id, state, straight, mend):
     """Return the reason why the run paused, after it has resumed and ended like an uninterrupted run.
 
     The failed save must leave nothing behind."""
@@ -75,23 +75,23 @@ def paused_then_resumed(sessions, run_id, state, straight, mend):
 @pytest.mark.nightly
 def test_a_run_is_paused_before_a_checkpoint_that_does_not_fit(sessions, run_id, state, straight):
     filler = fill(state, leave=15_000_000)
-    reason = paused_then_resumed(sessions, run_id, state, straight, filler.unlink)
+    reason = paused_reason(sessions, run_id, state, straight, filler.unlink)
     assert reason.startswith("disk: 15 MB free on the disk of ")
     assert f"{state}/runs/{run_id}; a checkpoint needs 11 MB and 8.0 MB stay free" in reason
 
 
-def test_a_disk_that_fills_while_a_checkpoint_is_written(sessions, run_id, state, straight, monkeypatch):
+def test_a_disk_that_fills_during_a_save_pauses_the_run(sessions, run_id, state, straight, monkeypatch):
     monkeypatch.setattr(worker.checkpoints.disk, "RESERVE_BYTES", -10_000_000)
     filler = fill(state, leave=5_000_000)
-    reason = paused_then_resumed(sessions, run_id, state, straight, filler.unlink)
+    reason = paused_reason(sessions, run_id, state, straight, filler.unlink)
     assert reason.startswith(f"disk: the disk of {state}/runs/{run_id} is full: ")
     assert reason.endswith("a checkpoint needs 11 MB")
 
 
 @pytest.mark.nightly
-def test_a_disk_that_is_read_only(sessions, run_id, state, straight):
-    with remounted_read_only(state) as mend:
-        reason = paused_then_resumed(sessions, run_id, state, straight, mend)
+def test_a_read_only_disk_pauses_the_run(sessions, run_id, state, straight):
+    with mounted_read_only(state) as mend:
+        reason = paused_reason(sessions, run_id, state, straight, mend)
     assert reason.startswith(f"disk: the disk of {state}/runs/{run_id} is read-only")
 
 
@@ -99,31 +99,33 @@ def test_a_disk_that_is_read_only(sessions, run_id, state, straight):
 @pytest.mark.parametrize(
     ("number", "phrase"), [(errno.EIO, "reports a write error"), (errno.EDQUOT, "is full")]
 )
-def test_a_disk_that_reports_an_error(sessions, run_id, state, straight, monkeypatch, number, phrase):
+def test_a_disk_that_reports_an_error_pauses_the_run(
+    sessions, run_id, state, straight, monkeypatch, number, phrase
+):
     def faulty(_descriptor):
         raise OSError(number, os.strerror(number))
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", faulty)
-        reason = paused_then_resumed(sessions, run_id, state, straight, patch.undo)
+        reason = paused_reason(sessions, run_id, state, straight, patch.undo)
     assert phrase in reason
 
 
 @pytest.mark.nightly
-def test_a_database_on_a_full_disk_holds_the_run_up_and_loses_nothing(state, straight, settings):
+def test_a_database_on_a_full_disk_delays_the_run_and_loses_nothing(state, straight, settings):
     url = f"sqlite:///{state}/lab.db"
     upgrade(url)
     engine = open_engine(url)
     full_sessions = open_sessions(engine)
     with full_sessions.begin() as session:
-        config = resolve(SMALL).model_dump(mode="json")
+        config = resolve(SMALL_CONFIG).model_dump(mode="json")
         run = Run(name="r", variant="v", seed=0, config=config, config_hash="", steps=4, status="queued")
         session.add(run)
         session.flush()
         run_id = run.id
     filler = fill(state, leave=100_000)
     trainer = threading.Thread(target=attempt, args=(full_sessions, run_id))
-    with serving(settings.model_copy(update={"state_dir": state}), url) as client:
+    with client_of_service(settings.model_copy(update={"state_dir": state}), url) as client:
         trainer.start()
 
         def is_told():
@@ -149,7 +151,7 @@ def test_a_database_on_a_full_disk_holds_the_run_up_and_loses_nothing(state, str
     engine.dispose()
 
 
-def test_what_an_interrupted_save_left_is_removed(tmp_path):
+def test_leftovers_of_an_interrupted_save_are_removed(tmp_path):
     (tmp_path / ".s000004-a1.77.draft" / "trainer").mkdir(parents=True)
     remove_drafts(tmp_path)
     assert list(tmp_path.iterdir()) == []

@@ -13,7 +13,7 @@ from worker.checkpoints.files import BadCheckpoint, save_checkpoint
 from worker.policy.adapter import adapter_weights, merged_copy
 from worker.policy.model import load_policy
 
-LORA = {"type": "lora", "rank": 4}
+LORA_ADAPTER = {"type": "lora", "rank": 4}
 
 
 def checkpoint(settings, directory, *, adapter=None, dtype="float32"):
@@ -33,8 +33,8 @@ def logits(model):
         return model(torch.tensor([[5, 6, 7, 8]])).logits.float()
 
 
-@pytest.mark.parametrize("adapter", [None, LORA])
-def test_an_export_computes_what_the_policy_does(settings, tmp_path, adapter):
+@pytest.mark.parametrize("adapter", [None, LORA_ADAPTER])
+def test_an_export_computes_the_same_as_the_policy(settings, tmp_path, adapter):
     policy, directory = checkpoint(settings, tmp_path / "c", adapter=adapter)
     export_checkpoint(directory, tmp_path / "out", card="# Card\n")
     opened = AutoModelForCausalLM.from_pretrained(tmp_path / "out", dtype="auto").eval()
@@ -52,8 +52,8 @@ def test_an_export_computes_what_the_policy_does(settings, tmp_path, adapter):
     assert AutoTokenizer.from_pretrained(tmp_path / "out")("1+1=?") == policy.tokenizer("1+1=?")
 
 
-@pytest.mark.parametrize("adapter", [None, LORA])
-def test_the_precision_is_chosen(settings, tmp_path, adapter):
+@pytest.mark.parametrize("adapter", [None, LORA_ADAPTER])
+def test_the_precision_can_be_chosen(settings, tmp_path, adapter):
     _, directory = checkpoint(settings, tmp_path / "c", adapter=adapter)
     export_checkpoint(directory, tmp_path / "out", dtype="bfloat16")
     weights = load_file(tmp_path / "out/model.safetensors")
@@ -61,16 +61,16 @@ def test_the_precision_is_chosen(settings, tmp_path, adapter):
     assert json.loads((tmp_path / "out/config.json").read_text())["dtype"] == "bfloat16"
 
 
-def test_float32_holds_the_whole_sum_of_a_bfloat16_base_and_its_adapter(settings, tmp_path):
-    policy, directory = checkpoint(settings, tmp_path / "c", adapter=LORA, dtype="bfloat16")
+def test_float32_holds_the_exact_sum_of_a_bfloat16_base_and_its_adapter(settings, tmp_path):
+    policy, directory = checkpoint(settings, tmp_path / "c", adapter=LORA_ADAPTER, dtype="bfloat16")
     export_checkpoint(directory, tmp_path / "out", dtype="float32")
     exact = merged_copy(policy.model.float()).state_dict()
     for name, weight in load_file(tmp_path / "out/model.safetensors").items():
         assert torch.equal(weight, exact[name]), name
 
 
-def test_what_cannot_be_exported_leaves_nothing_behind(settings, tmp_path):
-    _, directory = checkpoint(settings, tmp_path / "c", adapter=LORA)
+def test_a_failed_export_leaves_nothing_behind(settings, tmp_path):
+    _, directory = checkpoint(settings, tmp_path / "c", adapter=LORA_ADAPTER)
     state = json.loads((directory / "trainer/state.json").read_text())
     (tmp_path / "there").mkdir()
     with pytest.raises(FileExistsError, match="exists already"):

@@ -9,7 +9,7 @@ from backend.config.merge import resolve
 from backend.metrics.history import valid_steps
 from backend.storage.models import Run
 from tests.gate import first_in_gate
-from tests.trained_runs import SMALL, series
+from tests.trained_runs import SMALL_CONFIG, series
 from worker.checkpoints.files import BadCheckpoint
 from worker.checkpoints.store import Checkpoints
 from worker.outcome import Outcome
@@ -26,15 +26,15 @@ CONFIGS: dict[str, dict[str, Any]] = {
         }
     },
     "groups and weights that wait": {
-        "sampling": {**SMALL["sampling"], "staleness": 1},
+        "sampling": {**SMALL_CONFIG["sampling"], "staleness": 1},
         "filters": {"groups": {"type": "zero_variance"}, "refill": {"type": "active", "max_batches": 3}},
     },
 }
 
 
 @pytest.mark.parametrize("name", first_in_gate(1, CONFIGS))
-def test_a_fork_without_changes_does_what_its_parent_did(sessions, queued, train, settings, name):
-    config = resolve(SMALL | CONFIGS[name])
+def test_a_fork_without_changes_trains_like_its_parent(sessions, queued, train, settings, name):
+    config = resolve(SMALL_CONFIG | CONFIGS[name])
     parent = queued(config)
     train(parent, config)
     fork = queued(config, parent=parent, step=2)
@@ -50,8 +50,8 @@ def test_a_fork_without_changes_does_what_its_parent_did(sessions, queued, train
 
 
 @pytest.mark.nightly
-def test_a_fork_remembers_the_history_that_it_inherited(sessions, queued, train):
-    config = resolve(SMALL)
+def test_a_fork_keeps_the_history_that_it_inherited(sessions, queued, train):
+    config = resolve(SMALL_CONFIG)
     parent = queued(config)
     train(parent, config)
     longer = config.with_(steps=5)
@@ -69,8 +69,8 @@ def test_a_fork_remembers_the_history_that_it_inherited(sessions, queued, train)
     assert clocks == sorted(clocks)
 
 
-def test_a_damaged_or_lost_origin_ends_the_fork_with_a_reason(sessions, queued, train, settings):
-    config = resolve(SMALL | {"steps": 2})
+def test_a_damaged_or_missing_origin_ends_the_fork_with_a_reason(sessions, queued, train, settings):
+    config = resolve(SMALL_CONFIG | {"steps": 2})
     parent = queued(config)
     train(parent, config)
     manifest = settings.artifact_dir(parent) / "s000002-a1" / "manifest.json"
@@ -90,7 +90,7 @@ def test_a_fenced_attempt_that_wakes_up_removes_nothing_of_its_successor(
     sessions, queued, train, settings, monkeypatch
 ):
     """The attempt sleeps after the transaction that forgets old checkpoints, before it removes the files."""
-    config = resolve(SMALL)
+    config = resolve(SMALL_CONFIG)
     run_id = queued(config)
     train(run_id, config)
     root = settings.artifact_dir(run_id)

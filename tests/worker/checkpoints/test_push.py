@@ -108,7 +108,7 @@ def model(tmp_path):
     return directory
 
 
-def test_a_push_makes_a_private_repository_with_the_files_of_the_export(hub, model, capsys):
+def test_a_push_creates_a_private_repository_with_the_exported_files(hub, model, capsys):
     assert main(["push", str(model), "me/new"]) == 0, capsys.readouterr().err
     assert capsys.readouterr().out.strip().endswith("/me/new")
     [created] = [json.loads(body) for path, _, body in hub.seen if path == "/api/repos/create"]
@@ -126,14 +126,14 @@ def test_a_push_makes_a_private_repository_with_the_files_of_the_export(hub, mod
     assert not any(TOKEN.encode() in body for _, _, body in hub.seen)
 
 
-def test_a_repository_that_exists_is_left_alone_unless_it_is_meant(hub, model, capsys):
+def test_an_existing_repository_is_unchanged_unless_requested(hub, model, capsys):
     assert main(["push", str(model), "me/old"]) == 1
     assert "me/old exists already: choose another name, or add --existing" in capsys.readouterr().err
     assert not any("/commit/" in path for path, _, _ in hub.seen)
     assert main(["push", str(model), "me/old", "--existing"]) == 0, capsys.readouterr().err
 
 
-def test_a_token_that_is_wrong_is_neither_accepted_nor_shown(hub, model, capsys, monkeypatch):
+def test_a_wrong_token_is_refused_and_not_shown(hub, model, capsys, monkeypatch):
     monkeypatch.setenv("HF_TOKEN", "hf_wrong_and_secret")
     assert main(["push", str(model), "me/new"]) == 1
     error = capsys.readouterr().err
@@ -141,7 +141,7 @@ def test_a_token_that_is_wrong_is_neither_accepted_nor_shown(hub, model, capsys,
     assert "secret" not in error
 
 
-def test_a_hub_out_of_reach_is_one_sentence(hub, model, capsys, monkeypatch):
+def test_an_unreachable_hub_is_reported_in_one_sentence(hub, model, capsys, monkeypatch):
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
     assert main(["push", str(model), "me/new"]) == 1
     error = capsys.readouterr().err
@@ -149,7 +149,7 @@ def test_a_hub_out_of_reach_is_one_sentence(hub, model, capsys, monkeypatch):
     assert len(error.splitlines()) == 1
 
 
-def test_the_token_does_not_follow_a_hub_to_another_address(hub, model, capsys):
+def test_the_token_is_not_sent_to_another_address_after_a_redirect(hub, model, capsys):
     assert main(["push", str(model), "me/moved"]) == 1
     elsewhere = [sent for path, sent, _ in hub.seen if path == "/stolen"]
     assert not any(elsewhere), "the token went to another host"
@@ -172,7 +172,7 @@ def test_the_token_does_not_follow_a_hub_to_another_address(hub, model, capsys):
         "me/" + "x" * 200,
     ],
 )
-def test_hostile_names_reach_no_hub_and_no_terminal(hub, model, capsys, name):
+def test_hostile_names_reach_neither_hub_nor_terminal(hub, model, capsys, name):
     with pytest.raises(SystemExit) if name.startswith("-") else nullcontext():
         assert main(["push", str(model), name]) == 1
     output = capsys.readouterr()
@@ -181,14 +181,14 @@ def test_hostile_names_reach_no_hub_and_no_terminal(hub, model, capsys, name):
 
 
 @pytest.mark.parametrize(("name", "reason"), [("HF_ONLINE", "HF_ONLINE is off"), ("HF_TOKEN", "no token")])
-def test_without_leave_or_token_nothing_is_sent(hub, model, capsys, monkeypatch, name, reason):
+def test_without_permission_or_token_nothing_is_sent(hub, model, capsys, monkeypatch, name, reason):
     monkeypatch.delenv(name)
     assert main(["push", str(model), "me/new"]) == 1
     assert reason in capsys.readouterr().err
     assert not hub.seen
 
 
-def test_the_token_is_in_no_command_line_and_no_environment(hub, model, monkeypatch):
+def test_the_token_is_not_in_command_lines_or_environments(hub, model, monkeypatch):
     started = []
     real = subprocess.run
 

@@ -28,19 +28,19 @@ def model(tmp_path):
 
 
 @pytest.mark.parametrize("engine", ["transformers", "vllm"])
-def test_the_line_is_printed(model, capsys, engine):
+def test_the_command_is_printed(model, capsys, engine):
     assert main(["serve-model", str(model), "--engine", engine, "--port", "8001", "--dry-run"]) == 0
     assert capsys.readouterr().out.strip() == f"{engine} serve {model} --host 127.0.0.1 --port 8001"
 
 
 @pytest.mark.skipif(not is_serve_available(), reason="needs transformers[serving]")
-def test_transformers_answers_a_chat(model):
+def test_transformers_serve_answers_a_chat(model):
     port = free_port()
     command = [sys.executable, "-m", "backend.service", "serve-model", str(model), "--port", str(port)]
     server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     try:
         body = {"model": str(model), "messages": [{"role": "user", "content": "1+1=?"}], "max_tokens": 4}
-        answer = _asked(server, f"http://127.0.0.1:{port}/v1/chat/completions", body)
+        answer = _response(server, f"http://127.0.0.1:{port}/v1/chat/completions", body)
     finally:
         server.terminate()
         output, _ = server.communicate(timeout=30)
@@ -48,7 +48,7 @@ def test_transformers_answers_a_chat(model):
     assert answer["choices"][0]["finish_reason"] in {"stop", "length"}
 
 
-def _asked(server, address, body):
+def _response(server, address, body):
     """Return the server's response, as soon as the server accepts connections."""
     deadline = time.monotonic() + 120
     while True:

@@ -7,14 +7,14 @@ import torch
 from tokenizers.pre_tokenizers import ByteLevel
 from transformers import LlamaConfig, LlamaForCausalLM
 
-SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
-MERGED = "12"
-TOKENS = [*SPECIAL, *sorted(ByteLevel.alphabet()), MERGED]
+SPECIAL_TOKENS = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
+MERGED_TOKEN = "12"
+TOKENS = [*SPECIAL_TOKENS, *sorted(ByteLevel.alphabet()), MERGED_TOKEN]
 TEMPLATE = (
     "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' + message['content'] }}"
     "{{ '<|im_end|>\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
 )
-NAMES = {
+GGUF_NAME_BY_WEIGHT = {
     "model.embed_tokens": "token_embd", "model.norm": "output_norm", "self_attn.q_proj": "attn_q",
     "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output",
     "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down",
@@ -76,7 +76,7 @@ def _add(writer: gguf.GGUFWriter, name: str, weight: torch.Tensor, kind: gguf.GG
     heads = 4 if "q_proj" in name else 2 if "k_proj" in name else 0
     if heads:  # llama.cpp permutes the halves of a head into pairs
         weight = weight.reshape(heads, 2, -1, weight.shape[1]).transpose(1, 2).reshape(weight.shape)
-    for ours, theirs in NAMES.items():
+    for ours, theirs in GGUF_NAME_BY_WEIGHT.items():
         name = name.replace(ours, theirs)
     values = weight.contiguous().numpy()
     if values.ndim == 2 and kind != gguf.GGMLQuantizationType.F32:

@@ -13,7 +13,7 @@ from worker.host import gpu_lock, tasks
 
 ROOT = Path(__file__).parents[3]
 
-HOLD = """
+HOLD_SCRIPT = """
 import sys
 from pathlib import Path
 from worker.host import gpu_lock
@@ -24,7 +24,7 @@ sys.stdin.read()
 
 
 @pytest.fixture
-def shared(tmp_path, monkeypatch):
+def lock_directory(tmp_path, monkeypatch):
     """A directory in place of /tmp, on a machine with two GPUs and a CPU slot."""
     monkeypatch.setattr(gpu_lock, "DIRECTORY", tmp_path)
     slots = [Slot(0, "cuda:0", "A", 1, "GPU-a"), Slot(1, "cuda:0", "B", 1, "GPU-b"), Slot(2, "cpu", "CPU", 1)]
@@ -35,11 +35,11 @@ def shared(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def holder(shared):
+def holder(lock_directory):
     """Another worker on this machine, which holds the first GPU."""
     pipe = subprocess.PIPE
     with subprocess.Popen(
-        [sys.executable, "-c", HOLD, str(shared)], cwd=ROOT, stdin=pipe, stdout=pipe, text=True
+        [sys.executable, "-c", HOLD_SCRIPT, str(lock_directory)], cwd=ROOT, stdin=pipe, stdout=pipe, text=True
     ) as process:
         assert process.stdout.readline() == "True\n"
         yield process
@@ -50,30 +50,30 @@ def slots_of(name):
     return [slot.number for slot in tasks.free_slots(Settings(state_dir=Path(name)))]
 
 
-def test_a_second_state_directory_gets_what_the_first_one_left(shared):
+def test_a_second_state_directory_gets_the_free_gpu(lock_directory):
     assert slots_of("one") == [0, 1, 2]
     assert slots_of("two") == [2]
 
 
-def test_the_gpu_of_a_worker_that_was_killed_is_free_at_once(holder):
+def test_the_gpu_of_a_killed_worker_is_free_immediately(holder):
     assert slots_of("two") == [1, 2]
     holder.kill()
     holder.wait()
     assert slots_of("three") == [0, 2]
 
 
-def test_a_lock_serves_every_user_and_follows_nobody(shared, caplog):
+def test_a_lock_works_for_every_user_and_follows_no_links(lock_directory, caplog):
     old = os.umask(0o077)
     try:
         slots_of("one")
     finally:
         os.umask(old)
-    assert {path.stat().st_mode & 0o777 for path in shared.iterdir()} == {0o444}
-    victim = shared / "victim"
+    assert {path.stat().st_mode & 0o777 for path in lock_directory.iterdir()} == {0o444}
+    victim = lock_directory / "victim"
     victim.write_text("untouched")
-    (shared / "grpolab-gpu-GPU-c.lock").symlink_to(victim)
+    (lock_directory / "grpolab-gpu-GPU-c.lock").symlink_to(victim)
     assert not gpu_lock.lock_gpu("GPU-c")
-    os.mkfifo(shared / "grpolab-gpu-GPU-d.lock")
+    os.mkfifo(lock_directory / "grpolab-gpu-GPU-d.lock")
     assert not gpu_lock.lock_gpu("GPU-d")
     assert "GPU-d cannot be locked, so it is left alone" in caplog.text
     assert victim.read_text() == "untouched"

@@ -15,7 +15,7 @@ def clock():
     return Clock()
 
 
-def steps_of(seconds, clock, *, count=10):
+def detector_after(seconds, clock, *, count=10):
     """Return the HangDetector of a trainer after this number of steps of equal duration."""
     progress = HangDetector(HangLimits(), clock=clock)
     progress.see(0, 0.0)
@@ -26,7 +26,7 @@ def steps_of(seconds, clock, *, count=10):
 
 
 def test_quick_steps_may_pause_for_ten_minutes(clock):
-    progress = steps_of(1, clock)
+    progress = detector_after(1, clock)
     clock.now += 600
     progress.see(10, 10.0)
     assert not progress.is_hung
@@ -34,12 +34,12 @@ def test_quick_steps_may_pause_for_ten_minutes(clock):
     assert progress.is_hung
 
 
-def test_slow_steps_may_pause_for_twenty_of_them(clock):
-    assert steps_of(60, clock).limit_seconds == 1200
+def test_slow_steps_may_pause_for_twenty_step_durations(clock):
+    assert detector_after(60, clock).limit_seconds == 1200
 
 
-def test_a_long_evaluation_may_take_long_again(clock):
-    progress = steps_of(1, clock)
+def test_after_a_long_evaluation_the_next_may_take_as_long(clock):
+    progress = detector_after(1, clock)
     clock.now += 500
     progress.see(11, clock.now)
     assert progress.limit_seconds == 1500
@@ -51,8 +51,8 @@ def test_the_first_step_may_take_an_hour(clock):
     assert not progress.is_hung
 
 
-def test_silence_of_a_database_is_not_silence_of_the_trainer(clock):
-    progress = steps_of(1, clock)
+def test_a_silent_database_does_not_mean_a_silent_trainer(clock):
+    progress = detector_after(1, clock)
     clock.now += 599
     progress.lose_sight()
     clock.now += 599

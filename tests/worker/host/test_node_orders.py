@@ -78,7 +78,7 @@ def test_a_leader_claims_only_while_its_group_is_complete_and_idle(pair, session
     assert leader._claim(leader._worker_slots[1]) is None
 
 
-def test_a_follower_takes_only_orders_that_name_it(follower, group, claim, sessions):
+def test_a_follower_accepts_only_orders_that_name_it(follower, group, claim, sessions):
     assert follower.next_order() is None
     for workers, is_taken in ((("leader", "another"), False), (("leader", "follower"), True)):
         order = Order(claim.run_id, claim.attempt, "127.0.0.1", 1, "n", workers)
@@ -90,7 +90,9 @@ def test_a_follower_takes_only_orders_that_name_it(follower, group, claim, sessi
     assert follower.next_order() is None
 
 
-def test_a_follower_without_the_shared_directory_says_so(follower, group, claim, pair, sessions, monkeypatch):
+def test_a_follower_without_the_shared_directory_reports_it(
+    follower, group, claim, pair, sessions, monkeypatch
+):
     monkeypatch.setattr("worker.host.nodes.SHARED_FILE_SECONDS", 0.2)
     order = Order(claim.run_id, claim.attempt, "127.0.0.1", 1, "secret", ("leader", "follower"))
     file = nonce_file(pair[1].state, claim.run_id, claim.attempt)
@@ -107,7 +109,7 @@ def test_a_follower_without_the_shared_directory_says_so(follower, group, claim,
         group._missing()
 
 
-CRASHES = """
+CRASH_SCRIPT = """
 import sys
 sys.stdin.readline()
 print("\\033[31mrank 3: layer 7 is NaN\\033[0m")
@@ -117,11 +119,11 @@ sys.exit(1)
 """
 
 
-def test_the_last_lines_of_a_node_that_fails_reach_the_leaders_output(pair, sessions, claim, group, capsys):
+def test_the_last_lines_of_a_failed_node_reach_the_leaders_output(pair, sessions, claim, group, capsys):
     seat = NodeSeat(pair[1], sessions, "follower", [CPU_SLOT])
     seat._take()
     events = threading.Event(), threading.Event()
-    spare = Spare(pair[1], CPU_SLOT, (sys.executable, "-c", CRASHES))
+    spare = Spare(pair[1], CPU_SLOT, (sys.executable, "-c", CRASH_SCRIPT))
     supervisor = Supervisor(pair[1], sessions, CPU_SLOT, events[0], spare=spare)
     follower = NodeFollower(pair[1], sessions, seat, supervisor, *events)
     file = nonce_file(pair[1].state, claim.run_id, claim.attempt)
@@ -137,7 +139,7 @@ def test_the_last_lines_of_a_node_that_fails_reach_the_leaders_output(pair, sess
     assert capsys.readouterr().out == f"{title}: rank 3: layer 7 is NaN\n{title}: token [secret]\n"
 
 
-def test_a_follower_that_does_not_come_sends_the_run_back(group, claim, pair, sessions):
+def test_a_missing_follower_returns_the_run_to_the_queue(group, claim, pair, sessions):
     with pytest.raises(NodeLost, match=r"^node 1 did not join within 0 s$"):
         group.call()
     follower = NodeSeat(pair[1], sessions, "follower", [CPU_SLOT])

@@ -22,13 +22,13 @@ from backend.storage.engine import open_engine, open_sessions
 from backend.storage.models import Attempt, Metric, MetricKey, Run, Worker
 from tests.api_client import TOKEN
 from tests.factories import make_run
-from tests.worker.training.ranks import CASES, SMALL, train
+from tests.worker.training.ranks import CASES, SMALL_CONFIG, train
 
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(1800)]
 
 ROOT = Path(__file__).parents[3]
 
-CONFIG = {**merge(SMALL, CASES["GRPO"]), "checkpointing": {"every": 1}}
+CONFIG = {**merge(SMALL_CONFIG, CASES["GRPO"]), "checkpointing": {"every": 1}}
 
 
 class Lab:
@@ -167,14 +167,14 @@ def lab(state_dir, sqlite_url):
     engine.dispose()
 
 
-CLOSE = 5e-5
+MAX_DIFFERENCE = 5e-5
 """Largest difference of a metric due to the order of float32 sums, relative for values above 1.
 
 Most values of twenty steps agree within 3e-7. A step whose gradient is ten times as large as the others'
 (rare tokens, a ratio far from 1) amplifies earlier differences: 1.1e-5 of its norm was measured."""
 
 
-def furthest(left, right):
+def max_difference(left, right):
     """Return the largest difference and its metric. Shares may cross a limit by rounding."""
     assert left.keys() == right.keys()
     return max(
@@ -200,7 +200,10 @@ def test_a_rank_killed_on_the_second_node_loses_nothing_and_a_stop_reaches_both(
     metrics = lab.metrics(run_id)
     shared = metrics.keys() & expected.keys()
     assert (5, "reward/mean") in shared
-    assert furthest({key: metrics[key] for key in shared}, {key: expected[key] for key in shared})[0] < CLOSE
+    assert (
+        max_difference({key: metrics[key] for key in shared}, {key: expected[key] for key in shared})[0]
+        < MAX_DIFFERENCE
+    )
     stopped = lab.queue(steps=900)
     lab.wait_for_step(stopped, 1)
     with lab.sessions.begin() as session:
@@ -220,7 +223,7 @@ def expected_of(trained):
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("devices", [1, 2])
-def test_twenty_steps_on_two_nodes_equal_those_of_one_process(lab, devices):
+def test_twenty_steps_on_two_nodes_match_those_of_one_process(lab, devices):
     lab.start("alone", WORKER_NODES="1", WORKER_NODE_RANK="0")
     lab.start(0)
     lab.start(1)
@@ -228,14 +231,14 @@ def test_twenty_steps_on_two_nodes_equal_those_of_one_process(lab, devices):
     on_two_nodes = lab.queue(steps=20, resources={"devices": devices})
     lab.wait_for_end(alone)
     lab.wait_for_end(on_two_nodes)
-    difference, (step, name) = furthest(lab.metrics(alone), lab.metrics(on_two_nodes))
+    difference, (step, name) = max_difference(lab.metrics(alone), lab.metrics(on_two_nodes))
     print(f"2 nodes x {devices}: {difference:.1e} ({name} of step {step})")
-    assert difference < CLOSE
+    assert difference < MAX_DIFFERENCE
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("victim", [0, 1])
-def test_a_worker_of_the_group_that_is_killed_loses_nothing(lab, victim):
+def test_a_killed_worker_of_the_group_loses_nothing(lab, victim):
     lab.start("alone", WORKER_NODES="1", WORKER_NODE_RANK="0")
     lab.start(0)
     lab.start(1)
@@ -245,4 +248,4 @@ def test_a_worker_of_the_group_that_is_killed_loses_nothing(lab, victim):
     lab.start(victim)
     assert lab.wait_for_end(on_two_nodes).attempt >= 2
     lab.wait_for_end(alone)
-    assert furthest(lab.metrics(alone), lab.metrics(on_two_nodes))[0] < CLOSE
+    assert max_difference(lab.metrics(alone), lab.metrics(on_two_nodes))[0] < MAX_DIFFERENCE

@@ -4,17 +4,17 @@ import torch
 
 from worker.out_of_memory import GpuMemory, gpu_text, is_gpu_error, is_memory_error, memory_text
 
-GIGABYTE = 10**9
+GIGABYTE_BYTES = 10**9
 
 
 def test_a_gpu_that_another_program_fills_is_named():
-    text = gpu_text(GpuMemory(held=6 * GIGABYTE, free=GIGABYTE // 4, total=80 * GIGABYTE))
+    text = gpu_text(GpuMemory(held=6 * GIGABYTE_BYTES, free=GIGABYTE_BYTES // 4, total=80 * GIGABYTE_BYTES))
     assert text == (
         "the trainer held 6.0 GB of the GPU's 80 GB, other processes and CUDA itself 74 GB; 250 MB were free"
     )
 
 
-def test_the_memory_that_ran_out_is_told_by_the_error():
+def test_the_error_tells_which_memory_ran_out():
     of_gpu = [
         torch.OutOfMemoryError("x"),
         RuntimeError("CUBLAS_STATUS_ALLOC_FAILED"),

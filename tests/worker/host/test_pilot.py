@@ -11,7 +11,7 @@ def test_without_limits_nothing_ends_a_worker():
     assert pilot.reason_to_end(is_busy=False) == ""
 
 
-def test_after_its_runs_it_claims_no_more_and_ends_when_they_are_done():
+def test_after_its_runs_a_pilot_claims_no_more_and_ends_with_the_last():
     pilot = Pilot(PilotLimits(runs=2))
     pilot.note_claim()
     assert pilot.may_claim()
@@ -21,7 +21,7 @@ def test_after_its_runs_it_claims_no_more_and_ends_when_they_are_done():
     assert "all 2 runs" in pilot.reason_to_end(is_busy=False)
 
 
-def test_idle_seconds_begin_when_the_last_run_ends(monkeypatch):
+def test_idle_time_begins_when_the_last_run_ends(monkeypatch):
     now = [100.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     pilot = Pilot(PilotLimits(idle_seconds=60))
@@ -32,7 +32,7 @@ def test_idle_seconds_begin_when_the_last_run_ends(monkeypatch):
     assert "no run came" in pilot.reason_to_end(is_busy=False)
 
 
-def test_at_its_deadline_it_ends_though_it_is_busy():
+def test_a_busy_pilot_ends_at_its_deadline():
     pilot = Pilot(PilotLimits(until=time.time() - 1))
     assert not pilot.may_claim()
     assert "WORKER_UNTIL" in pilot.reason_to_end(is_busy=True)

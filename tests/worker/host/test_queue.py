@@ -43,7 +43,7 @@ def patient(monkeypatch):
     monkeypatch.setattr("backend.runs.queue.doorbell.MAX_RING_SECONDS", 10.0)
 
 
-def bells(settings):
+def take_doorbells(settings):
     """Take all doorbell messages from the queue."""
     app, names = worker_queue(settings), []
     with app.connection_for_read() as connection:
@@ -71,7 +71,7 @@ def test_without_valkey_and_redis_the_queue_uses_files(settings, monkeypatch):
     prepare_broker(choose_broker(settings), settings)
     assert ring(settings)
     assert len(list((settings.state / "broker" / "queue").iterdir())) == 1
-    assert bells(settings) == [TASK_NAME]
+    assert take_doorbells(settings) == [TASK_NAME]
 
 
 def test_a_long_state_path_gets_a_short_socket(tmp_path):
@@ -81,17 +81,17 @@ def test_a_long_state_path_gets_a_short_socket(tmp_path):
     assert socket_path(settings) != socket_path(Settings(state_dir=tmp_path / ("other" * 40)))
 
 
-def test_a_directory_of_somebody_else_is_refused(tmp_path, monkeypatch):
+def test_a_directory_of_another_user_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "getuid", lambda: 4711)
     with pytest.raises(Unavailable, match="is owned by another user"):
         private_directory(tmp_path)
 
 
-def test_a_dead_broker_costs_no_error(settings):
+def test_a_dead_broker_causes_no_error(settings):
     assert not ring(settings)
 
 
-def test_a_broker_that_never_answers_is_given_up(state_dir):
+def test_the_wait_for_a_silent_broker_ends(state_dir):
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()
@@ -100,7 +100,7 @@ def test_a_broker_that_never_answers_is_given_up(state_dir):
 
 
 @pytest.mark.usefixtures("patient")
-def test_the_bell_works_again_when_the_broker_is_back(settings, broker):
+def test_the_doorbell_works_again_when_the_broker_is_back(settings, broker):
     assert ring(settings)
     broker.kill()
     broker.wait()
@@ -137,7 +137,7 @@ def channel_of(settings):
         yield connection.default_channel
 
 
-def test_every_message_of_a_queue_of_files_is_read_whole_and_once(files):
+def test_every_message_of_a_file_queue_is_read_complete_and_once(files):
     """Several threads write while others read as fast as they can."""
     count, read_ids = 400, []
 
@@ -160,14 +160,14 @@ def test_every_message_of_a_queue_of_files_is_read_whole_and_once(files):
 
 
 @pytest.mark.usefixtures("patient")
-def test_a_message_that_is_torn_or_unfinished_is_passed_over(files):
+def test_a_torn_or_unfinished_message_is_skipped(files):
     """A killed writer or a power failure leaves such a message."""
     folder = queue_folder(files)
     (folder / "1_torn.gpu.msg").touch()
     (folder / "2_half.gpu.msg").write_bytes(b'{"body": "\xff')
     (folder / "3_unfinished.tmp").write_text('{"bo')
     assert ring(files)
-    assert bells(files) == [TASK_NAME]
+    assert take_doorbells(files) == [TASK_NAME]
     assert [file.name for file in folder.iterdir()] == ["3_unfinished.tmp"]
     prepare_broker(choose_broker(files), files)
     assert not list(folder.iterdir())

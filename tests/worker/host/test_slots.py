@@ -30,7 +30,7 @@ def pool(settings, sessions):
     return SlotPool(settings, sessions, [Slot(0, "cpu", "CPU", 1)])
 
 
-def test_a_claim_whose_commit_fails_is_no_claim(pool, sessions, engine):
+def test_a_claim_whose_commit_fails_is_not_a_claim(pool, sessions, engine):
     with sessions.begin() as session:
         make_run(session)
 
@@ -45,7 +45,7 @@ def test_a_claim_whose_commit_fails_is_no_claim(pool, sessions, engine):
     assert pool._claim(pool._worker_slots[0]).attempt == 1
 
 
-def test_an_attempt_of_the_same_number_belongs_to_one_worker_only(sessions):
+def test_an_attempt_of_one_number_belongs_to_one_worker(sessions):
     with sessions.begin() as session:
         run = make_run(session)
         claim = lifecycle.claim_run(session, "first", "host")
@@ -61,7 +61,7 @@ def two_gpus(settings, sessions):
     return SlotPool(settings, sessions, gpus)
 
 
-def test_a_wide_run_trains_on_the_gpu_of_its_own_slot_first_and_frees_both(two_gpus, sessions, monkeypatch):
+def test_a_wide_run_trains_first_on_its_slots_gpu_and_frees_both(two_gpus, sessions, monkeypatch):
     with sessions.begin() as session:
         make_run(session, devices=2, config={"resources": {"devices": 2}})
     first, second = two_gpus._worker_slots
@@ -71,7 +71,7 @@ def test_a_wide_run_trains_on_the_gpu_of_its_own_slot_first_and_frees_both(two_g
     assert (given_gpus, first.run_id, second.run_id) == (["GPU-1", "GPU-0"], None, None)
 
 
-def test_gpus_beside_a_wide_run_serve_others(settings, sessions, monkeypatch):
+def test_gpus_not_used_by_a_wide_run_serve_others(settings, sessions, monkeypatch):
     """The second slot of the wide run has no trainer and must not look for work."""
     gpus = [Slot(number, "cuda:0", "GPU", 1, f"GPU-{number}") for number in range(3)]
     pool = SlotPool(settings, sessions, gpus)
@@ -89,7 +89,7 @@ def test_gpus_beside_a_wide_run_serve_others(settings, sessions, monkeypatch):
     assert trained == [(narrow.id, ["GPU-2"])]
 
 
-def test_a_wide_run_waits_for_both_gpus_and_keeps_the_free_one(two_gpus, sessions):
+def test_a_wide_run_waits_for_both_gpus_and_reserves_the_free_one(two_gpus, sessions):
     with sessions.begin() as session:
         make_run(session, queued_at=1)
         make_run(session, queued_at=2, devices=2, config={"resources": {"devices": 2}})

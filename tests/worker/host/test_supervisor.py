@@ -25,7 +25,7 @@ from worker.host.supervisor import Supervisor
 from worker.host.trainer_process import MAX_LINE_BYTES, start_trainer, trainer_environment
 from worker.outcome import REASON_CHARACTERS
 
-TOY = Path(__file__).parent / "toy_trainer.py"
+TOY_TRAINER_PATH = Path(__file__).parent / "toy_trainer.py"
 ROOT = Path(__file__).parents[3]
 
 
@@ -47,13 +47,13 @@ def stopping():
 
 
 @pytest.fixture
-def toy(settings, sessions, stopping, monkeypatch):
+def make_supervisor(settings, sessions, stopping, monkeypatch):
     """A function that makes the supervisor of a slot whose toy trainer behaves as named."""
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     supervisors = []
 
     def make(*behaviour, **options):
-        argv = (sys.executable, str(TOY), *behaviour)
+        argv = (sys.executable, str(TOY_TRAINER_PATH), *behaviour)
         slot = Slot(0, "cpu", "CPU", 1)
         supervisors.append(
             Supervisor(settings, sessions, slot, stopping, spare=Spare(settings, slot, argv), **options)
@@ -108,8 +108,8 @@ def has_steps(sessions, run_id):
     return lambda: read(sessions, run_id).last_step >= 1
 
 
-def test_a_spare_that_is_ready_takes_the_run(toy, sessions):
-    supervisor = toy("finish")
+def test_a_ready_spare_takes_the_run(make_supervisor, sessions):
+    supervisor = make_supervisor("finish")
     supervisor.keep_spare()
     wait_for(lambda: supervisor.spare_is_ready)
     run_id = queue_run(sessions)
@@ -120,9 +120,9 @@ def test_a_spare_that_is_ready_takes_the_run(toy, sessions):
     assert not supervisor.spare_is_ready
 
 
-def test_output_is_kept_clean_and_in_order(toy, sessions):
+def test_output_is_kept_clean_and_in_order(make_supervisor, sessions):
     run_id = queue_run(sessions)
-    toy("chatty").supervise(claim(sessions))
+    make_supervisor("chatty").supervise(claim(sessions))
     log = log_of(sessions, run_id)
     assert "100%\n" in log
     assert "to stderr\n" in log
@@ -130,20 +130,20 @@ def test_output_is_kept_clean_and_in_order(toy, sessions):
     assert "ready" not in log
 
 
-def test_the_trainer_sees_no_secret_of_the_service(toy, sessions, settings, monkeypatch):
+def test_the_trainer_sees_no_secret_of_the_service(make_supervisor, sessions, settings, monkeypatch):
     monkeypatch.setenv("GRPOLAB_TOKEN", "secret")
     monkeypatch.setenv("BROKER_URL", "redis://me:secret@host")
     run_id = queue_run(sessions)
-    toy("finish").supervise(claim(sessions))
+    make_supervisor("finish").supervise(claim(sessions))
     assert '{"threads": "1", "token": null}' in log_of(sessions, run_id)
     environment = trainer_environment(settings, Slot(0, "cpu", "CPU", 1), os.environ)
     assert not {"GRPOLAB_TOKEN", "BROKER_URL"} & environment.keys()
     assert environment["HF_HUB_OFFLINE"] == "1"
 
 
-def test_want_of_memory_is_tried_once_more(toy, sessions):
+def test_a_lack_of_memory_is_retried_once(make_supervisor, sessions):
     run_id = queue_run(sessions)
-    supervisor = toy("report")
+    supervisor = make_supervisor("report")
     supervisor.supervise(claim(sessions))
     assert read(sessions, run_id).status == "queued"
     supervisor.supervise(claim(sessions))
@@ -151,22 +151,22 @@ def test_want_of_memory_is_tried_once_more(toy, sessions):
     assert (run.status, run.reason) == ("failed", "OutOfMemoryError: CUDA out of memory")
 
 
-def test_a_crash_counts_as_the_trainers_own_fault(toy, sessions):
+def test_a_crash_counts_as_a_failure_of_the_trainer(make_supervisor, sessions):
     run_id = queue_run(sessions)
-    toy("segfault").supervise(claim(sessions))
+    make_supervisor("segfault").supervise(claim(sessions))
     run = read(sessions, run_id)
     assert (run.status, run.own_failures) == ("queued", 1)
     assert run.reason.startswith("the trainer crashed with SIGSEGV")
 
 
-def test_an_end_without_an_outcome_counts_as_a_failure(toy, sessions):
+def test_an_end_without_an_outcome_counts_as_a_failure(make_supervisor, sessions):
     run_id = queue_run(sessions)
-    toy("vanish").supervise(claim(sessions))
+    make_supervisor("vanish").supervise(claim(sessions))
     run = read(sessions, run_id)
     assert (run.status, run.own_failures, run.reason) == ("queued", 1, "the trainer ended without a message")
 
 
-def run_whose_trainer_is_killed(toy, sessions):
+def run_after_sigkill(toy, sessions):
     """Return the run as its supervisor leaves it after a SIGKILL of the trainer."""
     run_id = queue_run(sessions)
     claimed = claim(sessions)
@@ -177,25 +177,25 @@ def run_whose_trainer_is_killed(toy, sessions):
     return read(sessions, run_id)
 
 
-def test_a_trainer_killed_from_outside_goes_back_to_the_queue_unblamed(toy, sessions):
-    run = run_whose_trainer_is_killed(toy, sessions)
+def test_a_run_whose_trainer_was_killed_from_outside_is_queued_without_a_failure(make_supervisor, sessions):
+    run = run_after_sigkill(make_supervisor, sessions)
     assert (run.status, run.own_failures) == ("queued", 0)
     assert run.run_after > 0
     with sessions() as session:
         assert "SIGKILL" in session.scalars(select(Event.message).order_by(Event.id.desc())).first()
 
 
-def test_a_trainer_killed_for_memory_counts_as_its_own_fault(toy, sessions, monkeypatch):
+def test_a_trainer_killed_for_memory_counts_as_a_failure(make_supervisor, sessions, monkeypatch):
     counts = iter((3, 4))
     monkeypatch.setattr(module, "oom_kills", lambda: next(counts))
-    run = run_whose_trainer_is_killed(toy, sessions)
+    run = run_after_sigkill(make_supervisor, sessions)
     assert (run.status, run.own_failures) == ("queued", 1)
     assert run.reason.startswith("the machine ran out of memory and the kernel ended the trainer")
 
 
-def test_a_worker_that_stops_asks_its_trainer_to_save_and_release(toy, sessions, stopping):
+def test_a_stopping_worker_asks_its_trainer_to_save_and_release(make_supervisor, sessions, stopping):
     run_id = queue_run(sessions)
-    thread = supervise_in_thread(toy("long"), claim(sessions))
+    thread = supervise_in_thread(make_supervisor("long"), claim(sessions))
     wait_for(has_steps(sessions, run_id))
     stopping.set()
     thread.join(60)
@@ -203,10 +203,12 @@ def test_a_worker_that_stops_asks_its_trainer_to_save_and_release(toy, sessions,
     assert (run.status, run.reason, run.own_failures) == ("queued", "asked to stop", 0)
 
 
-def test_a_trainer_that_does_not_listen_is_ended_after_the_grace(toy, sessions, stopping, monkeypatch):
+def test_a_trainer_that_ignores_the_request_is_ended_after_the_grace_period(
+    make_supervisor, sessions, stopping, monkeypatch
+):
     monkeypatch.setattr(module, "GRACE_SECONDS", 0.5)
     run_id = queue_run(sessions)
-    thread = supervise_in_thread(toy("deaf"), claim(sessions))
+    thread = supervise_in_thread(make_supervisor("deaf"), claim(sessions))
     wait_for(has_steps(sessions, run_id))
     stopping.set()
     thread.join(60)
@@ -214,11 +216,13 @@ def test_a_trainer_that_does_not_listen_is_ended_after_the_grace(toy, sessions, 
     assert (run.status, run.own_failures, run.run_after < time.time() + 0.5) == ("queued", 0, True)
 
 
-def test_a_worker_that_is_asked_twice_waits_for_no_checkpoint(toy, sessions, stopping, monkeypatch):
+def test_a_second_stop_request_does_not_wait_for_a_checkpoint(
+    make_supervisor, sessions, stopping, monkeypatch
+):
     monkeypatch.setattr(module, "GRACE_SECONDS", 1e9)
     hurrying = threading.Event()
     run_id = queue_run(sessions)
-    thread = supervise_in_thread(toy("deaf", hurrying=hurrying), claim(sessions))
+    thread = supervise_in_thread(make_supervisor("deaf", hurrying=hurrying), claim(sessions))
     wait_for(has_steps(sessions, run_id))
     stopping.set()
     hurrying.set()
@@ -228,9 +232,9 @@ def test_a_worker_that_is_asked_twice_waits_for_no_checkpoint(toy, sessions, sto
     assert run.reason == "the trainer was ended by SIGKILL: its worker was asked to end"
 
 
-def test_the_lease_is_renewed_while_the_trainer_works(toy, sessions):
+def test_the_lease_is_renewed_while_the_trainer_works(make_supervisor, sessions):
     run_id = queue_run(sessions)
-    thread = supervise_in_thread(toy("long"), claim(sessions))
+    thread = supervise_in_thread(make_supervisor("long"), claim(sessions))
     wait_for(has_steps(sessions, run_id))
     first = read(sessions, run_id).lease_until
     wait_for(lambda: read(sessions, run_id).lease_until > first)
@@ -240,10 +244,10 @@ def test_the_lease_is_renewed_while_the_trainer_works(toy, sessions):
     assert read(sessions, run_id).status == "stopped"
 
 
-def test_a_lost_lease_ends_the_trainer_and_leaves_the_run_alone(toy, sessions):
+def test_a_lost_lease_ends_the_trainer_and_leaves_the_run_unchanged(make_supervisor, sessions):
     run_id = queue_run(sessions)
     claimed = claim(sessions)
-    thread = supervise_in_thread(toy("long"), claimed)
+    thread = supervise_in_thread(make_supervisor("long"), claimed)
     wait_for(has_steps(sessions, run_id))
     pid = pid_of(sessions, claimed)
     with sessions.begin() as session:
@@ -255,9 +259,9 @@ def test_a_lost_lease_ends_the_trainer_and_leaves_the_run_alone(toy, sessions):
     assert (run.status, run.attempt, run.worker_id) == ("running", 7, "another")
 
 
-def test_what_a_trainer_started_ends_with_it(toy, sessions):
+def test_child_processes_of_a_trainer_end_with_it(make_supervisor, sessions):
     run_id = queue_run(sessions)
-    toy("child").supervise(claim(sessions))
+    make_supervisor("child").supervise(claim(sessions))
     child = int(log_of(sessions, run_id).split("child ")[1].split()[0])
     assert not is_alive(child)
 
@@ -276,7 +280,7 @@ from worker.host.spares import Spare
 from worker.host.supervisor import Supervisor
 settings = Settings()
 sessions = open_sessions(open_engine(settings.effective_database_url))
-argv = (sys.executable, {str(TOY)!r}, "long")
+argv = (sys.executable, {str(TOY_TRAINER_PATH)!r}, "long")
 slot = Slot(0, "cpu", "CPU", 1)
 spare = Spare(settings, slot, argv)
 supervisor = Supervisor(settings, sessions, slot, threading.Event(), spare=spare)
@@ -296,10 +300,10 @@ supervisor.supervise(Claim({claimed.run_id!r}, 1, {{}}))
     wait_for(lambda: not is_alive(pid))
 
 
-def test_a_trainer_without_a_new_step_says_where_it_stands_and_is_ended(toy, sessions):
+def test_a_trainer_without_new_steps_prints_its_stacks_and_is_ended(make_supervisor, sessions):
     run_id = queue_run(sessions)
     hang_limits = HangLimits(least_seconds=2, steps=1, gaps=1, start_seconds=120)
-    toy("hang", hang_limits=hang_limits).supervise(claim(sessions))
+    make_supervisor("hang", hang_limits=hang_limits).supervise(claim(sessions))
     run = read(sessions, run_id)
     assert (run.status, run.own_failures) == ("queued", 1)
     assert run.last_step > 0
@@ -307,7 +311,7 @@ def test_a_trainer_without_a_new_step_says_where_it_stands_and_is_ended(toy, ses
     assert "toy_trainer.py" in log_of(sessions, run_id)
 
 
-def test_a_process_that_cannot_start_harms_nobody(settings, sessions, stopping):
+def test_a_process_that_cannot_start_affects_nothing_else(settings, sessions, stopping):
     slot = Slot(0, "cpu", "CPU", 1)
     supervisor = Supervisor(
         settings, sessions, slot, stopping, spare=Spare(settings, slot, ("/nowhere/python",))
@@ -320,7 +324,7 @@ def test_a_process_that_cannot_start_harms_nobody(settings, sessions, stopping):
     assert run.reason.startswith("no trainer could be started: ")
 
 
-def test_output_that_is_no_text_or_never_breaks_its_line_is_cut_and_shown(settings):
+def test_binary_or_endless_output_is_cut_and_shown(settings):
     program = r"""
 import sys
 out = sys.stdout.buffer
@@ -343,7 +347,7 @@ sys.stderr.write("e" * 10_000_000)
     assert len(trainer.last_error_line) == REASON_CHARACTERS
 
 
-def test_a_secret_across_the_cut_of_a_long_line_is_gone(monkeypatch):
+def test_a_secret_across_the_cut_of_a_long_line_is_removed(monkeypatch):
     add_secrets("canary-of-a-long-line")
     program = f"print('x' * ({MAX_LINE_BYTES} - 9) + 'canary-of-a-long-line' + 'y' * 5000)"
     heard = []
@@ -373,7 +377,7 @@ def test_a_trainer_gets_no_token_that_it_does_not_need(settings):
     assert online["HF_TOKEN"] == "h"
 
 
-def test_a_trainer_gets_the_servers_that_rewards_ask_and_its_sandbox_does_not(settings, monkeypatch):
+def test_only_the_trainer_gets_reward_server_settings_and_not_its_sandbox(settings, monkeypatch):
     served = {
         "judge_url": "http://h/v1",
         "judge_model": "m",

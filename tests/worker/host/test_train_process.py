@@ -18,13 +18,13 @@ from backend.runs import lifecycle
 from backend.runs.workers.devices import Slot
 from backend.storage.engine import database_address, open_engine, open_sessions
 from backend.storage.models import Checkpoint, Metric, Run
-from tests.faults.plant import STUB
+from tests.faults.plant import STUB_PATH
 from worker.host.trainer_process import trainer_environment
 from worker.outcome import EXIT_FENCED
 
 ROOT = Path(__file__).parents[3]
 
-QUICK = {
+QUICK_CONFIG = {
     "steps": 200,
     "sampling": {"prompts_per_step": 2, "group_size": 2, "max_new_tokens": 16},
     "evaluation": {"every": 0},
@@ -47,19 +47,19 @@ def sessions(settings):
 def trainer(settings, monkeypatch):
     """A trainer process that has reported that it is ready."""
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    with started([sys.executable, "-m", "worker.train"], settings) as process:
+    with started_trainer([sys.executable, "-m", "worker.train"], settings) as process:
         yield process
 
 
 @pytest.fixture
-def forked(settings, warm):
+def forked_trainer(settings, warm):
     """A trainer process that is forked from a warm parent, without its own imports."""
-    with started([sys.executable, "-I", "-S", str(STUB), str(warm)], settings) as process:
+    with started_trainer([sys.executable, "-I", "-S", str(STUB_PATH), str(warm)], settings) as process:
         yield process
 
 
 @contextmanager
-def started(command, settings):
+def started_trainer(command, settings):
     pipe = subprocess.PIPE
     process = subprocess.Popen(
         command,
@@ -78,7 +78,7 @@ def started(command, settings):
 
 def give_run(trainer, sessions, **config):
     """Queue a run, claim it and assign it to the trainer."""
-    return give(trainer, sessions, resolve({**QUICK, **config}).model_dump(mode="json"))
+    return give(trainer, sessions, resolve({**QUICK_CONFIG, **config}).model_dump(mode="json"))
 
 
 def give(trainer, sessions, document):
@@ -106,43 +106,43 @@ def wait_for_step(sessions, run_id, step):
         time.sleep(0.05)
 
 
-def test_sigterm_saves_the_running_step_and_gives_the_run_back(forked, sessions):
-    run_id = give_run(forked, sessions)
+def test_sigterm_saves_the_running_step_and_releases_the_run(forked_trainer, sessions):
+    run_id = give_run(forked_trainer, sessions)
     wait_for_step(sessions, run_id, 1)
-    forked.send_signal(signal.SIGTERM)
-    assert forked.wait(170) == 0
+    forked_trainer.send_signal(signal.SIGTERM)
+    assert forked_trainer.wait(170) == 0
     run = read(sessions, run_id)
     assert (run.status, run.reason) == ("queued", "the worker was asked to stop")
     with sessions() as session:
         assert session.scalars(select(Checkpoint.step)).all() == [run.last_step]
 
 
-def test_a_policy_that_is_not_there_fails_the_run_with_its_reason(forked, sessions):
-    run_id = give_run(forked, sessions, policy={"name": "nobody/has-this"})
-    assert forked.wait(170) == 0
+def test_a_missing_policy_fails_the_run_with_a_reason(forked_trainer, sessions):
+    run_id = give_run(forked_trainer, sessions, policy={"name": "nobody/has-this"})
+    assert forked_trainer.wait(170) == 0
     run = read(sessions, run_id)
     assert run.status == "failed"
     assert "nobody/has-this" in run.reason
     assert "Traceback" not in run.reason
 
 
-def test_a_prompt_that_only_the_tokenizer_knows_to_be_too_long_fails_the_run(forked, sessions):
+def test_a_prompt_that_exceeds_the_context_only_in_tokens_fails_the_run(forked_trainer, sessions):
     sampling = {"prompts_per_step": 2, "group_size": 2, "max_new_tokens": 1020}
-    run_id = give_run(forked, sessions, sampling=sampling)
-    assert forked.wait(170) == 0
+    run_id = give_run(forked_trainer, sessions, sampling=sampling)
+    assert forked_trainer.wait(170) == 0
     run = read(sessions, run_id)
     assert run.status == "failed"
     assert "expected at most 4 (context 1024 less max_new_tokens 1020)" in run.reason
     assert "Traceback" not in run.reason
 
 
-def test_a_trainer_whose_run_was_taken_writes_nothing_more(forked, sessions):
-    run_id = give_run(forked, sessions)
+def test_a_trainer_that_lost_its_run_writes_nothing_more(forked_trainer, sessions):
+    run_id = give_run(forked_trainer, sessions)
     wait_for_step(sessions, run_id, 1)
     with sessions.begin() as session:
         session.execute(update(Run).values(attempt=2))
         last = session.scalar(select(func.max(Metric.step)))
-    assert forked.wait(170) == EXIT_FENCED
+    assert forked_trainer.wait(170) == EXIT_FENCED
     with sessions() as session:
         assert session.scalar(select(func.max(Metric.step))) == last
     assert read(sessions, run_id).status == "running"

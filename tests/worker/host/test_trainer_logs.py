@@ -26,7 +26,7 @@ def test_lines_are_written_in_order_and_once():
     assert written == [(0, "one\ntwo\n"), (1, "three\n")]
 
 
-def test_a_chunk_whose_answer_was_lost_is_sent_again_as_it_was():
+def test_a_chunk_whose_response_was_lost_is_sent_again_unchanged():
     stored: dict[int, str] = {}
     is_cut = [True]
 

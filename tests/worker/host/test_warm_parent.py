@@ -61,7 +61,7 @@ def environment(settings, **variables):
     return trainer_environment(settings, SLOT, os.environ) | variables
 
 
-def test_forks_share_their_memory_and_each_ends_in_its_own_way(settings, parent):
+def test_forks_share_memory_and_end_independently(settings, parent):
     stopped, killed, remaining = (parent.take(environment(settings)) for _ in range(3))
     for fork in (stopped, killed, remaining):
         wait_for(fork.ready.is_set)
@@ -79,7 +79,7 @@ def test_forks_share_their_memory_and_each_ends_in_its_own_way(settings, parent)
     assert parent.is_ready
 
 
-def test_a_fork_has_the_environment_that_it_is_given_and_no_secret_of_the_worker(settings, parent):
+def test_a_fork_gets_only_its_environment_and_no_secret_of_the_worker(settings, parent):
     fork = parent.take(environment(settings, LEASE_SECONDS="a while"))
     assert fork.wait(60) == 1
     assert "float_parsing" in fork.last_error_line
@@ -89,7 +89,7 @@ def test_a_fork_has_the_environment_that_it_is_given_and_no_secret_of_the_worker
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("victim", ["worker", "parent"])
-def test_nobody_outlives_a_killed_worker(settings, victim, monkeypatch):
+def test_no_process_outlives_a_killed_worker(settings, victim, monkeypatch):
     program = f"""
 import os, sys, time
 from backend.base.settings import Settings

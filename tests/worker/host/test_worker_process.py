@@ -100,7 +100,7 @@ def queue_runs(sessions, number=1):
         return [run.id for run in runs]
 
 
-def are(sessions, status, run_ids):
+def have_status(sessions, status, run_ids):
     return lambda: count(sessions, Run, Run.id.in_(run_ids), Run.status == status) == len(run_ids)
 
 
@@ -117,48 +117,50 @@ def ring_until(settings, condition):
     wait_for(rung)
 
 
-def test_a_bell_starts_a_waiting_run_at_once(settings, sessions, broker, start_worker):
+def test_the_doorbell_starts_a_queued_run_immediately(settings, sessions, broker, start_worker):
     start_worker()
     wait_for(lambda: count(sessions, Worker, Worker.status == "idle") == 1)
     run_ids = queue_runs(sessions)
-    ring_until(settings, are(sessions, "finished", run_ids))
+    ring_until(settings, have_status(sessions, "finished", run_ids))
 
 
 @pytest.mark.nightly
-def test_at_its_deadline_a_pilot_gives_its_run_back(sessions, start_worker):
+def test_a_pilot_releases_its_run_at_its_deadline(sessions, start_worker):
     run_ids = queue_runs(sessions)
-    has_begun, seconds = are(sessions, "running", run_ids), 10
+    has_begun, seconds = have_status(sessions, "running", run_ids), 10
     while not has_begun():
         pilot = start_worker("endless", poll_seconds=0.3, worker_until=time.time() + seconds)
         wait_for(lambda: has_begun() or pilot.poll() is not None)  # noqa: B023 - called here and now
         seconds *= 2  # in case a busy machine took longer to start
     assert pilot.wait() == 0
-    assert are(sessions, "queued", run_ids)()
+    assert have_status(sessions, "queued", run_ids)()
     with sessions() as session:
         assert session.get_one(Run, run_ids[0]).own_failures == 0
 
 
-def test_a_broker_that_dies_disturbs_no_run_and_is_heard_again(settings, sessions, broker, start_worker):
+def test_a_broker_failure_disturbs_no_run_and_the_doorbell_works_afterwards(
+    settings, sessions, broker, start_worker
+):
     worker = start_worker("long")
     run_ids = queue_runs(sessions)
-    ring_until(settings, are(sessions, "running", run_ids))
+    ring_until(settings, have_status(sessions, "running", run_ids))
     broker.kill()
     broker.wait()
     again = start_broker(settings)
     try:
-        assert are(sessions, "running", run_ids)()
+        assert have_status(sessions, "running", run_ids)()
         with sessions.begin() as session:
             session.get_one(Run, run_ids[0]).requested_action = "stop"
-        wait_for(are(sessions, "stopped", run_ids))
+        wait_for(have_status(sessions, "stopped", run_ids))
         later_runs = queue_runs(sessions)
-        ring_until(settings, are(sessions, "running", later_runs))
+        ring_until(settings, have_status(sessions, "running", later_runs))
         assert worker.poll() is None
     finally:
         again.kill()
         again.wait()
 
 
-def test_the_worker_imports_no_torch(settings):
+def test_the_worker_does_not_import_torch(settings):
     program = "import sys, worker.host.app; sys.exit('torch' in sys.modules)"
     environment = {**os.environ, "STATE_DIR": str(settings.state), "PYTHONPATH": str(ROOT)}
     assert subprocess.run([sys.executable, "-c", program], env=environment, check=False).returncode == 0

@@ -7,6 +7,6 @@ from pathlib import Path
 from backend.base.settings import Settings
 from worker.host.tasks import make_worker
 
-TOY = Path(__file__).parent / "toy_trainer.py"
+TOY_TRAINER_PATH = Path(__file__).parent / "toy_trainer.py"
 
-app = make_worker(Settings(), argv=(sys.executable, str(TOY), os.environ["TOY"]))
+app = make_worker(Settings(), argv=(sys.executable, str(TOY_TRAINER_PATH), os.environ["TOY"]))

@@ -13,12 +13,12 @@ def saved_bytes(model: nn.Module, work: Callable[[], Result]) -> tuple[Result, i
     """Return the result of `work`, and the bytes saved for its gradients, excluding the model's weights.
 
     A storage that several operations save counts once."""
-    weights = {_place(weight) for weight in model.parameters()}
+    weights = {_storage_address(weight) for weight in model.parameters()}
     bytes_by_storage: dict[int, int] = {}
     alive: list[Tensor] = []
 
     def pack(tensor: Tensor) -> Tensor:
-        storage = _place(tensor)
+        storage = _storage_address(tensor)
         if storage not in weights and storage not in bytes_by_storage:
             bytes_by_storage[storage] = tensor.untyped_storage().nbytes()
             alive.append(tensor.detach())  # otherwise the address could be reused
@@ -29,7 +29,7 @@ def saved_bytes(model: nn.Module, work: Callable[[], Result]) -> tuple[Result, i
     return result, sum(bytes_by_storage.values())
 
 
-def _place(tensor: Tensor) -> int:
+def _storage_address(tensor: Tensor) -> int:
     """Return the address of a tensor's storage, or of its integers if torchao has quantised it."""
     plain: Tensor = getattr(tensor, "qdata", tensor)
     return plain.untyped_storage().data_ptr()

@@ -16,13 +16,13 @@ def on_gpu(test):
     return pytest.mark.gpu(skipped(test))
 
 
-def model(dtype=torch.float32):
+def layers_of(dtype=torch.float32):
     torch.manual_seed(0)
     layers = nn.Sequential(nn.Linear(64, 128), nn.Tanh(), nn.Linear(128, 16))
     return layers.to(dtype)
 
 
-def trained(layers, *, moments="float32", offload=False, steps=STEPS, optimizer=None, first=1):
+def fit(layers, *, moments="float32", offload=False, steps=STEPS, optimizer=None, first=1):
     """Fit a fixed target, and return the optimizer and the loss before and after each step."""
     generator = torch.Generator().manual_seed(1)
     inputs, targets = torch.randn(32, 64, generator=generator), torch.randn(32, 16, generator=generator)
@@ -40,28 +40,28 @@ def trained(layers, *, moments="float32", offload=False, steps=STEPS, optimizer=
 @pytest.mark.parametrize("moments", ["float32", "int8", "int4"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("offload", [False, True])
-def test_an_optimizer_goes_on_bit_by_bit(moments, dtype, offload):
-    straight = model(dtype)
-    trained(straight, moments=moments, offload=offload, steps=8)
-    half = model(dtype)
-    before, _ = trained(half, moments=moments, offload=offload, steps=4)
+def test_a_restored_optimizer_continues_bit_by_bit(moments, dtype, offload):
+    straight = layers_of(dtype)
+    fit(straight, moments=moments, offload=offload, steps=8)
+    half = layers_of(dtype)
+    before, _ = fit(half, moments=moments, offload=offload, steps=4)
     saved = {name: tensor.clone() for name, tensor in before.tensors().items()}
     assert all(type(tensor) is torch.Tensor for tensor in saved.values())
-    resumed = model(dtype)
+    resumed = layers_of(dtype)
     config = OptimizerConfig(lr=3e-3, weight_decay=0.01, moments=moments)
     after = PolicyOptimizer(resumed, config, steps=STEPS, offload=offload)
     resumed.load_state_dict(half.state_dict())
     after.restore(before.values(), saved)
-    trained(resumed, optimizer=after, steps=4, first=5)
+    fit(resumed, optimizer=after, steps=4, first=5)
     for uninterrupted, right in zip(straight.parameters(), resumed.parameters(), strict=True):
         assert torch.equal(uninterrupted, right)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_an_offloaded_optimizer_computes_the_same(dtype):
-    resident, offloaded = model(dtype), model(dtype)
-    trained(resident)
-    trained(offloaded, offload=True)
+    resident, offloaded = layers_of(dtype), layers_of(dtype)
+    fit(resident)
+    fit(offloaded, offload=True)
     assert all(
         torch.equal(expected, right)
         for expected, right in zip(resident.parameters(), offloaded.parameters(), strict=True)
@@ -71,7 +71,7 @@ def test_an_offloaded_optimizer_computes_the_same(dtype):
 @on_gpu
 @pytest.mark.parametrize("moments", ["float32", "int8"])
 def test_on_a_gpu_an_offloaded_optimizer_learns_the_same_in_less_memory(moments):
-    resident, offloaded = model().cuda(), model().cuda()
+    resident, offloaded = layers_of().cuda(), layers_of().cuda()
     for layers, offload in ((resident, False), (offloaded, True)):
         optimizer = PolicyOptimizer(
             layers, OptimizerConfig(lr=3e-3, moments=moments), steps=4, offload=offload
@@ -83,7 +83,7 @@ def test_on_a_gpu_an_offloaded_optimizer_learns_the_same_in_less_memory(moments)
         torch.testing.assert_close(expected, right, rtol=1e-3, atol=1e-4)
 
 
-def paged_model():
+def large_layers():
     torch.manual_seed(0)
     layers = nn.Sequential(nn.Linear(64, 2048), nn.Tanh(), nn.Linear(2048, 16))
     return layers.cuda()  # 131,072 values, and paging starts at 100,000
@@ -91,7 +91,7 @@ def paged_model():
 
 @on_gpu
 @pytest.mark.parametrize("moments", ["float32", "int8"])
-def test_on_a_gpu_paged_moments_learn_the_same_and_go_on_bit_by_bit(moments):
+def test_on_a_gpu_paged_moments_learn_the_same_and_continue_bit_by_bit(moments):
     pytest.importorskip("bitsandbytes")
 
     def steps(layers, optimizer, first, count):
@@ -102,14 +102,14 @@ def test_on_a_gpu_paged_moments_learn_the_same_and_go_on_bit_by_bit(moments):
     def optimizer_of(layers, *, paged=True):
         return PolicyOptimizer(layers, OptimizerConfig(lr=1e-3, moments=moments, paged=paged), steps=STEPS)
 
-    plain, straight, half = paged_model(), paged_model(), paged_model()
+    plain, straight, half = large_layers(), large_layers(), large_layers()
     steps(plain, optimizer_of(plain, paged=False), 1, 8)
     steps(straight, optimizer_of(straight), 1, 8)
     before = optimizer_of(half)
     steps(half, before, 1, 4)
     assert before.adam.state[before.masters["0.weight"]]["state1"].is_paged
     saved = {name: tensor.clone() for name, tensor in before.tensors().items()}
-    resumed = paged_model()
+    resumed = large_layers()
     resumed.load_state_dict(half.state_dict())
     after = optimizer_of(resumed)
     after.restore(before.values(), saved)

@@ -45,7 +45,7 @@ def logprobs(model):
     return token_logprobs(model, batch(), temperature=1.0).logprobs
 
 
-def plain(model):
+def logprobs_by_single_forwards(model):
     """Return the log-probabilities of one forward per completion, without tree, padding or chunks."""
     by_token = torch.zeros(3, 4)
     for row, (prompt, completion) in enumerate(zip(PROMPTS, COMPLETIONS, strict=True)):
@@ -55,7 +55,7 @@ def plain(model):
     return by_token
 
 
-def moved(policy, size=0.05):
+def with_nonzero_adapter(policy, size=0.05):
     """Return the policy with an adapter that changes its output."""
     generator = torch.Generator().manual_seed(1)
     for name, weight in adapter_weights(policy.model).items():
@@ -75,10 +75,12 @@ def load(settings):
 
 @pytest.mark.parametrize("policy", ["tiny", "tiny_moe"])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_learner_and_sampler_have_the_probabilities_of_a_plain_forward(load, policy, dtype):
-    adapted = moved(load(name=policy, dtype=dtype))
+def test_learner_and_sampler_agree_with_a_plain_forward(load, policy, dtype):
+    adapted = with_nonzero_adapter(load(name=policy, dtype=dtype))
     bound = 1e-4 if dtype == "float32" else 0.25
-    torch.testing.assert_close(logprobs(adapted.model), plain(adapted.model), rtol=0, atol=bound)
+    torch.testing.assert_close(
+        logprobs(adapted.model), logprobs_by_single_forwards(adapted.model), rtol=0, atol=bound
+    )
     prompts = [Sums(seed=1).sample(cursor, "train") for cursor in range(2)]
     groups = Sampler(adapted).sample(prompts, 3, Decoding(12), torch.Generator().manual_seed(2))
     ids = [adapted.encode(prompt.text, room=12) for prompt in prompts]
@@ -100,8 +102,8 @@ def test_only_the_adapter_trains_and_a_fresh_one_changes_nothing(load):
     torch.testing.assert_close(logprobs(adapted.model), logprobs(base.model), rtol=0, atol=1e-5)
 
 
-def test_the_reference_is_the_base_itself_without_a_copy(load):
-    adapted, base = moved(load()), load({"type": "none"})
+def test_the_reference_is_the_base_without_a_copy(load):
+    adapted, base = with_nonzero_adapter(load()), load({"type": "none"})
     config = resolve({"preset": "grpo", "policy": {"adapter": LORA}})
     reference = reference_for(adapted, config)
     assert torch.equal(logprobs(reference.model), logprobs(base.model))
@@ -111,12 +113,14 @@ def test_the_reference_is_the_base_itself_without_a_copy(load):
 
 
 def test_a_checkpoint_holds_the_adapter_and_opens_with_transformers(load, tmp_path):
-    adapted = moved(load())
+    adapted = with_nonzero_adapter(load())
     directory = save_checkpoint(tmp_path / "c", adapted, {}, step=3)
     assert not (directory / "model.safetensors").exists()
     assert json.loads((directory / "adapter_config.json").read_text())["r"] == 4
     opened = AutoModelForCausalLM.from_pretrained(directory, dtype=torch.float32).eval()
-    torch.testing.assert_close(plain(opened), plain(adapted.model), rtol=0, atol=1e-6)
+    torch.testing.assert_close(
+        logprobs_by_single_forwards(opened), logprobs_by_single_forwards(adapted.model), rtol=0, atol=1e-6
+    )
     restored = load()
     load_checkpoint(directory, restored, {})
     assert torch.equal(logprobs(restored.model), logprobs(adapted.model))
@@ -125,7 +129,7 @@ def test_a_checkpoint_holds_the_adapter_and_opens_with_transformers(load, tmp_pa
 def test_a_checkpoint_refuses_another_base_and_another_rank(load, settings, tmp_path):
     local = settings.models_dir / "mine"
     shutil.copytree(BUILT_IN["tiny"], local)
-    directory = save_checkpoint(tmp_path / "c", moved(load(name="mine")), {}, step=3)
+    directory = save_checkpoint(tmp_path / "c", with_nonzero_adapter(load(name="mine")), {}, step=3)
     with pytest.raises(BadCheckpoint, match=r"has shape \[4, .*expects \[8, "):
         load_checkpoint(directory, load(LORA | {"rank": 8}, name="mine"), {})
     with pytest.raises(BadCheckpoint, match="for other layers"):
@@ -146,7 +150,7 @@ def test_a_checkpoint_refuses_another_base_and_another_rank(load, settings, tmp_
         (("0.attention.dense",), {"gpt_neox.layers.0.attention.dense"}),
     ],
 )
-def test_targets_name_layers_of_any_architecture(targets, expected):
+def test_targets_select_layers_of_any_architecture(targets, expected):
     config = GPTNeoXConfig(
         vocab_size=50, hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32
     )
@@ -154,10 +158,10 @@ def test_targets_name_layers_of_any_architecture(targets, expected):
 
 
 @pytest.fixture
-def stored(load, settings, tmp_path):
+def stored_adapter(load, settings, tmp_path):
     """An adapter directory in MODELS_DIR, and a function that changes its adapter_config.json."""
     target = settings.models_dir / "before"
-    shutil.copytree(save_checkpoint(tmp_path / "c", moved(load()), {}, step=3), target)
+    shutil.copytree(save_checkpoint(tmp_path / "c", with_nonzero_adapter(load()), {}, step=3), target)
 
     def change(**fields):
         path = target / "adapter_config.json"
@@ -167,14 +171,14 @@ def stored(load, settings, tmp_path):
     return change
 
 
-CONTINUED = {"type": "continued", "name": "before"}
+CONTINUED_ADAPTER = {"type": "continued", "name": "before"}
 
 
-def test_a_continued_adapter_begins_where_it_ended_and_is_the_reference(load, stored):
-    stored()
-    policy = load(CONTINUED)
-    assert torch.equal(logprobs(policy.model), logprobs(moved(load()).model))
-    config = resolve({"preset": "grpo", "policy": {"adapter": CONTINUED}})
+def test_a_continued_adapter_starts_from_its_state_which_is_the_reference(load, stored_adapter):
+    stored_adapter()
+    policy = load(CONTINUED_ADAPTER)
+    assert torch.equal(logprobs(policy.model), logprobs(with_nonzero_adapter(load()).model))
+    config = resolve({"preset": "grpo", "policy": {"adapter": CONTINUED_ADAPTER}})
     assert torch.equal(logprobs(reference_for(policy, config).model), logprobs(policy.model))
 
 
@@ -196,23 +200,27 @@ def test_a_continued_adapter_begins_where_it_ended_and_is_the_reference(load, st
         ({"lora_alpha": "nan"}, "no usable alpha"),
     ],
 )
-def test_an_adapter_for_another_model_or_of_another_kind_is_refused(load, settings, stored, fields, reason):
-    stored(**fields)
-    [error] = policy_errors(PolicyConfig(adapter=CONTINUED), settings)
+def test_an_adapter_for_another_model_or_of_another_kind_is_refused(
+    load, settings, stored_adapter, fields, reason
+):
+    stored_adapter(**fields)
+    [error] = policy_errors(PolicyConfig(adapter=CONTINUED_ADAPTER), settings)
     assert error.path == "policy.adapter.name"
     assert reason in error.message
     with pytest.raises(InvalidConfig) as refused:
-        load(CONTINUED)
+        load(CONTINUED_ADAPTER)
     assert reason in str(refused.value.errors)
 
 
 @pytest.mark.parametrize("name", ["adapter_config.json", "adapter_model.safetensors"])
-def test_a_model_beside_an_adapter_is_no_policy_and_no_checkpoint(load, stored, settings, tmp_path, name):
+def test_a_model_next_to_an_adapter_is_neither_policy_nor_checkpoint(
+    load, stored_adapter, settings, tmp_path, name
+):
     """from_pretrained would load the adapter of such a directory, regardless of the config."""
     mixed = settings.models_dir / "mixed"
     shutil.copytree(save_checkpoint(tmp_path / "whole", load({"type": "none"}), {}, step=3), mixed)
     assert policy_errors(PolicyConfig(name="mixed"), settings) == []
-    shutil.copy(stored() / name, mixed / name)
+    shutil.copy(stored_adapter() / name, mixed / name)
     [error] = policy_errors(PolicyConfig(name="mixed"), settings)
     assert error.path == "policy.name"
     assert f"holds an adapter ({name}) beside the model" in error.message
@@ -223,7 +231,7 @@ def test_a_model_beside_an_adapter_is_no_policy_and_no_checkpoint(load, stored, 
             load_weights(mixed, load({"type": "none"}))
 
 
-def test_an_adapter_learns_what_it_is_rewarded_for(load):
+def test_an_adapter_learns_what_is_rewarded(load):
     adapted = load()
     optimizer = PolicyOptimizer(adapted.model, OptimizerConfig(lr=1e-2), steps=20)
     base = {name: weight.clone() for name, weight in base_model(adapted.model).named_parameters()}
@@ -237,17 +245,19 @@ def test_an_adapter_learns_what_it_is_rewarded_for(load):
     assert all("lora_" in name for name in optimizer.tensors())
 
 
-EXPERTS = LORA | {"targets": "all_linear,experts"}
+EXPERT_ADAPTER = LORA | {"targets": "all_linear,experts"}
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_experts_are_adapted_sampled_from_and_merged(load, dtype):
+def test_experts_can_be_adapted_sampled_and_merged(load, dtype):
     adapted, base = (
-        moved(load(EXPERTS, name="tiny_moe", dtype=dtype)),
+        with_nonzero_adapter(load(EXPERT_ADAPTER, name="tiny_moe", dtype=dtype)),
         load({"type": "none"}, name="tiny_moe"),
     )
     bound = 1e-4 if dtype == "float32" else 0.25
-    torch.testing.assert_close(logprobs(adapted.model), plain(adapted.model), rtol=0, atol=bound)
+    torch.testing.assert_close(
+        logprobs(adapted.model), logprobs_by_single_forwards(adapted.model), rtol=0, atol=bound
+    )
     torch.testing.assert_close(
         logprobs(merged_copy(adapted.model)), logprobs(adapted.model), rtol=0, atol=bound
     )
@@ -286,16 +296,18 @@ def test_the_adapter_of_experts_is_the_product_of_its_factors(name):
 
 
 @pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing. is deprecated:FutureWarning")
-def test_a_checkpoint_of_adapted_experts_is_opened_by_peft_and_continued(load, settings, tmp_path):
-    adapted = moved(load(EXPERTS, name="tiny_moe"))
+def test_peft_opens_a_checkpoint_of_adapted_experts_and_it_can_be_continued(load, settings, tmp_path):
+    adapted = with_nonzero_adapter(load(EXPERT_ADAPTER, name="tiny_moe"))
     directory = save_checkpoint(tmp_path / "c", adapted, {}, step=1)
-    restored = load(EXPERTS, name="tiny_moe")
+    restored = load(EXPERT_ADAPTER, name="tiny_moe")
     load_checkpoint(directory, restored, {})
     assert torch.equal(logprobs(restored.model), logprobs(adapted.model))
     opened = PeftModel.from_pretrained(
         AutoModelForCausalLM.from_pretrained(BUILT_IN["tiny_moe"], dtype=torch.float32), directory
     ).eval()
-    torch.testing.assert_close(plain(opened), plain(adapted.model), rtol=0, atol=1e-4)
+    torch.testing.assert_close(
+        logprobs_by_single_forwards(opened), logprobs_by_single_forwards(adapted.model), rtol=0, atol=1e-4
+    )
     renamed = settings.models_dir / "experts"
     shutil.copytree(directory, renamed, ignore=shutil.ignore_patterns("trainer"))
     continued = load({"type": "continued", "name": "experts"}, name="tiny_moe")

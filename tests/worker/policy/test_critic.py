@@ -40,13 +40,13 @@ def critic_of(policy, **changes) -> CriticModel:
     return CriticModel(policy.model, resolve({**CONFIG, **changes}))
 
 
-def awake(model):
+def with_nonzero_head(model):
     """Return the critic with a value head that predicts nonzero values."""
     torch.nn.init.normal_(model.get_output_embeddings().weight, generator=torch.Generator().manual_seed(1))
     return model
 
 
-def test_it_begins_by_expecting_nothing_and_leaves_the_policy_alone(policy, tokens):
+def test_a_new_critic_predicts_zero_and_leaves_the_policy_unchanged(policy, tokens):
     before = copy.deepcopy(policy.model.state_dict())
     critic = critic_of(policy)
     assert critic.predict(tokens).abs().max() == 0
@@ -60,15 +60,15 @@ def batch_of(critic, tokens):
     return ValueBatch(tokens, tokens.mask, critic.predict(tokens), returns)
 
 
-def test_a_value_depends_on_what_stands_before_its_token(policy, tokens):
+def test_a_value_depends_only_on_the_text_before_its_token(policy, tokens):
     """The first two completions differ from the third token on, so only the value after it differs."""
-    values = token_values(awake(with_value_head(policy.model)), tokens)
+    values = token_values(with_nonzero_head(with_value_head(policy.model)), tokens)
     assert values[0, :3].tolist() == values[1, :3].tolist()
     assert values[0, 0] != values[2, 0]
     assert (values[~tokens.mask] == 0).all()
 
 
-def test_it_learns_what_it_is_shown(policy, tokens):
+def test_the_critic_fits_its_targets(policy, tokens):
     critic = critic_of(policy)
     fitted = Fitted()
     batch = batch_of(critic, tokens)
@@ -81,7 +81,7 @@ def test_it_learns_what_it_is_shown(policy, tokens):
 def estimate(policy, tokens, *, step, **value):
     config = resolve({"objective": {"advantage": {"type": "critic", "lambda_critic": 0}, "value": value}})
     critic_step = CriticStep.of(policy, config)
-    awake(critic_step.critic.model)
+    with_nonzero_head(critic_step.critic.model)
     batch = PolicyBatch(
         mask=tokens.mask,
         advantages=torch.zeros(4),
@@ -92,7 +92,7 @@ def estimate(policy, tokens, *, step, **value):
     return critic_step.judge(tokens, batch, rewards, torch.zeros(tokens.mask.shape), step=step)
 
 
-def test_advantages_are_white_over_the_tokens_that_have_a_reward(policy, tokens):
+def test_advantages_are_whitened_over_the_tokens_with_a_reward(policy, tokens):
     estimated = estimate(policy, tokens, step=1)
     trained_advantages = estimated.advantages[:3][tokens.mask[:3]]
     assert trained_advantages.mean().item() == pytest.approx(0, abs=1e-6)
@@ -101,7 +101,7 @@ def test_advantages_are_white_over_the_tokens_that_have_a_reward(policy, tokens)
     assert not estimated.values.mask[3].any()
 
 
-def test_while_it_is_pretrained_the_critic_learns_the_rewards_that_came(policy, tokens):
+def test_a_pretraining_critic_learns_the_observed_rewards(policy, tokens):
     """lambda_critic 0 would teach it to predict its next value, but pretraining uses the reward."""
     pretraining = estimate(policy, tokens, step=3, pretrain_steps=3).values.returns
     assert pretraining[0, :3].tolist() == pytest.approx([1, 1, 1], abs=1e-6)

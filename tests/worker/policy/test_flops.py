@@ -17,32 +17,32 @@ SMALL = {
 }
 
 
-def qwen3(**changes):
+def tiny_qwen3(**changes):
     config = Qwen3Config(**SMALL, head_dim=8, **changes)
     return AutoModelForCausalLM.from_config(config, attn_implementation="eager").eval()
 
 
-def counted(model, tokens):
+def counted_flops(model, tokens):
     with FlopCounterMode(display=False) as counter:
         model(torch.zeros(1, tokens, dtype=torch.int64), use_cache=False)
     return counter.get_total_flops()
 
 
 @pytest.mark.parametrize("is_tied", [True, False])
-def test_a_forward_pass_costs_what_runs(is_tied):
-    model, token_count = qwen3(tie_word_embeddings=is_tied), 20
+def test_a_forward_pass_matches_the_measured_operations(is_tied):
+    model, token_count = tiny_qwen3(tie_word_embeddings=is_tied), 20
     flops = ModelFlops(model)
     causal = flops.per_pair * 2 * token_count * (token_count + 1) / 2
     # torch counts the half of the scores that causal attention masks
     assert flops.forward(
         [token_count]
     ) - causal + flops.per_pair * 2 * token_count * token_count == pytest.approx(
-        counted(model, token_count), rel=2e-3
+        counted_flops(model, token_count), rel=2e-3
     )
 
 
-def test_learning_costs_three_forward_passes_and_two_where_nothing_trains():
-    model = qwen3()
+def test_learning_costs_three_forward_passes_or_two_if_nothing_below_trains():
+    model = tiny_qwen3()
     assert ModelFlops(model).learn([8, 4]) == pytest.approx(3 * ModelFlops(model).forward([8, 4]))
     model.requires_grad_(requires_grad=False)
     frozen, weights = ModelFlops(model), ModelFlops(model).weights
@@ -50,7 +50,7 @@ def test_learning_costs_three_forward_passes_and_two_where_nothing_trains():
 
 
 def test_a_window_bounds_what_a_token_attends_to():
-    model = qwen3(
+    model = tiny_qwen3(
         sliding_window=4, use_sliding_window=True, layer_types=["full_attention", "sliding_attention"]
     )
     flops = ModelFlops(model)
@@ -59,7 +59,7 @@ def test_a_window_bounds_what_a_token_attends_to():
 
 
 @pytest.mark.parametrize("kind", [Qwen3MoeConfig, MixtralConfig])
-def test_of_a_mixture_those_experts_count_that_read_a_token(kind):
+def test_only_the_experts_that_read_a_token_count(kind):
     names = {"num_experts": 8} if kind is Qwen3MoeConfig else {"num_local_experts": 8}
     sizes = {"moe_intermediate_size": 48} if kind is Qwen3MoeConfig else {}
     few, all_of_them = (

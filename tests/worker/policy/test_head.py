@@ -10,7 +10,7 @@ from worker.policy.head import check_head, make_head
 
 @pytest.mark.parametrize("name", ["gemma2", "falcon_h1", "granite", "cohere2"])
 @pytest.mark.parametrize("size", [1.0, 200.0])
-def test_a_scale_or_a_cap_of_the_logits_is_the_models_own(name, size):
+def test_a_scale_or_cap_of_the_logits_is_that_of_the_model(name, size):
     model, ids = build(name), torch.arange(12)[None]
     hidden = model.get_decoder()(input_ids=ids, use_cache=False).last_hidden_state * size
     model.get_decoder().register_forward_hook(
@@ -23,7 +23,7 @@ def test_a_scale_or_a_cap_of_the_logits_is_the_models_own(name, size):
 @pytest.mark.parametrize(
     ("name", "change"), [("gemma2", {"cap": None}), ("granite", {"scale": 1.0}), ("qwen3", {"scale": 2.0})]
 )
-def test_a_config_that_does_not_tell_the_logits_is_refused(name, change, dtype, monkeypatch):
+def test_a_config_that_does_not_define_the_logits_is_refused(name, change, dtype, monkeypatch):
     model = build(name, dtype=dtype)
     check_head(model, name="mine")
     changed = make_head(model)._replace(**change)

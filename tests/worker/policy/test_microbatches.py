@@ -18,7 +18,7 @@ def shapes(parts, tokens):
     return [(len(rows), int((tokens.lengths + tokens.prompt_lengths)[rows].max())) for rows in parts]
 
 
-def test_tokens_count_with_prompt_and_padding():
+def test_tokens_include_prompt_and_padding():
     tokens = batch([8, 2, 2, 18, 3])  # rows of 10, 4, 4, 20 and 5 tokens
     assert [rows.tolist() for rows in microbatches(tokens, tokens=15)] == [[1, 2, 4], [0], [3]]
     assert [rows.tolist() for rows in microbatches(tokens, tokens=20)] == [[1, 2, 4], [0], [3]]
@@ -32,7 +32,7 @@ def test_tokens_count_with_prompt_and_padding():
     st.integers(0, 200),
     st.integers(0, 8),
 )
-def test_every_completion_is_in_one_part_and_only_a_single_one_exceeds_the_limit(lengths, limit, rows):
+def test_every_completion_is_in_one_microbatch_and_only_a_single_one_exceeds_the_limit(lengths, limit, rows):
     tokens = batch(lengths)
     parts = microbatches(tokens, rows=rows, tokens=limit)
     assert sorted(torch.cat(parts).tolist()) == list(range(len(lengths)))
@@ -41,7 +41,7 @@ def test_every_completion_is_in_one_part_and_only_a_single_one_exceeds_the_limit
         assert not rows or count <= rows
 
 
-def fails_above(count):
+def failing_above(count):
     tried = []
 
     def work(parts):
@@ -55,7 +55,7 @@ def fails_above(count):
 
 def test_work_is_repeated_with_half_the_tokens_until_it_fits():
     passes, undone = Microbatches(ResourcesConfig()), []
-    work, tried = fails_above(2)
+    work, tried = failing_above(2)
     assert passes.run(batch([8] * 8), work, lambda: undone.append(1)) == "done"
     assert tried == [[8], [4, 4], [2, 2, 2, 2]]
     assert (passes.tokens, passes.halvings, len(undone)) == (20, 2, 2)
@@ -65,7 +65,7 @@ def test_work_is_repeated_with_half_the_tokens_until_it_fits():
 
 def test_a_single_completion_that_does_not_fit_is_an_error():
     passes = Microbatches(ResourcesConfig())
-    work, tried = fails_above(0)
+    work, tried = failing_above(0)
     with pytest.raises(RuntimeError, match="out of memory"):
         passes.run(batch([8, 8, 30]), work)
     assert tried[-1] == [1, 1, 1]

@@ -39,11 +39,11 @@ def close(values):
     return pytest.approx(values, abs=6e-5)
 
 
-THIRD = [1 / 3] * 3
+UNIFORM = [1 / 3] * 3
 
 
-def test_without_damping_it_goes_to_the_edge_of_the_region():
-    toy = Softmax(THIRD, [1.0, 0.0, -1.0])
+def test_without_damping_the_step_reaches_the_edge_of_the_region():
+    toy = Softmax(UNIFORM, [1.0, 0.0, -1.0])
     gradient = torch.tensor([1 / 3, 0.0, -1 / 3], dtype=torch.float64)
     direction = conjugate_gradient(toy.fisher(damping=0.0), gradient, iterations=10)
     assert direction.tolist() == close([1, 0, -1])
@@ -70,7 +70,7 @@ def test_damping_shortens_the_step():
     assert step.backtracks == 0
 
 
-def test_a_step_that_leaves_the_region_is_shortened_until_it_does_not():
+def test_a_step_beyond_the_region_is_shortened_until_it_is_inside():
     """The quadratic approximation of a wide region is poor: the full step's KL exceeds delta."""
     toy = Softmax([0.05, 0.9, 0.05], [1.0, 0.0, 0.0])
     step = toy.step(delta=0.5, damping=0)
@@ -80,7 +80,7 @@ def test_a_step_that_leaves_the_region_is_shortened_until_it_does_not():
 
 
 @pytest.mark.parametrize("advantage", [0.0, float("nan")])
-def test_without_a_direction_nothing_happens(advantage):
-    toy = Softmax(THIRD, [advantage] * 3)
+def test_without_a_direction_nothing_changes(advantage):
+    toy = Softmax(UNIFORM, [advantage] * 3)
     assert toy.step().is_failed
     assert torch.equal(toy.theta.detach(), toy.start)

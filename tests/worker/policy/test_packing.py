@@ -22,8 +22,8 @@ from worker.policy.recompute import enable_recompute
 from worker.policy.routing import routed_logprobs
 from worker.policy.token_batch import token_batch
 
-UNPACKED = ("gpt_oss", "lfm2", "qwen3_next", "qwen3.5", "qwen3.5_images", "falcon_h1", "granite4")
-PACKED = sorted(ARCHITECTURES.keys() - set(UNPACKED))
+UNPACKED_TYPES = ("gpt_oss", "lfm2", "qwen3_next", "qwen3.5", "qwen3.5_images", "falcon_h1", "granite4")
+PACKED_TYPES = sorted(ARCHITECTURES.keys() - set(UNPACKED_TYPES))
 LENGTHS = (30, 1, 7, 19)
 PROMPTS = (3, 1, 5, 2)
 
@@ -37,7 +37,7 @@ def batch(device="cpu"):
     return token_batch(*texts, pad_id=0, device=device)
 
 
-def measured(model, tokens=None):
+def logprobs_and_gradient(model, tokens=None):
     """Return log-probabilities, and the gradient of a weighted sum of them and the entropies."""
     tokens = tokens or batch(model.device)
     model.zero_grad()
@@ -63,29 +63,29 @@ def eager_flex(monkeypatch):
         yield
 
 
-@pytest.mark.parametrize("name", PACKED)
-def test_packed_texts_have_the_numbers_of_padded_ones(name):
+@pytest.mark.parametrize("name", PACKED_TYPES)
+def test_packed_texts_match_padded_ones(name):
     """The reference is the model's own attention with an explicit mask."""
     model = build(name)
-    padded = measured(model)
+    padded = logprobs_and_gradient(model)
     assert enable_packing(model, "on") == ""
-    compare(padded, measured(model), relative=1e-6)
+    compare(padded, logprobs_and_gradient(model), relative=1e-6)
 
 
 @pytest.mark.parametrize(
     "name", first_in_gate(2, ["qwen3", "gemma3", "mistral", "gemma2", "phi3", "qwen3_moe", "smollm3"])
 )
-def test_flex_attention_has_the_numbers_of_padded_texts(name, monkeypatch):
+def test_flex_attention_matches_padded_texts(name, monkeypatch):
     model = build(name)
-    padded = measured(model)
+    padded = logprobs_and_gradient(model)
     monkeypatch.setattr(packing, "_choose_attention", lambda _: "flex_attention")
     with eager_flex(monkeypatch):
         assert enable_packing(model, "on") == ""
-        compare(padded, measured(model), relative=1e-6)
+        compare(padded, logprobs_and_gradient(model), relative=1e-6)
 
 
-@pytest.mark.parametrize("name", UNPACKED)
-def test_a_model_whose_texts_would_touch_is_refused_by_its_config_and_by_the_probe(name, monkeypatch):
+@pytest.mark.parametrize("name", UNPACKED_TYPES)
+def test_a_model_whose_texts_would_mix_is_refused_by_its_config_and_by_the_probe(name, monkeypatch):
     for dtype in (torch.float32, torch.bfloat16):
         model = build(name, dtype=dtype)
         reason = packing_error(model.config.to_dict())
@@ -100,28 +100,28 @@ def test_a_model_whose_texts_would_touch_is_refused_by_its_config_and_by_the_pro
         assert not is_packed(model)
 
 
-@pytest.mark.parametrize("name", PACKED)
-def test_the_probe_allows_what_is_right_in_bfloat16_too(name):
+@pytest.mark.parametrize("name", PACKED_TYPES)
+def test_the_probe_accepts_correct_packing_in_bfloat16(name):
     model = build(name, dtype=torch.bfloat16)
     assert packing_error(model.config.to_dict()) == ""
     assert enable_packing(model, "on") == ""
 
 
 @pytest.mark.parametrize("is_adapted", [False, True])
-def test_recomputed_layers_attend_as_they_did(is_adapted, monkeypatch):
+def test_recomputed_layers_attend_identically(is_adapted, monkeypatch):
     model = build("gemma3")
     if is_adapted:
         add_adapter(model, LoraAdapter(rank=4), base="gemma3")
-    expected = measured(model)
+    expected = logprobs_and_gradient(model)
     monkeypatch.setattr(packing, "_choose_attention", lambda _: "flex_attention")
     enable_recompute(model)
     with eager_flex(monkeypatch):
         enable_packing(model, "on")
-        compare(expected, measured(copy.deepcopy(model)), relative=1e-6)  # copies inherit it
+        compare(expected, logprobs_and_gradient(copy.deepcopy(model)), relative=1e-6)  # copies inherit it
     assert model.config._attn_implementation == "sdpa"
 
 
-def test_routers_are_watched_and_replayed_in_packed_rows():
+def test_routers_are_recorded_and_replayed_in_packed_rows():
     model, tokens = build("qwen3_moe"), batch()
     routes = torch.randint(4, (*tokens.ids[:, :-1].shape, 2, 1), generator=torch.Generator().manual_seed(1))
     tokens = replace(tokens, routes=torch.cat([routes, (routes + 1) % 4], dim=-1))
@@ -139,12 +139,12 @@ def test_routers_are_watched_and_replayed_in_packed_rows():
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="this machine has no CUDA device")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("kernel", ["flex_attention", "flash_attention_2"])
-@pytest.mark.parametrize("name", PACKED)
-def test_on_a_gpu_kernels_have_the_numbers_of_padded_texts(name, kernel, dtype, monkeypatch):
+@pytest.mark.parametrize("name", PACKED_TYPES)
+def test_on_a_gpu_kernels_match_padded_texts(name, kernel, dtype, monkeypatch):
     if kernel == "flash_attention_2" and (dtype == torch.float32 or not is_flash_attn_2_available()):
         pytest.skip("flash attention is not installed, or has no float32")
     model = build(name, dtype=dtype, wide=True).to("cuda")
-    padded = measured(model)
+    padded = logprobs_and_gradient(model)
     monkeypatch.setattr(packing, "_choose_attention", lambda _: kernel)
     assert enable_packing(model, "auto") == ""
-    compare(padded, measured(model), relative=1e-3 if dtype == torch.float32 else 0.05)
+    compare(padded, logprobs_and_gradient(model), relative=1e-3 if dtype == torch.float32 else 0.05)

@@ -76,7 +76,7 @@ def test_pickled_weights_are_refused(copy, offline):
     assert "holds no weights (expected *.safetensors)" in refusal("mine", offline).message
 
 
-def test_a_model_with_code_of_its_own_is_refused(copy, offline):
+def test_a_model_with_custom_code_is_refused(copy, offline):
     config = json.loads((copy / "config.json").read_text())
     (copy / "config.json").write_text(
         json.dumps(config | {"auto_map": {"AutoModelForCausalLM": "evil.Model"}})
@@ -95,7 +95,7 @@ def test_a_tokenizer_larger_than_the_model_is_refused(copy, offline):
     ("ending", "opens"),
     [("<think>\\n", True), ("<think>", True), ("", False), ("<think>\\n\\n</think>\\n\\n", False)],
 )
-def test_a_template_that_ends_the_prompt_with_an_open_tag_is_noticed(copy, offline, ending, opens):
+def test_a_template_that_ends_the_prompt_with_an_open_tag_is_detected(copy, offline, ending, opens):
     opening = "{% if add_generation_prompt %}A:" + ending.replace("\\n", "\n") + "{% endif %}"
     (copy / "chat_template.jinja").write_text("{{ messages[0]['content'] }}" + opening)
     policy = load_policy(PolicyConfig(name="mine", chat_template=True), offline)
@@ -128,9 +128,7 @@ def _way(request, monkeypatch):
 @pytest.mark.usefixtures("_way")
 @pytest.mark.parametrize("temperature", [1.0, 0.6])
 @pytest.mark.parametrize("elements", [2**27, 700])
-def test_log_probabilities_of_a_padded_batch_are_those_of_single_rows(
-    double, temperature, elements, monkeypatch
-):
+def test_log_probabilities_of_a_padded_batch_match_single_rows(double, temperature, elements, monkeypatch):
     monkeypatch.setattr(logprobs_module, "CHUNK_ELEMENTS", elements)
     prompts, completions = ids(double, PROMPTS), ids(double, COMPLETIONS)
     batch = token_batch(prompts, completions, pad_id=double.pad_id)
@@ -158,13 +156,13 @@ def test_the_energy_of_a_token_is_the_squared_distance_of_its_score(double, elem
     assert int((energies > 0).sum()) <= len(rows)
 
 
-def gradients(policy, batch, weight=lambda result: result.logprobs.sum(), **options):
+def gradients_of(policy, batch, weight=lambda result: result.logprobs.sum(), **options):
     policy.model.zero_grad()
     weight(token_logprobs(policy.model, batch, temperature=1.0, **options)).backward()
     return torch.cat([parameter.grad.flatten() for parameter in policy.model.parameters()])
 
 
-def test_the_tree_of_prefixes_has_the_gradient_of_the_padded_batch(double, monkeypatch):
+def test_the_prefix_tree_has_the_gradient_of_the_padded_batch(double, monkeypatch):
     """The prompts contain the padding token, like chat templates that end messages with it."""
     prompts = [[*prompt, double.pad_id, *prompt] for prompt in ids(double, PROMPTS * 2)]
     completions = ids(double, [*COMPLETIONS, COMPLETIONS[0], "\\boxed{4}", "<think>85"])
@@ -173,16 +171,16 @@ def test_the_tree_of_prefixes_has_the_gradient_of_the_padded_batch(double, monke
     by_form = []
     for tree in (True, False):
         monkeypatch.setattr(logprobs_module, "suits_tree", lambda *_, tree=tree: tree)
-        by_form.append(gradients(double, batch, lambda result: (result.logprobs * weights).sum()))
+        by_form.append(gradients_of(double, batch, lambda result: (result.logprobs * weights).sum()))
         assert double.model.get_input_embeddings().weight.grad[double.pad_id].abs().max() > 0.1
     torch.testing.assert_close(*by_form, atol=1e-5, rtol=0)
 
 
-def test_chunks_of_the_vocabulary_change_no_gradient(double, monkeypatch):
+def test_chunks_of_the_vocabulary_do_not_change_the_gradient(double, monkeypatch):
     batch = token_batch(ids(double, PROMPTS), ids(double, COMPLETIONS), pad_id=double.pad_id)
-    unchunked = gradients(double, batch)
+    unchunked = gradients_of(double, batch)
     monkeypatch.setattr(logprobs_module, "CHUNK_ELEMENTS", 700)
-    torch.testing.assert_close(gradients(double, batch), unchunked, atol=1e-5, rtol=0)
+    torch.testing.assert_close(gradients_of(double, batch), unchunked, atol=1e-5, rtol=0)
 
 
 def byte_level_tokenizer():
@@ -193,7 +191,7 @@ def byte_level_tokenizer():
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer)
 
 
-def test_endless_broken_bytes_are_read_a_few_at_a_time_and_lose_no_character(monkeypatch):
+def test_long_runs_of_invalid_bytes_are_decoded_in_small_pieces_without_losses(monkeypatch):
     tokenizer = byte_level_tokenizer()
     sequence = tokenizer.encode("é😀")
     ids = [sequence[0]] * 301 + sequence + [sequence[2]] * 50
@@ -229,7 +227,7 @@ def linear_model(dtype=torch.float32):
     return model
 
 
-def test_a_gradient_that_is_not_finite_changes_nothing():
+def test_a_nonfinite_gradient_changes_nothing():
     model = linear_model()
     optimizer = PolicyOptimizer(model, OptimizerConfig(lr=0.1), steps=10)
     model.weight.grad = torch.tensor([[1.0, float("nan")]])
@@ -239,7 +237,7 @@ def test_a_gradient_that_is_not_finite_changes_nothing():
     assert optimizer.tensors() == {}
 
 
-def test_the_gradient_is_scaled_down_to_its_largest_norm():
+def test_the_gradient_is_scaled_down_to_its_maximum_norm():
     model = linear_model()
     optimizer = PolicyOptimizer(model, OptimizerConfig(lr=0.1, max_grad_norm=1.0), steps=10)
     model.weight.grad = torch.tensor([[3.0, 4.0]])

@@ -28,12 +28,15 @@ MISTRAL = (
 )
 NO_GENERATION_PROMPT = "{% for m in messages %}<{{ m.role }}>{{ m.content }}</{{ m.role }}>{% endfor %}"
 
-SUM = Prompt("a/1", "1+1=?", "2", "a")
-TOOL = {"type": "function", "function": {"name": "add", "parameters": {"type": "object", "properties": {}}}}
-TALK: list[dict[str, Any]] = [
+SUM_PROMPT = Prompt("a/1", "1+1=?", "2", "a")
+ADD_TOOL = {
+    "type": "function",
+    "function": {"name": "add", "parameters": {"type": "object", "properties": {}}},
+}
+CONVERSATION: list[dict[str, Any]] = [
     {"role": "system", "content": "Be brief."},
     {"role": "user", "content": "1+1=?"},
-    {"role": "assistant", "content": "", "tool_calls": [TOOL]},
+    {"role": "assistant", "content": "", "tool_calls": [ADD_TOOL]},
     {"role": "tool", "content": "2"},
 ]
 
@@ -55,8 +58,8 @@ def refusal(call) -> tuple[str, str]:
     return error.path, error.message
 
 
-def test_messages_and_tools_are_written_as_they_are():
-    talk = Prompt("a/2", "as text", "2", "a", messages=TALK, tools=[TOOL])
+def test_messages_and_tools_are_formatted_unchanged():
+    talk = Prompt("a/2", "as text", "2", "a", messages=CONVERSATION, tools=[ADD_TOOL])
     text = form(system_prompt="Not for messages.").text(talk)
     assert text.startswith('<tools>[{"type": "function"')
     assert text.endswith(
@@ -99,20 +102,22 @@ def test_a_template_that_cannot_open_an_answer_is_refused(template, policy, path
         ({"chat_template": True, "chat_template_kwargs": {"a b": 1}}, "pattern"),
     ],
 )
-def test_a_config_without_sense_is_refused(fields, phrase):
+def test_an_inconsistent_config_is_refused(fields, phrase):
     with pytest.raises(ValueError, match=r"system_prompt|chat_template_kwargs") as caught:
         PolicyConfig(**fields)
     assert phrase in str(caught.value)
 
 
-OVER = "it takes more than 3 seconds or 1 GiB of memory"
+LIMIT_MESSAGE = "it takes more than 3 seconds or 1 GiB of memory"
 
-HANG = "{{ (10 ** (99999999 * messages | length)) | string }}"  # not constant-folded during compilation
-LOOP = "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}"
+HANGING_TEMPLATE = (
+    "{{ (10 ** (99999999 * messages | length)) | string }}"  # not constant-folded during compilation
+)
+LOOPING_TEMPLATE = "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}"
 
 
 @pytest.fixture
-def apart(monkeypatch, tmp_path):
+def process_with_tokenizer(monkeypatch, tmp_path):
     """A function that saves a tokenizer and returns the process that runs it, with small limits."""
     monkeypatch.setattr(tokenizer_process, "CPU_SECONDS", 3)
     monkeypatch.setattr(tokenizer_process, "WALL_SECONDS_PER_CPU_SECOND", 1000)
@@ -122,15 +127,15 @@ def apart(monkeypatch, tmp_path):
     def apart(template=None, growing=""):
         altered = tokenizer(template)
         if growing:
-            grow(altered, growing)
+            add_growing_merges(altered, growing)
         altered.save_pretrained(tmp_path)
         return TokenizerProcess(tmp_path)
 
     return apart
 
 
-def test_a_template_that_reaches_out_or_fills_the_memory_is_refused(apart):
-    process = apart(CHATML)
+def test_a_template_that_escapes_or_fills_the_memory_is_refused(process_with_tokenizer):
+    process = process_with_tokenizer(CHATML)
     for template, reason in (
         ("{{ 'a' * 10**10 }}", "it takes too much memory"),
         ("{{ 'a' | center(10**10) }}", "it takes too much memory"),
@@ -145,35 +150,39 @@ def test_a_template_that_reaches_out_or_fills_the_memory_is_refused(apart):
 @pytest.mark.parametrize(
     "hostile",
     [
-        HANG,
-        pytest.param(LOOP, marks=pytest.mark.nightly),
+        HANGING_TEMPLATE,
+        pytest.param(LOOPING_TEMPLATE, marks=pytest.mark.nightly),
         # Jinja would compute constants when it compiles the template.
         pytest.param("{{ ('a\n' * (messages | length * 10**7)) | indent(500) }}", marks=pytest.mark.nightly),
     ],
     ids=["inside C", "loop", "indent"],
 )
-def test_a_template_that_hangs_at_one_row_is_refused_there_and_the_next_one_is_written(apart, hostile):
+def test_a_template_that_hangs_on_one_row_is_refused_there_and_the_next_row_works(
+    process_with_tokenizer, hostile
+):
     template = CHATML + "{% if messages[0].content == 'hang' %}" + hostile + "{% endif %}"
-    chat_form = prompt_form(tokenizer(template), PolicyConfig(chat_template=True), apart(template))
+    chat_form = prompt_form(
+        tokenizer(template), PolicyConfig(chat_template=True), process_with_tokenizer(template)
+    )
     path, message = refusal(lambda: chat_form.ids(Prompt("a/2", "hang", "", "a")))
     assert path == "policy.chat_template"
     assert message.startswith("the policy's chat template refuses: it takes ")
-    assert chat_form.text(SUM) == "<user>1+1=?</user><assistant>"
-    assert chat_form.tokenizer.decode(chat_form.ids(SUM)) == chat_form.text(SUM)
+    assert chat_form.text(SUM_PROMPT) == "<user>1+1=?</user><assistant>"
+    assert chat_form.tokenizer.decode(chat_form.ids(SUM_PROMPT)) == chat_form.text(SUM_PROMPT)
 
 
-def grow(grown, letter):
+def add_growing_merges(grown, letter):
     """Let the tokenizer double a letter 60 times."""
     doubling = [normalizers.Replace(letter, letter * 2) for _ in range(60)]
     grown.backend_tokenizer.normalizer = normalizers.Sequence(doubling)
 
 
-def test_a_tokenizer_that_grows_a_text_without_end_is_refused_before_the_run(apart):
-    with pytest.raises(Refused, match=OVER):
-        apart(growing="a").probe()
+def test_a_tokenizer_that_expands_a_text_endlessly_is_refused_before_the_run(process_with_tokenizer):
+    with pytest.raises(Refused, match=LIMIT_MESSAGE):
+        process_with_tokenizer(growing="a").probe()
 
 
-def test_a_policy_of_others_is_tried_before_it_is_loaded(settings, monkeypatch):
+def test_an_untrusted_policy_is_tested_before_it_is_loaded(settings, monkeypatch):
     directory = settings.models_dir / "mine"
     shutil.copytree(
         BUILT_IN["tiny"], directory, ignore=shutil.ignore_patterns("*.py", "__pycache__", "card.json")
@@ -182,7 +191,9 @@ def test_a_policy_of_others_is_tried_before_it_is_loaded(settings, monkeypatch):
     tiny = load_policy(PolicyConfig(chat_template=True), settings)
     assert policy.form.process is not None
     assert tiny.form.process is None
-    assert policy.encode(SUM, room=0) == tiny.encode(SUM, room=0)
-    monkeypatch.setattr(TokenizerProcess, "probe", lambda _self: (_ for _ in ()).throw(Refused(OVER)))
+    assert policy.encode(SUM_PROMPT, room=0) == tiny.encode(SUM_PROMPT, room=0)
+    monkeypatch.setattr(
+        TokenizerProcess, "probe", lambda _self: (_ for _ in ()).throw(Refused(LIMIT_MESSAGE))
+    )
     path, message = refusal(lambda: load_policy(PolicyConfig(name="mine"), settings))
-    assert (path, message) == ("policy.name", f"'mine': its tokenizer cannot be opened: {OVER}")
+    assert (path, message) == ("policy.name", f"'mine': its tokenizer cannot be opened: {LIMIT_MESSAGE}")

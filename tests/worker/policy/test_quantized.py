@@ -42,7 +42,7 @@ def bytes_of(weight):
     return weight.qdata.nbytes + weight.scale.nbytes if hasattr(weight, "qdata") else weight.nbytes
 
 
-def test_a_layer_takes_the_nearest_level_of_its_block():
+def test_weights_are_rounded_to_the_nearest_level_of_their_block():
     layer = nn.Linear(64, 2, bias=False)
     with torch.no_grad():
         # exact, because it is on the grid
@@ -67,7 +67,7 @@ def test_double_quantisation_rounds_the_scales_to_254_steps_around_their_mean():
     assert rounded().min() >= 1
 
 
-def test_a_layer_has_the_gradient_of_the_weight_it_stands_for_and_keeps_nothing():
+def test_a_layer_has_the_gradient_of_its_dequantised_weight_and_saves_nothing():
     torch.manual_seed(0)
     stored = NF4Linear(nn.Linear(128, 64))
     hidden = torch.randn(8, 128, requires_grad=True)
@@ -81,7 +81,7 @@ def test_a_layer_has_the_gradient_of_the_weight_it_stands_for_and_keeps_nothing(
 
 @pytest.mark.parametrize("path", ["tree_states", "row_states"])
 @pytest.mark.parametrize(("kind", "share"), [("int8", 0.27), ("nf4", 0.15), ("nf4_double", 0.14)])
-def test_a_policy_over_rounded_weights_learns_through_them(settings, monkeypatch, kind, share, path):
+def test_a_policy_with_rounded_weights_learns_through_them(settings, monkeypatch, kind, share, path):
     monkeypatch.setattr("worker.policy.logprobs.suits_tree", lambda *_: path == "tree_states")
     policy, exact = load(settings, quantization=kind), load(settings)
     assert is_lean(policy.model)
@@ -141,6 +141,6 @@ def test_the_reference_and_a_checkpoint_share_the_rounded_base(settings, tmp_pat
         ),
     ],
 )
-def test_what_cannot_go_together_is_refused_in_one_sentence(changes, field):
+def test_incompatible_settings_are_refused_in_one_sentence(changes, field):
     with pytest.raises(InvalidConfig, match=field.replace(".", r"\.")):
         resolve(changes)

@@ -13,15 +13,15 @@ from worker.policy.prompt_form import PromptForm, prompt_form
 from worker.prompt import Prompt
 from worker.warm_start.tokenizer import build_tokenizer
 
-TEMPLATES = Path(__file__).parent / "templates"
-SUM = Prompt("a/1", "1+1=?", "2", "a")
+TEMPLATES_DIRECTORY = Path(__file__).parent / "templates"
+SUM_PROMPT = Prompt("a/1", "1+1=?", "2", "a")
 LLAMA_START, LLAMA_END = "<|start_header_id|>", "<|end_header_id|>\n\n"
 
 
 def tokenizer(name: str):
     built = build_tokenizer()
     built.add_special_tokens({"bos_token": "<s>"})
-    built.chat_template = (TEMPLATES / f"{name}.jinja").read_text()
+    built.chat_template = (TEMPLATES_DIRECTORY / f"{name}.jinja").read_text()
     return built
 
 
@@ -41,22 +41,22 @@ def form(name: str, **policy: object) -> PromptForm:
         ("qwen3", "<|im_start|>user\n1+1=?<|im_end|>\n<|im_start|>assistant\n"),
     ],
 )
-def test_a_question_is_one_turn_and_the_answer_is_open(name, text):
-    assert form(name).text(SUM) == text
+def test_a_question_is_one_turn_followed_by_an_open_answer(name, text):
+    assert form(name).text(SUM_PROMPT) == text
 
 
 @pytest.mark.parametrize(
     ("name", "reason"),
     [("gemma2", "System role not supported"), ("mistral", "Conversation roles must alternate")],
 )
-def test_a_template_without_system_role_refuses_it_by_its_own_words(name, reason):
+def test_a_template_without_system_role_refuses_it_with_its_own_message(name, reason):
     with pytest.raises(InvalidConfig, match=f"chat template refuses: {reason}"):
-        form(name, system_prompt="Box it.").text(SUM)
+        form(name, system_prompt="Box it.").text(SUM_PROMPT)
 
 
 @pytest.mark.parametrize("opens", [False, True])
 @pytest.mark.parametrize("name", ["gemma2", "llama3", "mistral", "qwen3"])
-def test_an_opened_think_tag_is_seen(name, opens):
+def test_an_opened_think_tag_is_detected(name, opens):
     """Distilled models end the same templates with <think>."""
     templated = tokenizer(name)
     templated.chat_template += "{% if add_generation_prompt %}{{ '<think>\\n' }}{% endif %}" if opens else ""
@@ -64,7 +64,7 @@ def test_an_opened_think_tag_is_seen(name, opens):
     assert policy.opens_think == opens
 
 
-def test_thinking_that_is_closed_at_once_is_not_open():
+def test_a_think_tag_that_is_closed_immediately_is_not_open():
     qwen_tokenizer = tokenizer("qwen3")
     policy = as_policy(build("llama3"), qwen_tokenizer, name="qwen3")
     closed = PolicyConfig(chat_template=True, chat_template_kwargs={"enable_thinking": False})

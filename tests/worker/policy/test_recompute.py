@@ -20,7 +20,7 @@ SIZES = {
     "bos_token_id": 1,
     "eos_token_id": 2,
 }
-ARCHITECTURES = [
+CONFIGS = [
     GPTNeoXConfig(**SIZES, attention_dropout=0.5, hidden_dropout=0.5),
     Gemma3TextConfig(**SIZES, num_key_value_heads=2, head_dim=16, attention_dropout=0.5),
     Phi3Config(**SIZES, num_key_value_heads=2, pad_token_id=0, resid_pdrop=0.5),
@@ -34,7 +34,7 @@ def batch(tokens=60):
     return token_batch([[5, 6, 7]] * 4, completions, pad_id=0)
 
 
-def measured(model):
+def forward_and_backward(model):
     """Return log-probabilities, all gradients, and the bytes saved for them, excluding the weights."""
     model.zero_grad()
     scored, saved = saved_bytes(model, lambda: token_logprobs(model, batch(), temperature=1.0).logprobs)
@@ -43,16 +43,16 @@ def measured(model):
 
 
 def compare(model):
-    logprobs, gradients, saved = measured(model)
+    logprobs, gradients, saved = forward_and_backward(model)
     enable_recompute(model)
-    again, recomputed, fewer = measured(model)
+    again, recomputed, fewer = forward_and_backward(model)
     assert torch.equal(logprobs, again)
     assert all(torch.equal(expected, right) for expected, right in zip(gradients, recomputed, strict=True))
     return fewer / saved
 
 
-@pytest.mark.parametrize("config", ARCHITECTURES, ids=lambda config: config.model_type)
-def test_memory_falls_and_gradients_stay_in_evaluation_mode(config):
+@pytest.mark.parametrize("config", CONFIGS, ids=lambda config: config.model_type)
+def test_memory_shrinks_and_gradients_are_unchanged_in_evaluation_mode(config):
     torch.manual_seed(0)
     model = AutoModelForCausalLM.from_config(config, dtype=torch.float32).eval()
     assert compare(model) < 0.3
@@ -61,7 +61,7 @@ def test_memory_falls_and_gradients_stay_in_evaluation_mode(config):
 
 @pytest.mark.parametrize("adapter", [{"type": "none"}, {"type": "lora", "rank": 4}], ids=lambda a: a["type"])
 @pytest.mark.parametrize("path", ["tree_states", "row_states"])
-def test_the_prefix_tree_is_recomputed_too(monkeypatch, settings, path, adapter):
+def test_the_prefix_tree_is_also_recomputed(monkeypatch, settings, path, adapter):
     monkeypatch.setattr("worker.policy.logprobs.suits_tree", lambda *_: path == "tree_states")
     model = load_policy(PolicyConfig(adapter=adapter), settings).model
     # the tree keeps copies of joined projections, which a pass needs

@@ -26,7 +26,7 @@ from worker.prompt import Prompt
 from worker.rollout.behaviour import Behaviour
 from worker.rollout.sampler import Decoding, Sampler
 
-SHAPE = {
+SIZES = {
     "vocab_size": 101,
     "hidden_size": 32,
     "intermediate_size": 32,
@@ -67,7 +67,7 @@ def batch_of(policy, completions):
     )
 
 
-def test_the_samplers_routes_are_those_of_a_fresh_forward_pass(mixture):
+def test_the_samplers_routes_match_those_of_a_fresh_forward_pass(mixture):
     completions = sampled(mixture)
     batch = batch_of(mixture, completions)
     with torch.no_grad():
@@ -78,14 +78,14 @@ def test_the_samplers_routes_are_those_of_a_fresh_forward_pass(mixture):
     torch.testing.assert_close(fresh.scored.logprobs, sampler, rtol=0, atol=1e-4)
 
 
-def test_what_is_recorded_does_not_depend_on_who_else_is_in_the_batch(mixture):
+def test_recorded_routes_do_not_depend_on_the_rest_of_the_batch(mixture):
     for alone, batched in zip(sampled(mixture), sampled(mixture, rows_at_once=4), strict=True):
         np.testing.assert_array_equal(alone.ids, batched.ids)
         np.testing.assert_array_equal(np.sort(alone.routes), np.sort(batched.routes))
 
 
 @torch.no_grad()
-def test_replayed_experts_read_the_tokens(mixture):
+def test_tokens_are_processed_by_the_replayed_experts(mixture):
     """All tokens are routed to the last two experts, as if the router had no others."""
     batch = batch_of(mixture, sampled(mixture))
     forced = torch.tensor([6, 7], dtype=torch.uint8).expand_as(batch.routes)
@@ -126,7 +126,7 @@ def test_a_microbatch_replays_its_own_rows(mixture):
 
 
 @torch.no_grad()
-def test_routing_replay_brings_an_int8_samplers_probabilities_nearer(mixture):
+def test_routing_replay_brings_the_probabilities_of_an_int8_sampler_closer(mixture):
     policy = Behaviour(SamplingConfig(precision="int8")).policy(mixture)
     completions = sampled(policy)
     batch = batch_of(mixture, completions)
@@ -137,20 +137,20 @@ def test_routing_replay_brings_an_int8_samplers_probabilities_nearer(mixture):
     assert (replayed.scored.logprobs - sampler).abs().sum() < (unreplayed - sampler).abs().sum()
 
 
-FAMILIES: dict[str, Any] = {
+MODEL_BY_FAMILY: dict[str, Any] = {
     "qwen2_moe": lambda: Qwen2MoeForCausalLM(
-        Qwen2MoeConfig(**SHAPE, num_experts=4, moe_intermediate_size=16, shared_expert_intermediate_size=16)
+        Qwen2MoeConfig(**SIZES, num_experts=4, moe_intermediate_size=16, shared_expert_intermediate_size=16)
     ),
-    "olmoe": lambda: OlmoeForCausalLM(OlmoeConfig(**SHAPE, num_experts=4)),
-    "mixtral": lambda: MixtralForCausalLM(MixtralConfig(**SHAPE, num_local_experts=4)),
+    "olmoe": lambda: OlmoeForCausalLM(OlmoeConfig(**SIZES, num_experts=4)),
+    "mixtral": lambda: MixtralForCausalLM(MixtralConfig(**SIZES, num_local_experts=4)),
 }
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("family", FAMILIES)
-def test_routes_of_other_mixtures_are_watched_and_replayed(mixture, family):
+@pytest.mark.parametrize("family", MODEL_BY_FAMILY)
+def test_routes_of_other_mixtures_are_recorded_and_replayed(mixture, family):
     torch.manual_seed(0)
-    model = FAMILIES[family]().eval()
+    model = MODEL_BY_FAMILY[family]().eval()
     policy = as_policy(model, mixture.tokenizer, name=family, chat_template=False)
     completions = sampled(policy)
     batch = batch_of(policy, completions)

@@ -26,19 +26,19 @@ def tiny():
     return load_policy(PolicyConfig(), Settings())
 
 
-def mask_keeping(*rows):
+def mask_of(*rows):
     """Return a completion whose tokens kept these ids, where () keeps all."""
     counts = np.array([len(row) for row in rows])
     return SamplingMask(counts, np.array([index for row in rows for index in row], dtype=np.int64))
 
 
-def of_logits(logits, target, *rows):
+def scores_of_logits(logits, target, *rows):
     """Return log-probability, entropy and kept mass of one target under one row of logits."""
     layer = nn.Linear(4, 4, bias=False)
     nn.init.eye_(layer.weight)
     head = Head(layer, scale=1.0, cap=None)
     states = States(torch.tensor([logits]), torch.tensor([0]))
-    pairs = mask_pairs([mask_keeping(*rows)]) if rows else None
+    pairs = mask_pairs([mask_of(*rows)]) if rows else None
     values = score_states(
         head, states, torch.tensor([target]), temperature=1, entropy_gradient=False, pairs=pairs
     )
@@ -47,9 +47,9 @@ def of_logits(logits, target, *rows):
 
 def test_the_top_two_of_four_keep_their_mass_and_their_ratio():
     """As in DeepSeek-V3.2, the ratio of masked probabilities is right, and full over masked is wrong."""
-    old, _, mass = of_logits(OLD, 0, (0, 1))
-    new, _, _ = of_logits(NEW, 0, (0, 1))
-    old_full, new_full = of_logits(OLD, 0)[0], of_logits(NEW, 0)[0]
+    old, _, mass = scores_of_logits(OLD, 0, (0, 1))
+    new, _, _ = scores_of_logits(NEW, 0, (0, 1))
+    old_full, new_full = scores_of_logits(OLD, 0)[0], scores_of_logits(NEW, 0)[0]
     assert mass == pytest.approx(0.8808, abs=6e-5)
     assert old_full == pytest.approx(-0.4402, abs=6e-5)
     assert old == pytest.approx(-0.3133, abs=6e-5)
@@ -59,14 +59,14 @@ def test_the_top_two_of_four_keep_their_mass_and_their_ratio():
     assert np.exp(old_full - old) == pytest.approx(0.8808, abs=6e-5)
 
 
-def test_a_kept_set_that_weighs_next_to_nothing_stays_finite():
-    logprob, entropy, mass = of_logits([0.0, -200.0, -201.0, 0.0], 1, (1, 2))
+def test_a_kept_set_of_negligible_mass_stays_finite():
+    logprob, entropy, mass = scores_of_logits([0.0, -200.0, -201.0, 0.0], 1, (1, 2))
     assert logprob == pytest.approx(-np.log(1 + np.exp(-1)), abs=1e-4)
     assert entropy == pytest.approx(np.log(2), abs=1e-5)
     assert mass == 0
 
 
-def test_the_gradient_is_that_of_logits_set_to_minus_infinity():
+def test_the_gradient_matches_logits_set_to_minus_infinity():
     logits = torch.tensor([NEW, OLD], dtype=torch.float64)
     of_token, targets = torch.tensor([0, 1, 0]), torch.tensor([1, 0, 3])
     rows = [(0, 1), (0, 2, 3), ()]
@@ -76,9 +76,7 @@ def test_the_gradient_is_that_of_logits_set_to_minus_infinity():
         cut[token, list(row) or slice(None)] = 0
     expected = (masked[of_token] + cut).log_softmax(dim=-1)[torch.arange(3), targets]
     logprobs = sparse.log_softmax(dim=-1)
-    scores = logprobs[of_token, targets] - mask_log_mass(
-        logprobs, of_token, mask_pairs([mask_keeping(*rows)])
-    )
+    scores = logprobs[of_token, targets] - mask_log_mass(logprobs, of_token, mask_pairs([mask_of(*rows)]))
     expected.sum().backward()
     scores.sum().backward()
     torch.testing.assert_close(scores, expected)
@@ -105,9 +103,7 @@ def batch_of(policy, completions):
     "decoding", [Decoding(40, 1.0, 0.9), Decoding(40, 1.3, 1.0, 3), Decoding(40, 0.8, 0.95, 5)]
 )
 @pytest.mark.parametrize("elements", [2**27, 64])
-def test_the_same_weights_and_the_same_support_have_the_same_probabilities(
-    tiny, decoding, elements, monkeypatch
-):
+def test_the_same_weights_and_support_have_the_same_probabilities(tiny, decoding, elements, monkeypatch):
     """Without the mask, rho would be the kept mass on every token instead of 1."""
     monkeypatch.setattr(logprobs_module, "CHUNK_ELEMENTS", elements)
     completions = sampled(tiny, decoding)
@@ -121,7 +117,7 @@ def test_the_same_weights_and_the_same_support_have_the_same_probabilities(
     assert (rescored.kept_mass[~batch.mask] == 0).all()
 
 
-def test_every_token_that_was_drawn_had_been_kept(tiny):
+def test_every_sampled_token_is_in_the_kept_set(tiny):
     for completion in sampled(tiny, Decoding(40, 1.0, 0.9, 4)):
         ends = np.cumsum(completion.sampling_mask.counts)
         assert len(completion.sampling_mask.counts) == len(completion)
@@ -132,7 +128,7 @@ def test_every_token_that_was_drawn_had_been_kept(tiny):
             assert sorted(set(ids)) == list(ids)
 
 
-def test_what_is_kept_does_not_depend_on_who_else_is_in_the_batch(tiny):
+def test_the_kept_set_does_not_depend_on_the_rest_of_the_batch(tiny):
     together = sampled(tiny, Decoding(40, 1.0, 0.9))
     apart = sampled(tiny, Decoding(40, 1.0, 0.9), rows_at_once=4)
     for batched, right in zip(together, apart, strict=True):

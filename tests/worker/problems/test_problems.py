@@ -19,7 +19,7 @@ from worker.problems.hub import load_folders, load_hub
 from worker.problems.mixture import build_mixture
 from worker.problems.reasoning_gym import ReasoningGym
 
-SOURCES: TypeAdapter[list[ProblemSource]] = TypeAdapter(list[ProblemSource])
+SOURCES_ADAPTER: TypeAdapter[list[ProblemSource]] = TypeAdapter(list[ProblemSource])
 
 
 def write_rows(path: Path, rows: list[dict[str, Any]]) -> Path:
@@ -34,7 +34,11 @@ def products(count: int = 40, **extra: Any) -> list[dict[str, Any]]:
 
 def mixture_of(problems: list[dict[str, Any]], datasets_dir: Path, *, seed: int = 0, order: str = "shuffled"):
     return build_mixture(
-        SOURCES.validate_python(problems), seed=seed, order=order, datasets_dir=datasets_dir, hf_online=False
+        SOURCES_ADAPTER.validate_python(problems),
+        seed=seed,
+        order=order,
+        datasets_dir=datasets_dir,
+        hf_online=False,
     )
 
 
@@ -55,7 +59,7 @@ def test_a_row_becomes_a_prompt_and_keeps_its_other_fields(tmp_path):
     assert (prompt.answer, prompt.domain, prompt.columns) == (str(number), "odd", {"level": number})
 
 
-def test_every_pass_sees_each_training_row_once_in_an_order_of_its_own(tmp_path):
+def test_every_epoch_sees_each_training_row_once_in_a_different_order(tmp_path):
     problem = squares(tmp_path)
     rows = 36  # 40 rows, of which a tenth is held out
     first = [problem.sample(index, "train").text for index in range(rows)]
@@ -75,7 +79,7 @@ def test_held_out_rows_are_the_same_for_every_seed_and_never_train(tmp_path):
     assert first.sample(0, "train") != second.sample(0, "train")
 
 
-def test_a_split_field_decides_and_a_question_marked_for_evaluation_never_trains(tmp_path):
+def test_a_split_field_takes_precedence_and_evaluation_rows_never_train(tmp_path):
     rows = [*products(10, split="train"), *products(3, split="test")]
     problem = squares(tmp_path, rows)
     held_out = {problem.sample(index, "eval").text for index in range(6)}
@@ -84,7 +88,7 @@ def test_a_split_field_decides_and_a_question_marked_for_evaluation_never_trains
     assert trained == {f"{n}*{n}=?" for n in range(3, 10)}
 
 
-def test_a_run_that_resumes_after_its_file_has_changed_is_refused(tmp_path):
+def test_a_resumed_run_whose_file_has_changed_is_refused(tmp_path):
     path = tmp_path / "squares.jsonl"
     write_rows(path, products())
     launched = pin_sources(RunConfig(problems=[FileProblem(path=path.name)]), datasets_dir=tmp_path)
@@ -108,7 +112,7 @@ def questions(prefix: str, count: int) -> list[dict[str, Any]]:
     return [{"question": f"{prefix}{n}", "answer": f"so\n#### {n}", "other": n} for n in range(count)]
 
 
-def test_a_hub_data_set_is_read_from_parquet_with_its_own_held_out_split(tmp_path):
+def test_a_hub_dataset_is_read_from_parquet_with_its_held_out_split(tmp_path):
     folder = hub_folder(tmp_path, train=questions("t", 9), test=questions("e", 3))
     source = HubProblem(dataset="openai/gsm8k", subset="main", eval_split="test", answer_after="####")
     problem = load_folders(source, folder, folder, seed=0, shuffled=True)
@@ -125,14 +129,14 @@ def test_a_hub_data_set_is_read_from_parquet_with_its_own_held_out_split(tmp_pat
         ({"answer_field": "blank"}, "row 1: field 'blank' is missing"),
     ],
 )
-def test_a_hub_data_set_without_the_files_or_columns_says_so(tmp_path, fields, reason):
+def test_missing_files_or_columns_of_a_hub_dataset_are_reported(tmp_path, fields, reason):
     folder = hub_folder(tmp_path, train=questions("t", 5))
     source = HubProblem.model_validate({"dataset": "a/b", "subset": "main", **fields})
     with pytest.raises(ValueError, match=reason):
         load_folders(source, folder, None, seed=0, shuffled=True)
 
 
-def test_a_hub_name_while_offline_is_refused_with_what_to_set():
+def test_a_hub_name_while_offline_is_refused_with_the_setting_to_change():
     with pytest.raises(ValueError, match="HF_ONLINE is off: set HF_ONLINE=1"):
         load_hub(HubProblem(dataset="openai/gsm8k"), seed=0, shuffled=True, hf_online=False)
 
@@ -144,7 +148,7 @@ def chain_sum():
     problem.close()
 
 
-def test_a_task_gives_questions_with_an_instruction_and_the_place_for_its_scorer(chain_sum):
+def test_a_task_gives_questions_with_an_instruction_and_the_position_for_its_scorer(chain_sum):
     prompt = chain_sum.sample(0, "train")
     question, instruction = prompt.text.rsplit("\n", 1)
     first_operand, _, right = question.removesuffix(" =").rpartition(": ")[2].partition(" ")
@@ -160,7 +164,7 @@ def test_no_question_is_both_trained_on_and_held_out(chain_sum):
     assert not trained & held_out
 
 
-PLUGIN = """
+PLUGIN_SOURCE = """
 from worker.prompt import Prompt
 
 class Letters:
@@ -201,9 +205,9 @@ class Leaky(Letters):
 
 
 @pytest.fixture
-def plugins(tmp_path: Path, monkeypatch):
+def plugin_package(tmp_path: Path, monkeypatch):
     """A user's package with entry points, installed where the trainer finds it."""
-    (tmp_path / "demo_problems.py").write_text(PLUGIN)
+    (tmp_path / "demo_problems.py").write_text(PLUGIN_SOURCE)
     info = tmp_path / "demo_problems-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: demo_problems\nVersion: 1.0\n")
@@ -215,7 +219,7 @@ def plugins(tmp_path: Path, monkeypatch):
     monkeypatch.syspath_prepend(str(tmp_path))
 
 
-def test_a_users_own_problem_is_used_by_its_name_with_its_parameters(plugins, tmp_path):
+def test_a_users_problem_is_used_by_name_with_its_parameters(plugin_package, tmp_path):
     mixture = mixture_of([{"name": "plugin", "entry_point": "letters", "params": {"text": "xy"}}], tmp_path)
     [prompt] = mixture.prompts(7, 1)
     assert (prompt.text, prompt.problem, prompt.domain) == ("xy train 7", "letters", "custom")
@@ -241,7 +245,7 @@ def test_a_users_own_problem_is_used_by_its_name_with_its_parameters(plugins, tm
         ),
     ],
 )
-def test_a_problem_that_misbehaves_fails_with_words(plugins, tmp_path, name, params, reason):
+def test_a_misbehaving_problem_fails_with_an_explanation(plugin_package, tmp_path, name, params, reason):
     with pytest.raises(PluginFailed, match=reason):
         mixture_of([{"name": "plugin", "entry_point": name, "params": params}], tmp_path)
 
@@ -270,7 +274,7 @@ def test_the_evaluation_set_is_distinct_fixed_and_never_trained_on(tmp_path):
     assert not trained & {prompt.text for prompt in held_out}
 
 
-def test_what_one_source_holds_out_is_not_trained_on_through_another(plugins, tmp_path):
+def test_questions_held_out_by_one_source_are_not_trained_through_another(plugin_package, tmp_path):
     mixture = mixture_of([{"name": "plugin", "entry_point": "leaky"}], tmp_path)
     held_out = {prompt.text for prompt in mixture.evaluation_set(20)}
     assert held_out == {f"question {number}" for number in range(20)}

@@ -14,15 +14,17 @@ from backend.config.data import DataConfig
 from backend.config.pass_rates import PassRates, text_key
 from backend.config.run import RunConfig
 from backend.rollouts.pass_rates import store_rates
-from tests.worker.problems.test_problems import SOURCES, write_rows
+from tests.worker.problems.test_problems import SOURCES_ADAPTER, write_rows
 from worker.problems.mixture import Mixture, build_mixture
 
-LONG = "Natalia sold clips to 48 of her friends in April and then she sold half as many clips in May."
+LONG_QUESTION = (
+    "Natalia sold clips to 48 of her friends in April and then she sold half as many clips in May."
+)
 
 
 def mixture(tmp_path, rows: list[dict[str, Any]], data: DataConfig, *, order: str = "sequential") -> Mixture:
     write_rows(tmp_path / "rows.jsonl", rows)
-    problems = SOURCES.validate_python([{"name": "file", "path": "rows.jsonl"}])
+    problems = SOURCES_ADAPTER.validate_python([{"name": "file", "path": "rows.jsonl"}])
     return build_mixture(problems, seed=0, order=order, datasets_dir=tmp_path, hf_online=False, data=data)
 
 
@@ -30,14 +32,14 @@ def row(prompt: str, split: str = "train", **columns: Any) -> dict[str, Any]:
     return {"prompt": prompt, "answer": "1", "split": split, **columns}
 
 
-def trained(source: Mixture, count: int) -> list[str]:
+def trained_prompts(source: Mixture, count: int) -> list[str]:
     return [prompt.text for prompt in source.prompts(0, count)]
 
 
-HELD_OUT = row("something else entirely", "test")
+HELD_OUT_ROW = row("something else entirely", "test")
 
 
-def test_a_row_overlaps_by_thirteen_words_in_a_row_and_not_by_twelve():
+def test_a_row_overlaps_by_thirteen_consecutive_words_but_not_by_twelve():
     words = [f"w{n}" for n in range(20)]
     held_out = [" ".join(words)]
     thirteen, twelve = " ".join(["x", *words[3:16], "y"]), " ".join(["x", *words[3:15], "y"])
@@ -46,20 +48,20 @@ def test_a_row_overlaps_by_thirteen_words_in_a_row_and_not_by_twelve():
 
 
 def test_rows_that_overlap_are_reported_or_dropped(tmp_path):
-    rows = [row("a", id="one"), row(f"Once more: {LONG}", id="two"), row(LONG, "test")]
+    rows = [row("a", id="one"), row(f"Once more: {LONG_QUESTION}", id="two"), row(LONG_QUESTION, "test")]
     selected = mixture(tmp_path, rows, DataConfig(contamination="report"))
     [selection] = selected.selections
-    assert (selection.contaminated, selection.examples, len(set(trained(selected, 4)))) == (
+    assert (selection.contaminated, selection.examples, len(set(trained_prompts(selected, 4)))) == (
         1,
         ["file:rows.jsonl/two"],
         2,
     )
     selected = mixture(tmp_path, rows, DataConfig(contamination="drop"))
-    assert set(trained(selected, 4)) == {"a"}
+    assert set(trained_prompts(selected, 4)) == {"a"}
     assert selected.selections[0].sentence.endswith("1 overlap with held-out questions (left out)")
 
 
-def test_rows_much_like_another_one_are_reported_or_dropped(tmp_path):
+def test_near_duplicate_rows_are_reported_or_dropped(tmp_path):
     story = "Anna has 12 apples and gives 5 of them to Ben before lunch . How many apples are left for Anna ?"
     rows = [
         row(story, id="first"),
@@ -74,14 +76,14 @@ def test_rows_much_like_another_one_are_reported_or_dropped(tmp_path):
     assert selection.twins[0] == "file:rows.jsonl/second is 74% like file:rows.jsonl/first"
     assert selection.twins[1].startswith('file:rows.jsonl/fourth is 75% like the held-out question "What is')
     selected = mixture(tmp_path, rows, DataConfig(near_duplicates="drop"))
-    assert set(trained(selected, 4)) == {story, story.replace("12", "14")}
+    assert set(trained_prompts(selected, 4)) == {story, story.replace("12", "14")}
     assert (
         "1 are near duplicates of another row (left out), 1 are near duplicates of a held-out"
         in selected.selections[0].sentence
     )
 
 
-def runs_of(text):
+def shingles_of(text):
     words = normalise(text).split()
     return {tuple(words[at : at + 3]) for at in range(max(1, len(words) - 2))}
 
@@ -91,11 +93,11 @@ def runs_of(text):
     st.integers(0, 3),
     st.sampled_from([0.5, 0.7, 0.9, 1.0]),
 )
-def test_the_index_finds_what_comparing_all_pairs_finds(texts, count, limit):
+def test_the_index_finds_the_same_as_comparing_all_pairs(texts, count, limit):
     held_out, questions = texts[:count], texts[count:]
-    kept_runs, expected = [runs_of(text) for text in held_out], {}
+    kept_runs, expected = [shingles_of(text) for text in held_out], {}
     for number, text in enumerate(questions):
-        runs = runs_of(text)
+        runs = shingles_of(text)
         best = max((len(runs & earlier) / len(runs | earlier) for earlier in kept_runs), default=0)
         if best >= limit:
             expected[number] = best
@@ -105,10 +107,10 @@ def test_the_index_finds_what_comparing_all_pairs_finds(texts, count, limit):
     assert {twin.number: twin.similarity for twin in twins} == pytest.approx(expected)
 
 
-def test_a_held_out_question_of_one_source_counts_for_all(tmp_path):
-    write_rows(tmp_path / "train.jsonl", [row("a"), row(f"Q: {LONG}"), HELD_OUT])
-    write_rows(tmp_path / "eval.jsonl", [row("b"), row(LONG, "test")])
-    problems = SOURCES.validate_python(
+def test_a_held_out_question_of_one_source_counts_for_all_sources(tmp_path):
+    write_rows(tmp_path / "train.jsonl", [row("a"), row(f"Q: {LONG_QUESTION}"), HELD_OUT_ROW])
+    write_rows(tmp_path / "eval.jsonl", [row("b"), row(LONG_QUESTION, "test")])
+    problems = SOURCES_ADAPTER.validate_python(
         [{"name": "file", "path": f"{name}.jsonl"} for name in ("train", "eval")]
     )
     selected = build_mixture(
@@ -120,16 +122,16 @@ def test_a_held_out_question_of_one_source_counts_for_all(tmp_path):
         data=DataConfig(contamination="drop"),
     )
     assert [selection.contaminated for selection in selected.selections] == [1, 0]
-    assert set(trained(selected, 10)) == {"a", "b"}
+    assert set(trained_prompts(selected, 10)) == {"a", "b"}
 
 
-def test_rows_outside_the_limits_of_the_pass_rate_do_not_train(tmp_path):
+def test_rows_outside_the_pass_rate_limits_do_not_train(tmp_path):
     rates = [0.0, 0.1, "0.5", 0.9, 1.0, None]
-    rows = [row(f"q{n}", rate=rate) for n, rate in enumerate(rates)] + [HELD_OUT | {"rate": 0.5}]
+    rows = [row(f"q{n}", rate=rate) for n, rate in enumerate(rates)] + [HELD_OUT_ROW | {"rate": 0.5}]
     selected = mixture(
         tmp_path, rows, DataConfig(pass_rate_field="rate", min_pass_rate=0.1, max_pass_rate=0.9)
     )
-    assert trained(selected, 3) == ["q1", "q2", "q3"]
+    assert trained_prompts(selected, 3) == ["q1", "q2", "q3"]
     assert selected.selections[0].out_of_range == 3
 
 
@@ -142,8 +144,8 @@ def test_rows_outside_the_limits_of_the_pass_rate_do_not_train(tmp_path):
         (DataConfig(difficulty_field="gone", curriculum="easy_first"), "field 'gone' is missing"),
     ],
 )
-def test_a_choice_that_leaves_nothing_is_refused_at_its_source(tmp_path, data, reason):
-    rows = [row("a", rate=7, low=0.1), row("b", rate=7, low=0), HELD_OUT]
+def test_a_selection_that_leaves_no_row_is_refused_with_its_source(tmp_path, data, reason):
+    rows = [row("a", rate=7, low=0.1), row("b", rate=7, low=0), HELD_OUT_ROW]
     with pytest.raises(InvalidConfig) as caught:
         mixture(tmp_path, rows, data)
     [error] = caught.value.errors
@@ -151,12 +153,12 @@ def test_a_choice_that_leaves_nothing_is_refused_at_its_source(tmp_path, data, r
     assert reason in error.message
 
 
-def test_a_curriculum_goes_from_easy_to_hard_in_every_pass(tmp_path):
+def test_a_curriculum_goes_from_easy_to_hard_in_every_epoch(tmp_path):
     levels = ["Level 3", "Level 1", "Level 2", None, "Level 1"]
-    rows = [row(f"q{n}", level=level) for n, level in enumerate(levels)] + [HELD_OUT | {"level": "x"}]
+    rows = [row(f"q{n}", level=level) for n, level in enumerate(levels)] + [HELD_OUT_ROW | {"level": "x"}]
     data_config = DataConfig(curriculum="easy_first", difficulty_field="level")
-    assert trained(mixture(tmp_path, rows, data_config), 5) == ["q1", "q4", "q2", "q0", "q3"]
-    shuffled = trained(mixture(tmp_path, rows, data_config, order="shuffled"), 50)
+    assert trained_prompts(mixture(tmp_path, rows, data_config), 5) == ["q1", "q4", "q2", "q0", "q3"]
+    shuffled = trained_prompts(mixture(tmp_path, rows, data_config, order="shuffled"), 50)
     passes = [shuffled[at : at + 5] for at in range(0, 50, 5)]
     assert all(texts[2:] == ["q2", "q0", "q3"] for texts in passes)
     assert {tuple(texts[:2]) for texts in passes} == {("q1", "q4"), ("q4", "q1")}
@@ -173,14 +175,14 @@ def stored_rates(tmp_path, **rates: float) -> str:
     return store_rates(rates_of_run, tmp_path).sha256
 
 
-def test_rows_are_chosen_and_ordered_by_the_pass_rates_of_an_earlier_run(tmp_path):
-    rows = [row(f"q{n}", id=f"row{n}") for n in range(5)] + [HELD_OUT]
+def test_rows_are_selected_and_ordered_by_the_pass_rates_of_an_earlier_run(tmp_path):
+    rows = [row(f"q{n}", id=f"row{n}") for n in range(5)] + [HELD_OUT_ROW]
     stored = stored_rates(tmp_path, row0=0.0, row1=0.3, row2=0.8)
     selected = mixture(tmp_path, rows, DataConfig(pass_rates=stored, curriculum="easy_first"))
-    assert trained(selected, 5) == ["q2", "q3", "q1", "q0", "q4"]
+    assert trained_prompts(selected, 5) == ["q2", "q3", "q1", "q0", "q4"]
     assert selected.selections[0].sentence.endswith("of 5 training rows 4 have a pass rate of 'first'")
     selected = mixture(tmp_path, rows, DataConfig(pass_rates=stored, min_pass_rate=0.1, max_pass_rate=0.5))
-    assert set(trained(selected, 4)) == {"q1", "q3"}
+    assert set(trained_prompts(selected, 4)) == {"q1", "q3"}
     assert selected.selections[0].out_of_range == 3
 
 
@@ -193,6 +195,6 @@ def test_rows_are_chosen_and_ordered_by_the_pass_rates_of_an_earlier_run(tmp_pat
         ({"pass_rate_field": "x", "pass_rates": "a" * 64}, "pass_rates"),
     ],
 )
-def test_a_choice_without_its_column_is_refused(fields, path):
+def test_a_selection_without_its_column_is_refused(fields, path):
     with pytest.raises(ValueError, match=f"{path}: is "):
         RunConfig(data=DataConfig(**fields))

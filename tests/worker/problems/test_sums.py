@@ -13,7 +13,7 @@ def operands(text):
     return tuple(int(number) for number in re.findall(r"\d+", text))
 
 
-def test_a_prompt_is_a_sum_and_its_answer():
+def test_a_prompt_is_a_sum_with_its_answer():
     prompt = Sums(seed=0).sample(0, "train")
     numbers = operands(prompt.text)
     assert prompt.text == "+".join(map(str, numbers)) + "=?"
@@ -31,7 +31,7 @@ def test_another_seed_trains_on_other_prompts_but_is_evaluated_on_the_same():
     assert [first.sample(i, "eval") for i in range(8)] == [second.sample(i, "eval") for i in range(8)]
 
 
-def test_no_held_out_sum_is_ever_trained_on_in_any_order_of_its_operands():
+def test_no_held_out_sum_is_trained_in_any_order_of_its_operands():
     small: dict[str, Any] = {"operands": 3, "low": 1, "high": 12}  # 364 sums, all of which occur
     trained = {
         tuple(sorted(operands(Sums(seed=seed, **small).sample(i, "train").text)))
@@ -43,7 +43,7 @@ def test_no_held_out_sum_is_ever_trained_on_in_any_order_of_its_operands():
     assert not trained & held_out
 
 
-def test_the_warm_start_sees_no_held_out_sum():
+def test_the_warm_start_contains_no_held_out_sum():
     tokenizer = build_tokenizer()
     ids, _ = demonstrations(Recipe(batch_size=300), tokenizer, step=0)
     prompts = [tokenizer.decode(row).split("=?")[0] for row in ids]

@@ -33,7 +33,7 @@ def run_id(database):
 
 
 @pytest.fixture
-def record(database, run_id):
+def make_recorder(database, run_id):
     """A function that makes the recorder of an attempt of the run."""
 
     def make(attempt=1, **config):
@@ -101,8 +101,8 @@ class Outage:
             raise OperationalError("statement", {}, Exception("the database is away"))
 
 
-def test_the_summary_of_the_runs_table_grows_with_the_steps(database, run_id, record):
-    with record() as recorder:
+def test_the_summary_in_the_runs_table_grows_with_the_steps(database, run_id, make_recorder):
+    with make_recorder() as recorder:
         recorder.record_step(StepRecord(0, {"eval/accuracy": 0.2}))
         recorder.record_step(StepRecord(1, {"loss/total": math.nan}))
         recorder.record_step(StepRecord(2, {"eval/accuracy": 0.1}))
@@ -114,9 +114,9 @@ def test_the_summary_of_the_runs_table_grows_with_the_steps(database, run_id, re
     }
 
 
-def test_a_step_that_is_written_again_changes_nothing(database, run_id, record):
+def test_writing_a_step_again_changes_nothing(database, run_id, make_recorder):
     for _ in range(2):
-        with record() as recorder:
+        with make_recorder() as recorder:
             recorder.record_step(StepRecord(1, {"reward/mean": 0.5}, [group()]))
     assert [count(database, table) for table in (Metric, RolloutGroup, Completion, RolloutTokens)] == [
         1,
@@ -126,8 +126,8 @@ def test_a_step_that_is_written_again_changes_nothing(database, run_id, record):
     ]
 
 
-def test_an_attempt_that_lost_its_run_writes_nothing(database, run_id, record):
-    recorder = record().__enter__()
+def test_an_attempt_that_lost_its_run_writes_nothing(database, run_id, make_recorder):
+    recorder = make_recorder().__enter__()
     recorder.record_step(StepRecord(1, {"reward/mean": 0.5}))
     recorder.flush()
     steal(database)
@@ -138,26 +138,26 @@ def test_an_attempt_that_lost_its_run_writes_nothing(database, run_id, record):
     assert [count(database, table) for table in (Metric, RolloutGroup)] == [1, 0]
 
 
-def test_a_lost_run_is_noticed_during_a_long_step(database, record):
-    recorder = record().__enter__()
+def test_a_lost_run_is_noticed_during_a_long_step(database, make_recorder):
+    recorder = make_recorder().__enter__()
     steal(database)
     wait_for(lambda: not recorder._thread.is_alive())
     with pytest.raises(Fenced):
         recorder.record_step(StepRecord(1, {}))
 
 
-def test_recording_renews_the_lease(database, run_id, record):
+def test_recording_renews_the_lease(database, run_id, make_recorder):
     with database.sessions.begin() as session:
         session.execute(update(Run).values(lease_until=db_now() - 100))
-    with record() as recorder:
+    with make_recorder() as recorder:
         recorder.record_step(StepRecord(1, {}))
     with database.sessions() as session:
         assert session.scalar(select(Run.lease_until > db_now() + 50))
 
 
-def test_an_outage_loses_nothing_and_does_not_stop_training(database, run_id, record):
+def test_an_outage_loses_nothing_and_does_not_stop_training(database, run_id, make_recorder):
     outage = Outage(database.engine)
-    with record() as recorder:
+    with make_recorder() as recorder:
         outage.is_on = True
         for step in range(1, 101):
             recorder.record_step(StepRecord(step, {"reward/mean": step / 100}, [group()]))
@@ -168,10 +168,10 @@ def test_an_outage_loses_nothing_and_does_not_stop_training(database, run_id, re
     assert [count(database, table) for table in (Metric, RolloutGroup)] == [100, 100]
 
 
-def test_training_waits_when_very_much_waits_already(database, run_id, record, monkeypatch):
+def test_training_waits_if_the_queue_is_full(database, run_id, make_recorder, monkeypatch):
     monkeypatch.setattr(outbox, "MAX_ITEMS", 10)
     outage = Outage(database.engine)
-    with record() as recorder:
+    with make_recorder() as recorder:
         outage.is_on = True
         recorder.record_step(StepRecord(1, {}))
         wait_for(lambda: outage.failures > 0)
@@ -189,7 +189,7 @@ def test_training_waits_when_very_much_waits_already(database, run_id, record, m
     assert read(database, run_id).last_step == 30
 
 
-def test_a_commit_of_uncertain_fate_is_repeated_without_harm(database, run_id, record):
+def test_a_commit_with_unknown_result_is_repeated_safely(database, run_id, make_recorder):
     failed = []
 
     def lose_the_answer(_connection):
@@ -197,7 +197,7 @@ def test_a_commit_of_uncertain_fate_is_repeated_without_harm(database, run_id, r
             failed.append(True)
             raise OperationalError("COMMIT", {}, Exception("connection lost"))
 
-    with record() as recorder:
+    with make_recorder() as recorder:
         recorder.record_step(StepRecord(1, {"reward/mean": 0.5}, [group()]))
         recorder.flush()
         event.listen(database.engine, "commit", lose_the_answer)
@@ -207,23 +207,23 @@ def test_a_commit_of_uncertain_fate_is_repeated_without_harm(database, run_id, r
     assert [count(database, table) for table in (Metric, RolloutGroup, Completion)] == [2, 2, 4]
 
 
-def test_commit_writes_what_waits_before_its_own_transaction(database, run_id, record):
-    with record() as recorder:
+def test_commit_writes_queued_records_before_its_transaction(database, run_id, make_recorder):
+    with make_recorder() as recorder:
         recorder.record_step(StepRecord(1, {"reward/mean": 0.5}))
         recorder.commit(lambda session: lifecycle.finish_run(session, run_id, 1, "finished"))
     run = read(database, run_id)
     assert (run.status, run.last_step) == ("finished", 1)
 
 
-def test_a_resumed_attempt_goes_back_to_its_checkpoint(database, run_id, record):
-    with record() as recorder:
+def test_a_resumed_attempt_returns_to_its_checkpoint(database, run_id, make_recorder):
+    with make_recorder() as recorder:
         recorder.begin(-1)
         for step, accuracy in enumerate([0.1, 0.3, 0.2, 0.9]):
             recorder.record_step(StepRecord(step, {"eval/accuracy": accuracy}))
     with database.sessions.begin() as session:
         lifecycle.release_run(session, run_id, 1)
         lifecycle.claim_run(session, "worker", "host")
-    with record(attempt=2) as recorder:
+    with make_recorder(attempt=2) as recorder:
         recorder.begin(2)
         run = read(database, run_id)
         assert (run.last_step, run.summary["last"]) == (2, {"eval/accuracy": 0.2})
@@ -234,7 +234,9 @@ def test_a_resumed_attempt_goes_back_to_its_checkpoint(database, run_id, record)
     assert valid == {n: {"eval/accuracy": value} for n, value in enumerate([0.1, 0.3, 0.2, 0.25])}
 
 
-def test_a_resume_reads_its_history_without_keeping_writers_waiting(database, run_id, record, monkeypatch):
+def test_reading_the_history_of_a_resumed_run_does_not_block_writers(
+    database, run_id, make_recorder, monkeypatch
+):
     """A write during the read of the history would fail on SQLite next to a writing transaction."""
 
     def history(session, run_id, *, up_to):
@@ -243,7 +245,7 @@ def test_a_resume_reads_its_history_without_keeping_writers_waiting(database, ru
         return iter([(1, {"eval/accuracy": 0.5})])
 
     monkeypatch.setattr(recorder_module, "valid_steps", history)
-    with record() as recorder:
+    with make_recorder() as recorder:
         recorder.begin(1)
     run = read(database, run_id)
     assert (run.notes, run.summary["last"]) == ("written meanwhile", {"eval/accuracy": 0.5})

@@ -16,7 +16,7 @@ def select(groups, mode="selected", step=5, last_step=10, **kwargs):
     return select_groups(groups, mode=mode, step=step, last_step=last_step, **kwargs)
 
 
-def test_most_bytes_count_training_and_held_out_completions():
+def test_the_maximum_bytes_include_training_and_held_out_completions():
     config = RunConfig.model_validate(
         {
             "steps": 10,
@@ -28,7 +28,7 @@ def test_most_bytes_count_training_and_held_out_completions():
     assert max_bytes(config) == (60 + 28) * 5 * 16
 
 
-def test_a_selection_has_the_best_the_worst_the_longest_and_the_shortest_group():
+def test_a_selection_has_the_best_worst_longest_and_shortest_group():
     groups = [
         Scored(reward_mean=0.5),
         Scored(reward_mean=0.9),

@@ -7,7 +7,7 @@ from worker.recording import write_queue as outbox
 from worker.recording.write_queue import WriteQueue
 
 
-class Taker:
+class Reader:
     """A writer thread that takes one batch."""
 
     def __init__(self, box):
@@ -40,7 +40,7 @@ def test_the_writer_waits_for_a_lull(box, monkeypatch):
         wait(seconds)
 
     monkeypatch.setattr(box._changed, "wait", look)
-    taker = Taker(box)
+    taker = Reader(box)
     assert all(looks.acquire(timeout=60) for _ in range(3))
     assert taker.taken == []
     with box.lull():
@@ -49,8 +49,8 @@ def test_the_writer_waits_for_a_lull(box, monkeypatch):
 
 
 @pytest.mark.parametrize("hurry", [WriteQueue.flush, WriteQueue.close])
-def test_whoever_waits_for_the_writer_does_not_wait_for_a_lull(box, hurry):
-    taker = Taker(box)
+def test_a_flush_does_not_wait_for_a_lull(box, hurry):
+    taker = Reader(box)
     waiting = threading.Thread(target=hurry, args=(box,))
     waiting.start()
     assert taker.has_taken()
@@ -58,16 +58,16 @@ def test_whoever_waits_for_the_writer_does_not_wait_for_a_lull(box, hurry):
     waiting.join()
 
 
-def test_a_training_thread_that_waits_for_room_is_not_waited_for(box, monkeypatch):
+def test_the_writer_does_not_wait_for_a_blocked_training_thread(box, monkeypatch):
     monkeypatch.setattr(outbox, "MAX_ITEMS", 1)
     waiting = threading.Thread(target=box.put, args=("step 2", 1))
     waiting.start()
     while not box.is_holding:
         time.sleep(0.01)
-    assert Taker(box).has_taken()
+    assert Reader(box).has_taken()
     waiting.join()
 
 
-def test_without_a_lull_the_writer_goes_on_after_a_while(box, monkeypatch):
+def test_without_a_lull_the_writer_continues_after_a_while(box, monkeypatch):
     monkeypatch.setattr(outbox, "LULL_SECONDS", 0.1)
-    assert Taker(box).has_taken()
+    assert Reader(box).has_taken()

@@ -16,7 +16,7 @@ Entry = dict[str, Any]
 def answers(task: str, entry: Entry, rng: Random) -> Iterator[str]:
     """Yield answers to one entry."""
     yield from (entry["answer"], f" {entry['answer']} ", entry["answer"] + ".", "", "I do not know", "42")
-    yield from WAYS[task](entry, rng)
+    yield from ANSWERS_BY_TASK[task](entry, rng)
 
 
 def _string(entry: Entry, rng: Random) -> Iterator[str]:
@@ -250,7 +250,7 @@ def _sorted(entry: Entry, rng: Random) -> Iterator[str]:
     yield from (str([float(number) + 0.5 for number in numbers]), f"[{entry['answer']}]", str(numbers)[:-1])
 
 
-WAYS: dict[str, Callable[[Entry, Random], Iterator[str]]] = {
+ANSWERS_BY_TASK: dict[str, Callable[[Entry, Random], Iterator[str]]] = {
     "binary_matrix": _matrix,
     "bitwise_arithmetic": _hexadecimal,
     "complex_arithmetic": _complex,

@@ -1,23 +1,23 @@
 """Hostile answers that try to execute code, hang, crash or mislead their checker.
 
-This module contains only data. `CANARY` is the name of a file that several answers would create or read.
-`SHORT` holds the answers within the length limit, and `LONG` those beyond it."""
+This module contains only data. `CANARY_NAME` is the name of a file that several answers would create or read.
+`SHORT_ANSWERS` holds the answers within the length limit, and `LONG_ANSWERS` those beyond it."""
 
-CANARY = "canary-of-the-hostile-answers"
-_OPEN = f"open('{CANARY}','w').write('x')"
-_SYSTEM = f"__import__('os').system('touch {CANARY}')"
+CANARY_NAME = "canary-of-the-hostile-answers"
+_OPEN_CALL = f"open('{CANARY_NAME}','w').write('x')"
+_SYSTEM_CALL = f"__import__('os').system('touch {CANARY_NAME}')"
 _CLASSES = "().__class__.__base__.__subclasses__()"
 
-CODE = (
-    _SYSTEM,
-    _OPEN,
-    f"[{_SYSTEM}]",
-    f"[x for x in [{_SYSTEM}]]",
-    f"(lambda: {_SYSTEM})()",
-    f"(x := {_SYSTEM})",
-    f"f'{{{_SYSTEM}}}'",
-    f'exec("{_SYSTEM.replace(chr(39), chr(92) + chr(39))}")',
-    f"eval(compile('{CANARY}', '', 'eval'))",
+CODE_ANSWERS = (
+    _SYSTEM_CALL,
+    _OPEN_CALL,
+    f"[{_SYSTEM_CALL}]",
+    f"[x for x in [{_SYSTEM_CALL}]]",
+    f"(lambda: {_SYSTEM_CALL})()",
+    f"(x := {_SYSTEM_CALL})",
+    f"f'{{{_SYSTEM_CALL}}}'",
+    f'exec("{_SYSTEM_CALL.replace(chr(39), chr(92) + chr(39))}")',
+    f"eval(compile('{CANARY_NAME}', '', 'eval'))",
     "from os import *",
     "import os; os.abort()",
     "exit()",
@@ -53,7 +53,7 @@ DUNDER_WALKS = (
     "Function('__import__')('os')",
     "[c for c in ().__class__.__base__.__subclasses__() if c.__name__ == 'Popen']",
 )
-FORMATS = (
+FORMAT_ANSWERS = (
     "{0.__class__}",
     "{self.__init__.__globals__}",
     "{answer!r:>1000000000}",
@@ -63,7 +63,7 @@ FORMATS = (
     "$(id)`id`;id|id&&id",
     "'; DROP TABLE runs; --",
 )
-LARGE = (
+LARGE_NUMBERS = (
     "9**9**9**9",
     "9^9^9^9",
     "9^{9^{9^{9}}}",
@@ -107,7 +107,7 @@ LARGE = (
     "\\int_0^{10^9} e^{e^{e^x}} dx",
     "\\binom{10^9}{10^8}",
 )
-NESTED = (
+NESTED_ANSWERS = (
     "(" * 990 + ")" * 990,
     "[" * 990 + "]" * 990,
     "[" * 1900,
@@ -127,7 +127,7 @@ NESTED = (
     "1" + "**1" * 600,
     "sin(" * 250 + "x" + ")" * 250,
 )
-CHARACTERS = (
+CHARACTER_ANSWERS = (
     "\0",
     "1\0",
     "42\0; import os",
@@ -149,7 +149,7 @@ CHARACTERS = (
     "🙂" * 400,
     "\x7f\x80\xff",
 )
-FILES = (
+FILE_ANSWERS = (
     "/etc/passwd",
     "../../../../etc/passwd",
     "/dev/zero",
@@ -158,7 +158,7 @@ FILES = (
     "/proc/self/mem",
     "file:///etc/passwd",
     "http://127.0.0.1:9/x.gz",
-    CANARY,
+    CANARY_NAME,
     "x.npy\n",
 )
 SLOW_TO_SEARCH = (
@@ -177,9 +177,18 @@ SLOW_TO_SEARCH = (
     "answer " * 280,
 )
 
-SHORT = CODE + DUNDER_WALKS + FORMATS + LARGE + NESTED + CHARACTERS + FILES + SLOW_TO_SEARCH
+SHORT_ANSWERS = (
+    CODE_ANSWERS
+    + DUNDER_WALKS
+    + FORMAT_ANSWERS
+    + LARGE_NUMBERS
+    + NESTED_ANSWERS
+    + CHARACTER_ANSWERS
+    + FILE_ANSWERS
+    + SLOW_TO_SEARCH
+)
 
-LONG = (
+LONG_ANSWERS = (
     "1" * 5_000,
     "-" + "9" * 5_000,
     "0." + "3" * 5_000,
@@ -208,4 +217,4 @@ LONG = (
     "$" * 1_000_000,
 )
 
-ALL = SHORT + LONG
+ALL_ANSWERS = SHORT_ANSWERS + LONG_ANSWERS

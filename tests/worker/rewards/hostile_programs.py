@@ -116,7 +116,7 @@ class Any(int):
     __hash__ = int.__hash__
 """
 
-SHAPES = {
+PROGRAM_SHAPES = {
     "plain": "{attack}",
     "guarded": "try:\n{indented}\nexcept BaseException:\n  pass",
     "in a thread": (
@@ -138,7 +138,7 @@ class Hostile(NamedTuple):
 
 def hostile_programs(*, secret: str, port: int) -> Iterator[Hostile]:
     """Yield every attack in every shape."""
-    for shape, frame in SHAPES.items():
+    for shape, frame in PROGRAM_SHAPES.items():
         for name, text in ATTACKS.items():
             attack = text.format(secret=secret, port=port)
             body = frame.format(attack=attack, indented=indented(attack), twice=indented(indented(attack)))

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from backend.config.boxed import last_boxed
 from backend.config.reasoning_gym_tasks import TASKS
 from backend.rollouts.script import script_consistent, script_share
-from tests.worker.rewards.hostile_answers import ALL, SHORT
+from tests.worker.rewards.hostile_answers import ALL_ANSWERS, SHORT_ANSWERS
 from worker.rewards.answers import MAX_ANSWER_CHARS, is_mathematical, quick_verdict
 from worker.rewards.flags import completion_flags
 from worker.rewards.formats import boxed_format, lenient_answer, think_format
@@ -136,7 +136,9 @@ class Subject(NamedTuple):
 def task_subject(task: str) -> Subject:
     """Return the scoring function of a task at one of its entries."""
     entry = entry_at(task, {}, 7, 1)
-    return Subject(lambda answer: score_at(task, {}, 7, 1, answer=answer), SHORT, (str(entry["answer"]), "0"))
+    return Subject(
+        lambda answer: score_at(task, {}, 7, 1, answer=answer), SHORT_ANSWERS, (str(entry["answer"]), "0")
+    )
 
 
 def reward_subjects() -> dict[str, Subject]:
@@ -152,11 +154,14 @@ def reward_subjects() -> dict[str, Subject]:
             return [is_equal(expected=expected, answer=boxed) for expected, boxed in HONEST_PAIRS]
         return [is_equal(expected="x+1", answer=answer), is_equal(expected=answer, answer="3")]
 
-    boxed = (*ALL, *(f"so \\boxed{{{text}}}" for text in (*SHORT, "{" * 1_000_000, "\\" * 1_000_000)))
+    boxed = (
+        *ALL_ANSWERS,
+        *(f"so \\boxed{{{text}}}" for text in (*SHORT_ANSWERS, "{" * 1_000_000, "\\" * 1_000_000)),
+    )
     honest = (r"<think>x</think>\boxed{x+1}", "so 5")
     return {
-        "mathematics": Subject(mathematics, (*SHORT, *_formulas(200)), ("honest:",)),
-        "answers": Subject(_verdicts, ALL, ("1/2", "x+1", "(C)")),
+        "mathematics": Subject(mathematics, (*SHORT_ANSWERS, *_formulas(200)), ("honest:",)),
+        "answers": Subject(_verdicts, ALL_ANSWERS, ("1/2", "x+1", "(C)")),
         "formats": Subject(_forms, boxed, honest),
         "flags": Subject(_flags, boxed, honest),
         "language": Subject(

@@ -19,7 +19,7 @@ from worker.rewards.code_tests import (
 from worker.rewards.programs import encode_value
 from worker.rewards.score import Scorer
 
-ADD = "def add(a, b):\n    return a + b"
+ADD_PROGRAM = "def add(a, b):\n    return a + b"
 ASSERTS = ["assert add(1, 2) == 3", "assert add(-1, 1) == 0"]
 READ_SUM = "import sys\nprint(sum(map(int, sys.stdin.read().split())))"
 
@@ -49,7 +49,7 @@ def grade():
         ("```python\nunclosed", "```python\nunclosed"),
     ],
 )
-def test_the_last_block_of_python_is_the_program(text, program):
+def test_the_last_python_block_is_the_program(text, program):
     assert last_program(text) == program
 
 
@@ -77,23 +77,23 @@ def test_values_are_compared_as_json(value, expected, is_same):
     assert is_same_value(encode_value(value), expected) is is_same
 
 
-FORGED = {
+FORGED_VALUES = {
     "a complex number of 400 digits": '{"complex": [10**400, 0]}',
     "bytes that are none": '{"bytes": "x"}',
     "a deep list": "functools.reduce(lambda deep, _: [deep], range(400), 0)",
 }
 
 
-def test_whatever_a_program_has_the_encoder_return_is_wrong(grade):
+def test_forged_values_of_the_encoder_are_wrong(grade):
     tests = {"fn_name": "add", "inputs": [[1, 2]], "outputs": [3]}
-    for forgery, answer in FORGED.items():
+    for forgery, answer in FORGED_VALUES.items():
         forging = f"import functools, worker.rewards.programs as p\np.encode_value = lambda value: {answer}"
-        program = f"{forging}\n{ADD}"
+        program = f"{forging}\n{ADD_PROGRAM}"
         assert grade(program, tests) == 0, forgery
-    assert grade(ADD, tests) == 1
+    assert grade(ADD_PROGRAM, tests) == 1
 
 
-def test_standard_input_and_output(grade):
+def test_standard_input_and_output_are_checked(grade):
     tests = {"inputs": ["1 2\n", "3\n4\n"], "outputs": ["3\n", "7\n"]}
     assert grade(READ_SUM, tests) == 1
     assert grade("print(3)", tests, credit="share") == 0.5
@@ -115,7 +115,7 @@ def test_a_program_that_prints_the_right_answer_and_crashes_fails(grade):
     assert grade("print(3)\nexit()", tests) == 1
 
 
-def test_calls_with_results_also_of_a_class_solution(grade):
+def test_function_calls_are_checked_and_also_class_solution(grade):
     tests = {"fn_name": "pair", "inputs": [[1, 2]], "outputs": [[1, 2]]}
     assert grade("def pair(a, b):\n    return a, b", tests) == 1
     assert grade("class Solution:\n    def pair(self, a, b):\n        return [a, b]", tests) == 1
@@ -134,8 +134,8 @@ def test_calls_with_results_also_of_a_class_solution(grade):
         "assert add(b'a', b'b') == b'ab' and add(1j, 1) == 1 + 1j",
     ],
 )
-def test_tests_of_many_forms_call_the_program(grade, test):
-    assert grade(ADD, test) == 1
+def test_tests_in_many_forms_call_the_program(grade, test):
+    assert grade(ADD_PROGRAM, test) == 1
     assert grade("def add(a, b):\n    return None", test) == 0
 
 
@@ -148,7 +148,7 @@ def test_tests_of_many_forms_call_the_program(grade, test):
         "syntax assert error(",
     ],
 )
-def test_a_test_that_no_program_can_fail_or_pass_does_not_pass_a_missing_function(grade, test):
+def test_a_trivial_test_does_not_pass_a_missing_function(grade, test):
     assert grade("", test) == 0
     assert grade("import os\nos._exit(0)", test) == 0
 
@@ -162,16 +162,16 @@ def test_a_test_that_no_program_can_fail_or_pass_does_not_pass_a_missing_functio
         "while True: print('x' * 1000)",
     ],
 )
-def test_a_program_beyond_its_limits_fails_its_test_and_no_other(grade, program):
+def test_a_program_that_exceeds_its_limits_fails_only_its_test(grade, program):
     tests = {"inputs": [""], "outputs": ["3"]}
     assert grade(program, tests, timeout_seconds=1) == 0
     assert grade("print(3)", tests) == 1
 
 
-def test_a_row_with_tests_is_right_when_they_pass_and_others_by_their_answer():
+def test_a_row_with_tests_is_graded_by_them_and_others_by_their_answer():
     terms = (CodeReward(credit="share"), LanguageReward(weight=0.5, only_when_correct=True))
     tested, plain, none = row(json.dumps(ASSERTS)), row(None, "7"), row(None)
-    texts = [f"```python\n{ADD}\n```", "def add(a, b): return 3"]
+    texts = [f"```python\n{ADD_PROGRAM}\n```", "def add(a, b): return 3"]
     with closing(Scorer(terms, processes=1)) as scorer:
         groups = scorer.score(
             [tested, plain, none],
@@ -183,8 +183,8 @@ def test_a_row_with_tests_is_right_when_they_pass_and_others_by_their_answer():
     assert [group.rewards for group in groups] == [(1.5, 0.5), (None,), (None,)]
 
 
-OTHER = "\n".join(f"x{number} = 'secret of another program'" for number in range(500)) + "\nprint(3)"
-FINDS = """
+SECRET_PROGRAM = "\n".join(f"x{number} = 'secret of another program'" for number in range(500)) + "\nprint(3)"
+MEMORY_SEARCH = """
 import ctypes, re
 library = ctypes.CDLL(None)
 library.sbrk.restype = ctypes.c_void_p
@@ -195,12 +195,12 @@ print(len(re.findall(rb"x[0-9]+ = .secret", heap)))
 
 
 def test_a_program_finds_nothing_of_another_one_in_its_memory(grade):
-    assert grade(OTHER, {"inputs": [""], "outputs": ["3"]}) == 1
-    assert grade(FINDS, {"inputs": [""], "outputs": ["0"]}) == 1
+    assert grade(SECRET_PROGRAM, {"inputs": [""], "outputs": ["3"]}) == 1
+    assert grade(MEMORY_SEARCH, {"inputs": [""], "outputs": ["0"]}) == 1
 
 
 @pytest.mark.parametrize("term", [CodeReward(), PluginReward(entry_point="any")], ids=["code", "plugin"])
-def test_a_machine_that_hides_no_files_refuses_before_anything_is_sampled(monkeypatch, term):
+def test_a_machine_that_hides_no_files_is_refused_before_sampling(monkeypatch, term):
     monkeypatch.setattr(layers, "program_refusal", lambda _settings: "nothing hides files")
     monkeypatch.setattr("worker.rewards.plugins._plugin_module", lambda _name: "json")
     with pytest.raises(SandboxIncomplete, match="python are refused: nothing hides files"):

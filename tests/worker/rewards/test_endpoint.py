@@ -20,7 +20,7 @@ def read(url, *, max_bytes=1000):
 
 
 @pytest.mark.parametrize("length", [b"Content-Length: 100000000000\r\n", b""], ids=["a length", "no length"])
-def test_an_answer_is_read_no_further_than_it_may_be(length):
+def test_a_response_is_read_only_up_to_its_limit(length):
     head = b"HTTP/1.1 200 OK\r\n" + length + b"\r\n"
     with hostile_server(lambda _: endless(head, b"x" * 65536)) as server:
         with pytest.raises(AnswerTooLong, match=r"its answer is longer than 1,000 bytes"):
@@ -28,7 +28,7 @@ def test_an_answer_is_read_no_further_than_it_may_be(length):
         assert server.cut.wait(60)
 
 
-def test_a_compressed_answer_is_not_unpacked():
+def test_a_compressed_response_is_not_decompressed():
     bomb = gzip.compress(bytes(10_000_000))
     head = f"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: {len(bomb)}\r\n\r\n".encode()
     with hostile_server(lambda _: iter([head, bomb])) as server:

@@ -29,7 +29,7 @@ def test_an_episode_has_the_reward_of_its_environment_and_a_lost_one_has_none():
     assert group.correctness == (0.0, 1.0, None, None)
 
 
-def test_an_episode_may_be_rewarded_only_where_it_is_solved():
+def test_the_reward_can_require_a_solved_episode():
     episodes = [EpisodeResult(0.5, is_done=True), EpisodeResult(1.0, is_done=True)]
     with closing(Scorer([EnvironmentReward(only_when_correct=True)], processes=1)) as scorer:
         [group] = scorer.score([PROMPT], [list(map(played, episodes))])

@@ -19,41 +19,43 @@ from worker.rollout.openenv.answers import Lost
 from worker.rollout.openenv.answers import read_answer as read_observation
 from worker.rollout.tool_calls import _json_call
 
-HERE = Path(__file__).parent
-DEEP = "[" * 400 + "]" * 400
-HALF = "\ud800"
+TEST_DIRECTORY = Path(__file__).parent
+DEEP_JSON = "[" * 400 + "]" * 400
+LONE_SURROGATE = "\ud800"
 
 
-@pytest.mark.parametrize("text", [DEEP, "[" * 100_000, '{"a":' * 100_000, "1" * 5000, b"\xff", "", "nope"])
-def test_json_that_is_none_or_too_deep_is_a_value_error(text):
+@pytest.mark.parametrize(
+    "text", [DEEP_JSON, "[" * 100_000, '{"a":' * 100_000, "1" * 5000, b"\xff", "", "nope"]
+)
+def test_invalid_or_deeply_nested_json_is_a_value_error(text):
     with pytest.raises(ValueError, match=r"nested|Expecting|Exceeds|decode"):
         read_json(text)
 
 
-def test_a_sandboxed_process_that_answers_with_a_deep_value_has_died(monkeypatch):
-    monkeypatch.setenv("PYTHONPATH", str(HERE))
-    with Sandbox("deep_answers", additional_paths=(HERE,)) as sandbox:
+def test_a_sandboxed_process_that_answers_with_a_deep_value_counts_as_dead(monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(TEST_DIRECTORY))
+    with Sandbox("deep_answers", additional_paths=(TEST_DIRECTORY,)) as sandbox:
         with pytest.raises(Died):
             sandbox.ask("deep", seconds=60)
         assert sandbox.ask("flat", seconds=60) == {"a": 1}
 
 
-def test_every_reader_has_its_own_failure_for_an_answer_that_is_none():
+def test_every_reader_raises_its_own_error_for_an_invalid_answer():
     judge = Judge(JudgeReward(), Settings(judge_url="http://127.0.0.1:1/v1", judge_model="m"))
-    for text in (DEEP, '{"score": ' + DEEP + "}", '{"score": 1' + "0" * 400 + "}"):
+    for text in (DEEP_JSON, '{"score": ' + DEEP_JSON + "}", '{"score": 1' + "0" * 400 + "}"):
         with pytest.raises(NoScore):
             judge._grades({"choices": [{"message": {"content": text}}]})
     with pytest.raises(Lost):
-        read_observation('{"type": ' + DEEP + ', "data": {}}')
-    assert _json_call('{"name": "calculator", "arguments": {"expression": ' + DEEP + "}}").problem
+        read_observation('{"type": ' + DEEP_JSON + ', "data": {}}')
+    assert _json_call('{"name": "calculator", "arguments": {"expression": ' + DEEP_JSON + "}}").problem
     for reply in (None, [], {"output": 1, "code": 0}, {"output": "", "code": None}):
         with pytest.raises(ValueError, match="output"):
             read_ended(reply)
-    assert excerpt([1, HALF]) == "[1, '\\ud800']"
+    assert excerpt([1, LONE_SURROGATE]) == "[1, '\\ud800']"
 
 
 @pytest.mark.parametrize("aggregate", ["mean", "sum", "product"])
-def test_scores_of_steps_that_leave_the_range_of_floats_are_no_reward(aggregate):
+def test_step_scores_that_overflow_give_no_reward(aggregate):
     fields = {"entry_point": "none", "per": "step", "aggregate": aggregate}
     with closing(PluginTerm(PluginReward.model_validate(fields))) as term:
         with pytest.raises(ValueError, match="finite"):

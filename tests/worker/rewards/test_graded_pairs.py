@@ -36,11 +36,11 @@ def misjudged(pairs: list[Pair], *, question: str = "?") -> set[Pair]:
     [(PAIRS, WRONG_ON_PAIRS), (HELD_OUT, WRONG_ON_HELD_OUT), (DECIDED, set())],
     ids=["tuned on", "held out", "decided"],
 )
-def test_the_grader_judges_as_people_do_but_for_what_is_listed(pairs, wrong):
+def test_the_grader_agrees_with_people_except_for_the_listed_pairs(pairs, wrong):
     assert misjudged(pairs) == wrong
 
 
-def test_a_list_has_the_order_that_the_question_asks_for():
+def test_a_list_must_have_the_order_that_the_question_asks_for():
     pairs = [
         Pair("A, B", "A, B", is_right=True),
         Pair("A, B", "B, A", is_right=False),
@@ -59,5 +59,5 @@ def test_a_list_has_the_order_that_the_question_asks_for():
         ("In order to win, which two numbers does she need?", False),
     ],
 )
-def test_a_question_asks_for_an_order_by_what_it_says(question, is_asked):
+def test_the_requested_order_is_read_from_the_question(question, is_asked):
     assert asks_for_order(question) is is_asked

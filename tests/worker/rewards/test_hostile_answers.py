@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from backend.base.locations import CODE_ROOT
 from backend.config.boxed import last_boxed
 from backend.config.reasoning_gym_tasks import TASKS
-from tests.worker.rewards.hostile_answers import ALL
+from tests.worker.rewards.hostile_answers import ALL_ANSWERS
 from tests.worker.rewards.hostile_runner import BEGIN, END
 from worker.rewards.answers import quick_verdict
 from worker.rewards.formats import lenient_answer
@@ -35,11 +35,11 @@ from worker.rewards.spelling import (
     strip_label_and_unit,
 )
 
-REWARDS = ("mathematics", "answers", "formats", "flags", "language")
+REWARD_SUBJECTS = ("mathematics", "answers", "formats", "flags", "language")
 MAX_KILLED = 4
 """Maximum number of answers per task that are killed at their limit, where the library does not terminate."""
 
-BEGINNINGS = re.compile(r"^\d* *([a-z_0-9]+)\(")
+CALL_PATTERN = re.compile(r"^\d* *([a-z_0-9]+)\(")
 
 
 def runner(*names: str) -> list[str]:
@@ -61,7 +61,7 @@ def reports(folder: Path, *names: str, under: tuple[str, ...] = ()) -> dict[str,
 @pytest.mark.nightly
 def test_hostile_answers_open_nothing_start_nothing_and_change_no_grade(tmp_path):
     report_by_name = reports(tmp_path)
-    assert set(report_by_name) == {*REWARDS, *TASKS}
+    assert set(report_by_name) == {*REWARD_SUBJECTS, *TASKS}
     assert {name: report["events"] for name, report in report_by_name.items() if report["events"]} == {}
     assert {name for name, report in report_by_name.items() if report["changed"] or report["files"]} == set()
     killed = {
@@ -87,7 +87,7 @@ def test_hostile_answers_make_no_system_call_of_files_processes_or_sockets(tmp_p
     judged = [path.read_text() for path in traces.iterdir() if f'"{BEGIN}"' in path.read_text()]
     assert len(judged) >= len(TASKS)
     calls = [line for text in judged for line in text.partition(BEGIN)[2].partition(END)[0].splitlines()[1:]]
-    strange = {match[1] for line in calls if (match := BEGINNINGS.match(line))} - {
+    strange = {match[1] for line in calls if (match := CALL_PATTERN.match(line))} - {
         "exit_group",
         "access",
         "faccessat2",
@@ -105,8 +105,8 @@ def test_hostile_answers_make_no_system_call_of_files_processes_or_sockets(tmp_p
     ],
     ids=["literal", "number", "integral", "verdict"],
 )
-def test_reading_a_hostile_answer_raises_nothing_else_than_that_it_is_none(read, refusal):
-    for answer in ALL:
+def test_an_unreadable_hostile_answer_raises_only_its_own_error(read, refusal):
+    for answer in ALL_ANSWERS:
         with suppress(*refusal):
             read(answer)
 
@@ -196,7 +196,7 @@ def test_no_pair_of_texts_makes_the_trainer_raise(expected, answer):
 
 
 @given(st.one_of(FORMULAS, st.text(alphabet="0123456789+-*/^!().,xeE π\n", max_size=40)))
-def test_what_the_grammar_reads_are_objects_of_sympy_and_nothing_of_python(text):
+def test_the_grammar_produces_only_sympy_objects(text):
     try:
         parsed = read_expression(text, INTEGRALS)
     except (NotExpression, ArithmeticError):

@@ -14,9 +14,9 @@ from backend.config.rewards import PluginReward
 from worker.prompt import Prompt
 from worker.rewards.plugins import PluginTerm
 
-SECRET = "an operator's token, planted"
+SECRET_TEXT = "an operator's token, planted"
 
-ATTACK = """
+ATTACK_SOURCE = """
 import glob, os, socket, subprocess, sys
 from pathlib import Path
 
@@ -83,13 +83,13 @@ def attack(tmp_path: Path, monkeypatch):
     info = package / "greedy-1.0.dist-info"
     info.mkdir(parents=True)
     state.mkdir()
-    (package / "greedy.py").write_text(ATTACK)
+    (package / "greedy.py").write_text(ATTACK_SOURCE)
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: greedy\nVersion: 1.0\n")
     points = "greedy = greedy:greedy\nremembering = greedy:remembering\n"
     (info / "entry_points.txt").write_text(f"[grpolab.rewards]\n{points}")
-    (state / "token").write_text(SECRET)
+    (state / "token").write_text(SECRET_TEXT)
     for name in ("GRPOLAB_TOKEN", "HF_TOKEN"):
-        monkeypatch.setenv(name, SECRET)
+        monkeypatch.setenv(name, SECRET_TEXT)
     monkeypatch.setenv("DATABASE_URL", f"sqlite:///{state}/grpolab.db")
     monkeypatch.setenv("STATE_DIR", str(state))
     monkeypatch.syspath_prepend(str(package))
@@ -103,11 +103,11 @@ def rewards(name: str, *texts: str) -> tuple[list[float | None], str]:
         return term.rewards([(prompt, text) for text in texts]), term.last_failure
 
 
-def test_a_greedy_plugin_reaches_neither_token_nor_parent_nor_network(attack, listener, unix_listener):
+def test_a_hostile_plugin_reaches_neither_token_nor_parent_nor_network(attack, listener, unix_listener):
     assert rewards("greedy", f"{attack}|{listener}|{unix_listener}") == ([1.0], "")
 
 
-def test_a_plugin_remembers_nothing_of_the_call_before(attack):
+def test_a_plugin_keeps_no_state_between_calls(attack):
     assert rewards("remembering", "a", "b", "c") == ([1.0, 1.0, 1.0], "")
 
 

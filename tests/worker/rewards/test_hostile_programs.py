@@ -18,9 +18,9 @@ from tests.worker.rewards.hostile_programs import ATTACKS, Hostile, hostile_prog
 from worker.prompt import Prompt
 from worker.rewards.code import CodeGrader
 
-ALL = os.environ.get("GRPOLAB_PROGRAMS") == "all"
-TERM = CodeReward(timeout_seconds=1, memory_mb=512)
-HIDDEN = "7f3a91c2-expected"
+IS_FULL = os.environ.get("GRPOLAB_PROGRAMS") == "all"
+CODE_REWARD = CodeReward(timeout_seconds=1, memory_mb=512)
+HIDDEN_RESULT = "7f3a91c2-expected"
 """The expected result. A program that passes must have read it, since it cannot be computed."""
 
 CHECKED_EVERY = 20
@@ -28,7 +28,7 @@ CHECKED_EVERY = 20
 
 pytestmark = [
     pytest.mark.nightly,
-    pytest.mark.timeout(3600 if ALL else 300),
+    pytest.mark.timeout(3600 if IS_FULL else 300),
     pytest.mark.skipif(bool(missing_layers()), reason="a layer of the sandbox is missing here"),
 ]
 
@@ -37,10 +37,10 @@ def row(tests) -> Prompt:
     return Prompt("p", "?", "", "file", columns={"tests": tests})
 
 
-OUTPUT = row([{"input": "3\n", "output": HIDDEN}])
-CALL = row({"fn_name": "f", "inputs": [[3]], "outputs": [HIDDEN]})
-ASSERT = row([f"assert f(3) == {HIDDEN!r}"])
-HONEST = [
+OUTPUT_ROW = row([{"input": "3\n", "output": HIDDEN_RESULT}])
+CALL_ROW = row({"fn_name": "f", "inputs": [[3]], "outputs": [HIDDEN_RESULT]})
+ASSERT_ROW = row([f"assert f(3) == {HIDDEN_RESULT!r}"])
+HONEST_PAIRS = [
     (row([{"input": "3\n", "output": "9"}]), "print(int(input()) ** 2)", 1.0),
     (row([{"input": "3\n", "output": "9"}]), "print(int(input()) ** 3)", 0.0),
     (row({"fn_name": "f", "inputs": [[3]], "outputs": [9]}), "def f(x): return x * x", 1.0),
@@ -54,11 +54,11 @@ def pairs_of(programs: list[Hostile]) -> list[tuple[str, Prompt, str]]:
     pairs = []
     for number, hostile in enumerate(programs):
         forms = (
-            (OUTPUT, hostile.script),
-            (CALL, hostile.function),
-            (ASSERT, hostile.function),
+            (OUTPUT_ROW, hostile.script),
+            (CALL_ROW, hostile.function),
+            (ASSERT_ROW, hostile.function),
         )
-        chosen = forms if ALL else [forms[number % len(forms)]]
+        chosen = forms if IS_FULL else [forms[number % len(forms)]]
         pairs += [(hostile.name, prompt, program) for prompt, program in chosen]
     return pairs
 
@@ -86,27 +86,27 @@ def has_no_program_left(pid: int | None) -> bool:
     return False
 
 
-def test_no_hostile_program_gets_out_passes_or_changes_another_grade(tmp_path, listener):
+def test_no_hostile_program_escapes_passes_or_changes_another_grade(tmp_path, listener):
     secret = tmp_path / "secret"
-    secret.write_text(HIDDEN)
+    secret.write_text(HIDDEN_RESULT)
     programs = list(hostile_programs(secret=str(secret), port=listener.getsockname()[1]))
-    hostile = pairs_of(programs if ALL else programs[: len(ATTACKS)])
+    hostile = pairs_of(programs if IS_FULL else programs[: len(ATTACKS)])
     before, code = {path.name for path in Path("/tmp").iterdir()}, sources()
     with closing(CodeGrader(2)) as grader:
         passed, changed = [], 0
         for start in range(0, len(hostile), CHECKED_EVERY):
             batch = hostile[start : start + CHECKED_EVERY]
             mixed = [(prompt, program) for _, prompt, program in batch]
-            mixed[1:1] = [(prompt, program) for prompt, program, _ in HONEST]
-            scores = grader.scores(TERM, mixed)
-            honest = scores[1 : 1 + len(HONEST)]
-            changed += honest != [score for _, _, score in HONEST]
-            hostile_scores = scores[:1] + scores[1 + len(HONEST) :]
+            mixed[1:1] = [(prompt, program) for prompt, program, _ in HONEST_PAIRS]
+            scores = grader.scores(CODE_REWARD, mixed)
+            honest = scores[1 : 1 + len(HONEST_PAIRS)]
+            changed += honest != [score for _, _, score in HONEST_PAIRS]
+            hostile_scores = scores[:1] + scores[1 + len(HONEST_PAIRS) :]
             passed += [name for (name, _, _), score in zip(batch, hostile_scores, strict=True) if score]
         assert all(has_no_program_left(bench.runner.pid) for bench in grader._benches)
     print(f"\n{len(hostile)} hostile programs: {len(passed)} passed, {changed} rounds changed other grades")
     assert (passed, changed) == ([], 0)
-    assert secret.read_text() == HIDDEN
+    assert secret.read_text() == HIDDEN_RESULT
     assert "escaped" not in {path.name for path in Path("/tmp").iterdir()} - before
     assert sources() == code
     with pytest.raises(TimeoutError):

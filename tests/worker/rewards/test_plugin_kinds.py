@@ -10,7 +10,7 @@ from backend.config.rewards import PluginReward
 from worker.prompt import Prompt
 from worker.rewards.plugins import MAX_CONSECUTIVE_FAILURES, PluginTerm
 
-PLUGIN = '''
+PLUGIN_SOURCE = '''
 import asyncio, os, time
 
 def trl_accuracy(completions, answer, **kwargs):
@@ -86,13 +86,15 @@ def steps(prompt, text):
 
 
 @pytest.fixture
-def call(tmp_path: Path, monkeypatch):
+def call_function(tmp_path: Path, monkeypatch):
     """A function that returns a plugin function's rewards of texts, and its failure messages."""
-    (tmp_path / "kinds.py").write_text(PLUGIN)
+    (tmp_path / "kinds.py").write_text(PLUGIN_SOURCE)
     info = tmp_path / "kinds-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: kinds\nVersion: 1.0\n")
-    names = [line.partition("def ")[2].partition("(")[0] for line in PLUGIN.splitlines() if "def " in line]
+    names = [
+        line.partition("def ")[2].partition("(")[0] for line in PLUGIN_SOURCE.splitlines() if "def " in line
+    ]
     (info / "entry_points.txt").write_text(
         "[grpolab.rewards]\n" + "\n".join(f"{name} = kinds:{name}" for name in names)
     )
@@ -109,46 +111,46 @@ def call(tmp_path: Path, monkeypatch):
     return called
 
 
-def test_a_function_of_trl_is_called_unchanged_with_columns_as_lists(call):
-    assert call("trl_accuracy", ["7", "8"]) == ([1, 0], 0, "")
+def test_a_trl_function_is_called_unchanged_with_columns_as_lists(call_function):
+    assert call_function("trl_accuracy", ["7", "8"]) == ([1, 0], 0, "")
 
 
-def test_a_conversational_data_set_gives_messages(call):
-    assert call("trl_conversation", ["ab", "c"], messages=True)[0] == [2, 1]
+def test_a_conversational_dataset_gives_messages(call_function):
+    assert call_function("trl_conversation", ["ab", "c"], messages=True)[0] == [2, 1]
 
 
-def test_512_completions_by_an_async_judge_of_one_second_keep_their_order(call):
+def test_512_completions_of_a_one_second_async_judge_keep_their_order(call_function):
     texts = [str(number) for number in range(512)]
-    assert call("waiting", texts, concurrency=128) == ([float(text) for text in texts], 0, "")
+    assert call_function("waiting", texts, concurrency=128) == ([float(text) for text in texts], 0, "")
 
 
-def test_one_failing_completion_of_an_async_function_leaves_the_others_scored(call):
-    scores, failures, failure = call("moody", ["0", "1", "4", "2", "3", "5"], timeout_seconds=3)
+def test_one_failing_completion_of_an_async_function_leaves_the_others_scored(call_function):
+    scores, failures, failure = call_function("moody", ["0", "1", "4", "2", "3", "5"], timeout_seconds=3)
     assert scores == [0, None, 4, None, None, 5]
     assert failures == 3
     assert "expected a finite number or None, got 'good'" in failure
 
 
-def test_a_batch_that_lies_about_its_length_leaves_all_unscored_and_says_so(call):
-    scores, failures, failure = call("too_few", ["a", "b"])
+def test_a_batch_of_the_wrong_length_leaves_all_unscored_and_is_reported(call_function):
+    scores, failures, failure = call_function("too_few", ["a", "b"])
     assert (scores, failures) == ([None, None], 2)
     assert "expected a list of 2 numbers, one for each completion, got 1 of them" in failure
 
 
 @pytest.mark.parametrize("name", ["nonsense", "stuck"])
-def test_a_batch_that_answers_nonsense_or_hangs_leaves_all_unscored(call, name):
-    assert call(name, ["a", "b"], timeout_seconds=1)[:2] == ([None, None], 2)
+def test_a_batch_with_an_invalid_answer_or_a_timeout_leaves_all_unscored(call_function, name):
+    assert call_function(name, ["a", "b"], timeout_seconds=1)[:2] == ([None, None], 2)
 
 
-def test_an_async_function_that_ends_its_process_fails_the_run_after_five(call):
+def test_an_async_function_that_ends_its_process_fails_the_run_after_five(call_function):
     with pytest.raises(PluginFailed, match=rf"code 3 \({MAX_CONSECUTIVE_FAILURES} failed calls in a row\)"):
-        call("dying", ["a"] * MAX_CONSECUTIVE_FAILURES)
+        call_function("dying", ["a"] * MAX_CONSECUTIVE_FAILURES)
 
 
 @pytest.mark.parametrize(
     ("aggregate", "score"), [("min", 1), ("mean", 2), ("last", 3), ("product", 6), ("sum", 6)]
 )
-def test_scores_of_steps_become_one_reward(call, aggregate, score):
-    scores, failures, _ = call("steps", ["2 1 3", "", " "], per="step", aggregate=aggregate)
+def test_step_scores_become_one_reward(call_function, aggregate, score):
+    scores, failures, _ = call_function("steps", ["2 1 3", "", " "], per="step", aggregate=aggregate)
     assert scores == [score, None, None]
     assert failures == 1  # the blank text has no step

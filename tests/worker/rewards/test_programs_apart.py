@@ -11,25 +11,30 @@ from worker.rewards.code import CodeGrader
 
 pytestmark = pytest.mark.skipif(bool(missing_layers()), reason="a layer of the sandbox is missing here")
 
-TERM = CodeReward(timeout_seconds=20, credit="share")
+CODE_REWARD = CodeReward(timeout_seconds=20, credit="share")
 FOUND, NOTHING = (
     Prompt("p", "?", "", "file", columns={"tests": [{"input": "", "output": word}] * 2})
     for word in ("found", "nothing")
 )
-LIBC = "import ctypes\nlibc = ctypes.CDLL(None, use_errno=True)\nlibc.shmat.restype = ctypes.c_void_p\n"
+LIBC_SOURCE = (
+    "import ctypes\nlibc = ctypes.CDLL(None, use_errno=True)\nlibc.shmat.restype = ctypes.c_void_p\n"
+)
 
-CHANNELS = {
-    "shared memory of System V": LIBC + (
+CHANNEL_SOURCES = {
+    "shared memory of System V": LIBC_SOURCE + (
         "known = libc.shmget(4711, 64, 0o600) >= 0\n"
         "libc.shmget(4711, 64, 0o1600)"
     ),
-    "queue of System V": LIBC + "known = libc.msgget(4711, 0o600) >= 0\nlibc.msgget(4711, 0o1600)",
-    "semaphore of System V": LIBC + "known = libc.semget(4711, 1, 0o600) >= 0\nlibc.semget(4711, 1, 0o1600)",
-    "queue of POSIX": LIBC + (
+    "queue of System V": LIBC_SOURCE + "known = libc.msgget(4711, 0o600) >= 0\nlibc.msgget(4711, 0o1600)",
+    "semaphore of System V": LIBC_SOURCE + (
+        "known = libc.semget(4711, 1, 0o600) >= 0\n"
+        "libc.semget(4711, 1, 0o1600)"
+    ),
+    "queue of POSIX": LIBC_SOURCE + (
         "known = libc.mq_open(b'/left', 0) >= 0\n"
         "libc.mq_open(b'/left', 0o102, 0o600, None)"
     ),
-    "key of the kernel": LIBC + (
+    "key of the kernel": LIBC_SOURCE + (
         "known = libc.syscall(249, b'user', b'left', None, -4) >= 0\n"
         "libc.syscall(248, b'user', b'left', b'x', 1, -4)"
     ),
@@ -45,7 +50,7 @@ CHANNELS = {
     for directory in ("/dev/shm", "/tmp", "/var/tmp", "/scratch", ".", "/run", "/proc/self/cwd")
 }  # fmt: skip
 
-PROGRAM = """
+PROGRAM_TEMPLATE = """
 known = False
 def leave():
     global known
@@ -64,8 +69,12 @@ def grader():
         yield grader
 
 
-@pytest.mark.parametrize("channel", CHANNELS)
-def test_a_program_finds_nothing_of_the_one_before(grader, channel):
-    body = "\n".join(f"    {line}" for line in CHANNELS[channel].splitlines())
-    program = PROGRAM.format(body=body)
-    assert grader.scores(TERM, [(FOUND, program), (FOUND, program), (NOTHING, program)]) == [0.0, 0.0, 1.0]
+@pytest.mark.parametrize("channel", CHANNEL_SOURCES)
+def test_a_program_finds_nothing_of_the_previous_one(grader, channel):
+    body = "\n".join(f"    {line}" for line in CHANNEL_SOURCES[channel].splitlines())
+    program = PROGRAM_TEMPLATE.format(body=body)
+    assert grader.scores(CODE_REWARD, [(FOUND, program), (FOUND, program), (NOTHING, program)]) == [
+        0.0,
+        0.0,
+        1.0,
+    ]

@@ -16,9 +16,9 @@ from worker.rewards.reasoning_gym.literals import NotLiteral, read_literal
 IS_FULL = os.environ.get("GRPOLAB_ANSWERS") == "all"
 """Whether a thousand answers are judged even if each takes a tenth of a second."""
 
-SLOW = {"simple_integration", "intermediate_integration"}
+SLOW_TASKS = {"simple_integration", "intermediate_integration"}
 
-REPLACED = {
+DIGEST_BY_TASK = {
     "bitwise_arithmetic": "afa1108a699e5be4",
     "binary_matrix": "684dbf2d84230e88",
     "complex_arithmetic": "210549e636793b51",
@@ -36,9 +36,9 @@ REPLACED = {
 
 
 @pytest.mark.parametrize("task", sorted(CHECKERS))
-def test_a_changed_checker_of_the_library_is_looked_at_again(task):
+def test_a_changed_library_checker_must_be_reviewed_again(task):
     source = inspect.getsource(type(library().create_dataset(task, seed=0, size=1)).score_answer)
-    assert hashlib.sha256(source.encode()).hexdigest()[:16] == REPLACED[task], (
+    assert hashlib.sha256(source.encode()).hexdigest()[:16] == DIGEST_BY_TASK[task], (
         f"reasoning_gym's checker of {task} changed: read it, mirror it in checkers.py, then renew this hash"
     )
 
@@ -46,7 +46,7 @@ def test_a_changed_checker_of_the_library_is_looked_at_again(task):
 @pytest.mark.nightly
 @pytest.mark.parametrize("task", sorted(CHECKERS))
 def test_replaced_checkers_score_honest_answers_as_the_library_does(task):
-    count = 100 if task in SLOW and not IS_FULL else 1000
+    count = 100 if task in SLOW_TASKS and not IS_FULL else 1000
     compared, scores = 0, set()
     for seed in range(100):
         dataset = library().create_dataset(task, seed=seed, size=5)
@@ -76,7 +76,7 @@ def test_replaced_checkers_score_honest_answers_as_the_library_does(task):
         (r"'\n\\'", "\n\\"),
     ],
 )
-def test_literals_mean_what_they_mean_in_python(text, value):
+def test_literals_have_the_same_value_as_in_python(text, value):
     assert read_literal(text) == value
 
 
@@ -84,7 +84,7 @@ def test_literals_mean_what_they_mean_in_python(text, value):
     "text",
     ["", "x", "[1 2]", "[1", "1]", "01", "f'a'", "{1}", "1+1", "[x for x in 'a']", "list('a')", "'\\x41'"],
 )
-def test_what_is_no_literal_is_refused(text):
+def test_anything_but_a_literal_is_refused(text):
     with pytest.raises(NotLiteral):
         read_literal(text)
 
@@ -133,7 +133,7 @@ def test_arithmetic_is_bounded(text):
         "eval",
     ],
 )
-def test_only_arithmetic_and_the_functions_of_the_task_can_be_written(text):
+def test_only_arithmetic_and_the_functions_of_the_task_are_accepted(text):
     with pytest.raises(NotExpression):
         read_expression(text, INTEGRALS)
 
@@ -146,7 +146,7 @@ def test_only_arithmetic_and_the_functions_of_the_task_can_be_written(text):
         ("number_sorting", {"min_numbers": 3, "max_numbers": 3}, "[NaN, NaN, NaN]"),
     ],
 )
-def test_what_is_no_number_is_no_answer_to_a_task_of_numbers(task, config, answer):
+def test_a_text_that_is_not_a_number_does_not_answer_a_number_task(task, config, answer):
     assert score_at(task, config, 0, 0, answer=answer) == 0
 
 

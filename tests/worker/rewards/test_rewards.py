@@ -35,7 +35,7 @@ from worker.rewards.plugins import MAX_CONSECUTIVE_FAILURES
 from worker.rewards.score import Scorer
 from worker.types import Completion
 
-HANGING = r"\boxed{9^{9^{9^9}}}"
+HANGING_ANSWER = r"\boxed{9^{9^{9^9}}}"
 
 
 def prompt(answer: str, *, problem: str = "file:a.jsonl", domain: str = "math", **columns: object) -> Prompt:
@@ -92,7 +92,7 @@ def score_of(checkers: Checkers, answer: str, text: str, **term: object) -> floa
         ("\\boxed{\\", None),
     ],
 )
-def test_the_answer_is_what_the_last_box_holds(text, answer):
+def test_the_answer_is_the_content_of_the_last_box(text, answer):
     assert last_boxed(text) == answer
 
 
@@ -105,7 +105,7 @@ def test_the_answer_is_what_the_last_box_holds(text, answer):
         (" yes ", "yes"),
     ],
 )
-def test_without_a_box_the_lenient_reader_takes_the_last_number_or_all(text, answer):
+def test_without_a_box_the_lenient_reader_takes_the_last_number_or_the_whole_text(text, answer):
     assert lenient_answer(text) == answer
 
 
@@ -125,7 +125,7 @@ def test_without_a_box_the_lenient_reader_takes_the_last_number_or_all(text, ans
         ("2", 0, 0),
     ],
 )
-def test_think_format_in_the_books_form_and_in_the_strict_one(text, book, strict):
+def test_think_format_in_the_lenient_and_in_the_strict_form(text, book, strict):
     assert (think_format(text, "book"), think_format(text, "strict")) == (book, strict)
 
 
@@ -139,12 +139,12 @@ def test_think_format_in_the_books_form_and_in_the_strict_one(text, book, strict
         ("</think>7", 1, 1),
     ],
 )
-def test_think_format_where_the_template_has_opened_the_tag(text, book, strict):
+def test_think_format_if_the_template_has_opened_the_tag(text, book, strict):
     by_form = [think_format(text, form, is_opened=True) for form in ("book", "strict")]
     assert by_form == [book, strict]
 
 
-def test_boxed_format_wants_a_complete_box_with_something_inside():
+def test_boxed_format_needs_a_complete_nonempty_box():
     texts = (r"\boxed{1}", r"\boxed{}", r"\boxed{1", "1", r"\boxed 1")
     assert [boxed_format(text) for text in texts] == [1, 0, 0, 0, 0]
 
@@ -175,7 +175,7 @@ def test_boxed_format_wants_a_complete_box_with_something_inside():
         ("New York", r"\text{new  york}"),
     ],
 )
-def test_answers_that_differ_only_in_spelling_are_equal_at_once(expected, answer):
+def test_respelled_answers_are_equal_without_algebra(expected, answer):
     assert quick_verdict(expected, answer) is True
 
 
@@ -194,14 +194,14 @@ def test_answers_that_differ_only_in_spelling_are_equal_at_once(expected, answer
         ("Paris", "Rome", 0),
     ],
 )
-def test_mathematics_is_compared_by_its_meaning(checkers, expected, answer, score):
+def test_mathematics_is_compared_by_meaning(checkers, expected, answer, score):
     assert score_of(checkers, expected, rf"\boxed{{{answer}}}") == score
 
 
-def test_a_completion_that_hangs_algebra_is_killed_in_its_limit_and_the_next_score_works(checkers):
+def test_an_answer_that_hangs_algebra_is_killed_at_its_limit_and_the_next_is_scored(checkers):
     score_of(checkers, "x+1", r"\boxed{1+x}")
     before = checkers.timeouts
-    assert score_of(checkers, "3", HANGING, timeout_seconds=0.5) == 0
+    assert score_of(checkers, "3", HANGING_ANSWER, timeout_seconds=0.5) == 0
     assert checkers.timeouts == before + 1
     assert score_of(checkers, "x+1", r"\boxed{1+x}") == 1
 
@@ -218,12 +218,12 @@ def test_a_completion_that_hangs_algebra_is_killed_in_its_limit_and_the_next_sco
         "{" * 50,
     ],
 )
-def test_odd_text_is_wrong_and_breaks_nothing(checkers, text):
+def test_odd_text_is_wrong_and_harmless(checkers, text):
     assert score_of(checkers, "3", rf"\boxed{{{text}}}", timeout_seconds=0.5) == 0
     assert score_of(checkers, "x+1", r"\boxed{1+x}") == 1
 
 
-def test_a_sandbox_whose_trainer_is_killed_while_it_works_ends_too():
+def test_a_busy_sandbox_ends_with_its_killed_trainer():
     code = (
         "from backend.base.sandbox.process import Sandbox; s = Sandbox('worker.rewards.judging')\n"
         "s.ask('equal', expected='1', found='1+0', seconds=60)\n"
@@ -264,7 +264,7 @@ def test_a_sandbox_whose_plugin_started_a_thread_ends_with_its_trainer(tmp_path,
     assert not alive
 
 
-def test_reasoning_gym_answers_are_scored_by_the_task_itself(checkers):
+def test_reasoning_gym_answers_are_scored_by_their_task(checkers):
     position = {"task": "chain_sum", "config": {}, "seed": 5, "offset": 3}  # 484 + 229 + 297
     chain_sum_prompt = prompt("1010", problem="reasoning_gym:chain_sum", reasoning_gym=position)
     pairs = [(chain_sum_prompt, text) for text in (r"\boxed{1010}", r"\boxed{11}", "1010", r"\boxed{= 1010}")]
@@ -275,7 +275,7 @@ def test_reasoning_gym_answers_are_scored_by_the_task_itself(checkers):
     )  # the library gives partial credit to an answer that contains the right one
 
 
-FORGING = """
+FORGING_SOURCE = """
 from backend.base.sandbox.operation import Operation
 
 OPERATIONS = {"equal": Operation(lambda request: eval(request["found"]))}
@@ -283,9 +283,9 @@ OPERATIONS = {"equal": Operation(lambda request: eval(request["found"]))}
 
 
 @pytest.mark.parametrize("score", ["'right'", "float('nan')", "1e308", "-1", "[True]", "{}", "1 + 10**400"])
-def test_a_value_that_is_no_score_is_wrong(score, tmp_path, monkeypatch):
+def test_a_value_that_is_not_a_score_is_wrong(score, tmp_path, monkeypatch):
     """Only an answer that controls the process of its checker can cause such a value."""
-    (tmp_path / "forging.py").write_text(FORGING)
+    (tmp_path / "forging.py").write_text(FORGING_SOURCE)
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     monkeypatch.setattr("worker.rewards.correctness.JUDGING", "forging")
@@ -295,7 +295,7 @@ def test_a_value_that_is_no_score_is_wrong(score, tmp_path, monkeypatch):
     assert [grade.score for grade in grades] == [0, 1, 0.5]
 
 
-def test_flags_name_what_is_conspicuous():
+def test_flags_name_conspicuous_properties():
     flags = completion_flags(
         "<think>" * 20, prompt="", is_scored=True, is_truncated=True, is_correct=False, expects_think=True
     )
@@ -323,7 +323,7 @@ def test_a_good_completion_has_no_flags():
         ("The quick brown fox jumps over the lazy dog while the cat looks on.", False),
     ],
 )
-def test_a_text_is_repetitive_when_its_end_repeats_itself(text, is_repetitive):
+def test_a_text_is_repetitive_if_its_end_repeats(text, is_repetitive):
     assert (distinct_gram_share(text) < 1 / 3) is is_repetitive
 
 
@@ -335,13 +335,15 @@ def scored(terms: Sequence[Any], prompts: list[Prompt], texts: list[list[str]]):
         scorer.close()
 
 
-SUM = prompt("5", problem="sums")
+SUM_PROMPT = prompt("5", problem="sums")
 RIGHT, WRONG = r"<think>2+3=5</think>\boxed{5}", r"<think>2+3=6</think>\boxed{6}"
 
 
 def test_the_reward_is_the_weighted_sum_of_its_terms():
     [group] = scored(
-        [CorrectnessReward(), ThinkFormatReward(weight=0.25)], [SUM], [[RIGHT, WRONG, r"\boxed{5}", ""]]
+        [CorrectnessReward(), ThinkFormatReward(weight=0.25)],
+        [SUM_PROMPT],
+        [[RIGHT, WRONG, r"\boxed{5}", ""]],
     )
     assert group.rewards == (1.25, 0.25, 1, 0)
     assert group.terms == {"correctness": (1, 0, 1, 0), "think_format": (1, 1, 0, 0)}
@@ -350,12 +352,12 @@ def test_the_reward_is_the_weighted_sum_of_its_terms():
 
 def test_a_conditional_term_is_for_correct_completions_only():
     terms = [CorrectnessReward(), ThinkFormatReward(weight=0.5, only_when_correct=True)]
-    [group] = scored(terms, [SUM], [[RIGHT, WRONG]])
+    [group] = scored(terms, [SUM_PROMPT], [[RIGHT, WRONG]])
     assert group.terms["think_format"] == (1, 0)
     assert group.rewards == (1.5, 0)
 
 
-def test_without_a_required_form_nothing_counts():
+def test_without_a_required_format_nothing_counts():
     """As in Magistral, a completion in the wrong format gets 0 and is not graded."""
     terms = [
         CorrectnessReward(weight=0.9),
@@ -363,7 +365,7 @@ def test_without_a_required_form_nothing_counts():
         BoxedFormatReward(weight=0, required=True),
     ]
     texts = [RIGHT, WRONG, r"\boxed{5}", "<think>2+3=5</think> five"]
-    [group] = scored(terms, [SUM], [texts])
+    [group] = scored(terms, [SUM_PROMPT], [texts])
     assert group.rewards == (1, 0.1, 0, 0)
     assert group.missed == (False, False, True, True)
     assert group.terms["correctness"] == (1, 0, 1, 0)
@@ -391,24 +393,24 @@ def test_the_shortest_of_a_group_earns_most_and_wrong_answers_never_gain():
         ("What is it?", "<think>это просто</think> it is five", 8 / 17, 0),
     ],
 )
-def test_a_completion_keeps_to_the_script_of_its_prompt(asked, text, share, consistent):
+def test_a_completion_must_use_the_script_of_its_prompt(asked, text, share, consistent):
     assert script_share(asked, text) == pytest.approx(share)
     assert script_consistent(asked, text) == consistent
 
 
-def test_a_term_of_a_domain_replaces_the_general_one_there():
+def test_a_term_of_a_domain_replaces_the_general_term():
     terms = [
         CorrectnessReward(),
         CorrectnessReward(weight=3, domain="code"),
         ThinkFormatReward(domain="code", weight=1),
     ]
     code = prompt("5", problem="sums", domain="code")
-    first, second, third = scored(terms, [code, SUM, code], [[RIGHT], [RIGHT], [WRONG]])
+    first, second, third = scored(terms, [code, SUM_PROMPT, code], [[RIGHT], [RIGHT], [WRONG]])
     assert (first.rewards, second.rewards, third.rewards) == ((4,), (1,), (1,))
     assert list(second.terms) == ["correctness"]
 
 
-PLUGIN = """
+PLUGIN_SOURCE = """
 import os, time
 
 def brevity(prompt, text, *, limit=10):
@@ -448,9 +450,9 @@ def vast(prompt, text):
 
 
 @pytest.fixture
-def plugins(tmp_path: Path, monkeypatch):
+def plugin_package(tmp_path: Path, monkeypatch):
     """A user's package with entry points, installed where trainer and child process find it."""
-    (tmp_path / "demo_rewards.py").write_text(PLUGIN)
+    (tmp_path / "demo_rewards.py").write_text(PLUGIN_SOURCE)
     info = tmp_path / "demo_rewards-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: demo_rewards\nVersion: 1.0\n")
@@ -489,23 +491,23 @@ def plugins(tmp_path: Path, monkeypatch):
         ),
     ],
 )
-def test_a_reward_that_misbehaves_time_after_time_fails_the_run_with_words(plugins, name, reason):
+def test_a_reward_that_fails_repeatedly_ends_the_run_with_an_explanation(plugin_package, name, reason):
     seconds = 0.5 if name == "hanging" else 60
     with pytest.raises(PluginFailed, match=reason):
         scored(
             [PluginReward(entry_point=name, timeout_seconds=seconds)],
-            [SUM],
+            [SUM_PROMPT],
             [[RIGHT] * MAX_CONSECUTIVE_FAILURES],
         )
 
 
 @pytest.mark.parametrize("name", ["touchy", "sleepy", "vague", "vast"])
-def test_a_reward_that_fails_now_and_then_leaves_those_completions_unscored(plugins, name):
+def test_a_reward_that_fails_occasionally_leaves_those_completions_unscored(plugin_package, name):
     seconds = 4 if name == "sleepy" else 60
     terms = (PluginReward(entry_point=name, timeout_seconds=seconds), CorrectnessReward())
     with closing(Scorer(terms, processes=1)) as scorer:
-        [group] = scorer.score([SUM], [[completion(text) for text in (RIGHT, "odd", RIGHT, "odd")]])
-        flags = scorer.flags(SUM, completion("odd"), 0.0, reward=group.rewards[1])
+        [group] = scorer.score([SUM_PROMPT], [[completion(text) for text in (RIGHT, "odd", RIGHT, "odd")]])
+        flags = scorer.flags(SUM_PROMPT, completion("odd"), 0.0, reward=group.rewards[1])
         failure = (scorer.failures, scorer.last_failure.partition(": ")[0])
     assert list(group.rewards) == [2, None, 2, None]
     assert failure == (2, f"reward plugin {name!r} on prompt 'p'")

@@ -4,7 +4,7 @@
 
 It starts quickly because it imports only the standard library, and draws its tokens from the seed of a
 request. It has a second process, like vLLM's engine, and writes its arguments and requests to `calls` next
-to its socket. The variable VLLM_FAKE makes its start fail as described in START."""
+to its socket. The variable VLLM_FAKE makes its start fail as described in START_FAULTS."""
 
 import argparse
 import json
@@ -22,16 +22,16 @@ from urllib.parse import parse_qs, urlsplit
 
 ROOT = Path(__file__).parents[3]
 
-VARIABLE = "VLLM_FAKE"
+FAULT_VARIABLE = "VLLM_FAKE"
 
-START = {
+START_FAULTS = {
     "": "gets ready",
     "dies": "ends with an error, told as vLLM tells it",
     "memory": "finds too little memory",
     "never": "does not get ready",
 }
 
-DEATH = """
+DEATH_MESSAGE = """
 (EngineCore pid=17) ERROR [core.py:1] Traceback (most recent call last):
 (EngineCore pid=17) ERROR [core.py:1]   File "x.py", line 1, in load
 (EngineCore pid=17) ERROR [core.py:1] ValueError: head_dim 16 is not supported; the key is {key}
@@ -39,12 +39,12 @@ DEATH = """
 (APIServer pid=16) RuntimeError: Engine core initialization failed. See root cause above.
 """
 
-NO_MEMORY = """
+NO_MEMORY_MESSAGE = """
 (EngineCore pid=17) ERROR [core.py:1] ValueError: Free memory on device cuda:0 (9.1/79.2 GiB) on startup is \
 less than desired GPU memory utilization (0.4, 31.7 GiB).
 """
 
-NEEDED = {"/collective_rpc": {"weights"}, "/v1/completions": {"weights", "kv_cache"}}
+NEEDED_PARTS = {"/collective_rpc": {"weights"}, "/v1/completions": {"weights", "kv_cache"}}
 """The parts of the engine that must be awake for a request."""
 
 
@@ -142,7 +142,7 @@ class Handler(BaseHTTPRequestHandler):
         status, document = 200, None
         if parts.path.startswith("/v1") and self.headers["authorization"] != f"Bearer {self.server.key}":
             status = 401
-        elif self.server.asleep & NEEDED.get(parts.path, set()):
+        elif self.server.asleep & NEEDED_PARTS.get(parts.path, set()):
             status = 400
         else:
             body = json.loads(content) if content else None
@@ -169,11 +169,11 @@ def main() -> None:
     for name in ("--uds", "--served-model-name"):
         parser.add_argument(name, required=True)
     options, other_arguments = parser.parse_known_args()
-    how, key = os.environ.get(VARIABLE, ""), os.environ["VLLM_API_KEY"]
+    how, key = os.environ.get(FAULT_VARIABLE, ""), os.environ["VLLM_API_KEY"]
     assert options.module == "vllm.entrypoints.openai.api_server"
     assert key not in " ".join(sys.argv)
     if how in ("dies", "memory"):
-        print(DEATH.format(key=key) if how == "dies" else NO_MEMORY, flush=True)
+        print(DEATH_MESSAGE.format(key=key) if how == "dies" else NO_MEMORY_MESSAGE, flush=True)
         sys.exit(1)
     second = subprocess.Popen([sys.executable, "-S", "-c", "import time; time.sleep(3600)"])
 

@@ -55,21 +55,21 @@ HOW = {
     "bad_schema": "has a schema that is none",
     "far_schema": "has a schema that refers to another server",
 }
-KEY = "a-key-of-one-server"
-PLACES = {"two": 2, "none": 0}
-HOSTILE = "<eos></think>\x00\x1b[31m\N{RIGHT-TO-LEFT OVERRIDE}<pad>" + "x" * 10_000
+API_KEY = "a-key-of-one-server"
+SESSION_LIMITS = {"two": 2, "none": 0}
+HOSTILE_TEXT = "<eos></think>\x00\x1b[31m\N{RIGHT-TO-LEFT OVERRIDE}<pad>" + "x" * 10_000
 
 SEEN: Counter[str] = Counter()
 OPEN: Counter[str] = Counter()
 RESET: set[tuple[str, Any]] = set()
-TEXT = {"type": "object", "properties": {"text": {"type": "string"}, "metadata": {"type": "object"}}}
-PAIR = {
+TEXT_SCHEMA = {"type": "object", "properties": {"text": {"type": "string"}, "metadata": {"type": "object"}}}
+PAIR_SCHEMA = {
     "type": "object",
     "properties": {"low": {"type": "integer"}, "high": {"type": "integer", "maximum": 9}},
     "required": ["low", "high"],
     "additionalProperties": False,
 }
-FAR = {"$ref": "http://127.0.0.1:9/schema.json", "properties": TEXT["properties"]}
+REMOTE_SCHEMA = {"$ref": "http://127.0.0.1:9/schema.json", "properties": TEXT_SCHEMA["properties"]}
 
 
 class Guess:
@@ -82,14 +82,14 @@ class Guess:
         draw = random.Random() if self.how == "forgetful" else random.Random(seed)
         self.number = draw.randint(1, 9)
         text = f"of 1 to {draw.randint(10**6, 10**7)}" if self.how == "forgetful" else "1 to 9?"
-        return self._said(HOSTILE if self.how == "hostile" else text, None, done=self.how == "over")
+        return self._said(HOSTILE_TEXT if self.how == "hostile" else text, None, done=self.how == "over")
 
     def step(self, action: dict[str, Any]) -> dict[str, Any]:
         numbers = re.findall(r"\d+", str(action.get("text", action.get("low", ""))))
         guess = int(numbers[-1][-9:]) if numbers else 0
         is_right = guess == self.number
         text = "right" if is_right else "more" if guess < self.number else "less"
-        return self._said(HOSTILE if self.how == "hostile" else text, float(is_right), done=is_right)
+        return self._said(HOSTILE_TEXT if self.how == "hostile" else text, float(is_right), done=is_right)
 
     def _said(self, text: str, reward: float | None, *, done: bool) -> dict[str, Any]:
         return {"observation": {"text": text}, "reward": reward, "done": done}
@@ -103,7 +103,7 @@ async def play(connection: ServerConnection) -> None:
     """Serve one session."""
     assert connection.request is not None
     how = connection.request.path.split("/")[1]
-    limit = PLACES.get(how, 10_000)
+    limit = SESSION_LIMITS.get(how, 10_000)
     if OPEN[how] >= limit:
         await connection.send(
             error("CAPACITY_REACHED", active_sessions=OPEN[how], max_sessions=max(1, limit))
@@ -196,13 +196,17 @@ async def over_http(connection: ServerConnection, request: Request) -> Response 
     how, _, endpoint = request.path.removeprefix("/").partition("/")
     if request.path == "/seen":
         return told(connection, dict(SEEN))
-    if how == "locked" and request.headers.get("Authorization") != f"Bearer {KEY}":
+    if how == "locked" and request.headers.get("Authorization") != f"Bearer {API_KEY}":
         return connection.respond(HTTPStatus.UNAUTHORIZED, "a key is wanted")
     if endpoint == "schema":
         if how == "no_schema":
             return connection.respond(HTTPStatus.NOT_FOUND, "nothing here")
-        schemas: dict[str, Any] = {"json": PAIR, "bad_schema": {"type": "nothing"}, "far_schema": FAR}
-        return told(connection, {"action": schemas.get(how, TEXT)})
+        schemas: dict[str, Any] = {
+            "json": PAIR_SCHEMA,
+            "bad_schema": {"type": "nothing"},
+            "far_schema": REMOTE_SCHEMA,
+        }
+        return told(connection, {"action": schemas.get(how, TEXT_SCHEMA)})
     if how == "redirects":
         response = connection.respond(HTTPStatus.FOUND, "elsewhere")
         response.headers["Location"] = "/good/ws"

@@ -42,7 +42,7 @@ def scorer():
 
 
 @pytest.fixture
-def rollouts(tiny, scorer):
+def begin_rollouts(tiny, scorer):
     """A function that begins rollouts, of which `ahead` may be sampled early."""
     opened = []
 
@@ -64,7 +64,7 @@ def rollouts(tiny, scorer):
         samplers_ahead.close()
 
 
-def told(batch):
+def content_of(batch):
     """Return the prompts, tokens and versions of a batch."""
     return [
         (group.prompt.id, completion.ids.tolist(), completion.version)
@@ -73,20 +73,20 @@ def told(batch):
     ]
 
 
-def settled(rollouts):
+def settled_count(rollouts):
     """Return the number of queued batches once no other can begin before new weights arrive."""
     wait_for(lambda: rollouts._changed._waiters)  # here, only the sampling thread waits
     return len(rollouts.waiting)
 
 
 @pytest.mark.parametrize("ahead", [1, 2, 4])
-def test_no_batch_is_begun_that_would_be_too_old(rollouts, tiny, ahead):
-    running = rollouts(ahead=ahead)
-    assert settled(running) == ahead + 1
+def test_no_batch_is_begun_that_would_be_too_old(begin_rollouts, tiny, ahead):
+    running = begin_rollouts(ahead=ahead)
+    assert settled_count(running) == ahead + 1
     first = running.take(never)
-    assert settled(running) == ahead  # the next one would be ahead + 1 versions old
+    assert settled_count(running) == ahead  # the next one would be ahead + 1 versions old
     running.publish(1, tiny)
-    assert settled(running) == ahead + 1
+    assert settled_count(running) == ahead + 1
     batches = [first, *(running.take(never) for _ in range(ahead + 1))]
     ages = [age_metrics(batch, version=number) for number, batch in enumerate(batches)]
     assert [metrics["sampling/staleness_max"] for metrics in ages] == [*range(ahead + 1), ahead]
@@ -95,23 +95,23 @@ def test_no_batch_is_begun_that_would_be_too_old(rollouts, tiny, ahead):
     assert [batch.cursor for batch in batches] == [2 * (number + 1) for number in range(ahead + 2)]
 
 
-def test_a_restored_queue_trains_on_the_same_batches_in_the_same_order(rollouts):
-    running = rollouts(ahead=3)
-    settled(running)
+def test_a_restored_queue_trains_on_the_same_batches_in_the_same_order(begin_rollouts):
+    running = begin_rollouts(ahead=3)
+    settled_count(running)
     running.take(never)
     with running.held():
         state = running.values(), {name: tensor.clone() for name, tensor in running.tensors().items()}
-    again = rollouts(ahead=3, step=1, cursor=2, state=state)
-    expected = [told(running.take(never)) for _ in range(3)]
-    assert [told(again.take(never)) for _ in range(3)] == expected
+    again = begin_rollouts(ahead=3, step=1, cursor=2, state=state)
+    expected = [content_of(running.take(never)) for _ in range(3)]
+    assert [content_of(again.take(never)) for _ in range(3)] == expected
     after = again.take(never)  # not in the checkpoint, so sampled again from the prompts that follow
     assert after.cursor == 10
     assert np.isfinite(after.groups[0].completions[0].sampler_logprobs).all()
 
 
-def test_a_checkpoint_holds_what_waited_when_it_began(rollouts, tiny):
-    running = rollouts(ahead=1)
-    settled(running)
+def test_a_checkpoint_holds_the_batches_queued_when_it_began(begin_rollouts, tiny):
+    running = begin_rollouts(ahead=1)
+    settled_count(running)
     with running.held():
         before = running.values()
         running.take(never)
@@ -119,10 +119,10 @@ def test_a_checkpoint_holds_what_waited_when_it_began(rollouts, tiny):
     assert len(running.values()["batches"]) == 1
 
 
-def test_waiting_ends_when_the_run_is_asked_to_end(rollouts):
+def test_waiting_ends_if_the_run_is_asked_to_end(begin_rollouts):
     asleep = threading.Event()
     wait = SimpleNamespace(sync=lambda *_: asleep.wait(30))
-    running = rollouts(ahead=1, prepare=lambda engine: setattr(engine, "sync", wait.sync))
+    running = begin_rollouts(ahead=1, prepare=lambda engine: setattr(engine, "sync", wait.sync))
     with pytest.raises(Interrupted):
         running.take(lambda: True)
     asleep.set()

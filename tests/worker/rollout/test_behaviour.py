@@ -34,14 +34,14 @@ def sampled(policy):
 
 
 @torch.no_grad()
-def trained(policy, amount=0.01):
+def with_moved_weights(policy, amount=0.01):
     """Return the policy after a change of its weights in place, like that of training."""
     for weight in policy.model.parameters():
         weight.add_(amount * torch.randn(weight.shape, generator=torch.Generator().manual_seed(3)))
 
 
 @pytest.mark.parametrize("inputs", [8, 384, 1024])
-def test_a_layer_in_8_bits_computes_what_torchao_computes(inputs):
+def test_a_layer_in_8_bits_computes_the_same_as_torchao(inputs):
     torch.manual_seed(0)
     layer = nn.Linear(inputs, 16)
     quantize_(layer, Int8DynamicActivationInt8WeightConfig())
@@ -64,7 +64,7 @@ def test_another_precision_samples_with_its_own_probabilities(tiny, precision):
 
 
 @pytest.mark.parametrize("precision", ["bfloat16", "int8"])
-def test_the_learner_keeps_its_weights_and_its_precision(tiny, precision):
+def test_the_learner_keeps_its_weights_and_precision(tiny, precision):
     before = copied_weights(tiny.model)
     Behaviour(SamplingConfig(precision=precision)).policy(tiny)
     assert tiny.model.dtype == torch.float32
@@ -72,7 +72,7 @@ def test_the_learner_keeps_its_weights_and_its_precision(tiny, precision):
     assert all(weight.requires_grad for weight in tiny.model.parameters())
 
 
-def test_8_bits_through_the_lean_path_are_8_bits_through_the_models_own(tiny, monkeypatch):
+def test_8_bits_through_the_lean_path_match_8_bits_through_the_model(tiny, monkeypatch):
     """The largest input of a token is halfway between two of the 255 levels (torchao divides by 127.5), so
     the last bit of a sum decides. That explains a third of the difference that 8 bits make; different weights
     would explain all of it."""
@@ -98,7 +98,7 @@ def token_logprobs_of(policy, prompt, ids):
     return logits.log_softmax(dim=-1).gather(1, torch.tensor(ids)[:, None]).squeeze(1).numpy()
 
 
-def test_step_s_samples_with_the_weights_that_step_s_less_n_began_with(tiny):
+def test_each_step_samples_with_weights_of_the_configured_age(tiny):
     behaviour = Behaviour(SamplingConfig(staleness=2))
     began, ages = [], []
     for _ in range(5):
@@ -108,15 +108,15 @@ def test_step_s_samples_with_the_weights_that_step_s_less_n_began_with(tiny):
         expected = began[max(0, len(began) - 3)]
         assert all(torch.equal(sampling[name], weight) for name, weight in expected.items())
         behaviour.remember(tiny)
-        trained(tiny)
+        with_moved_weights(tiny)
     assert ages == [0, 1, 2, 2, 2]
 
 
-def test_stale_weights_come_back_from_a_checkpoint(tiny):
+def test_stale_weights_are_restored_from_a_checkpoint(tiny):
     behaviour, restored = (Behaviour(SamplingConfig(staleness=3)) for _ in range(2))
     for _ in range(2):
         behaviour.remember(tiny)
-        trained(tiny)
+        with_moved_weights(tiny)
     restored.restore(behaviour.values(), behaviour.tensors())
     ours, theirs = (dict(sampler.policy(tiny).model.named_parameters()) for sampler in (behaviour, restored))
     assert restored.age == 2

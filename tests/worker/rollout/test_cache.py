@@ -11,22 +11,22 @@ from worker.rollout.cache import GrowingLayer, SlidingLayer
 from worker.rollout.decoders import GenericDecoder
 
 
-def parts(rows, tokens):
+def key_value_tensors(rows, tokens):
     return torch.randn(rows, 2, tokens, 4), torch.randn(rows, 2, tokens, 4)
 
 
 def test_a_token_is_written_without_copying_the_others():
     layer = GrowingLayer(2, 8)
-    first, _ = layer.update(*parts(2, 3))
+    first, _ = layer.update(*key_value_tensors(2, 3))
     for _ in range(5):
-        keys, _ = layer.update(*parts(2, 1))
+        keys, _ = layer.update(*key_value_tensors(2, 1))
         assert keys.data_ptr() == first.data_ptr()
-    keys, _ = layer.update(*parts(2, 1))
+    keys, _ = layer.update(*key_value_tensors(2, 1))
     assert keys.data_ptr() != first.data_ptr()
 
 
 @pytest.mark.parametrize("tokens", [6, 11, 40])
-def test_a_sliding_window_holds_what_transformers_does(tokens):
+def test_a_sliding_window_matches_transformers(tokens):
     """Prompts are shorter or longer than the window of 8, and rows join and leave."""
     for prompt in (3, 7, 8, 20):
         sliding, dynamic = SlidingLayer(8, 2, tokens), DynamicSlidingWindowLayer(8)
@@ -37,7 +37,7 @@ def test_a_sliding_window_holds_what_transformers_does(tokens):
                 sliding.reorder_cache(chosen)
                 dynamic.reorder_cache(chosen)
                 rows = len(chosen)
-            keys, values = parts(rows, count)
+            keys, values = key_value_tensors(rows, count)
             assert sliding.get_mask_sizes(count) == dynamic.get_mask_sizes(count)
             for states, expected in zip(
                 sliding.update(keys, values), dynamic.update(keys, values), strict=True
@@ -46,7 +46,7 @@ def test_a_sliding_window_holds_what_transformers_does(tokens):
 
 
 @pytest.mark.parametrize("name", ["gemma3", "mistral", "gpt_oss", "cohere2"])
-def test_decoding_beyond_a_window_gives_the_numbers_of_transformers_cache(name, monkeypatch):
+def test_decoding_beyond_a_window_matches_the_cache_of_transformers(name, monkeypatch):
     """Logits of 30 tokens after prompts of 12 and 20 tokens, with a window of 16, are bit-identical."""
     model = build(name)
 

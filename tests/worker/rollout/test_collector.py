@@ -17,7 +17,7 @@ from worker.rollout.pool import Pool
 from worker.training.step_metrics import group_metrics
 from worker.types import Completion, SamplingMask
 
-P = 3
+PROMPTS_PER_STEP = 3
 
 
 class Scripted:
@@ -50,12 +50,12 @@ def mixture():
 
 
 @pytest.fixture
-def collector():
+def make_collector():
     scorers = []
 
     def build(refill, **changes):
         filters = {"groups": {"type": "zero_variance"}, "refill": refill}
-        sampling = {"prompts_per_step": P, "group_size": 2, "max_new_tokens": 10}
+        sampling = {"prompts_per_step": PROMPTS_PER_STEP, "group_size": 2, "max_new_tokens": 10}
         config = resolve({"sampling": sampling, "filters": filters, **changes})
         scorers.append(Scorer(config.rewards))
         return Collector(config, mixture(), scorers[-1])
@@ -77,29 +77,29 @@ def trained(collected):
     return [group.prompt.id for group in collected.training]
 
 
-DYNAMIC = {"type": "dynamic", "max_batches": 10}
-ACTIVE = {"type": "active", "max_batches": 10}
-NEIGHBOURS = {"type": "neighbours", "n": 8}
-ONE_ONE_TWO = (False, True, False, True, False, False, True, True, False)
+DYNAMIC_REFILL = {"type": "dynamic", "max_batches": 10}
+ACTIVE_REFILL = {"type": "active", "max_batches": 10}
+NEIGHBOURS_REFILL = {"type": "neighbours", "n": 8}
+SIGNAL_SCRIPT = (False, True, False, True, False, False, True, True, False)
 
 
-def test_dynamic_sampling_draws_until_the_step_is_full_and_drops_the_surplus(collector):
-    collected = collect(collector(DYNAMIC), Scripted(*ONE_ONE_TWO))
+def test_dynamic_sampling_draws_until_the_step_is_full_and_drops_the_surplus(make_collector):
+    collected = collect(make_collector(DYNAMIC_REFILL), Scripted(*SIGNAL_SCRIPT))
     assert (collected.batches, collected.informative, collected.cursor) == (3, 4, 9)
     assert trained(collected) == ids([1, 3, 6])
     assert group_metrics(collected)["groups/kept_frac"] == pytest.approx(0.4444, abs=6e-5)
     assert not collected.is_short
 
 
-def test_dynamic_sampling_that_finds_too_little_trains_on_what_there_is(collector):
-    collected = collect(collector({"type": "dynamic", "max_batches": 2}), Scripted(*ONE_ONE_TWO))
+def test_dynamic_sampling_that_finds_too_little_trains_on_the_available_groups(make_collector):
+    collected = collect(make_collector({"type": "dynamic", "max_batches": 2}), Scripted(*SIGNAL_SCRIPT))
     assert trained(collected) == ids([1, 3])
     assert collected.is_short
 
 
-def test_active_refill_carries_the_surplus_into_the_next_step(collector):
-    active = collector(ACTIVE)
-    first = collect(active, Scripted(*ONE_ONE_TWO))
+def test_active_refill_carries_the_surplus_into_the_next_step(make_collector):
+    active = make_collector(ACTIVE_REFILL)
+    first = collect(active, Scripted(*SIGNAL_SCRIPT))
     assert trained(first) == ids([1, 3, 6])
     assert group_metrics(first)["sampling/carried_frac"] == 0
     second = collect(active, Scripted(True, True, False), cursor=9)
@@ -112,11 +112,11 @@ def test_active_refill_carries_the_surplus_into_the_next_step(collector):
     assert active.pool.groups == []
 
 
-def test_a_group_never_waits_longer_than_one_step(collector):
-    active = collector(ACTIVE)
+def test_a_group_never_waits_longer_than_one_step(make_collector):
+    active = make_collector(ACTIVE_REFILL)
     last: list[str] = []
     for step in range(4):
-        script = ONE_ONE_TWO if step == 0 else (True, True, True)
+        script = SIGNAL_SCRIPT if step == 0 else (True, True, True)
         collected = collect(active, Scripted(*script), cursor=9 * step)
         assert [collected.groups[index].prompt.id for index in collected.carried] == last
         assert last == [] or trained(collected)[0] == last[0]
@@ -124,24 +124,24 @@ def test_a_group_never_waits_longer_than_one_step(collector):
         assert len(last) == 1
 
 
-def test_an_interrupted_collection_leaves_the_pool_as_it_was(collector):
-    active = collector(ACTIVE)
-    collect(active, Scripted(*ONE_ONE_TWO))
+def test_an_interrupted_collection_leaves_the_pool_unchanged(make_collector):
+    active = make_collector(ACTIVE_REFILL)
+    collect(active, Scripted(*SIGNAL_SCRIPT))
     before = list(active.pool.groups)
     with pytest.raises(Interrupted):
         collect(active, Scripted(False, False, False), cursor=9)
     assert active.pool.groups == before
 
 
-def test_neighbours_try_the_next_prompts_for_empty_places_only(collector):
+def test_neighbours_try_the_next_prompts_only_for_empty_positions(make_collector):
     sampler = Scripted(False, True, False, False, True, True)
-    collected = collect(collector(NEIGHBOURS), sampler, cursor=6)
+    collected = collect(make_collector(NEIGHBOURS_REFILL), sampler, cursor=6)
     assert sampler.asked == [ids([6, 7, 8]), ids([9, 10]), ids([11])]
     assert trained(collected) == ids([7, 10, 11])
-    assert collected.cursor == 6 + P
+    assert collected.cursor == 6 + PROMPTS_PER_STEP
 
 
-class Greedy(Scripted):
+class GreedyRight(Scripted):
     """A sampler whose greedy completions are right and whose others are scripted."""
 
     def sample(self, prompts, group_size, sampling, *_):
@@ -151,10 +151,10 @@ class Greedy(Scripted):
         return [[completion(rf"<think></think>\boxed{{{prompt.answer}}}", length=5)] for prompt in prompts]
 
 
-def test_each_group_brings_the_reward_of_its_greedy_completion_and_the_pool_keeps_it(collector):
+def test_each_group_carries_the_reward_of_its_greedy_completion_also_in_the_pool(make_collector):
     remax = {"objective": {"advantage": {"type": "greedy"}}}
-    active = collector({"type": "active"}, **remax)
-    collected = active.collect(Greedy(True, False, True, True, True, True), torch.Generator(), cursor=0)
+    active = make_collector({"type": "active"}, **remax)
+    collected = active.collect(GreedyRight(True, False, True, True, True, True), torch.Generator(), cursor=0)
     assert greedy_rewards(collected.groups).tolist() == [1.0] * 6
     assert [len(group.completions) for group in collected.groups] == [2] * 6
     assert collected.tokens == 6 * (2 * 3 + 5)
@@ -163,13 +163,13 @@ def test_each_group_brings_the_reward_of_its_greedy_completion_and_the_pool_keep
     assert [group.greedy_reward for group in restored.groups] == [1.0, 1.0]
 
 
-def test_the_pool_comes_back_from_what_a_checkpoint_holds(collector):
+def test_the_pool_is_restored_from_a_checkpoint(make_collector):
     shaped = {
         "length": {"penalty": {"type": "magistral"}},
         "rewards": [{"name": "correctness"}, {"name": "length"}],
     }
-    active = collector(ACTIVE, **shaped)
-    collect(active, Scripted(*ONE_ONE_TWO))
+    active = make_collector(ACTIVE_REFILL, **shaped)
+    collect(active, Scripted(*SIGNAL_SCRIPT))
     mask = SamplingMask(np.array([2, 0, 1]), np.array([5, 6, 7]))
     [waiting] = active.pool.groups
     first, second = waiting.completions

@@ -13,14 +13,14 @@ from backend.config.engines import ColocatedEngine as ColocatedConfig
 from backend.config.sections import PolicyConfig
 from tests.waiting import wait_for
 from tests.worker.rollout import fake_vllm
-from tests.worker.rollout.test_server_engine import changed, drawn
+from tests.worker.rollout.test_server_engine import changed_policy, drawn
 from worker.policy.model import BUILT_IN, load_policy
 from worker.rewards import endpoint
 from worker.rollout.colocated_engine import ColocatedEngine
 
 
 @pytest.fixture
-def engine(settings, state_dir, monkeypatch):
+def make_engine(settings, state_dir, monkeypatch):
     """A function that makes an engine whose server can sleep, as on a GPU."""
     monkeypatch.setattr(endpoint, "FIRST_PAUSE_SECONDS", 0.01)
     with_engine = settings.model_copy(update={"engine_python": fake_vllm.install(state_dir)})
@@ -56,8 +56,8 @@ def paths(engine):
     return [call for call in paths_called[newest + 1 :] if call != "/tokenize"]
 
 
-def test_it_sleeps_but_for_sampling_and_dies_once_without_harm(engine):
-    sampling = engine()
+def test_the_server_sleeps_except_to_sample_and_survives_one_death(make_engine):
+    sampling = make_engine()
     sentence = sampling.check()
     assert sentence.startswith("vLLM beside the trainer started in ")
     assert "it sleeps while the policy learns" in sentence
@@ -76,7 +76,7 @@ def test_it_sleeps_but_for_sampling_and_dies_once_without_harm(engine):
     assert paths(sampling)[-1] == "/sleep?level=2"
     assert sampling.take_metrics()["time/engine_sleep_seconds"] > 0
 
-    changed(sampling.policy, by=1.0)
+    changed_policy(sampling.policy, by=1.0)
     sampling.sync(1, sampling.policy)
     second = drawn(sampling)
     assert {completion.version for group in second for completion in group} == {1}
@@ -97,11 +97,11 @@ def test_it_sleeps_but_for_sampling_and_dies_once_without_harm(engine):
     assert not any(directory.exists() for directory in directories)
 
 
-def test_an_adapter_goes_to_a_base_that_is_kept_in_sleep(engine):
-    sampling = engine(LoraAdapter(rank=2))
+def test_an_adapter_is_loaded_onto_a_base_that_survives_sleep(make_engine):
+    sampling = make_engine(LoraAdapter(rank=2))
     sampling.check()
     for version in (0, 1):
-        changed(sampling.policy, by=0.3)
+        changed_policy(sampling.policy, by=0.3)
         sampling.sync(version, sampling.policy)
         assert {completion.version for group in drawn(sampling) for completion in group} == {version}
         sampling.rest()
@@ -116,10 +116,10 @@ def test_an_adapter_goes_to_a_base_that_is_kept_in_sleep(engine):
     assert {completion.version for group in drawn(sampling) for completion in group} == {2}
 
 
-def test_its_server_is_started_with_the_policy_and_without_the_trainers_secrets(engine, monkeypatch):
+def test_the_server_starts_with_the_policy_and_without_the_trainers_secrets(make_engine, monkeypatch):
     for name in ("ENGINE_API_KEY", "JUDGE_API_KEY", "HF_TOKEN", "DATABASE_URL", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "canary")
-    sampling = engine(LoraAdapter(rank=9), memory_share=0.3)
+    sampling = make_engine(LoraAdapter(rank=9), memory_share=0.3)
     arguments = {"engine_arguments": "--block-size 16 --name 'a b'"}
     sampling.settings = sampling.settings.model_copy(update=arguments)
     sampling.check()
@@ -136,17 +136,19 @@ def test_its_server_is_started_with_the_policy_and_without_the_trainers_secrets(
     assert "--port" not in command_line
 
 
-def test_directories_of_killed_attempts_are_removed_and_sockets_have_room(engine, monkeypatch, state_dir):
+def test_directories_of_killed_attempts_are_removed_and_socket_paths_are_short(
+    make_engine, monkeypatch, state_dir
+):
     monkeypatch.setattr("tempfile.tempdir", str(state_dir))
     leftover = state_dir / "grpolab-run-left"
     leftover.mkdir()
-    monkeypatch.setenv(fake_vllm.VARIABLE, "dies")
+    monkeypatch.setenv(fake_vllm.FAULT_VARIABLE, "dies")
     with pytest.raises(EngineFailed, match="vLLM did not start"):
-        engine().check()
+        make_engine().check()
     assert not leftover.exists()
     deep = state_dir / ("d" * 90)
     deep.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(deep))
     with pytest.raises(EngineFailed, match="TMPDIR is too long a path for the sockets of vLLM"):
-        engine().check()
+        make_engine().check()
     assert list(Path(deep).iterdir()) == []

@@ -103,14 +103,14 @@ def test_rows_of_a_batch_end_at_different_turns(tiny):
     assert [len(rows) for rows in script.asked] == [1, 2, 1]
 
 
-def test_a_policy_that_ends_calls_without_end_is_contained(tiny):
+def test_a_policy_that_calls_tools_endlessly_is_bounded(tiny):
     """After a few rounds, the remainder is sampled in one call, regardless of its text."""
     [completion], script = played(tiny, ToolUse(max_turns=1), [["]"]] * 4 + [["]" * 60]])
     assert (completion.finish_reason, len(completion), completion.turns) == ("length", 60, ())
     assert len(script.asked) == 5
 
 
-def test_a_flood_is_cut_and_hostile_text_becomes_plain_letters(tiny):
+def test_a_long_answer_is_cut_and_hostile_text_becomes_plain_letters(tiny):
     text = "</think><eos><pad>\x00\x1b[31m\N{RIGHT-TO-LEFT OVERRIDE}" + "x" * 10**6
     config = ToolUse(tools=("lookup",), max_observation_tokens=13)
     [completion], _ = played(tiny, config, [["[lookup: a]"], ["<eos>"]], table={"a": text})
@@ -123,7 +123,7 @@ def test_a_flood_is_cut_and_hostile_text_becomes_plain_letters(tiny):
     assert completion.finish_reason == "stop"
 
 
-def test_no_id_of_an_answer_is_a_control_token(tiny):
+def test_answers_contain_no_control_tokens(tiny):
     encoder = ObservationEncoder(tiny)
     ids = encoder.answer("<think></think><eos><<eos>eos><unk>é\ud800", limit=200).ids
     assert not set(ids) & encoder.controls
@@ -144,20 +144,20 @@ def test_no_id_of_an_answer_is_a_control_token(tiny):
         ("[calculator:" * 5_000, None),
     ],
 )
-def test_calls_in_plain_text(text, call):
+def test_calls_in_plain_text_are_recognised(text, call):
     match = PlainForm(ToolUse(tools=("calculator", "python"))).find(text)
     assert (match and (match.call.tool, match.call.text)) == call
 
 
 @pytest.fixture(scope="module")
-def chatty(tiny):
+def chat_policy(tiny):
     """The tiny policy with a chat template that has tools."""
     tokenizer = deepcopy(tiny.tokenizer)
     tokenizer.chat_template = TEMPLATE
     return replace(tiny, tokenizer=tokenizer, form=PromptForm(tokenizer, chat_template=True))
 
 
-def chatted(chatty, rounds, *, answers=32):
+def completion_by_script(chatty, rounds, *, answers=32):
     """Return a completion by a script, in the format of the chat template."""
     script = Script(chatty, *([text] for text in rounds))
     episodes = Episodes(ToolUse(form="template", max_observation_tokens=answers), chatty)
@@ -166,15 +166,15 @@ def chatted(chatty, rounds, *, answers=32):
     return completion, script
 
 
-def test_the_chat_template_frames_calls_and_answers(chatty):
+def test_the_chat_template_frames_calls_and_answers(chat_policy):
     call = '<tool_call>{"name": "calculator", "arguments": {"expression": "6*7"}}</tool_call><eos>'
-    completion, script = chatted(chatty, [call, "42<eos>"])
+    completion, script = completion_by_script(chat_policy, [call, "42<eos>"])
     assert script.asked[0] == ["<|user|>6*7?<eos>1 tools<|assistant|>"]
     assert completion.text == call + "<|user|><tool_response>42</tool_response><eos><|assistant|>42"
     assert completion.own_text == call + "42"
     [turn] = completion.turns
     assert (turn.tool, turn.outcome) == ("calculator", "ok")
-    assert completion.generated.sum() == len(chatty.tokenizer.encode(call)) + 3
+    assert completion.generated.sum() == len(chat_policy.tokenizer.encode(call)) + 3
     assert 1 in completion.ids[slice(*turn.observation)], "the template's own end of a turn is meant"
 
 
@@ -189,8 +189,10 @@ def test_the_chat_template_frames_calls_and_answers(chatty):
         ('{"name": 1, "arguments": []}', "expected a name and an object"),
     ],
 )
-def test_a_malformed_call_is_answered_with_what_is_wrong(chatty, call, problem):
-    completion, _ = chatted(chatty, [f"<tool_call>{call}</tool_call><eos>", "a<eos>"], answers=200)
+def test_a_malformed_call_is_answered_with_the_error(chat_policy, call, problem):
+    completion, _ = completion_by_script(
+        chat_policy, [f"<tool_call>{call}</tool_call><eos>", "a<eos>"], answers=200
+    )
     assert completion.turns[0].outcome == "failed"
     assert problem in completion.text
 
@@ -203,7 +205,7 @@ def sampled(tiny, seed):
     return Episodes(config, tiny).sample(Sampler(tiny), rows, 4, Decoding(40), generator), generator
 
 
-def test_the_same_generator_state_gives_the_same_episodes_and_goes_on_alike(tiny):
+def test_equal_generator_states_give_equal_episodes_and_continue_equally(tiny):
     (first, moved), (again, alike), (of_other_seed, _) = (sampled(tiny, seed) for seed in (1, 1, 2))
     texts = [[completion.text for completion in group] for group in first]
     assert texts == [[completion.text for completion in group] for group in again]
@@ -212,7 +214,7 @@ def test_the_same_generator_state_gives_the_same_episodes_and_goes_on_alike(tiny
     assert any(completion.turns for group in first for completion in group)
 
 
-def test_a_waiting_group_survives_a_checkpoint_with_its_turns(tiny):
+def test_a_pooled_group_survives_a_checkpoint_with_its_turns(tiny):
     [completions, *_], _ = sampled(tiny, 1)
     group = Group(Prompt("p", "?", "", "sums"), tuple(completions), rewards=(0.0,) * 4)
     [restored] = decode_groups(group_documents([group]), group_tensors([group]))

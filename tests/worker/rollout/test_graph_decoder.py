@@ -14,8 +14,8 @@ from worker.rollout.graph_decoder import GraphDecoder
 from worker.rollout.lean_decoder import LeanDecoder
 from worker.rollout.sampler import Decoding, Sampler
 
-FAMILY = ("qwen3", "qwen2.5", "llama3")
-MORE = 150
+FAMILIES = ("qwen3", "qwen2.5", "llama3")
+DECODED_TOKENS = 150
 """Number of decoded tokens, which exceeds two sizes of the cache."""
 
 
@@ -26,16 +26,18 @@ def on_gpu(test):
 
 
 @torch.inference_mode()
-def decoded(decoder, device, *, even):
+def decoded_logits(decoder, device, *, even):
     """Return logits after every token of nine completions, of which six and then three continue."""
     ids = torch.randint(3, 100, (3, 9), generator=torch.Generator().manual_seed(1))
     mask = torch.ones_like(ids)
     if not even:
         ids[1, :4] = mask[1, :4] = 0
-    logits = [decoder.prefill(ids.to(device), mask.to(device), max_rows=9, max_new_tokens=MORE).clone()]
+    logits = [
+        decoder.prefill(ids.to(device), mask.to(device), max_rows=9, max_new_tokens=DECODED_TOKENS).clone()
+    ]
     chosen = {0: [0, 1, 2, 1, 1, 2, 2, 0, 0], 40: [0, 1, 5, 3, 4, 8], 80: [0, 4, 2]}
     generator, rows = torch.Generator().manual_seed(2), 3
-    for step in range(MORE - 1):
+    for step in range(DECODED_TOKENS - 1):
         if step in chosen:
             decoder.select(torch.tensor(chosen[step], device=device))
             rows = len(chosen[step])
@@ -46,32 +48,34 @@ def decoded(decoder, device, *, even):
 
 def compare(model, *, even, atol, device="cpu"):
     graphs = GraphDecoder(model)
-    expected, logits = (decoded(decoder, device, even=even) for decoder in (LeanDecoder(model), graphs))
+    expected, logits = (
+        decoded_logits(decoder, device, even=even) for decoder in (LeanDecoder(model), graphs)
+    )
     for expected_logits, right in zip(expected, logits, strict=True):
         torch.testing.assert_close(right, expected_logits, atol=atol, rtol=0)
     return graphs
 
 
 @pytest.mark.parametrize("even", [True, False])
-@pytest.mark.parametrize("name", FAMILY)
-def test_fixed_shapes_give_the_logits_of_exact_ones(name, even):
+@pytest.mark.parametrize("name", FAMILIES)
+def test_fixed_shapes_give_the_logits_of_exact_shapes(name, even):
     compare(build(name), even=even, atol=5e-6)
 
 
 @on_gpu
 @pytest.mark.parametrize(("dtype", "atol"), [(torch.float32, 1e-4), (torch.bfloat16, 0.06)])
 @pytest.mark.parametrize("even", [True, False])
-@pytest.mark.parametrize("name", FAMILY)
-def test_replayed_graphs_give_the_logits_of_kernels_that_are_launched(name, even, dtype, atol):
+@pytest.mark.parametrize("name", FAMILIES)
+def test_replayed_graphs_give_the_logits_of_launched_kernels(name, even, dtype, atol):
     model = build(name, dtype=dtype).to("cuda")
     graphs = compare(model, even=even, atol=atol, device="cuda")
     assert sum(graph is not None for graph in graphs.graphs.values()) >= 3
 
 
 @on_gpu
-def test_a_graph_is_replayed_bit_by_bit():
+def test_a_graph_replays_bit_by_bit():
     decoder = GraphDecoder(build("qwen3", dtype=torch.bfloat16).to("cuda"))
-    first, second = (decoded(decoder, "cuda", even=False) for _ in range(2))
+    first, second = (decoded_logits(decoder, "cuda", even=False) for _ in range(2))
     for first_logits, right in zip(first, second, strict=True):
         assert torch.equal(first_logits, right)
 
@@ -95,7 +99,7 @@ def test_a_policy_that_cannot_be_recorded_is_decoded_without_graphs(monkeypatch,
 
 
 @on_gpu
-def test_completions_are_drawn_while_another_thread_computes():
+def test_sampling_works_while_another_thread_computes():
     policy = as_policy(build("qwen3").to("cuda"), tokenizer(), name="qwen3")
     assert isinstance(decoder_for(policy.model), GraphDecoder)
     prompts = [Prompt(text, text, answer="", problem="sums") for text in ("85+60+88=?", "1+2=?")]

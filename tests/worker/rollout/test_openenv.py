@@ -15,7 +15,7 @@ from backend.base.errors import EnvironmentFailed
 from backend.base.settings import Settings
 from backend.config.environments import OpenEnv
 from backend.config.sections import PolicyConfig
-from tests.worker.rollout.openenv_server import HOW, KEY
+from tests.worker.rollout.openenv_server import API_KEY, HOW
 from tests.worker.rollout.test_episodes import TEMPLATE, Script
 from worker.policy.model import load_policy
 from worker.policy.prompt_form import PromptForm
@@ -28,7 +28,7 @@ from worker.rollout.pool import decode_groups, group_documents, group_tensors
 from worker.rollout.sampler import Decoding, Sampler
 from worker.types import EpisodeResult, Group
 
-SILENT = ("slow", "trickle")
+SILENT_BEHAVIOURS = ("slow", "trickle")
 PROMPT = Prompt("episodes/train/0/0", "Guess.", "", "episodes", is_episode=True)
 
 
@@ -38,7 +38,7 @@ def tiny():
 
 
 @contextmanager
-def started():
+def started_server():
     """Yield a server's process and its address."""
     argv = [sys.executable, "-m", "tests.worker.rollout.openenv_server"]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
@@ -49,12 +49,12 @@ def started():
 
 @pytest.fixture(scope="module")
 def address():
-    with started() as (_, address):
+    with started_server() as (_, address):
         yield address
 
 
 @pytest.fixture
-def served(settings, address, monkeypatch):
+def served_settings(settings, address, monkeypatch):
     """The settings of an installation with one environment per kind of misbehaviour."""
     monkeypatch.setattr(endpoint, "FIRST_PAUSE_SECONDS", 0.01)
     return with_servers(settings, address)
@@ -67,7 +67,7 @@ def with_servers(settings, address):
 
 
 @pytest.fixture
-def seen(address):
+def seen_requests(address):
     """A function that returns the requests to a server."""
     return lambda event: httpx2.get(f"{address}/seen").json().get(event, 0)
 
@@ -79,17 +79,17 @@ def number_of(prompt):
 
 def played(tiny, served, how, rounds, *, prompts=(PROMPT,), tokens=60, **changes):
     """Return completions by a script, one for each prompt, and the script."""
-    config = OpenEnv(server=how.lower(), step_seconds=1.0 if how in SILENT else 60.0, **changes)
+    config = OpenEnv(server=how.lower(), step_seconds=1.0 if how in SILENT_BEHAVIOURS else 60.0, **changes)
     episodes = OpenEnvEpisodes(config, tiny, served)
     script = Script(tiny, *rounds)
     groups = episodes.sample(script, episodes.shown(prompts), 1, Decoding(tokens), torch.Generator())
     return [completion for [completion] in groups], script, episodes
 
 
-def test_an_episode_goes_on_until_the_environment_ends_it(tiny, served):
+def test_an_episode_continues_until_the_environment_ends_it(tiny, served_settings):
     right = number_of(PROMPT)
     rounds = [["0<eos>"], ["10<eos>"], [f"{right}<eos>"]]
-    [completion], script, _ = played(tiny, served, "good", rounds)
+    [completion], script, _ = played(tiny, served_settings, "good", rounds)
     assert script.asked == [
         ["Guess.\n1 to 9?"],
         ["Guess.\n1 to 9?0<eos>\nmore\n"],
@@ -104,18 +104,18 @@ def test_an_episode_goes_on_until_the_environment_ends_it(tiny, served):
     assert not completion.generated[slice(*completion.turns[0].observation)].any()
 
 
-def test_the_reward_is_the_sum_or_the_last(tiny, served):
+def test_the_reward_is_the_sum_or_the_last_reward(tiny, served_settings):
     right = number_of(PROMPT)
     rounds = [[f"<think>8</think>{right}<eos>"]]
-    [completion], *_ = played(tiny, served, "good", rounds, reward="last")
+    [completion], *_ = played(tiny, served_settings, "good", rounds, reward="last")
     assert completion.episode == EpisodeResult(1.0, is_done=True)
-    [completion], *_ = played(tiny, served, "good", [["0<eos>"], ["0<eos>"]], max_turns=2)
+    [completion], *_ = played(tiny, served_settings, "good", [["0<eos>"], ["0<eos>"]], max_turns=2)
     assert completion.episode == EpisodeResult(0.0, is_done=False)
     assert [turn.outcome for turn in completion.turns] == ["ok", "ok"]
     assert completion.finish_reason == "stop"
 
 
-LOST = {
+LOST_REASONS = {
     "no_json": "its answer is not JSON",
     "no_object": "its answer is not an object with a type and data",
     "nan": "its answer is not JSON",
@@ -134,22 +134,24 @@ LOST = {
 }
 
 
-@pytest.mark.parametrize("how", LOST)
-def test_an_episode_is_lost_with_a_reason_and_its_action_is_sent_once(tiny, served, seen, how):
-    before = seen(f"{how} step")
+@pytest.mark.parametrize("how", LOST_REASONS)
+def test_an_episode_is_lost_with_a_reason_and_its_action_is_sent_once(
+    tiny, served_settings, seen_requests, how
+):
+    before = seen_requests(f"{how} step")
     with pytest.raises(EnvironmentFailed) as caught:
-        played(tiny, served, how, [["0<eos>"]])
+        played(tiny, served_settings, how, [["0<eos>"]])
     summary = f"the environment {how.lower()} of OPENENV_URLS failed: no episode of a step came to its end"
-    assert str(caught.value).startswith(f"{summary}; the last one: {LOST[how]}")
+    assert str(caught.value).startswith(f"{summary}; the last one: {LOST_REASONS[how]}")
     assert "127.0.0.1" not in str(caught.value)
-    assert seen(f"{how} step") == before + 1
+    assert seen_requests(f"{how} step") == before + 1
 
 
-def test_one_lost_episode_leaves_the_others_and_is_counted(tiny, served):
+def test_one_lost_episode_does_not_affect_the_others_and_is_counted(tiny, served_settings):
     """With a reward of 1e308 per step, the sum overflows at the second step."""
     prompts = [PROMPT, replace(PROMPT, id="episodes/train/0/1")]
     rounds = [["0<eos>", "0" * 60], ["0<eos>"]]
-    completions, _, episodes = played(tiny, served, "sums_to_infinity", rounds, prompts=prompts)
+    completions, _, episodes = played(tiny, served_settings, "sums_to_infinity", rounds, prompts=prompts)
     assert [completion.episode for completion in completions] == [
         EpisodeResult(None, is_done=False),
         EpisodeResult(0.0, is_done=False),
@@ -163,9 +165,9 @@ def test_one_lost_episode_leaves_the_others_and_is_counted(tiny, served):
 
 
 @pytest.mark.parametrize("how", ["VALIDATION_ERROR", "EXECUTION_ERROR"])
-def test_a_refused_action_is_told_to_the_policy_and_the_episode_goes_on(tiny, served, how):
+def test_a_refused_action_is_reported_to_the_policy_and_the_episode_continues(tiny, served_settings, how):
     rounds = [["0<eos>"], ["1<eos>"]]
-    [completion], script, _ = played(tiny, served, how, rounds, max_turns=2)
+    [completion], script, _ = played(tiny, served_settings, how, rounds, max_turns=2)
     assert script.asked[1][0].endswith("0<eos>\nerror: <eos> no such move\n")
     observed = completion.ids[slice(*completion.turns[0].observation)]
     assert not set(tiny.stop_ids) & set(observed.tolist())
@@ -189,35 +191,37 @@ def test_a_refused_action_is_told_to_the_policy_and_the_episode_goes_on(tiny, se
         ("forgetful", "two resets with the same seed gave different observations"),
     ],
 )
-def test_a_server_that_cannot_be_used_is_found_out_before_the_first_step(
-    tiny, served, how, reason, monkeypatch
+def test_an_unusable_server_is_detected_before_the_first_step(
+    tiny, served_settings, how, reason, monkeypatch
 ):
     if how == "silent":
         monkeypatch.setattr(session, "CONNECT_SECONDS", 0.5)
     wait_seconds = 0.5 if how == "none" else 60
-    episodes = OpenEnvEpisodes(OpenEnv(server=how, wait_seconds=wait_seconds, sessions=2), tiny, served)
+    episodes = OpenEnvEpisodes(
+        OpenEnv(server=how, wait_seconds=wait_seconds, sessions=2), tiny, served_settings
+    )
     with pytest.raises(EnvironmentFailed, match=f"the environment {how} of OPENENV_URLS failed: {reason}"):
         episodes.check()
 
 
-def test_a_server_that_wants_a_key_gets_its_own(tiny, served, caplog):
-    opened = served.model_copy(update={"openenv_keys": f"good=another,locked={KEY}"})
+def test_a_server_that_requires_a_key_gets_only_its_own(tiny, served_settings, caplog):
+    opened = served_settings.model_copy(update={"openenv_keys": f"good=another,locked={API_KEY}"})
     [completion], _, episodes = played(tiny, opened, "locked", [[f"{number_of(PROMPT)}<eos>"]])
     episodes.check()
     assert completion.episode == EpisodeResult(1.0, is_done=True)
-    shut = served.model_copy(update={"openenv_keys": "locked=wrong-key"})
+    shut = served_settings.model_copy(update={"openenv_keys": "locked=wrong-key"})
     with pytest.raises(EnvironmentFailed, match="it answered /schema with status 401") as refused:
         OpenEnvEpisodes(OpenEnv(server="locked"), tiny, shut).check()
     assert "wrong-key" not in str(refused.value) + caplog.text
 
 
-def test_an_episode_that_begins_unlike_its_prompt_is_lost(tiny, served):
+def test_an_episode_that_starts_differently_from_its_prompt_is_lost(tiny, served_settings):
     with pytest.raises(EnvironmentFailed, match="its first observation is another one than in the prompt"):
-        played(tiny, served, "forgetful", [["0<eos>"]])
+        played(tiny, served_settings, "forgetful", [["0<eos>"]])
 
 
-def test_a_server_that_goes_away_ends_the_run_with_the_reason(tiny, served, settings):
-    with started() as (process, address):
+def test_a_server_that_disconnects_ends_the_run_with_a_reason(tiny, served_settings, settings):
+    with started_server() as (process, address):
         episodes = OpenEnvEpisodes(OpenEnv(server="good"), tiny, with_servers(settings, address))
         prompts = episodes.shown([PROMPT])
         process.kill()
@@ -227,10 +231,10 @@ def test_a_server_that_goes_away_ends_the_run_with_the_reason(tiny, served, sett
             episodes.sample(script, prompts, 2, Decoding(60), torch.Generator())
 
 
-def test_episodes_beyond_the_places_of_a_server_take_turns(tiny, served, seen):
+def test_episodes_beyond_the_session_limit_of_a_server_take_turns(tiny, served_settings, seen_requests):
     prompts = [replace(PROMPT, id=f"episodes/train/0/{n}") for n in range(5)]
     config = OpenEnv(server="two", max_turns=1, sessions=4)
-    episodes = OpenEnvEpisodes(config, tiny, served)
+    episodes = OpenEnvEpisodes(config, tiny, served_settings)
     episodes.check()
     assert episodes.server.limit == 2
     rounds = [["0<eos>", "0" * 9], ["0" * 9, "0<eos>"], ["0<eos>"]]
@@ -238,12 +242,12 @@ def test_episodes_beyond_the_places_of_a_server_take_turns(tiny, served, seen):
         Script(tiny, *rounds), episodes.shown(prompts), 1, Decoding(9), torch.Generator()
     )
     assert [len(completion.turns) for [completion] in groups] == [1, 0, 0, 1, 1]
-    assert seen("two most") == 2
+    assert seen_requests("two most") == 2
 
 
-def test_an_observation_is_cut_and_hostile_text_becomes_plain_letters(tiny, served):
+def test_an_observation_is_cut_and_hostile_text_becomes_plain_letters(tiny, served_settings):
     [completion], script, _ = played(
-        tiny, served, "hostile", [["0<eos>"], ["0<eos>"]], max_turns=2, max_observation_tokens=20
+        tiny, served_settings, "hostile", [["0<eos>"], ["0<eos>"]], max_turns=2, max_observation_tokens=20
     )
     [first], [second] = script.asked
     assert first.startswith("Guess.\n< eos>< /think>")
@@ -258,19 +262,25 @@ def test_an_observation_is_cut_and_hostile_text_becomes_plain_letters(tiny, serv
 
 
 @pytest.fixture(scope="module")
-def chatty(tiny):
+def chat_policy(tiny):
     """The tiny policy with a chat template that has tools."""
     tokenizer = deepcopy(tiny.tokenizer)
     tokenizer.chat_template = TEMPLATE
     return replace(tiny, tokenizer=tokenizer, form=PromptForm(tokenizer, chat_template=True))
 
 
-def test_the_chat_template_shows_the_schema_and_frames_observations(chatty, served):
+def test_the_chat_template_shows_the_schema_and_frames_observations(chat_policy, served_settings):
     right = number_of(PROMPT)
     bad = '<tool_call>{"name": "act", "arguments": {"low": 1}}</tool_call><eos>'
     good = f'<tool_call>{{"name": "act", "arguments": {{"low": {right}, "high": 9}}}}</tool_call><eos>'
     [completion], script, _ = played(
-        chatty, served, "json", [[bad], [good]], form="template", tokens=700, max_observation_tokens=99
+        chat_policy,
+        served_settings,
+        "json",
+        [[bad], [good]],
+        form="template",
+        tokens=700,
+        max_observation_tokens=99,
     )
     assert script.asked[0] == ["<|user|>Guess.\n1 to 9?<eos>1 tools<|assistant|>"]
     problem = '<|user|><tool_response>error: "high" is a required property</tool_response><eos><|assistant|>'
@@ -283,13 +293,13 @@ def test_the_chat_template_shows_the_schema_and_frames_observations(chatty, serv
     "call",
     ["{}", "not json", "[" * 300, '{"name": "step", "arguments": {}}', '{"name": "act", "arguments": [NaN]}'],
 )
-def test_a_malformed_call_is_not_sent(chatty, served, seen, call):
-    before = seen("json step")
+def test_a_malformed_call_is_not_sent(chat_policy, served_settings, seen_requests, call):
+    before = seen_requests("json step")
     rounds = [[f"<tool_call>{call}</tool_call><eos>"], ["0<eos>"]]  # a turn without a call ends it
-    [completion], *_ = played(chatty, served, "json", rounds, form="template", tokens=900)
+    [completion], *_ = played(chat_policy, served_settings, "json", rounds, form="template", tokens=900)
     assert completion.turns[0].outcome == "failed"
     assert completion.episode == EpisodeResult(0.0, is_done=False)
-    assert seen("json step") == before
+    assert seen_requests("json step") == before
 
 
 def sampled(tiny, served, how, seed):
@@ -303,15 +313,17 @@ def sampled(tiny, served, how, seed):
 
 
 @pytest.mark.parametrize("how", ["good", "two"])
-def test_the_same_generator_state_gives_the_same_episodes(tiny, served, how):
-    (first, groups), (again, _), (of_other_seed, _) = (sampled(tiny, served, how, seed) for seed in (1, 1, 2))
+def test_equal_generator_states_give_equal_episodes(tiny, served_settings, how):
+    (first, groups), (again, _), (of_other_seed, _) = (
+        sampled(tiny, served_settings, how, seed) for seed in (1, 1, 2)
+    )
     assert first == again
     assert first != of_other_seed
     assert any(completion.turns for group in groups for completion in group)
 
 
-def test_a_waiting_group_survives_a_checkpoint_with_its_episodes(tiny, served):
-    _, [completions, *_] = sampled(tiny, served, "good", 1)
+def test_a_pooled_group_survives_a_checkpoint_with_its_episodes(tiny, served_settings):
+    _, [completions, *_] = sampled(tiny, served_settings, "good", 1)
     group = Group(PROMPT, tuple(completions), rewards=(0.0, 0.0))
     [restored] = decode_groups(group_documents([group]), group_tensors([group]))
     assert [completion.episode for completion in restored.completions] == [

@@ -24,10 +24,10 @@ from worker.rollout.row_limit import RowLimit
 from worker.rollout.sampler import Cadence, Decoding, Sampler, inverse_cdf, next_token_logprobs
 from worker.rollout.sharing import UnfinishedRows
 
-FLOAT32 = 1e-4
+FLOAT32_TOLERANCE = 1e-4
 """Maximum change of a log-probability when float32 sums are computed in another order."""
 
-SHAPE = {
+SIZES = {
     "vocab_size": 101,
     "hidden_size": 32,
     "intermediate_size": 64,
@@ -47,10 +47,10 @@ def tiny():
 def random_policy(tiny, kind):
     torch.manual_seed(0)
     model = {
-        "llama": lambda: LlamaForCausalLM(LlamaConfig(**SHAPE, attention_bias=True, mlp_bias=True)),
+        "llama": lambda: LlamaForCausalLM(LlamaConfig(**SIZES, attention_bias=True, mlp_bias=True)),
         "llama3 rope": lambda: LlamaForCausalLM(
             LlamaConfig(
-                **SHAPE,
+                **SIZES,
                 rope_parameters={
                     "rope_type": "llama3",
                     "rope_theta": 10000.0,
@@ -61,7 +61,7 @@ def random_policy(tiny, kind):
                 },
             )
         ),
-        "qwen2": lambda: Qwen2ForCausalLM(Qwen2Config(**SHAPE, tie_word_embeddings=True)),
+        "qwen2": lambda: Qwen2ForCausalLM(Qwen2Config(**SIZES, tie_word_embeddings=True)),
         "gpt2": lambda: GPT2LMHeadModel(
             GPT2Config(vocab_size=101, n_positions=128, n_embd=32, n_layer=2, n_head=4)
         ),
@@ -82,45 +82,47 @@ def flat(groups):
     return [completion for group in groups for completion in group]
 
 
-def test_greedy_decoding_is_what_generate_gives(tiny):
-    batch = tiny.tokenizer([prompt.text for prompt in UNEVEN], return_tensors="pt", padding=True)
+def test_greedy_decoding_matches_generate(tiny):
+    batch = tiny.tokenizer([prompt.text for prompt in UNEVEN_PROMPTS], return_tensors="pt", padding=True)
     expected = tiny.model.generate(
         batch["input_ids"], attention_mask=batch["attention_mask"], max_new_tokens=40, do_sample=False
     )[:, batch["input_ids"].shape[1] :]
-    groups = Sampler(tiny).sample(UNEVEN, 1, Decoding(40, temperature=0), generator())
+    groups = Sampler(tiny).sample(UNEVEN_PROMPTS, 1, Decoding(40, temperature=0), generator())
     for row, [completion] in zip(expected, groups, strict=True):
         assert completion.ids.tolist() == row[: len(completion)].tolist()
         assert (row[len(completion) :] == tiny.pad_id).all()
 
 
-UNEVEN = prompts("85+60+88=?", "1+2=?", "10+20+30+40=?")
+UNEVEN_PROMPTS = prompts("85+60+88=?", "1+2=?", "10+20+30+40=?")
 
 
 @pytest.mark.parametrize("fewest_packed", [0, MIN_PACKED])
 @pytest.mark.parametrize("kind", ["tiny", "llama", "llama3 rope", "qwen2"])
-def test_the_lean_path_computes_what_the_model_computes(tiny, kind, fewest_packed, monkeypatch):
+def test_the_lean_path_computes_the_same_as_the_model(tiny, kind, fewest_packed, monkeypatch):
     monkeypatch.setattr("worker.policy.lean.MIN_PACKED", fewest_packed)
     policy = tiny if kind == "tiny" else random_policy(tiny, kind)
     assert is_lean(policy.model)
     view = LeanModel(policy.model, prepacks=True)
     for projection in (view.scores, view.layers[0].qkv, view.layers[0].down):
         assert (projection.packed is None) == (fewest_packed > 0)
-    lean = Sampler(policy).sample(UNEVEN, 5, Decoding(30), generator())
+    lean = Sampler(policy).sample(UNEVEN_PROMPTS, 5, Decoding(30), generator())
     monkeypatch.setattr(sampler_module, "decoder_for", GenericDecoder)
-    generic = Sampler(policy).sample(UNEVEN, 5, Decoding(30), generator())
+    generic = Sampler(policy).sample(UNEVEN_PROMPTS, 5, Decoding(30), generator())
     for ours, theirs in zip(flat(lean), flat(generic), strict=True):
         assert ours.ids.tolist() == theirs.ids.tolist()
-        np.testing.assert_allclose(ours.sampler_logprobs, theirs.sampler_logprobs, atol=FLOAT32)
-        np.testing.assert_allclose(ours.entropies, theirs.entropies, atol=FLOAT32)
+        np.testing.assert_allclose(ours.sampler_logprobs, theirs.sampler_logprobs, atol=FLOAT32_TOLERANCE)
+        np.testing.assert_allclose(ours.entropies, theirs.entropies, atol=FLOAT32_TOLERANCE)
 
 
 @pytest.mark.parametrize("kind", ["tiny", "gpt2"])
 @pytest.mark.parametrize(
     "decoding", [Decoding(30), Decoding(30, temperature=0.7), Decoding(30, 1.3, 0.9, 20)]
 )
-def test_recorded_log_probabilities_are_those_of_a_fresh_forward_pass(tiny, kind, decoding):
+def test_recorded_log_probabilities_match_a_fresh_forward_pass(tiny, kind, decoding):
     policy = tiny if kind == "tiny" else random_policy(tiny, kind)
-    for group, prompt in zip(Sampler(policy).sample(UNEVEN, 3, decoding, generator()), UNEVEN, strict=True):
+    for group, prompt in zip(
+        Sampler(policy).sample(UNEVEN_PROMPTS, 3, decoding, generator()), UNEVEN_PROMPTS, strict=True
+    ):
         for completion in group:
             encoded_prompt = policy.encode(prompt.text, room=30)
             ids = torch.tensor([encoded_prompt + completion.ids.tolist()])
@@ -128,13 +130,13 @@ def test_recorded_log_probabilities_are_those_of_a_fresh_forward_pass(tiny, kind
                 logits = policy.model(ids).logits[0, len(encoded_prompt) - 1 : -1].float()
             expected = next_token_logprobs(logits, decoding)
             of_tokens = expected.gather(1, torch.tensor(completion.ids)[:, None]).squeeze(1)
-            np.testing.assert_allclose(completion.sampler_logprobs, of_tokens, atol=FLOAT32)
+            np.testing.assert_allclose(completion.sampler_logprobs, of_tokens, atol=FLOAT32_TOLERANCE)
             entropy = torch.distributions.Categorical(logits=expected).entropy()
             assert completion.entropies is not None
-            np.testing.assert_allclose(completion.entropies, entropy, atol=FLOAT32)
+            np.testing.assert_allclose(completion.entropies, entropy, atol=FLOAT32_TOLERANCE)
 
 
-def test_rows_draw_the_same_whoever_else_is_in_the_batch(tiny):
+def test_sampled_rows_do_not_depend_on_the_rest_of_the_batch(tiny):
     problem = Sums(seed=0)
     prompt_batch = [problem.sample(index, "train") for index in range(6)]
     together = Sampler(tiny).sample(prompt_batch, 4, Decoding(40), generator())
@@ -144,7 +146,7 @@ def test_rows_draw_the_same_whoever_else_is_in_the_batch(tiny):
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("max_rows", [8, 5, 3, 1])
-def test_memory_that_runs_out_halves_the_rows_and_changes_no_completion(tiny, monkeypatch, max_rows):
+def test_out_of_memory_halves_the_rows_and_changes_no_completion(tiny, monkeypatch, max_rows):
     """Rows are halved down to a single row of a group, and the next call starts with the size that fit."""
     problem = Sums(seed=0)
     prompt_batch = [problem.sample(index, "train") for index in range(4)]
@@ -172,17 +174,17 @@ def test_memory_that_runs_out_halves_the_rows_and_changes_no_completion(tiny, mo
     assert max(tried) <= max_rows
 
 
-def test_the_same_generator_state_gives_the_same_completions_and_another_one_others(tiny):
+def test_equal_generator_states_give_equal_completions_and_others_differ(tiny):
     first, again, of_other_seed = (
-        Sampler(tiny).sample(UNEVEN, 2, Decoding(30), generator(seed)) for seed in (1, 1, 2)
+        Sampler(tiny).sample(UNEVEN_PROMPTS, 2, Decoding(30), generator(seed)) for seed in (1, 1, 2)
     )
     assert [c.text for c in flat(first)] == [c.text for c in flat(again)]
     assert [c.text for c in flat(first)] != [c.text for c in flat(of_other_seed)]
 
 
 def test_a_completion_ends_with_its_stop_token_or_at_the_cap(tiny):
-    [[completed]] = Sampler(tiny).sample(UNEVEN[:1], 1, Decoding(64, temperature=0), generator())
-    [[cut]] = Sampler(tiny).sample(UNEVEN[:1], 1, Decoding(5, temperature=0), generator())
+    [[completed]] = Sampler(tiny).sample(UNEVEN_PROMPTS[:1], 1, Decoding(64, temperature=0), generator())
+    [[cut]] = Sampler(tiny).sample(UNEVEN_PROMPTS[:1], 1, Decoding(5, temperature=0), generator())
     assert (completed.finish_reason, cut.finish_reason) == ("stop", "length")
     assert completed.ids[-1] == tiny.tokenizer.eos_token_id
     assert "<eos>" not in completed.text
@@ -204,7 +206,7 @@ def test_the_inverse_cdf_maps_uniform_numbers_to_tokens():
 
 
 @pytest.mark.parametrize("share", [True, False])
-def test_every_completion_reads_a_row_that_says_what_it_said(share):
+def test_every_completion_reads_a_decoder_row_with_its_own_tokens(share):
     torch.manual_seed(0)
     unfinished = UnfinishedRows.from_prompts(24, 6, torch.device("cpu"))
     written: list[tuple[str | int, ...]] = [(f"prompt {row // 6}",) for row in range(24)]
@@ -230,14 +232,14 @@ def test_every_completion_reads_a_row_that_says_what_it_said(share):
 
 @pytest.mark.parametrize("decoder", [LeanDecoder, GenericDecoder])
 @pytest.mark.parametrize("plan", [Cadence(share=False, every=1), Cadence(share=False, every=16)])
-def test_neither_sharing_rows_nor_late_looks_change_a_completion(tiny, monkeypatch, decoder, plan):
-    shared = Sampler(tiny).sample(UNEVEN, 8, Decoding(64), generator())
+def test_neither_shared_rows_nor_late_checks_change_a_completion(tiny, monkeypatch, decoder, plan):
+    shared = Sampler(tiny).sample(UNEVEN_PROMPTS, 8, Decoding(64), generator())
     monkeypatch.setattr(sampler_module, "choose_cadence", lambda _: plan)
     monkeypatch.setattr(sampler_module, "decoder_for", decoder)
-    plain = Sampler(tiny).sample(UNEVEN, 8, Decoding(64), generator())
+    plain = Sampler(tiny).sample(UNEVEN_PROMPTS, 8, Decoding(64), generator())
     for ours, theirs in zip(flat(shared), flat(plain), strict=True):
         assert ours.text == theirs.text
-        np.testing.assert_allclose(ours.sampler_logprobs, theirs.sampler_logprobs, atol=FLOAT32)
+        np.testing.assert_allclose(ours.sampler_logprobs, theirs.sampler_logprobs, atol=FLOAT32_TOLERANCE)
 
 
 def test_a_prompt_that_leaves_no_room_in_the_context_is_refused(tiny):
@@ -250,17 +252,18 @@ def test_a_prompt_that_leaves_no_room_in_the_context_is_refused(tiny):
 
 
 @pytest.mark.parametrize("top_k", [0, 2])
-def test_alternatives_are_the_largest_of_the_softmax_of_what_was_written(tiny, top_k):
+def test_alternatives_are_the_most_probable_tokens_of_the_softmax(tiny, top_k):
     decoding = Decoding(6, top_k=top_k)
     with_, without = (
-        flat(Sampler(tiny, alternatives=count).sample(UNEVEN, 3, decoding, generator())) for count in (3, 0)
+        flat(Sampler(tiny, alternatives=count).sample(UNEVEN_PROMPTS, 3, decoding, generator()))
+        for count in (3, 0)
     )
     assert [completion.ids.tolist() for completion in with_] == [
         completion.ids.tolist() for completion in without
     ]
     assert all(completion.alternatives is None for completion in without)
     for at, completion in enumerate(with_):
-        begun = tiny.encode(UNEVEN[at // 3], room=6)
+        begun = tiny.encode(UNEVEN_PROMPTS[at // 3], room=6)
         ids = torch.tensor([[*begun, *completion.ids.tolist()]])
         with torch.inference_mode():
             probabilities = tiny.model(ids).logits[0, len(begun) - 1 : -1].softmax(dim=-1)

@@ -42,7 +42,7 @@ def read(answer, tiny):
     return read_completions(answer, tiny, PROMPT, model="served", count=2, sampling=decoding, version=9)
 
 
-def test_completions_come_in_order_with_what_was_reported(answer, tiny):
+def test_completions_are_returned_in_order_with_their_reported_numbers(answer, tiny):
     ended, cut = read(answer, tiny)
     assert (ended.finish_reason, cut.finish_reason) == ("stop", "length")
     assert (len(ended), len(cut)) == (3, 4)
@@ -89,13 +89,13 @@ def changed(choice, **changes):
         (lambda a, _: changed(a["choices"][1], finish_reason="length"), "context is too short"),
     ],
 )
-def test_an_answer_that_makes_no_sense_is_refused(answer, tiny, change, phrase):
+def test_an_invalid_response_is_refused(answer, tiny, change, phrase):
     broken = copy.deepcopy(answer)
     change(broken, tiny.stop_ids[0])
     with pytest.raises(BadAnswer, match=phrase):
         read(broken, tiny)
 
 
-def test_an_answer_by_another_name_has_other_weights(answer, tiny):
+def test_a_response_with_another_model_name_has_other_weights(answer, tiny):
     with pytest.raises(OtherWeights):
         read(answer | {"model": "another"}, tiny)

@@ -23,7 +23,7 @@ from worker.rollout.sampler import Decoding
 from worker.rollout.server_engine import server_engine
 from worker.rollout.spot_check import mismatch
 
-KEY = "the-operators-own-key"
+API_KEY = "the-operators-own-key"
 PROMPTS = [Prompt(str(n), f"{n}+{n}=", str(2 * n), "sums") for n in range(3)]
 DECODING = Decoding(8)
 
@@ -31,7 +31,7 @@ DECODING = Decoding(8)
 @pytest.fixture(scope="module")
 def address():
     """The address of a server that runs during these tests."""
-    argv = [sys.executable, "-m", "tests.worker.rollout.engine_server", KEY]
+    argv = [sys.executable, "-m", "tests.worker.rollout.engine_server", API_KEY]
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         yield f"http://127.0.0.1:{int(process.stdout.readline())}"
@@ -39,7 +39,7 @@ def address():
 
 
 @pytest.fixture
-def told(address, monkeypatch):
+def tell_server(address, monkeypatch):
     """A function that tells the server how to misbehave; the server is reset before and after."""
     monkeypatch.setattr(endpoint, "FIRST_PAUSE_SECONDS", 0.01)
 
@@ -57,11 +57,11 @@ def seen(address):
 
 
 @pytest.fixture
-def engine(address, told, settings):
+def make_engine(address, tell_server, settings):
     """A function that makes a run's engine, by default with the policy's weights at version 0."""
     engines = []
 
-    def engine(policy=None, *, version=0, url=address, key=KEY, **changes):
+    def engine(policy=None, *, version=0, url=address, key=API_KEY, **changes):
         with_server = settings.model_copy(update={"engine_url": url, "engine_api_key": key})
         policy = policy or load_policy(PolicyConfig(), with_server)
         config = ServerConfig(**({"retries": 2, "timeout_seconds": 60} | changes))
@@ -81,7 +81,7 @@ def drawn(engine, *, seed=0, sampling=DECODING) -> Any:
     return engine.sample(PROMPTS, 2, sampling, generator)
 
 
-def changed(policy, *, by):
+def changed_policy(policy, *, by):
     """Return the policy with changed trainable weights."""
     weights = [weight for weight in policy.model.parameters() if weight.requires_grad]
     with torch.no_grad():
@@ -90,8 +90,8 @@ def changed(policy, *, by):
             weight.add_(by * (noise * weight.std() if weight.any() else noise))
 
 
-def test_its_completions_are_those_of_the_weights_with_their_version(engine):
-    sampling = engine(version=3)
+def test_completions_carry_the_version_of_the_weights_that_sampled_them(make_engine):
+    sampling = make_engine(version=3)
     groups = drawn(sampling)
     assert [len(group) for group in groups] == [2, 2, 2]
     encoded = [sampling.policy.encode(prompt, room=8) for prompt in PROMPTS]
@@ -114,10 +114,10 @@ def test_its_completions_are_those_of_the_weights_with_their_version(engine):
     )
 
 
-def test_new_weights_sample_from_their_version_on_and_old_ones_are_removed(engine):
-    sampling = engine()
+def test_new_weights_sample_from_their_version_on_and_old_ones_are_removed(make_engine):
+    sampling = make_engine()
     drawn(sampling)
-    changed(sampling.policy, by=1.0)
+    changed_policy(sampling.policy, by=1.0)
     sampling.sync(1, sampling.policy)
     groups = drawn(sampling)  # the spot check compares with the changed weights
     assert {completion.version for group in groups for completion in group} == {1}
@@ -127,11 +127,11 @@ def test_new_weights_sample_from_their_version_on_and_old_ones_are_removed(engin
     assert not sampling.directory.exists()
 
 
-def test_adapters_are_sent_under_a_name_for_each_version(engine, settings, seen):
+def test_adapters_are_sent_under_a_different_name_for_each_version(make_engine, settings, seen):
     policy = load_policy(PolicyConfig(adapter=LoraAdapter(rank=2)), settings)
-    sampling = engine(policy)
+    sampling = make_engine(policy)
     drawn(sampling)
-    changed(policy, by=0.3)
+    changed_policy(policy, by=0.3)
     sampling.sync(1, policy)
     drawn(sampling)
     assert sorted(set(seen()["models"])) == ["grpolab-run-1-v0", "grpolab-run-1-v1"]
@@ -150,16 +150,16 @@ def test_adapters_are_sent_under_a_name_for_each_version(engine, settings, seen)
         ("nonsense", {}, "has token ids that the policy's vocabulary of"),
     ],
 )
-def test_what_may_pass_is_tried_again_and_what_does_not_fails_with_its_reason(
-    engine, told, how, config, phrase
+def test_temporary_failures_are_retried_and_permanent_ones_fail_with_a_reason(
+    make_engine, tell_server, how, config, phrase
 ):
-    sampling = engine(**config)
-    told(how, times=1)
+    sampling = make_engine(**config)
+    tell_server(how, times=1)
     sampling._send(0)  # a told server starts from a clean state
     assert len(drawn(sampling)) == 3
     assert sampling.take_metrics()["sampling/engine_retries"] == 1
     assert sampling.take_metrics()["sampling/engine_retries"] == 0
-    told(how)
+    tell_server(how)
     sampling._send(0)
     with pytest.raises(EngineFailed) as failure:
         drawn(sampling)
@@ -167,24 +167,24 @@ def test_what_may_pass_is_tried_again_and_what_does_not_fails_with_its_reason(
     assert failure.value.detail.endswith("asked for /v1/completions in 3 tries")
 
 
-def test_keys_and_values_of_old_weights_are_gone_before_new_ones_sample(engine, told):
-    sampling = engine()
-    told("holds", times=1)
+def test_cached_keys_and_values_of_old_weights_are_dropped_before_sampling(make_engine, tell_server):
+    sampling = make_engine()
+    tell_server("holds", times=1)
     sampling.sync(1, sampling.policy)
     assert sampling.take_metrics()["sampling/engine_retries"] == 1
-    told("holds")
+    tell_server("holds")
     with pytest.raises(EngineFailed, match="still holds keys and values of old weights"):
         sampling.sync(2, sampling.policy)
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("rank", [0, 2])
-def test_a_server_that_lost_its_weights_gets_them_once_more(engine, settings, told, rank):
+def test_a_server_that_lost_its_weights_gets_them_again_once(make_engine, settings, tell_server, rank):
     adapter = {"adapter": LoraAdapter(rank=rank)} if rank else {}
-    sampling = engine(load_policy(PolicyConfig(**adapter), settings))
-    changed(sampling.policy, by=0.5)
+    sampling = make_engine(load_policy(PolicyConfig(**adapter), settings))
+    changed_policy(sampling.policy, by=0.5)
     sampling.sync(1, sampling.policy)
-    told("lost")
+    tell_server("lost")
     assert {completion.version for group in drawn(sampling) for completion in group} == {1}
 
 
@@ -196,23 +196,23 @@ def test_a_server_that_lost_its_weights_gets_them_once_more(engine, settings, to
         ("other_model", "are not those of the policy: k3 is"),
     ],
 )
-def test_other_weights_and_wrong_log_probabilities_fail_before_anything_is_learned(engine, told, how, phrase):
-    sampling = engine()
-    told(how)
+def test_other_weights_or_wrong_log_probabilities_fail_before_learning(make_engine, tell_server, how, phrase):
+    sampling = make_engine()
+    tell_server(how)
     sampling.sync(1, sampling.policy)
     with pytest.raises(EngineFailed, match=phrase):
         drawn(sampling)
 
 
-def test_another_tokenizer_is_found_before_the_first_step(engine, told):
-    sampling = engine(version=None)
-    told("other_tokenizer")
+def test_another_tokenizer_is_detected_before_the_first_step(make_engine, tell_server):
+    sampling = make_engine(version=None)
+    tell_server("other_tokenizer")
     with pytest.raises(EngineFailed, match="has another tokenizer: it serves another model than the policy"):
         sampling.check()
 
 
-def test_a_server_that_is_not_there_is_named_by_its_setting(engine):
-    sampling = engine(version=None, url="http://127.0.0.1:9")
+def test_a_missing_server_is_named_with_its_setting(make_engine):
+    sampling = make_engine(version=None, url="http://127.0.0.1:9")
     with pytest.raises(EngineFailed) as failure:
         sampling.check()
     assert failure.value.detail == (
@@ -220,17 +220,17 @@ def test_a_server_that_is_not_there_is_named_by_its_setting(engine):
     )
 
 
-def test_a_wrong_key_is_told_nowhere(engine, caplog):
-    sampling = engine(version=None, key="wrong-key-of-the-operator")
+def test_a_wrong_key_is_not_printed(make_engine, caplog):
+    sampling = make_engine(version=None, key="wrong-key-of-the-operator")
     with caplog.at_level(logging.DEBUG), pytest.raises(EngineFailed) as failure:
         sampling.check()
     assert "answered with status 401 (no such key: Bearer [secret])" in failure.value.detail
     assert "wrong-key" not in f"{failure.value.detail}{caplog.text}"
 
 
-def test_waiting_ends_when_nobody_wants_the_completions(engine, told, seen):
-    sampling = engine()
-    told("slow")
+def test_waiting_ends_if_the_completions_are_no_longer_needed(make_engine, tell_server, seen):
+    sampling = make_engine()
+    tell_server("slow")
     sampling._send(0)
     sampling.is_unwanted = lambda: "/v1/completions" in seen()["paths"]
     with pytest.raises(Interrupted):

@@ -11,7 +11,7 @@ from worker.prompt import Prompt
 from worker.rollout.calculator import BadExpression, calculate
 from worker.rollout.tools import Toolbox, ToolCall
 
-ROW = Prompt("", "?", "", "", columns={"table": {"Paris": "2.1 million", "n": 7}})
+ROW_PROMPT = Prompt("", "?", "", "", columns={"table": {"Paris": "2.1 million", "n": 7}})
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +22,7 @@ def toolbox():
 
 
 def answer(toolbox, tool, text):
-    [answered] = toolbox.answer([(ToolCall(tool, text), ROW)])
+    [answered] = toolbox.answer([(ToolCall(tool, text), ROW_PROMPT)])
     return answered.outcome, answered.text
 
 
@@ -51,12 +51,12 @@ def test_the_calculator_is_exact(expression, value):
         "1 if 1 else 2", "1e400", "(" * 150, "1" * 300, "2**0.5", "True+1", "'a'*3", "1,2", "0**-1", "\x00",
     ],
 )  # fmt: skip
-def test_the_calculator_refuses_what_is_no_arithmetic_or_too_large(expression):
+def test_the_calculator_refuses_invalid_or_too_large_arithmetic(expression):
     with pytest.raises(BadExpression):
         calculate(expression)
 
 
-def test_python_gives_what_it_prints_its_last_value_or_its_error(toolbox):
+def test_python_returns_its_output_its_last_value_or_its_error(toolbox):
     assert answer(toolbox, "python", "print(6*7)") == ("ok", "42")
     assert answer(toolbox, "python", "x = 6\nx*7") == ("ok", "42")
     assert answer(toolbox, "python", "print(1)\n1/0") == ("failed", "1\nZeroDivisionError: division by zero")
@@ -94,7 +94,7 @@ def test_a_hostile_program_is_contained_and_the_next_one_runs(toolbox, monkeypat
     assert answer(toolbox, "python", "print(6*7)") == ("ok", "42")
 
 
-def test_a_machine_that_hides_no_files_runs_no_programs(monkeypatch):
+def test_a_machine_that_hides_no_files_executes_no_programs(monkeypatch):
     monkeypatch.setattr(layers, "program_refusal", lambda _settings: "nothing hides files")
     with (
         closing(Toolbox(ToolUse(tools=("python",)), processes=1)) as toolbox,

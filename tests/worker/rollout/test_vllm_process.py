@@ -22,20 +22,24 @@ from tests.worker.rollout import fake_vllm
 from worker.rollout.vllm_process import SOCKET, Command, VllmProcess
 
 ROOT = Path(__file__).parents[3]
-KEY = "the-key-of-this-attempt"
+API_KEY = "the-key-of-this-attempt"
 
 
 @pytest.fixture
-def told(state_dir, monkeypatch):
+def misbehaving_vllm(state_dir, monkeypatch):
     """A function that configures how the fake vLLM misbehaves."""
-    add_secrets(KEY)
+    add_secrets(API_KEY)
     directory = state_dir / "vllm"
     directory.mkdir(mode=0o700)
 
     def told(how=""):
         program = fake_vllm.install(state_dir)
         argv = [program, "-m", "vllm.entrypoints.openai.api_server", "--served-model-name", "policy"]
-        variables = {"VLLM_API_KEY": KEY, "VLLM_RPC_BASE_PATH": str(directory), fake_vllm.VARIABLE: how}
+        variables = {
+            "VLLM_API_KEY": API_KEY,
+            "VLLM_RPC_BASE_PATH": str(directory),
+            fake_vllm.FAULT_VARIABLE: how,
+        }
         return Command([*argv, "--uds", str(directory / SOCKET)], variables, directory)
 
     return told
@@ -68,8 +72,8 @@ def never():
     return False
 
 
-def test_it_answers_at_a_socket_of_its_own_and_leaves_no_process(told, isolation):
-    launch = told()
+def test_the_server_answers_on_a_private_socket_and_leaves_no_process(misbehaving_vllm, isolation):
+    launch = misbehaving_vllm()
     process = VllmProcess(launch)
     assert process.answers(seconds=300, is_unwanted=never)
     assert process.is_apart == (isolation == "apart")
@@ -94,8 +98,8 @@ def test_it_answers_at_a_socket_of_its_own_and_leaves_no_process(told, isolation
         ("never", r"vLLM did not start within 2 s \(sampling.engine.start_seconds\): it said nothing"),
     ],
 )
-def test_a_start_that_fails_says_why(told, how, phrase):
-    launch = told(how)
+def test_a_failed_start_reports_its_reason(misbehaving_vllm, how, phrase):
+    launch = misbehaving_vllm(how)
     process = VllmProcess(launch)
     with pytest.raises(EngineFailed, match=phrase):
         process.answers(seconds=2 if how == "never" else 300, is_unwanted=never)
@@ -103,15 +107,15 @@ def test_a_start_that_fails_says_why(told, how, phrase):
     wait_for(lambda: not processes_of(launch.directory), "all of it is gone")
 
 
-def test_what_it_says_is_part_of_the_runs_log_without_its_key(told, caplog):
+def test_output_is_part_of_the_runs_log_without_the_key(misbehaving_vllm, caplog):
     with caplog.at_level(logging.INFO), pytest.raises(EngineFailed):
-        VllmProcess(told("dies")).answers(seconds=300, is_unwanted=never)
+        VllmProcess(misbehaving_vllm("dies")).answers(seconds=300, is_unwanted=never)
     [line] = [record for record in caplog.records if "head_dim 16" in record.getMessage()]
     assert line.name.partition(".")[0] in APPLICATION_LOGGERS  # later versions only report warnings
-    assert KEY not in caplog.text
+    assert API_KEY not in caplog.text
 
 
-PARENT = """
+PARENT_SCRIPT = """
 import json, sys, time
 from pathlib import Path
 from backend.base.sandbox import bubblewrap
@@ -126,10 +130,10 @@ time.sleep(3600)
 """
 
 
-def test_it_ends_with_a_trainer_that_is_killed(told, isolation):
-    launch = told()
+def test_the_server_ends_with_a_killed_trainer(misbehaving_vllm, isolation):
+    launch = misbehaving_vllm()
     order = json.dumps([launch.argv, dict(launch.environment), str(launch.directory), isolation])
-    argv = [sys.executable, "-c", PARENT, order]
+    argv = [sys.executable, "-c", PARENT_SCRIPT, order]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, cwd=ROOT, start_new_session=True) as trainer:
         assert trainer.stdout is not None
         assert trainer.stdout.readline() == b"ready\n"
@@ -139,7 +143,7 @@ def test_it_ends_with_a_trainer_that_is_killed(told, isolation):
     wait_for(lambda: not any(map(is_alive, before)), "all of it is gone")
 
 
-REACHING = """
+NETWORK_SCRIPT = """
 import os, socket, sys
 try:
     socket.create_connection(("127.0.0.1", int(sys.argv[1])), 5)
@@ -150,11 +154,11 @@ print(sorted(name for name in os.listdir("/proc") if name.isdigit()))
 """
 
 
-def test_what_runs_apart_has_no_port_of_the_machine_and_sees_no_process_of_it():
+def test_an_isolated_process_has_no_network_and_sees_no_other_process():
     if why := bubblewrap.isolation_unavailable_reason():
         pytest.skip(why)
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = str(server.getsockname()[1])
-        argv = bubblewrap.isolated_command([sys.executable, "-c", REACHING, port])
+        argv = bubblewrap.isolated_command([sys.executable, "-c", NETWORK_SCRIPT, port])
         lines = subprocess.run(argv, capture_output=True, text=True, check=True).stdout.splitlines()
     assert lines == ["ConnectionRefusedError", "['1', '2']"]

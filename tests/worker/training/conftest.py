@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from backend.config.merge import resolve
-from benchmarks.common.nothing import Nothing
+from benchmarks.common.nothing import NullRecorder
 from worker.recording.records import StepRecord
 from worker.training.trainer import Trainer
 
 
-class Kept(Nothing):
+class MemoryRecorder(NullRecorder):
     """A recorder that keeps the records of steps in memory."""
 
     def __init__(self) -> None:
@@ -35,12 +35,12 @@ def steps_of(settings):
             }
             | changes
         )
-        recorder: Any = Kept()
+        recorder: Any = MemoryRecorder()
         Trainer(
             config,
             recorder,
             settings=settings,
-            checkpoints=Nothing(),  # type: ignore[arg-type]
+            checkpoints=NullRecorder(),  # type: ignore[arg-type]
             device="cpu",
             stopping=threading.Event(),
         ).train()

@@ -17,17 +17,17 @@ from torch import Tensor
 
 from backend.base.settings import Settings
 from backend.config.merge import merge, resolve
-from benchmarks.common.nothing import Nothing
+from benchmarks.common.nothing import NullRecorder
 from tests.worker.training import wide
 from worker.recording.records import StepRecord
 from worker.training.companions import FOLLOWER_COMMAND, joined_ranks
 from worker.training.trainer import Trainer
 
-LORA = {"policy": {"adapter": {"type": "lora", "rank": 8}}}
+LORA_CONFIG = {"policy": {"adapter": {"type": "lora", "rank": 8}}}
 
-MIXTURE = {"policy": {"name": "tiny_moe"}}
+MIXTURE_CONFIG = {"policy": {"name": "tiny_moe"}}
 
-EXPERTS = "all_linear,experts"
+EXPERT_TARGETS = "all_linear,experts"
 """Layers of a mixture that get an adapter."""
 
 CASES: dict[str, dict[str, Any]] = {
@@ -35,18 +35,21 @@ CASES: dict[str, dict[str, Any]] = {
     "DAPO": {"preset": "dapo", "filters": {"groups": {"type": "zero_variance"}}},
     "GSPO": {"preset": "gspo"},
     "PPO with a critic": {"preset": "ppo"},
-    "GRPO, LoRA": {"preset": "grpo", **LORA},
-    "PPO with a critic, LoRA": {"preset": "ppo", **LORA},
-    "GRPO, mixture": {"preset": "grpo", **MIXTURE},
-    "RSPO, mixture": {"preset": "rspo", **MIXTURE},
-    "RSPO, mixture, replay": {"preset": "rspo", **MIXTURE, "sampling": {"routing_replay": True}},
+    "GRPO, LoRA": {"preset": "grpo", **LORA_CONFIG},
+    "PPO with a critic, LoRA": {"preset": "ppo", **LORA_CONFIG},
+    "GRPO, mixture": {"preset": "grpo", **MIXTURE_CONFIG},
+    "RSPO, mixture": {"preset": "rspo", **MIXTURE_CONFIG},
+    "RSPO, mixture, replay": {"preset": "rspo", **MIXTURE_CONFIG, "sampling": {"routing_replay": True}},
     "GRPO, mixture, LoRA": {
         "preset": "grpo",
-        "policy": {**MIXTURE["policy"], "adapter": {**LORA["policy"]["adapter"], "targets": EXPERTS}},
+        "policy": {
+            **MIXTURE_CONFIG["policy"],
+            "adapter": {**LORA_CONFIG["policy"]["adapter"], "targets": EXPERT_TARGETS},
+        },
     },
 }
 
-SMALL: dict[str, Any] = {
+SMALL_CONFIG: dict[str, Any] = {
     "sampling": {"max_new_tokens": 64, "prompts_per_step": 4, "group_size": 4},
     "rewards": [{"name": "correctness"}, {"name": "length"}],
     "evaluation": {"every": 0},
@@ -56,21 +59,21 @@ SMALL: dict[str, Any] = {
 """Untrained weights are seldom right, but some completions are shorter than others. With the usual eps of
 1e-8, AdamW takes a full step even for a gradient that is only rounding error."""
 
-OTHERS = ("time/", "memory/", "machine/", "gpu/", "throughput/")
+MACHINE_PREFIXES = ("time/", "memory/", "machine/", "gpu/", "throughput/")
 """Prefixes of metrics that do not describe the training."""
 
 
-MISMATCH = "mismatch/"
+MISMATCH_PREFIX = "mismatch/"
 """Prefix of metrics that compare learner and sampler, and thus measure the rounding in which ranks differ."""
 
-NORM = "optim/grad_norm"
+NORM_METRIC = "optim/grad_norm"
 """Metric that is compared relative to its value."""
 
-SHARE = "_frac"
+SHARE_SUFFIX = "_frac"
 """Suffix of metrics that count tokens beyond a limit, which rounding may move across it."""
 
 
-FEWER = {"resources": {"microbatch_completions": 3}}
+FEWER_COMPLETIONS = {"resources": {"microbatch_completions": 3}}
 """Config for passes of fewer completions."""
 
 
@@ -82,7 +85,7 @@ class Trained(NamedTuple):
     after: dict[str, Tensor]
 
 
-class Apart(NamedTuple):
+class Difference(NamedTuple):
     """The differences between two runs."""
 
     norm: float
@@ -98,7 +101,7 @@ class Apart(NamedTuple):
     """Largest difference of a mismatch metric."""
 
 
-class Kept(Nothing):
+class MemoryRecorder(NullRecorder):
     """A recorder that keeps the records of steps in memory."""
 
     def __init__(self) -> None:
@@ -122,14 +125,16 @@ def train(
     """Train a case on this number of ranks, of which this process is the first.
 
     `gpus` are the UUIDs of their GPUs, and `argv` is the command of the other ranks."""
-    config = resolve(merge(merge(SMALL, dict(case)), {"steps": steps, "resources": {"devices": ranks}}))
-    recorder: Any = Kept()
+    config = resolve(
+        merge(merge(SMALL_CONFIG, dict(case)), {"steps": steps, "resources": {"devices": ranks}})
+    )
+    recorder: Any = MemoryRecorder()
     with joined_ranks(config, device=device, threads=ranks, gpus=gpus, argv=argv) as joined:
         trainer = Trainer(
             config,
             recorder,
             settings=Settings(),
-            checkpoints=Nothing() if checkpoints is None else checkpoints,  # type: ignore[arg-type]
+            checkpoints=NullRecorder() if checkpoints is None else checkpoints,  # type: ignore[arg-type]
             device=device,
             stopping=threading.Event(),
             ranks=joined,
@@ -153,27 +158,27 @@ def weights_of(trainer: Trainer) -> dict[str, Tensor]:
     }
 
 
-def apart(left: Trained, right: Trained) -> Apart:
+def compare_runs(left: Trained, right: Trained) -> Difference:
     """Compare every metric of every step, and the weights."""
     differences = {
         name: max(
             abs(mine[name] - theirs[name]) for mine, theirs in zip(left.steps, right.steps, strict=True)
         )
         for name in left.steps[0]
-        if not name.startswith(OTHERS) and all(name in step for step in (*left.steps, *right.steps))
+        if not name.startswith(MACHINE_PREFIXES) and all(name in step for step in (*left.steps, *right.steps))
     }
-    mismatch = max(difference for name, difference in differences.items() if name.startswith(MISMATCH))
+    mismatch = max(difference for name, difference in differences.items() if name.startswith(MISMATCH_PREFIX))
     differences = {
         name: difference
         for name, difference in differences.items()
-        if not (name.startswith(MISMATCH) or name.endswith(SHARE) or name == NORM)
+        if not (name.startswith(MISMATCH_PREFIX) or name.endswith(SHARE_SUFFIX) or name == NORM_METRIC)
     }
     worst = max(differences, key=lambda name: differences[name])
-    return Apart(
+    return Difference(
         max(
-            abs(mine[NORM] - theirs[NORM]) / mine[NORM]
+            abs(mine[NORM_METRIC] - theirs[NORM_METRIC]) / mine[NORM_METRIC]
             for mine, theirs in zip(left.steps, right.steps, strict=True)
-            if mine.get(NORM)
+            if mine.get(NORM_METRIC)
         ),
         differences[worst],
         worst,
@@ -201,15 +206,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     argv = FOLLOWER_COMMAND
     if chosen.wide:
         wide.widen()
-        argv = wide.FOLLOWER
+        argv = wide.FOLLOWER_COMMAND
     precision = "float64" if chosen.wide else "float32"
     print(f"torch {torch.__version__}, {chosen.steps} steps, {precision}", flush=True)
     print("| objective | ranks | gradient norm | metrics | worst metric | mismatch/* | weights | moved |")
     for name in chosen.cases:
         alone = train(CASES[name], ranks=1, steps=chosen.steps)
         for ranks in chosen.ranks:
-            case = CASES[name] if ranks > 1 else merge(CASES[name], FEWER)
-            differences = apart(alone, train(case, ranks=ranks, steps=chosen.steps, argv=argv))
+            case = CASES[name] if ranks > 1 else merge(CASES[name], FEWER_COMPLETIONS)
+            differences = compare_runs(alone, train(case, ranks=ranks, steps=chosen.steps, argv=argv))
             metrics = f"{differences.norm:.1e} | {differences.metric:.1e} | `{differences.name}`"
             weights = f"{differences.weight:.1e} | {differences.moved:.1e}"
             print(f"| {name} | {ranks} | {metrics} | {differences.mismatch:.1e} | {weights} |", flush=True)

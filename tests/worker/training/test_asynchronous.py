@@ -9,7 +9,7 @@ from backend.storage.models import RolloutGroup
 from tests.trained_runs import series
 from worker.outcome import Outcome
 
-RUN: dict[str, Any] = {
+RUN_CONFIG: dict[str, Any] = {
     "steps": 5,
     "sampling": {"prompts_per_step": 2, "group_size": 4, "max_new_tokens": 16, "ahead": 2},
     "evaluation": {"every": 5, "prompts": 4},
@@ -33,8 +33,8 @@ def prompts(sessions, run_id):
     return prompts_by_step
 
 
-def test_an_interrupted_run_trains_on_every_prompt_once_and_in_order(sessions, queued, train):
-    config = resolve(RUN)
+def test_an_interrupted_run_trains_on_every_prompt_once_in_order(sessions, queued, train):
+    config = resolve(RUN_CONFIG)
     assert config.objective.correction.type == "token_tis"
     straight = queued(config)
     assert train(straight, config) == Outcome("finished")

@@ -31,7 +31,7 @@ def test_groups_larger_than_the_sample_and_single_completions_are_not_estimated(
     assert signal_chance([], 8) is None
 
 
-def test_most_groups_of_a_problem_below_the_silent_rate_are_all_wrong():
+def test_below_the_silent_rate_most_groups_of_a_problem_are_all_wrong():
     estimate = signal_chance([(16, 1), (16, 8)], 8)
     assert (1 - estimate.silent_below) ** 8 == pytest.approx(0.5)
     assert estimate.silent == 0.5
@@ -76,7 +76,7 @@ def levels_and_texts_of(checked, failure=""):
         ({"pass_rate": None}, "warn", "the pass rate is unknown"),
     ],
 )
-def test_what_is_wrong_is_said_with_its_numbers(changes, level, phrase):
+def test_problems_are_reported_with_their_numbers(changes, level, phrase):
     levels_and_texts = levels_and_texts_of(report(**changes))
     assert levels_and_texts[0][0] == level
     assert phrase in levels_and_texts[0][1]
@@ -90,7 +90,7 @@ def test_what_is_wrong_is_said_with_its_numbers(changes, level, phrase):
         (1.0, "bad", "no less than"),
     ],
 )
-def test_a_text_that_pays_without_work_is_named(reward, level, phrase):
+def test_a_text_that_is_rewarded_without_work_is_named(reward, level, phrase):
     probe = RewardProbe(name="empty", title="An empty text", example="", reward=reward)
     levels_and_texts = levels_and_texts_of(report(probes=[probe]))
     assert [(level_of, text) for level_of, text in levels_and_texts if phrase in text and level_of == level]

@@ -13,7 +13,7 @@ from tests.trained_runs import series
 from tests.worker.rollout import fake_vllm
 from worker.outcome import Outcome
 
-RUN: dict[str, Any] = {
+RUN_CONFIG: dict[str, Any] = {
     "steps": 2,
     "sampling": {
         "prompts_per_step": 2,
@@ -31,8 +31,8 @@ def settings(settings, state_dir):
     return settings.model_copy(update={"engine_python": fake_vllm.install(state_dir)})
 
 
-def test_a_run_starts_its_own_engine_and_leaves_nothing_of_it(sessions, queued, train, settings):
-    config = resolve(RUN)
+def test_a_run_starts_its_engine_and_leaves_nothing_of_it(sessions, queued, train, settings):
+    config = resolve(RUN_CONFIG)
     assert config.objective.correction.type == "token_tis"
     run_id = queued(config)
     assert train(run_id, config) == Outcome("finished")
@@ -47,15 +47,15 @@ def test_a_run_starts_its_own_engine_and_leaves_nothing_of_it(sessions, queued, 
     assert list(settings.engine_directory.iterdir()) == []
 
 
-def test_a_run_whose_engine_does_not_start_fails_with_its_words(queued, train, monkeypatch):
-    config = resolve(RUN)
-    monkeypatch.setenv(fake_vllm.VARIABLE, "dies")
+def test_a_run_whose_engine_does_not_start_fails_with_its_message(queued, train, monkeypatch):
+    config = resolve(RUN_CONFIG)
+    monkeypatch.setenv(fake_vllm.FAULT_VARIABLE, "dies")
     with pytest.raises(EngineFailed, match="vLLM did not start: ValueError: head_dim 16 is not supported"):
         train(queued(config), config)
 
 
-def test_a_run_that_is_asked_to_end_does_not_wait_for_its_engine(queued, train, monkeypatch):
-    config = resolve(RUN)
-    monkeypatch.setenv(fake_vllm.VARIABLE, "never")
+def test_a_run_asked_to_end_does_not_wait_for_its_engine(queued, train, monkeypatch):
+    config = resolve(RUN_CONFIG)
+    monkeypatch.setenv(fake_vllm.FAULT_VARIABLE, "never")
     outcome = train(queued(config), config, prepare=lambda trainer: trainer.stopping.set())
     assert outcome.status == "queued"

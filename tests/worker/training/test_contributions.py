@@ -13,7 +13,7 @@ from backend.rollouts.packing import Tokens, pack_tokens, unpack_tokens
 from backend.rollouts.records import GroupRecord
 from backend.rollouts.what_if import _pad_arrays
 from tests.gate import first_in_gate
-from tests.presets import METHODS
+from tests.presets import METHOD_PRESETS
 from worker.recording.records import StepRecord
 from worker.training.what_if import compute_answer
 
@@ -42,7 +42,7 @@ def packed(record: StepRecord) -> list[Tokens]:
     return unpacked
 
 
-def adds_up(record: StepRecord) -> None:
+def assert_sums_match(record: StepRecord) -> None:
     """Compare the sums of `loss` and of each term with the logged numbers, to 1e-6 of their size."""
     tokens = packed(record)
     for name, logged in (
@@ -59,13 +59,13 @@ def adds_up(record: StepRecord) -> None:
         )
 
 
-def of_preset(preset: str) -> dict[str, Any]:
+def config_of_preset(preset: str) -> dict[str, Any]:
     """Return a config in which every step has signal.
 
     Longer completions lose reward, and no group is filtered."""
     return {
         "preset": preset,
-        "sampling": {"max_new_tokens": 24} | ({} if preset in BOOK else SMALL),
+        "sampling": {"max_new_tokens": 24} | ({} if preset in BOOK else SMALL_SAMPLING),
         "evaluation": {"every": 2, "prompts": 2},
         "filters": {"groups": {"type": "none"}, "refill": {"type": "none"}, "upweight": False},
         "length": {
@@ -75,21 +75,21 @@ def of_preset(preset: str) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("preset", first_in_gate(6, METHODS))
-def test_every_preset_adds_up_and_gives_its_own_numbers_back(steps_of, preset):
+@pytest.mark.parametrize("preset", first_in_gate(6, METHOD_PRESETS))
+def test_contributions_of_every_preset_add_up_and_what_if_agrees(steps_of, preset):
     """Check the contributions, then what-if on the run's own objective if a step makes one update."""
     once = {"epochs": 2 if preset == "ppo_kl" else 1, "minibatches": 1, "resample_each_epoch": False}
-    changes = of_preset(preset) | {"updates": once, "steps": 1}
+    changes = config_of_preset(preset) | {"updates": once, "steps": 1}
     trained = [record for record in steps_of(changes) if "loss/total" in record.metrics]
     config = resolve(changes)
     assert trained or config.objective.value.pretrain_steps
     for record in trained:
-        adds_up(record)
+        assert_sums_match(record)
         if config.objective.token_weight.type != "lopti" and config.updates.epochs == 1:
-            gives_its_numbers_back(config, record)
+            assert_what_if_agrees(config, record)
 
 
-def gives_its_numbers_back(config, record) -> None:
+def assert_what_if_agrees(config, record) -> None:
     tokens = packed(record)
     completions = [completion for group in trained_groups(record) for completion in group.completions]
     arrays = [dict(completion.arrays) for completion in tokens]
@@ -118,7 +118,7 @@ def gives_its_numbers_back(config, record) -> None:
     )
 
 
-SMALL = {"prompts_per_step": 4, "group_size": 4}
+SMALL_SAMPLING = {"prompts_per_step": 4, "group_size": 4}
 
 
 @pytest.mark.parametrize("aggregation", first_in_gate(2, AGGREGATIONS))
@@ -130,7 +130,7 @@ def test_contributions_add_up_under_every_aggregation_and_several_updates(steps_
     }
     updates = {"epochs": 2, "minibatches": 2}
     for record in steps_of({"objective": objective, "updates": updates}):
-        adds_up(record)
+        assert_sums_match(record)
         assert {"loss_policy", "loss_kl", "loss_entropy", "gradient"} <= set(
             record.groups[0].completions[0].arrays
         )

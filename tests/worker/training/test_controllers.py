@@ -8,7 +8,7 @@ from backend.config import knobs
 from backend.config.objective import Objective
 from worker.training.controllers import EntropyControl, KlControl
 
-DUAL = knobs.KlK3(coef=0.1, controller=knobs.DualController(target=0.01))
+DUAL_KL = knobs.KlK3(coef=0.1, controller=knobs.DualController(target=0.01))
 MASK = torch.tensor([[True, True, False], [True, False, False]])
 NAN = float("nan")
 
@@ -21,7 +21,7 @@ def moved(control, *measured):
 
 
 def test_the_mean_over_tokens_decides_and_padding_does_not():
-    control = KlControl(Objective(kl=DUAL))
+    control = KlControl(Objective(kl=DUAL_KL))
     moved(control, (torch.tensor([[0.02, 0.02, NAN], [0.02, NAN, NAN]]), MASK))
     assert control.coefficients(["math"]).tolist() == [0.2]
     moved(control, (torch.tensor([[0.006, 0.006, NAN], [0.006, NAN, NAN]]), MASK))
@@ -29,8 +29,8 @@ def test_the_mean_over_tokens_decides_and_padding_does_not():
     assert control.coefficients(["math"]).tolist() == [0.1]
 
 
-def test_where_the_kl_is_a_sum_the_target_is_per_completion():
-    control = KlControl(Objective(kl=DUAL.with_(aggregation="seq_sum")))
+def test_if_the_kl_is_a_sum_the_target_is_per_completion():
+    control = KlControl(Objective(kl=DUAL_KL.with_(aggregation="seq_sum")))
     moved(control, (torch.tensor([[0.008, 0.008, NAN], [0.008, NAN, NAN]]), MASK))  # 0.012 per completion
     assert control.factor == 1
     moved(control, (torch.tensor([[0.02, 0.02, NAN], [0.02, NAN, NAN]]), MASK))
@@ -44,17 +44,17 @@ def test_the_horizon_counts_completions():
     assert control.coefficients(["math"]).item() == pytest.approx(0.2010, abs=6e-5)
 
 
-def test_a_domain_that_only_a_prompt_names_is_refused_with_its_reason():
-    control = KlControl(Objective(kl=DUAL.with_(coef={"math": 0.1})))
+def test_a_domain_that_only_a_prompt_names_is_refused_with_a_reason():
+    control = KlControl(Objective(kl=DUAL_KL.with_(coef={"math": 0.1})))
     with pytest.raises(InvalidConfig, match="nothing for the domain 'algebra'"):
         control.coefficients(["math", "algebra"])
 
 
-ADAPTIVE = Objective(entropy=knobs.AdaptiveEntropy(target=1.0, step=0.005, coef=0.01))
+ADAPTIVE_OBJECTIVE = Objective(entropy=knobs.AdaptiveEntropy(target=1.0, step=0.005, coef=0.01))
 
 
-def test_the_entropy_of_the_sampled_tokens_moves_the_weight_of_the_next_step():
-    control = EntropyControl(ADAPTIVE)
+def test_the_entropy_of_sampled_tokens_moves_the_weight_of_the_next_step():
+    control = EntropyControl(ADAPTIVE_OBJECTIVE)
     low, high = torch.tensor([[0.9, 0.9, NAN], [0.9, NAN, NAN]]), torch.full((2, 3), 1.5)
     used = []
     for entropy in (low, low, high, low):
@@ -68,13 +68,13 @@ def test_the_entropy_of_the_sampled_tokens_moves_the_weight_of_the_next_step():
 
 def test_several_epochs_of_a_step_move_a_coefficient_once():
     """The mean over both epochs is 0.02; the second epoch alone would not have moved the coefficient."""
-    control = KlControl(Objective(kl=DUAL))
+    control = KlControl(Objective(kl=DUAL_KL))
     high, low = torch.full((2, 3), 0.03), torch.full((2, 3), 0.01)
     moved(control, (high, MASK), (low, MASK))
     assert control.factor == 2
     control.move()
     assert control.factor == 2
-    entropy = EntropyControl(ADAPTIVE)
+    entropy = EntropyControl(ADAPTIVE_OBJECTIVE)
     moved(entropy, *[(torch.zeros(2, 3), MASK)] * 3)
     assert entropy.coef == pytest.approx(0.015)
     entropy.move()
@@ -85,11 +85,11 @@ def test_several_epochs_of_a_step_move_a_coefficient_once():
 @pytest.mark.parametrize(
     "controller", [knobs.DualController(target=1), knobs.HorizonController(target=1, horizon=2)]
 )
-def test_what_is_not_finite_moves_nothing(controller, value):
+def test_nonfinite_values_move_nothing(controller, value):
     control = KlControl(Objective(kl=knobs.KlK3(controller=controller)))
     moved(control, (torch.full((2, 3), value), MASK))
     assert control.factor == 1
-    entropy = EntropyControl(ADAPTIVE)
+    entropy = EntropyControl(ADAPTIVE_OBJECTIVE)
     moved(entropy, (torch.full((2, 3), value), MASK))
     assert entropy.coef == 0.01
 
@@ -98,6 +98,6 @@ def test_a_fixed_bonus_has_no_state():
     control = EntropyControl(Objective(entropy=knobs.EntropyBonus()))
     assert control.parts == {}
     assert control.weights(torch.zeros(2, 3), MASK) is None
-    restored = EntropyControl(ADAPTIVE)
+    restored = EntropyControl(ADAPTIVE_OBJECTIVE)
     restored.parts["entropy"].restore({"coef": 0.5}, {})
     assert restored.coef == 0.5

@@ -15,7 +15,7 @@ from worker.training.check_numbers import finite_mean
 from worker.training.effort import area_under_curve, effort_auc, split_thinking
 from worker.types import Group
 
-GREEDY = Decoding(64, temperature=0.0)
+GREEDY_DECODING = Decoding(64, temperature=0.0)
 
 
 @pytest.fixture(scope="module")
@@ -24,10 +24,12 @@ def tiny():
 
 
 @pytest.fixture(scope="module")
-def solved(tiny):
+def solved_completions(tiny):
     """Greedy completions of held-out sums."""
     prompts = [Sums(seed=0).sample(index, "eval") for index in range(24)]
-    return list(zip(prompts, Sampler(tiny).sample(prompts, 1, GREEDY, torch.Generator()), strict=True))
+    return list(
+        zip(prompts, Sampler(tiny).sample(prompts, 1, GREEDY_DECODING, torch.Generator()), strict=True)
+    )
 
 
 def groups_of(pairs):
@@ -45,27 +47,31 @@ def groups_of(pairs):
         ("", None),
     ],
 )
-def test_the_thinking_of_a_text(text, parts):
+def test_the_thinking_of_a_text_is_extracted(text, parts):
     assert split_thinking(text) == parts
 
 
-def test_the_area_by_hand():
+def test_the_area_matches_a_calculation_by_hand():
     assert area_under_curve([0, 0, 1, 1, 1]) == 0.625
     assert area_under_curve([1, 1, 1, 1, 1]) == 1
 
 
-def test_a_completion_goes_on_behind_its_beginning(tiny, solved):
-    prompts = [prompt for prompt, _ in solved]
-    begun = [completion.ids[:7].tolist() for _, [completion] in solved]
-    continued = Sampler(tiny).sample(prompts, 1, GREEDY, torch.Generator(), beginnings=begun)
+def test_a_completion_continues_after_its_prefix(tiny, solved_completions):
+    prompts = [prompt for prompt, _ in solved_completions]
+    begun = [completion.ids[:7].tolist() for _, [completion] in solved_completions]
+    continued = Sampler(tiny).sample(prompts, 1, GREEDY_DECODING, torch.Generator(), beginnings=begun)
     assert [again.ids.tolist() for [again] in continued] == [
-        completion.ids[7:].tolist() for _, [completion] in solved
+        completion.ids[7:].tolist() for _, [completion] in solved_completions
     ]
 
 
-def test_all_of_the_thinking_gives_the_answer_itself(tiny, solved):
+def test_the_full_thinking_leads_to_the_original_answer(tiny, solved_completions):
     """The tiny policy needs its thinking: at full length, the pass rate is that of the greedy answers."""
-    thinking = [(prompt, completions) for prompt, completions in solved if CLOSE_TAG in completions[0].text]
+    thinking = [
+        (prompt, completions)
+        for prompt, completions in solved_completions
+        if CLOSE_TAG in completions[0].text
+    ]
     assert thinking
     asked = []
 
@@ -76,7 +82,7 @@ def test_all_of_the_thinking_gives_the_answer_itself(tiny, solved):
             return scores
 
     scorer = Watched([CorrectnessReward()])
-    auc = effort_auc(tiny, groups_of(solved), scorer, max_new_tokens=64)
+    auc = effort_auc(tiny, groups_of(solved_completions), scorer, max_new_tokens=64)
     scores = Scorer([CorrectnessReward()]).correctness(
         [prompt for prompt, _ in thinking], [completions[0].text for _, completions in thinking]
     )

@@ -10,11 +10,11 @@ from backend.config.merge import resolve
 from backend.config.metrics import find_metric
 from backend.storage.models import Event, MetricKey, Run
 from tests.trained_runs import series
-from tests.worker.rollout.test_server_engine import KEY, address, told  # noqa: F401 - fixtures
+from tests.worker.rollout.test_server_engine import API_KEY, address, tell_server  # noqa: F401 - fixtures
 from worker.outcome import Outcome
 
 SAMPLING = {"prompts_per_step": 2, "group_size": 4, "max_new_tokens": 16}
-RUN: dict[str, Any] = {
+RUN_CONFIG: dict[str, Any] = {
     "steps": 2,
     "sampling": {**SAMPLING, "engine": {"type": "server", "retries": 0}},
     "evaluation": {"every": 0},
@@ -23,15 +23,15 @@ RUN: dict[str, Any] = {
 
 
 @pytest.fixture
-def settings(settings, address, told):  # noqa: F811 - fixtures above
-    return settings.model_copy(update={"engine_url": address, "engine_api_key": KEY})
+def settings(settings, address, tell_server):  # noqa: F811 - fixtures above
+    return settings.model_copy(update={"engine_url": address, "engine_api_key": API_KEY})
 
 
 @pytest.mark.nightly
-def test_a_run_learns_from_the_server_with_a_correction_and_says_what_samples(
+def test_a_run_learns_from_the_server_with_a_correction_and_names_its_sampler(
     sessions, queued, train, settings
 ):
-    config = resolve(RUN)
+    config = resolve(RUN_CONFIG)
     assert config.objective.correction.type == "token_tis"
     run_id = queued(config)
     assert train(run_id, config) == Outcome("finished")
@@ -49,8 +49,8 @@ def test_a_run_learns_from_the_server_with_a_correction_and_says_what_samples(
 
 
 @pytest.mark.nightly
-def test_a_run_whose_server_goes_down_fails_and_goes_on_from_its_checkpoint(sessions, queued, train, told):  # noqa: F811
-    config = resolve(RUN)
+def test_a_run_whose_server_fails_can_continue_from_its_checkpoint(sessions, queued, train, tell_server):  # noqa: F811
+    config = resolve(RUN_CONFIG)
     run_id = queued(config)
 
     def break_after_a_step(trainer):
@@ -58,13 +58,13 @@ def test_a_run_whose_server_goes_down_fails_and_goes_on_from_its_checkpoint(sess
 
         def record_and_break(row):
             record(row)
-            told("500")
+            tell_server("500")
 
         trainer.recorder.record_step = record_and_break
 
     with pytest.raises(EngineFailed, match=r"status 500 \(CUDA error\)"):
         train(run_id, config, prepare=break_after_a_step)
-    told("")
+    tell_server("")
     with sessions.begin() as session:
         session.get_one(Run, run_id).status = "queued"
     assert train(run_id, config) == Outcome("finished")

@@ -14,7 +14,7 @@ from backend.storage.models import Run
 from tests.factories import make_run
 from worker.train import Assignment, train_run
 
-SMALL = {
+SMALL_CONFIG = {
     "steps": 0,
     "sampling": {"group_size": 4, "max_new_tokens": 40},
     "evaluation": {"every": 1, "prompts": 4, "k": 8},
@@ -30,14 +30,14 @@ def settings(state_dir, sqlite_url, monkeypatch):
 
 
 @pytest.fixture
-def check(settings, sqlite_url):
+def run_check(settings, sqlite_url):
     """A function that queues and runs a check of the small config with changes, and returns the run."""
     sessions = open_sessions(open_engine(sqlite_url))
 
     def check(*, stopping=None, **changes):
-        config = resolve(SMALL | changes)
+        config = resolve(SMALL_CONFIG | changes)
         with sessions.begin() as session:
-            run = make_run(session, config=SMALL | changes, check_hash=grading_hash(config))
+            run = make_run(session, config=SMALL_CONFIG | changes, check_hash=grading_hash(config))
         with sessions.begin() as session:
             claim = lifecycle.claim_run(session, "worker", "host")
         assigned = Assignment(claim.run_id, claim.attempt, "cpu", 1, sqlite_url)
@@ -48,7 +48,7 @@ def check(settings, sqlite_url):
     return check
 
 
-def data_set(settings, *answers):
+def store_dataset(settings, *answers):
     path = settings.datasets_dir / "questions.jsonl"
     rows = [{"prompt": f"{n}+1=?", "answer": answer, "split": "train"} for n, answer in enumerate(answers)]
     rows.append({"prompt": "7+7=?", "answer": "14", "split": "eval"})
@@ -56,8 +56,8 @@ def data_set(settings, *answers):
     return {"name": "file", "path": path.name}
 
 
-def test_a_check_measures_the_policy_and_accepts_the_reference_answers(check):
-    run = check()
+def test_a_check_measures_the_policy_and_accepts_the_reference_answers(run_check):
+    run = run_check()
     assert (run.status, run.reason) == ("finished", "")
     report = CheckReport.model_validate(run.check_report)
     assert (report.prompts, report.completions, report.group_size) == (4, 8, 4)
@@ -71,8 +71,8 @@ def test_a_check_measures_the_policy_and_accepts_the_reference_answers(check):
     assert "eval/accuracy" not in run.summary["last"]
 
 
-def test_reference_answers_that_are_graded_wrong_are_named(check, settings):
-    run = check(problems=[data_set(settings, "1", "}", "3", "4 \\x00\x00")])
+def test_reference_answers_that_are_graded_wrong_are_named(run_check, settings):
+    run = run_check(problems=[store_dataset(settings, "1", "}", "3", "4 \\x00\x00")])
     report = CheckReport.model_validate(run.check_report)
     assert (report.references.checked, report.references.wrong) == (4, 1)
     [wrong] = report.references.examples
@@ -81,14 +81,14 @@ def test_reference_answers_that_are_graded_wrong_are_named(check, settings):
     assert report.findings[0].text.startswith("The grader calls 1 of 4 reference answers wrong")
 
 
-def test_a_policy_that_is_not_there_is_one_clear_sentence(check):
-    run = check(policy={"name": "gone"})
+def test_a_missing_policy_is_one_clear_sentence(run_check):
+    run = run_check(policy={"name": "gone"})
     assert run.status == "failed"
     assert run.reason.startswith("policy.name: 'gone' is neither built in nor a directory")
 
 
-def test_a_worker_that_stops_gives_the_check_back(check):
+def test_a_stopping_worker_releases_the_check(run_check):
     stopping = threading.Event()
     stopping.set()
-    run = check(stopping=stopping)
+    run = run_check(stopping=stopping)
     assert (run.status, run.check_report) == ("queued", None)

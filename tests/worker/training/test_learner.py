@@ -24,16 +24,16 @@ from worker.training.update_stats import UpdateStats
 from worker.types import Completion, Group
 
 LENGTHS = [[2, 3], [1, 4], [3, 2]]
-REWARDS = [[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]
-CENTRED = [[0.5, -0.5], [-0.5, 0.5], [0.0, 0.0]]
+REWARDS_BY_PROMPT = [[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]
+CENTRED_REWARDS = [[0.5, -0.5], [-0.5, 0.5], [0.0, 0.0]]
 B = 6
 
-PLAIN = {
+PLAIN_OBJECTIVE = {
     "advantage": {"type": "group_mean", "scale": {"type": "none"}},
     "surrogate": {"type": "none"},
     "kl": {"type": "none"},
 }
-TOKEN_CRITIC = {
+TOKEN_CRITIC_OBJECTIVE = {
     "advantage": {
         "type": "critic",
         "scale": {"type": "none"},
@@ -65,7 +65,7 @@ def noisy(policy, noise=0.05):
     return replace(policy, model=model)
 
 
-class Tape(PolicyOptimizer):
+class GradientTape(PolicyOptimizer):
     """Records, for each optimizer step, d loss / d log p of completion k's tokens as {k: values}."""
 
     def __init__(self, policy, config, *, moves):
@@ -95,13 +95,13 @@ class Tape(PolicyOptimizer):
 
 
 @pytest.fixture
-def build(policy, monkeypatch):
+def make_learner(policy, monkeypatch):
     """A function that makes a learner whose gradients are recorded on its tape."""
 
     def build(objective=None, *, reference=None, moves=False, **changes):
         changes = {"sampling": {"group_size": 2}, "evaluation": {"every": 0}} | changes
-        config = resolve({**changes, "objective": PLAIN | (objective or {})})
-        tape = Tape(policy, config, moves=moves)
+        config = resolve({**changes, "objective": PLAIN_OBJECTIVE | (objective or {})})
+        tape = GradientTape(policy, config, moves=moves)
 
         def routed(model, tokens, **options):
             routed_tokens = routed_logprobs(model, tokens, **options)
@@ -114,7 +114,9 @@ def build(policy, monkeypatch):
     return build
 
 
-def make_groups(rewards=REWARDS, *, correct=None, truncated=(), domains=("math",) * 3, ids=None, entropy=1.0):
+def make_groups(
+    rewards=REWARDS_BY_PROMPT, *, correct=None, truncated=(), domains=("math",) * 3, ids=None, entropy=1.0
+):
     groups = []
     for prompt_number, row in enumerate(rewards):
         completions = []
@@ -172,7 +174,7 @@ def logprobs(policy, groups, learner):
     return {k: scored[k, :length].double().numpy() for k, length in enumerate(tokens.lengths.tolist())}
 
 
-def matches(update, expected):
+def assert_matches(update, expected):
     """Compare the update with d loss / d log p, given as a number or one per token for each completion."""
     assert update.keys() == expected.keys()
     for number, values in update.items():
@@ -180,7 +182,7 @@ def matches(update, expected):
         assert values == pytest.approx(expected_values, abs=2e-6, rel=2e-5), number
 
 
-def slopes(advantages=CENTRED, divisor=B):
+def slopes(advantages=CENTRED_REWARDS, divisor=B):
     """Return -A / (B L) of each completion."""
     flat = [
         (a, n)
@@ -190,24 +192,26 @@ def slopes(advantages=CENTRED, divisor=B):
     return {k: -a / (divisor * n) for k, (a, n) in enumerate(flat)}
 
 
-def test_each_token_is_pulled_by_its_advantage(build):
-    update_stats, (update,) = learn(build(), make_groups())
-    matches(update, slopes())
-    assert update_stats.advantages == CENTRED
+def test_the_gradient_of_each_token_follows_its_advantage(make_learner):
+    update_stats, (update,) = learn(make_learner(), make_groups())
+    assert_matches(update, slopes())
+    assert update_stats.advantages == CENTRED_REWARDS
 
 
 @pytest.mark.parametrize("rows", [1, 4])
 @pytest.mark.parametrize("minibatches", [1, 3])
-def test_microbatches_divide_by_the_whole_optimizer_batch(build, rows, minibatches):
-    learner = build(resources={"microbatch_completions": rows}, updates={"minibatches": minibatches})
+def test_microbatches_divide_by_the_whole_optimizer_batch(make_learner, rows, minibatches):
+    learner = make_learner(resources={"microbatch_completions": rows}, updates={"minibatches": minibatches})
     _, updates = learn(learner, make_groups())
     assert len(updates) == minibatches
     joined = {number: values for update in updates for number, values in update.items()}
-    matches(joined, slopes(divisor=B // minibatches))
+    assert_matches(joined, slopes(divisor=B // minibatches))
 
 
-def test_groups_of_equal_rewards_take_no_backward_pass_and_leave_the_same_figures(build, monkeypatch):
-    learner = build()
+def test_groups_with_equal_rewards_skip_the_backward_pass_and_leave_the_same_figures(
+    make_learner, monkeypatch
+):
+    learner = make_learner()
     update_stats, updates = learn(learner, make_groups())
     assert [
         (tokens.ids.shape[0], logprobs.requires_grad) for tokens, logprobs in learner.optimizer.heard
@@ -218,7 +222,7 @@ def test_groups_of_equal_rewards_take_no_backward_pass_and_leave_the_same_figure
     monkeypatch.setattr(
         "worker.training.passes.has_gradient", lambda batch, _: torch.ones(len(batch.mask), dtype=torch.bool)
     )
-    learner = build()
+    learner = make_learner()
     expected, whole_updates = learn(learner, make_groups())
     assert len(learner.optimizer.heard) == 1
     for number, slope in whole_updates[0].items():
@@ -242,57 +246,55 @@ MEANS = {
 
 @pytest.mark.parametrize("aggregation", MEANS)
 @pytest.mark.parametrize("upweight", [False, True])
-def test_a_group_that_was_left_out_counts_in_means_unless_the_rest_is_upweighted(
-    build, aggregation, upweight
+def test_an_excluded_group_counts_in_means_unless_the_others_are_upweighted(
+    make_learner, aggregation, upweight
 ):
     changes = {"filters": {**ZERO_VARIANCE, "upweight": upweight}}
     sampling = {"sampling": {"group_size": 2, "max_new_tokens": 64}}
     objective = {"aggregation": {"type": aggregation}}
-    _, (unfiltered,) = learn(build(objective, **sampling), make_groups())
-    _, (filtered,) = learn(build(objective, **sampling, **changes), make_groups(), trained=[0, 1])
+    _, (unfiltered,) = learn(make_learner(objective, **sampling), make_groups())
+    _, (filtered,) = learn(make_learner(objective, **sampling, **changes), make_groups(), trained=[0, 1])
     factor = 1.5 if upweight else 1.0
-    flat = [a for row in CENTRED for a in row]
+    flat = [a for row in CENTRED_REWARDS for a in row]
     expected = {k: -flat[k] * MEANS[aggregation][k] for k in range(B)}
-    matches(unfiltered, expected)
-    matches(filtered, {k: factor * expected[k] for k in range(4)})
+    assert_matches(unfiltered, expected)
+    assert_matches(filtered, {k: factor * expected[k] for k in range(4)})
 
 
-def test_gpg_divides_by_all_tokens_and_makes_up_for_the_groups_that_were_left_out(build):
+def test_gpg_divides_by_all_tokens_and_compensates_for_excluded_groups(make_learner):
     """As in the paper, B / (B - M) = 3 / 2 multiplies the sum over 4 trained rows, per token of all 6."""
     gpg = resolve({"preset": "gpg"})
     objective = gpg.objective.model_dump(include={"advantage", "ratio", "surrogate", "aggregation"})
     tokens = sum(length for lengths in LENGTHS for length in lengths)
-    expected = {k: -a / tokens for k, a in enumerate(a for row in CENTRED for a in row)}
-    _, (everything,) = learn(build(objective), make_groups())
-    matches(everything, expected)
+    expected = {k: -a / tokens for k, a in enumerate(a for row in CENTRED_REWARDS for a in row)}
+    _, (everything,) = learn(make_learner(objective), make_groups())
+    assert_matches(everything, expected)
     _, (informative,) = learn(
-        build(objective, filters=gpg.filters.model_dump()), make_groups(), trained=[0, 1]
+        make_learner(objective, filters=gpg.filters.model_dump()), make_groups(), trained=[0, 1]
     )
-    matches(informative, {k: 1.5 * expected[k] for k in range(4)})
+    assert_matches(informative, {k: 1.5 * expected[k] for k in range(4)})
 
 
-def test_the_ratio_divides_by_the_policy_that_opened_the_step(build, policy):
-    learner, old_policy, groups = build(), noisy(policy), make_groups()
+def test_the_ratio_divides_by_the_policy_at_the_start_of_the_step(make_learner, policy):
+    learner, old_policy, groups = make_learner(), noisy(policy), make_groups()
     _, (update,) = learn(learner, groups, old_policy=old_policy)
     new, old = (logprobs(network, groups, learner) for network in (policy, old_policy))
     assert max(np.abs(new[k] - old[k]).max() for k in range(B)) > 0.01
-    matches(update, {k: slope * np.exp(new[k] - old[k]) for k, slope in slopes().items()})
+    assert_matches(update, {k: slope * np.exp(new[k] - old[k]) for k, slope in slopes().items()})
 
 
-def test_the_mismatch_is_between_the_sampler_and_the_opening_policy_whatever_the_ratio_divides_by(
-    build, policy
-):
+def test_the_mismatch_compares_sampler_and_starting_policy_for_any_ratio(make_learner, policy):
     objective = {
         "ratio": {"type": "token", "old": "current"},
         "correction": {"type": "token_tis", "cap": 1e6},
         "token_weight": {"type": "ar", "alpha": 0.5},
     }
-    learner = build(objective, moves=True, updates={"epochs": 2}, optimizer={"lr": 1e-3})
+    learner = make_learner(objective, moves=True, updates={"epochs": 2}, optimizer={"lr": 1e-3})
     groups = make_groups()
     before = logprobs(policy, groups, learner)
     update_stats, (first, second) = learn(learner, groups)
     for update in (first, second):  # rho = exp(old + 1), AR's factor 0.5 exp(old) + 0.5
-        matches(
+        assert_matches(
             update,
             {
                 k: slope * np.exp(before[k] + 1) * (0.5 * np.exp(before[k]) + 0.5)
@@ -305,8 +307,8 @@ def test_the_mismatch_is_between_the_sampler_and_the_opening_policy_whatever_the
 
 @pytest.mark.parametrize("temperature", [1.0, 2.0])
 @pytest.mark.parametrize("rule", ["sampling", "one"])
-def test_log_probs_are_taken_at_the_sampling_temperature(build, policy, temperature, rule):
-    learner = build(
+def test_log_probs_are_taken_at_the_sampling_temperature(make_learner, policy, temperature, rule):
+    learner = make_learner(
         {"ratio": {"type": "token", "logprob_temperature": rule}},
         sampling={"group_size": 2, "temperature": temperature},
     )
@@ -322,26 +324,26 @@ def test_log_probs_are_taken_at_the_sampling_temperature(build, policy, temperat
     assert update_stats.arrays[0][0]["policy_logprob"].tolist() == pytest.approx(logprobs_by_hand, abs=1e-4)
 
 
-def test_each_domain_has_its_own_kl_coefficient(build, policy):
+def test_each_domain_has_its_own_kl_coefficient(make_learner, policy):
     coef = {"math": 1.0, "easy": 0.25, "hard": 0.0}
     problems = [{"name": "sums", "domain": name} for name in coef]
-    learner = build({"kl": {"type": "k1", "coef": coef}}, reference=noisy(policy), problems=problems)
+    learner = make_learner({"kl": {"type": "k1", "coef": coef}}, reference=noisy(policy), problems=problems)
     groups = make_groups([[1.0, 1.0]] * 3, domains=("easy", "hard", "math"))
     _, (update,) = learn(learner, groups)
     lengths = [n for row in LENGTHS for n in row]
     expected = {k: (0.25, 0.0, 1.0)[k // 2] / (B * lengths[k]) for k in range(B)}
-    matches(update, expected)
+    assert_matches(update, expected)
 
 
-IN_REWARD = {"kl": {"type": "k1", "place": "reward", "coef": 0.5}}
+KL_IN_REWARD = {"kl": {"type": "k1", "place": "reward", "coef": 0.5}}
 
 
-def test_kl_in_the_reward_is_taken_off_the_whole_completions(build, policy):
+def test_kl_in_the_reward_is_subtracted_per_completion(make_learner, policy):
     reference, groups = noisy(policy), make_groups()
-    learner = build(IN_REWARD, reference=reference)
+    learner = make_learner(KL_IN_REWARD, reference=reference)
     update_stats, _ = learn(learner, groups)
     new, pull = logprobs(policy, groups, learner), logprobs(reference, groups, learner)
-    remaining_rewards = np.array(REWARDS) - np.array(
+    remaining_rewards = np.array(REWARDS_BY_PROMPT) - np.array(
         [0.5 * (new[k] - pull[k]).sum() for k in range(B)]
     ).reshape(3, 2)
     assert np.array(update_stats.advantages) == pytest.approx(
@@ -349,23 +351,23 @@ def test_kl_in_the_reward_is_taken_off_the_whole_completions(build, policy):
     )
 
 
-def test_kl_in_the_reward_is_taken_off_each_token_that_a_critic_judges(build, policy):
+def test_kl_in_the_reward_is_subtracted_per_token_with_a_critic(make_learner, policy):
     reference, groups = noisy(policy), make_groups()
-    learner = build(TOKEN_CRITIC | IN_REWARD, reference=reference)
+    learner = make_learner(TOKEN_CRITIC_OBJECTIVE | KL_IN_REWARD, reference=reference)
     update_stats, _ = learn(learner, groups)
     new, pull = logprobs(policy, groups, learner), logprobs(reference, groups, learner)
     for k in range(B):
         toll = 0.5 * (new[k] - pull[k])
-        expected = REWARDS[k // 2][k % 2] - toll[::-1].cumsum()[::-1]  # a new critic predicts 0
+        expected = REWARDS_BY_PROMPT[k // 2][k % 2] - toll[::-1].cumsum()[::-1]  # a new critic predicts 0
         advantages = update_stats.arrays[k // 2][k % 2]["advantage"]
         assert advantages.tolist() == pytest.approx(expected.tolist(), abs=1e-4)
 
 
-def test_a_moving_baseline_follows_the_rewards_once_a_step(build):
-    learner = build({"advantage": {"type": "ema", "decay": 0.5, "scale": {"type": "none"}}})
+def test_a_moving_baseline_follows_the_rewards_once_per_step(make_learner):
+    learner = make_learner({"advantage": {"type": "ema", "decay": 0.5, "scale": {"type": "none"}}})
     low = make_groups([[0.0, 0.0]] * 3)
     epochs = [learn(learner, groups)[0].advantages for groups in (make_groups(), low)]
-    assert epochs == [REWARDS, [[0.0, 0.0]] * 3]
+    assert epochs == [REWARDS_BY_PROMPT, [[0.0, 0.0]] * 3]
     learner.end_step()
     mean = (4 / 6) / 2  # over both epochs
     assert learner.baseline.average == pytest.approx(0.5 * mean)
@@ -376,7 +378,7 @@ def test_a_moving_baseline_follows_the_rewards_once_a_step(build):
     assert learner.baseline.average == pytest.approx(0.25 * mean)
 
 
-def test_every_epoch_that_samples_afresh_begins_with_the_policy_that_opened_the_step(tmp_path, monkeypatch):
+def test_every_epoch_with_fresh_samples_begins_with_the_policy_of_the_steps_start(tmp_path, monkeypatch):
     changes = {"updates": {"resample_each_epoch": True, "epochs": 3}, "evaluation": {"every": 0}}
     trainer = Trainer(
         resolve(changes),
@@ -421,9 +423,9 @@ def lift(before, after, policy):
     return pytest.approx((after - before).mean(), rel=0, abs=2 * rounding)
 
 
-def test_the_lift_is_the_change_of_the_log_probability_per_token(build, policy):
+def test_the_lift_is_the_change_of_the_log_probability_per_token(make_learner, policy):
     """policy/lift_* is the change of log p per token of one completion of either kind."""
-    learner, groups = build(moves=True, optimizer={"lr": 1e-4}), make_groups()
+    learner, groups = make_learner(moves=True, optimizer={"lr": 1e-4}), make_groups()
     before = logprobs(policy, groups, learner)
     update_stats, _ = learn(learner, groups, step=LIFT_EVERY_STEPS)
     after = logprobs(policy, groups, learner)

@@ -7,11 +7,11 @@ from sqlalchemy import select
 
 from backend.config.merge import resolve
 from backend.storage.models import Event
-from tests.trained_runs import SMALL, series
+from tests.trained_runs import SMALL_CONFIG, series
 from worker.outcome import Outcome
 
 TWO_DOMAINS = [{"name": "sums", "domain": "math"}, {"name": "sums", "operands": 2, "domain": "easy"}]
-CONFIGS: dict[str, dict[str, Any]] = {
+CONFIG_BY_TITLE: dict[str, dict[str, Any]] = {
     "dual KL to the old policy, by domain": {
         "problems": TWO_DOMAINS,
         "updates": {"epochs": 2},
@@ -48,9 +48,9 @@ CONFIGS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("name", CONFIGS)
-def test_an_interrupted_run_goes_on_as_if_nothing_had_happened(sessions, queued, train, name):
-    config = resolve(SMALL | CONFIGS[name])
+@pytest.mark.parametrize("name", CONFIG_BY_TITLE)
+def test_an_interrupted_run_continues_like_an_uninterrupted_one(sessions, queued, train, name):
+    config = resolve(SMALL_CONFIG | CONFIG_BY_TITLE[name])
     straight = queued(config)
     train(straight, config)
     broken = queued(config)
@@ -60,7 +60,7 @@ def test_an_interrupted_run_goes_on_as_if_nothing_had_happened(sessions, queued,
 
 
 def test_a_controller_moves_the_coefficient_that_is_recorded(sessions, queued, train):
-    config = resolve(SMALL | CONFIGS["dual KL to the old policy, by domain"])
+    config = resolve(SMALL_CONFIG | CONFIG_BY_TITLE["dual KL to the old policy, by domain"])
     run_id = queued(config)
     train(run_id, config)
     recorded = series(sessions, run_id)
@@ -69,8 +69,8 @@ def test_a_controller_moves_the_coefficient_that_is_recorded(sessions, queued, t
     assert {"kl/math", "kl/easy"} <= recorded.keys()
 
 
-def test_after_a_replacement_the_distance_is_zero_and_an_event_says_so(sessions, queued, train):
-    config = resolve(SMALL | CONFIGS["reference replaced every two steps"])
+def test_after_a_replacement_the_distance_is_zero_and_an_event_reports_it(sessions, queued, train):
+    config = resolve(SMALL_CONFIG | CONFIG_BY_TITLE["reference replaced every two steps"])
     run_id = queued(config)
     train(run_id, config)
     recorded = series(sessions, run_id)
@@ -85,11 +85,11 @@ def test_after_a_replacement_the_distance_is_zero_and_an_event_says_so(sessions,
     assert events == [(2, message), (4, message)]
 
 
-def test_a_fork_begins_with_the_reference_that_its_parent_had(sessions, queued, train):
-    config = resolve(SMALL | CONFIGS["reference replaced every two steps"])
+def test_a_fork_begins_with_the_reference_of_its_parent(sessions, queued, train):
+    config = resolve(SMALL_CONFIG | CONFIG_BY_TITLE["reference replaced every two steps"])
     parent = queued(config)
     train(parent, config)
-    fork = resolve(SMALL | {"steps": 5, "objective": {"kl": {"type": "k3"}}})
+    fork = resolve(SMALL_CONFIG | {"steps": 5, "objective": {"kl": {"type": "k3"}}})
     child = queued(fork, parent=parent, step=4)
     train(child, fork)
     assert series(sessions, child)["kl/k3"][5] == pytest.approx(0, abs=1e-9)

@@ -13,24 +13,28 @@ from worker.policy.ranks import Ranks
 from worker.training.meeting import PREFIX, meeting_directory, remove_abandoned
 from worker.training.rank_sampler import shared_cancellation
 
-HOLD = "from worker.training.meeting import *\nwith meeting_directory() as d: print(d, flush=True); input()"
+HOLD_SCRIPT = (
+    "from worker.training.meeting import *\nwith meeting_directory() as d: print(d, flush=True); input()"
+)
 
 
 @pytest.fixture
-def temporary(tmp_path, monkeypatch):
+def temporary_directory(tmp_path, monkeypatch):
     """A separate directory for temporary files of the test."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     return tmp_path
 
 
-def test_what_a_killed_process_left_is_removed_at_the_next_start_and_nothing_else(temporary):
-    other_directory = temporary / f"{PREFIX}other"
+def test_only_leftovers_of_a_killed_process_are_removed_at_the_next_start(temporary_directory):
+    other_directory = temporary_directory / f"{PREFIX}other"
     other_directory.mkdir()  # another process may be about to lock it
-    holder = subprocess.Popen([sys.executable, "-c", HOLD], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLD_SCRIPT], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
     assert holder.stdin is not None
     assert holder.stdout is not None
-    leftover = temporary / os.fsdecode(holder.stdout.readline().strip())
+    leftover = temporary_directory / os.fsdecode(holder.stdout.readline().strip())
     remove_abandoned()
     assert leftover.is_dir()
     holder.send_signal(signal.SIGKILL)
@@ -39,11 +43,11 @@ def test_what_a_killed_process_left_is_removed_at_the_next_start_and_nothing_els
     holder.stdout.close()
     assert leftover.is_dir()
     with meeting_directory() as directory:
-        assert sorted(temporary.iterdir()) == sorted([other_directory, directory])
-    assert list(temporary.iterdir()) == [other_directory]
+        assert sorted(temporary_directory.iterdir()) == sorted([other_directory, directory])
+    assert list(temporary_directory.iterdir()) == [other_directory]
 
 
-def test_a_stop_that_rank_0_hears_of_ends_the_sampling_of_all_ranks_and_no_other_call(tmp_path):
+def test_a_stop_of_rank_0_ends_the_sampling_of_all_ranks_and_no_other_call(tmp_path):
     stores = [FileStore(str(tmp_path / "meeting"), 2) for _ in range(2)]
     wishes = [False]
     first = shared_cancellation(stores[0], Ranks(0, 2), 7, lambda: wishes[-1])

@@ -11,18 +11,18 @@ from backend.runs import lifecycle
 from backend.runs.checkpoints import add_checkpoint, forget_old_checkpoints, keep_before
 from backend.storage.models import Checkpoint, Event, Run
 from tests.backend.analysis.diagnosis.logs import broken, healthy
-from tests.backend.analysis.diagnosis.test_online import COLLAPSE, steps_of
+from tests.backend.analysis.diagnosis.test_online import COLLAPSE, steps_with_metrics
 from tests.factories import make_run
 from worker.outcome import Outcome
 from worker.recording.recorder import Recorder
 from worker.recording.records import StepRecord
 from worker.training.online_diagnosis import OnlineDiagnosis
 
-WARNED = broken(healthy(), 70, policy__entropy=lambda values: values * 4)
+WARNED_LOG = broken(healthy(), 70, policy__entropy=lambda values: values * 4)
 
 
 @pytest.fixture
-def queued(database):
+def queue_run(database):
     """A function that queues a run of 120 steps with these stop rules."""
 
     def queue(*rules, **fields):
@@ -33,7 +33,7 @@ def queued(database):
 
 
 @pytest.fixture
-def train(database):
+def train_by_log(database):
     """A function that trains a run by a log, from its checkpoint to `last` or until a rule ends it.
 
     `dies` leaves the run as a killed process would, and later attempts claim it again."""
@@ -47,7 +47,7 @@ def train(database):
             recorder.begin(begin)
             diagnosis = OnlineDiagnosis(config, recorder)
             diagnosis.begin(max(begin, 0))
-            for step, metrics in steps_of(log):
+            for step, metrics in steps_with_metrics(log):
                 if begin < step <= last and outcome is None:
                     recorder.record_step(StepRecord(step, metrics))
                     diagnosis.take(step, metrics)
@@ -78,7 +78,7 @@ def _save(recorder, run_id, step):
     recorder.commit(save)
 
 
-def told(database, run_id, *, after=0):
+def diagnosis_events(database, run_id, *, after=0):
     query = select(Event.step, Event.level, Event.message).where(Event.run_id == run_id)
     with database.sessions() as session:
         return session.execute(
@@ -98,11 +98,11 @@ def kept_checkpoints(database, run_id):
         return {step: (why, onset) for step, why, onset in rows}
 
 
-def test_a_collapse_is_stored_and_told_while_the_run_trains(database, queued, train):
-    run_id = queued()
-    train(run_id, COLLAPSE)
+def test_a_collapse_is_stored_and_reported_while_the_run_trains(database, queue_run, train_by_log):
+    run_id = queue_run()
+    train_by_log(run_id, COLLAPSE)
     assert verdict(database, run_id)[0::3] == ("collapsed", "entropy_explosion")
-    lines = told(database, run_id)
+    lines = diagnosis_events(database, run_id)
     assert lines[0].level == "info"
     assert lines[-1].level == "error"
     assert lines[-1].message.startswith("verdict collapsed: Entropy exploded, between steps ")
@@ -111,50 +111,52 @@ def test_a_collapse_is_stored_and_told_while_the_run_trains(database, queued, tr
 
 @pytest.mark.parametrize("at", [20, 73, 80, 90, 115])
 @pytest.mark.parametrize("dies", [True, False])
-def test_a_resumed_run_is_judged_as_one_that_was_not_interrupted(database, queued, train, at, dies):
-    straight, resumed = queued(), queued()
-    train(straight, COLLAPSE)
-    train(resumed, COLLAPSE, last=at, dies=dies)
+def test_a_resumed_run_is_judged_like_an_uninterrupted_one(database, queue_run, train_by_log, at, dies):
+    straight, resumed = queue_run(), queue_run()
+    train_by_log(straight, COLLAPSE)
+    train_by_log(resumed, COLLAPSE, last=at, dies=dies)
     back = at - 7 if dies else at
-    train(resumed, COLLAPSE, begin=back)
+    train_by_log(resumed, COLLAPSE, begin=back)
     assert verdict(database, resumed) == verdict(database, straight)
-    assert told(database, resumed, after=at) == told(database, straight, after=at)
+    assert diagnosis_events(database, resumed, after=at) == diagnosis_events(database, straight, after=at)
     if not dies:
-        assert told(database, resumed) == told(database, straight)
+        assert diagnosis_events(database, resumed) == diagnosis_events(database, straight)
 
 
-def test_a_fork_is_judged_with_the_steps_it_inherited(database, queued, train):
-    parent = queued()
-    train(parent, healthy())
-    fork = queued(parent_run=parent, fork_step=65)
-    train(fork, COLLAPSE, begin=65)
+def test_a_fork_is_judged_with_its_inherited_steps(database, queue_run, train_by_log):
+    parent = queue_run()
+    train_by_log(parent, healthy())
+    fork = queue_run(parent_run=parent, fork_step=65)
+    train_by_log(fork, COLLAPSE, begin=65)
     assert verdict(database, fork)[0] == "collapsed"
-    assert "healthy" not in [line.message.split(":")[0] for line in told(database, fork)]
+    assert "healthy" not in [line.message.split(":")[0] for line in diagnosis_events(database, fork)]
 
 
-def test_a_fault_in_a_detector_stops_nothing_and_is_logged(database, queued, train, monkeypatch, caplog):
+def test_a_failing_detector_stops_nothing_and_is_logged(
+    database, queue_run, train_by_log, monkeypatch, caplog
+):
     def fail(_log):
         raise ZeroDivisionError
 
     monkeypatch.setattr(online, "diagnose", fail)
-    run_id = queued({"type": "diagnosis"})
+    run_id = queue_run({"type": "diagnosis"})
     with caplog.at_level(logging.ERROR):
-        assert train(run_id, COLLAPSE) is None
+        assert train_by_log(run_id, COLLAPSE) is None
     assert verdict(database, run_id)[0] is None
     assert "the run cannot be diagnosed at step 10" in caplog.text
 
 
-def test_the_newest_checkpoint_before_the_onset_outlives_retention(database, queued, train):
-    run_id = queued()
-    train(run_id, COLLAPSE, saves=range(5, 121, 5))
+def test_the_newest_checkpoint_before_the_onset_survives_retention(database, queue_run, train_by_log):
+    run_id = queue_run()
+    train_by_log(run_id, COLLAPSE, saves=range(5, 121, 5))
     (step, (why, onset)) = next(item for item in kept_checkpoints(database, run_id).items() if item[1][0])
     assert (step, why) == (70, "verdict")
     assert onset == verdict(database, run_id)[2]
     assert set(kept_checkpoints(database, run_id)) == {70, 115, 120}
 
 
-def test_at_most_one_checkpoint_is_kept_for_each_kind(database, queued):
-    run_id = queued()
+def test_at_most_one_checkpoint_is_kept_for_each_kind(database, queue_run):
+    run_id = queue_run()
     with database.sessions.begin() as session:
         for step in range(10, 100, 10):
             row = {"path": f"s{step}", "sha256": "", "bytes_total": 1, "manifest": {}}
@@ -182,16 +184,18 @@ def rule(**fields):
         (COLLAPSE, {"causes": ["entropy_explosion"]}, "paused"),
         (COLLAPSE, {"causes": ["dead_run"]}, None),
         (COLLAPSE, {"severity": "warning", "causes": ["dead_run"]}, None),
-        (WARNED, {}, None),
-        (WARNED, {"severity": "declining"}, None),
-        (WARNED, {"severity": "warning"}, "paused"),
-        (WARNED, {"severity": "warning", "causes": ["entropy_explosion"]}, "paused"),
-        (WARNED, {"severity": "warning", "causes": ["critic"]}, None),
+        (WARNED_LOG, {}, None),
+        (WARNED_LOG, {"severity": "declining"}, None),
+        (WARNED_LOG, {"severity": "warning"}, "paused"),
+        (WARNED_LOG, {"severity": "warning", "causes": ["entropy_explosion"]}, "paused"),
+        (WARNED_LOG, {"severity": "warning", "causes": ["critic"]}, None),
     ],
 )
-def test_a_rule_ends_a_run_by_severity_and_cause_and_says_why(database, queued, train, log, fields, status):
-    run_id = queued(rule(**fields))
-    outcome = train(run_id, log)
+def test_a_rule_ends_a_run_by_severity_and_cause_and_gives_the_reason(
+    database, queue_run, train_by_log, log, fields, status
+):
+    run_id = queue_run(rule(**fields))
+    outcome = train_by_log(run_id, log)
     assert (outcome and outcome.status) == status
     if outcome:
         assert outcome.reason.startswith("stop rule diagnosis: ")
@@ -201,19 +205,19 @@ def test_a_rule_ends_a_run_by_severity_and_cause_and_says_why(database, queued, 
             assert any(outcome.reason in message for message in session.scalars(events))
 
 
-def test_a_run_that_a_rule_paused_goes_on_when_it_is_resumed(database, queued, train):
-    run_id = queued(rule())
-    train(run_id, COLLAPSE)
+def test_a_run_paused_by_a_rule_continues_when_resumed(database, queue_run, train_by_log):
+    run_id = queue_run(rule())
+    train_by_log(run_id, COLLAPSE)
     step = verdict(database, run_id)[-1]
     with database.sessions.begin() as session:
         lifecycle.resume_run(session, run_id)
-    assert train(run_id, COLLAPSE, begin=step) is None
+    assert train_by_log(run_id, COLLAPSE, begin=step) is None
     assert verdict(database, run_id)[-1] == 120
 
 
-def test_a_process_that_dies_between_the_judgement_and_its_checkpoint_loses_nothing(database, queued, train):
-    undisturbed, run_id = queued(rule()), queued(rule())
-    expected = train(undisturbed, COLLAPSE)
+def test_a_process_that_dies_between_verdict_and_checkpoint_loses_nothing(database, queue_run, train_by_log):
+    undisturbed, run_id = queue_run(rule()), queue_run(rule())
+    expected = train_by_log(undisturbed, COLLAPSE)
     step = verdict(database, undisturbed)[-1]
-    train(run_id, COLLAPSE, dies=True)
-    assert train(run_id, COLLAPSE, begin=step - 5) == expected
+    train_by_log(run_id, COLLAPSE, dies=True)
+    assert train_by_log(run_id, COLLAPSE, begin=step - 5) == expected

@@ -11,7 +11,7 @@ from tests.trained_runs import series
 from tests.worker.rollout.test_openenv import address, with_servers  # noqa: F401 - a fixture
 from worker.outcome import Outcome
 
-RUN: dict[str, Any] = {
+RUN_CONFIG: dict[str, Any] = {
     "steps": 3,
     "environment": {"type": "openenv", "server": "two", "max_turns": 3, "sessions": 4},
     "problems": [{"name": "episodes", "instruction": "Guess."}],
@@ -29,7 +29,7 @@ def settings(settings, address):  # noqa: F811
 
 @pytest.mark.nightly
 def test_an_interrupted_run_in_an_environment_continues_bit_by_bit(sessions, queued, train):
-    config = resolve(RUN)
+    config = resolve(RUN_CONFIG)
     straight = queued(config)
     assert train(straight, config) == Outcome("finished")
     broken = queued(config)
@@ -46,14 +46,14 @@ def test_an_interrupted_run_in_an_environment_continues_bit_by_bit(sessions, que
     assert {turn["outcome"] for turns in stored for turn in turns} <= {"ok", "done"}
 
 
-def test_episodes_run_ahead(sessions, queued, train):
-    config = resolve(RUN | {"sampling": RUN["sampling"] | {"ahead": 1}, "steps": 2})
+def test_episodes_can_run_ahead(sessions, queued, train):
+    config = resolve(RUN_CONFIG | {"sampling": RUN_CONFIG["sampling"] | {"ahead": 1}, "steps": 2})
     run_id = queued(config)
     assert train(run_id, config) == Outcome("finished")
     assert series(sessions, run_id)["environment/lost_frac"][2] == 0
 
 
-def test_a_run_whose_environment_fails_every_episode_fails_and_says_why(queued, train):
-    config = resolve(RUN | {"environment": RUN["environment"] | {"server": "no_json"}})
+def test_a_run_whose_environment_fails_every_episode_fails_with_a_reason(queued, train):
+    config = resolve(RUN_CONFIG | {"environment": RUN_CONFIG["environment"] | {"server": "no_json"}})
     with pytest.raises(EnvironmentFailed, match="no_json of OPENENV_URLS failed: no episode of a step"):
         train(queued(config), config)

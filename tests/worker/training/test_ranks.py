@@ -22,7 +22,7 @@ from backend.runs.workers.devices import Slot
 from backend.storage.engine import open_engine, open_sessions
 from backend.storage.models import Attempt, Metric, MetricKey, Run
 from tests.factories import make_run
-from tests.worker.training.ranks import CASES, apart, train
+from tests.worker.training.ranks import CASES, compare_runs, train
 from worker.checkpoints.files import load_checkpoint, save_checkpoint
 from worker.checkpoints.store import RestoredCheckpoint
 from worker.host.supervisor import Supervisor
@@ -30,20 +30,20 @@ from worker.policy.ranks import Ranks, UnlikeRanks, check_alike
 
 ROOT = Path(__file__).parents[3]
 
-CLOSE = 1e-5
+MAX_WEIGHT_DIFFERENCE = 1e-5
 """Largest difference of a weight that the order of float32 sums may cause."""
 
-CLOSE_METRIC = 1e-4
+MAX_METRIC_DIFFERENCE = 1e-4
 """Largest difference of a metric, and of a gradient norm relative to its value."""
 
-IN_FLOAT64 = ["GRPO", "DAPO", "GSPO", "PPO with a critic", "GRPO, LoRA"]
+FLOAT64_CASES = ["GRPO", "DAPO", "GSPO", "PPO with a critic", "GRPO, LoRA"]
 """Objectives that are tested in float64. Mixtures are not, because torch's grouped product lacks it."""
 
-CLOSE_IN_FLOAT64 = 1e-9
+MAX_FLOAT64_DIFFERENCE = 1e-9
 """Largest difference after 20 steps in float64, which only a difference in computation can exceed."""
 
 
-def test_each_rank_takes_neighbours_with_about_the_same_work():
+def test_each_rank_gets_neighbouring_completions_with_about_the_same_work():
     tokens = torch.tensor([10, 10, 10, 10, 40])
     assert Ranks(0, 2).own(tokens).tolist() == [0, 1, 2, 3]
     assert Ranks(1, 2).own(tokens).tolist() == [4]
@@ -70,7 +70,7 @@ def test_ranks_with_other_versions_or_devices_are_refused_by_name():
         ({"objective": {"reference": {"type": "ema"}}}, "objective.reference.type"),
     ],
 )
-def test_what_several_devices_cannot_do_is_refused_at_its_field(changes, field):
+def test_features_for_one_device_are_refused_with_their_field(changes, field):
     resolve(changes)
     changes = changes | {"resources": {"devices": 2, **changes.get("resources", {})}}
     with pytest.raises(InvalidConfig) as refused:
@@ -106,25 +106,27 @@ class Files:
 @pytest.mark.parametrize(
     "case", ["PPO with a critic", pytest.param("RSPO, mixture, replay", marks=pytest.mark.nightly)]
 )
-def test_steps_on_two_ranks_equal_those_of_one_process(case):
-    differences = apart(train(CASES[case], ranks=1, steps=2), train(CASES[case], ranks=2, steps=2))
-    assert max(differences.norm, differences.metric) < CLOSE_METRIC, differences
-    assert differences.weight < CLOSE < differences.moved, differences
+def test_steps_on_two_ranks_match_those_of_one_process(case):
+    differences = compare_runs(train(CASES[case], ranks=1, steps=2), train(CASES[case], ranks=2, steps=2))
+    assert max(differences.norm, differences.metric) < MAX_METRIC_DIFFERENCE, differences
+    assert differences.weight < MAX_WEIGHT_DIFFERENCE < differences.moved, differences
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("ranks", [2, 4])
-@pytest.mark.parametrize("case", [case for case in CASES if case not in IN_FLOAT64])
-def test_many_steps_equal_those_of_one_process(case, ranks):
-    differences = apart(train(CASES[case], ranks=1, steps=20), train(CASES[case], ranks=ranks, steps=20))
-    assert max(differences.norm, differences.metric) < CLOSE_METRIC, differences
-    assert differences.weight < CLOSE < differences.moved, differences
+@pytest.mark.parametrize("case", [case for case in CASES if case not in FLOAT64_CASES])
+def test_many_steps_match_those_of_one_process(case, ranks):
+    differences = compare_runs(
+        train(CASES[case], ranks=1, steps=20), train(CASES[case], ranks=ranks, steps=20)
+    )
+    assert max(differences.norm, differences.metric) < MAX_METRIC_DIFFERENCE, differences
+    assert differences.weight < MAX_WEIGHT_DIFFERENCE < differences.moved, differences
 
 
 @pytest.mark.nightly
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("case", IN_FLOAT64)
-def test_many_steps_in_float64_equal_those_of_one_process(case):
+@pytest.mark.parametrize("case", FLOAT64_CASES)
+def test_many_steps_in_float64_match_those_of_one_process(case):
     command = [
         sys.executable,
         "-m",
@@ -141,20 +143,22 @@ def test_many_steps_in_float64_equal_those_of_one_process(case):
     assert [row[1] for row in rows] == ["2", "4"]
     for _, _, norm, metric, _, _, weight, moved in rows:
         differences = [float(norm), float(metric), float(weight)]
-        assert max(differences) < CLOSE_IN_FLOAT64 < CLOSE < float(moved.rstrip(" |")), result.stdout
+        assert (
+            max(differences) < MAX_FLOAT64_DIFFERENCE < MAX_WEIGHT_DIFFERENCE < float(moved.rstrip(" |"))
+        ), result.stdout
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("case", ["GRPO, LoRA", "PPO with a critic", "RSPO, mixture, replay"])
-def test_a_run_saved_on_two_ranks_goes_on_on_one_and_on_four(case, tmp_path):
+def test_a_run_saved_on_two_ranks_continues_on_one_and_on_four(case, tmp_path):
     uninterrupted = train(CASES[case], ranks=1, steps=6)
     for ranks in (1, 4):
         directory = tmp_path / str(ranks)
         train(CASES[case], ranks=2, steps=3, checkpoints=Files(directory))
         resumed = train(CASES[case], ranks=ranks, steps=6, checkpoints=Files(directory))
-        differences = apart(uninterrupted._replace(steps=uninterrupted.steps[3:]), resumed)
-        assert max(differences.norm, differences.metric) < CLOSE_METRIC, differences
-    assert differences.weight < CLOSE < differences.moved, differences
+        differences = compare_runs(uninterrupted._replace(steps=uninterrupted.steps[3:]), resumed)
+        assert max(differences.norm, differences.metric) < MAX_METRIC_DIFFERENCE, differences
+    assert differences.weight < MAX_WEIGHT_DIFFERENCE < differences.moved, differences
 
 
 @pytest.mark.nightly
@@ -164,7 +168,7 @@ def test_a_killed_rank_ends_the_attempt_and_loses_no_step(state_dir, sqlite_url,
 
 @pytest.mark.nightly
 @pytest.mark.timeout(3600)
-def test_ranks_killed_twenty_times_lose_no_step(state_dir, sqlite_url, monkeypatch):
+def test_twenty_killed_ranks_lose_no_step(state_dir, sqlite_url, monkeypatch):
     kill_at_random(20, state_dir, sqlite_url, monkeypatch, ranks=2)
 
 

@@ -16,7 +16,7 @@ def policy():
     return load_policy(PolicyConfig(), Settings())
 
 
-def moved(policy, knob):
+def updates_after_move(policy, knob):
     """Return the updates of a reference that the policy has already left by one optimizer step."""
     reference = frozen_copy(policy)
     optimizer = PolicyOptimizer(policy.model, OptimizerConfig(lr=0.1), steps=10)
@@ -30,8 +30,8 @@ def weights(policy):
     return torch.cat([weight.detach().flatten() for weight in policy.model.parameters()])
 
 
-def test_every_n_steps_the_reference_becomes_the_policy(policy):
-    updates = moved(policy, knobs.EveryN(n=3))
+def test_every_n_steps_the_policy_becomes_the_reference(policy):
+    updates = updates_after_move(policy, knobs.EveryN(n=3))
     assert [bool(updates.after_step(step)) for step in (1, 2)] == [False, False]
     assert not torch.equal(weights(updates.reference), weights(policy))
     assert updates.after_step(3) == "reference replaced by the policy"
@@ -39,8 +39,8 @@ def test_every_n_steps_the_reference_becomes_the_policy(policy):
     assert updates.optimizer.tensors()  # the moments were kept
 
 
-def test_the_reference_is_a_copy_that_later_updates_leave_alone(policy):
-    updates = moved(policy, knobs.EveryN(n=1))
+def test_the_reference_is_a_copy_that_later_updates_do_not_change(policy):
+    updates = updates_after_move(policy, knobs.EveryN(n=1))
     updates.after_step(1)
     before = weights(updates.reference)
     for weight in policy.model.parameters():
@@ -50,8 +50,8 @@ def test_the_reference_is_a_copy_that_later_updates_leave_alone(policy):
     assert not any(weight.requires_grad for weight in updates.reference.model.parameters())
 
 
-def test_stagnation_is_counted_in_evaluations_and_begins_anew_after_a_replacement(policy):
-    updates = moved(policy, knobs.OnStagnation(patience=2))
+def test_stagnation_is_counted_in_evaluations_and_reset_after_a_replacement(policy):
+    updates = updates_after_move(policy, knobs.OnStagnation(patience=2))
     messages = []
     for step, accuracy in enumerate([0.1, 0.3, None, 0.3, 0.2, 0.25, None, 0.2, 0.24]):
         updates.record_accuracy(accuracy)
@@ -62,8 +62,8 @@ def test_stagnation_is_counted_in_evaluations_and_begins_anew_after_a_replacemen
     assert updates.optimizer.tensors() == {}
 
 
-def test_a_share_of_the_way(policy):
-    updates = moved(policy, knobs.EmaReference(alpha=0.6, n=2))
+def test_the_reference_moves_a_fraction_of_the_way(policy):
+    updates = updates_after_move(policy, knobs.EmaReference(alpha=0.6, n=2))
     with torch.no_grad():
         for weight in policy.model.parameters():
             weight.fill_(1.0)
@@ -74,22 +74,24 @@ def test_a_share_of_the_way(policy):
     assert weights(updates.reference).unique().tolist() == pytest.approx([0.6])
 
 
-def test_a_reference_that_never_moved_must_be_the_one_the_run_began_with(policy):
-    began = moved(policy, knobs.FixedReference())
+def test_an_unmoved_reference_must_be_the_one_the_run_began_with(policy):
+    began = updates_after_move(policy, knobs.FixedReference())
     values = began.values()
     assert began.parts["reference"] is began
     assert began.tensors() == {}  # 64 digits, not a copy of the weights
-    later = moved(policy, knobs.FixedReference())  # the policy's weights have changed in the meantime
+    later = updates_after_move(
+        policy, knobs.FixedReference()
+    )  # the policy's weights have changed in the meantime
     with pytest.raises(ReferenceChanged, match="not the one this run began with"):
         later.restore(values, {})
     began.restore(values, {})
 
 
-def test_a_reference_that_has_moved_comes_from_the_checkpoint(policy):
-    began = moved(policy, knobs.EveryN(n=1))
+def test_a_moved_reference_is_restored_from_the_checkpoint(policy):
+    began = updates_after_move(policy, knobs.EveryN(n=1))
     began.after_step(1)
     values, tensors = began.values(), {name: weight.clone() for name, weight in began.tensors().items()}
-    restored = moved(policy, knobs.EveryN(n=1))
+    restored = updates_after_move(policy, knobs.EveryN(n=1))
     restored.restore(values, tensors)
     assert weights(restored.reference).equal(weights(began.reference))
     assert ReferenceUpdates(knobs.FixedReference(), policy, None, began.optimizer).parts == {}

@@ -14,7 +14,7 @@ from tests.trained_runs import series
 from tests.worker.rewards.test_judge import grade, server  # noqa: F401 - fixture
 from worker.outcome import Outcome
 
-RUN = {
+RUN_CONFIG = {
     "steps": 2,
     "sampling": {"prompts_per_step": 2, "group_size": 4, "max_new_tokens": 16},
     "evaluation": {"every": 0},
@@ -28,9 +28,11 @@ def judge(server, monkeypatch):  # noqa: F811 - the fixture above
     return server
 
 
-def test_a_run_is_rewarded_by_its_judge_and_records_what_that_cost(sessions, queued, train, judge):
+def test_a_run_is_rewarded_by_its_judge_and_records_the_cost(sessions, queued, train, judge):
     judge.respond = lambda body: grade(len(json.dumps(body)) % 11)(body)
-    config = resolve({**RUN, "rewards": [{"name": "correctness"}, {"name": "judge", "criterion": "style"}]})
+    config = resolve(
+        {**RUN_CONFIG, "rewards": [{"name": "correctness"}, {"name": "judge", "criterion": "style"}]}
+    )
     run_id = queued(config)
     assert train(run_id, config) == Outcome("finished")
     points = series(sessions, run_id)
@@ -44,7 +46,7 @@ def test_a_run_is_rewarded_by_its_judge_and_records_what_that_cost(sessions, que
         assert [name for name in names if find_metric(name) is None] == []
 
 
-def test_each_attempt_pays_its_judge_once_the_step_that_it_repeats_included(
+def test_each_attempt_pays_its_judge_once_including_repeated_steps(
     sessions, queued, train, judge, monkeypatch
 ):
     """Every answer costs 10 x 0.1 + 3 x 0.2. The second step fails after it was judged, and is repeated."""
@@ -52,7 +54,7 @@ def test_each_attempt_pays_its_judge_once_the_step_that_it_repeats_included(
     monkeypatch.setenv("JUDGE_OUTPUT_PRICE", "200000")
     judge.respond = grade(5)
     changes = {"steps": 2, "checkpointing": {"every": 1}, "evaluation": {"every": 1, "prompts": 4}}
-    config = resolve({**RUN, **changes, "rewards": [{"name": "judge"}]})
+    config = resolve({**RUN_CONFIG, **changes, "rewards": [{"name": "judge"}]})
     run_id = queued(config)
     judged_steps = []
 
@@ -82,11 +84,11 @@ def test_each_attempt_pays_its_judge_once_the_step_that_it_repeats_included(
     assert cost_by_step[2] == pytest.approx(second)
 
 
-def test_completions_that_the_judge_leaves_out_are_unscored_and_an_event_counts_them(
+def test_completions_that_the_judge_omits_are_unscored_and_counted_in_an_event(
     sessions, queued, train, judge
 ):
     judge.respond = lambda body: grade(5)(body) if len(judge.requests) % 2 else (400, {}, {})
-    config = resolve({**RUN, "steps": 1, "rewards": [{"name": "judge"}]})
+    config = resolve({**RUN_CONFIG, "steps": 1, "rewards": [{"name": "judge"}]})
     run_id = queued(config)
     assert train(run_id, config) == Outcome("finished")
     with sessions() as session:
@@ -95,9 +97,9 @@ def test_completions_that_the_judge_leaves_out_are_unscored_and_an_event_counts_
     assert 0 < series(sessions, run_id)["judge/failed_frac"][1] < 1
 
 
-def test_a_judge_that_is_down_fails_the_run_with_the_setting_to_look_at(queued, train, judge):
+def test_an_unreachable_judge_fails_the_run_with_the_setting_to_check(queued, train, judge):
     judge.respond = lambda _: (500, {}, {})
-    config = resolve({**RUN, "rewards": [{"name": "judge", "retries": 0}]})
+    config = resolve({**RUN_CONFIG, "rewards": [{"name": "judge", "retries": 0}]})
     with pytest.raises(
         RewardServerFailed, match=r"status 500; none of 8 completions was scored, see JUDGE_URL"
     ):

@@ -8,8 +8,8 @@ import torch
 
 from backend.config.signal_budget import PARTS, UNITS, budget_metric
 from tests.gate import first_in_gate
-from tests.presets import METHODS
-from tests.worker.training.test_contributions import of_preset
+from tests.presets import METHOD_PRESETS
+from tests.worker.training.test_contributions import config_of_preset
 from worker.prompt import Prompt
 from worker.rollout.collector import CollectedGroups
 from worker.training.signal_budget import signal_budget
@@ -64,7 +64,7 @@ def test_each_completion_is_in_the_first_part_that_fits():
     assert sum(parts(budget, "seconds").values()) == pytest.approx(10, abs=1e-12)
 
 
-def test_a_group_that_waited_costs_no_sampling_and_an_unscored_completion_is_masked():
+def test_a_pooled_group_costs_no_sampling_and_an_unscored_completion_is_masked():
     step = CollectedGroups(
         groups=[
             group((None, 1.0, 0.0), completion(10), completion(10), completion(10)),
@@ -93,7 +93,7 @@ def test_tokens_are_masked_clipped_or_useful():
     assert token_use(not_a_number, mask, [3, 2], groups=2)[0] == [TokenUse(3, 0, 0)]
 
 
-def adds_up(metrics: Any, completions: int) -> None:
+def assert_adds_up(metrics: Any, completions: int) -> None:
     sums = {unit: sum(metrics[budget_metric(use, unit)] for use in PARTS) for unit in UNITS}
     assert sums["completions"] == completions
     assert sums["seconds"] == pytest.approx(metrics["time/step_seconds"], abs=1e-9)
@@ -101,12 +101,12 @@ def adds_up(metrics: Any, completions: int) -> None:
         assert sums["tokens"] == pytest.approx(metrics["tokens/generated"], abs=0)
 
 
-@pytest.mark.parametrize("preset", first_in_gate(4, METHODS))
-def test_the_budget_of_every_preset_is_that_of_the_whole_step(steps_of, preset):
-    for record in steps_of(of_preset(preset) | {"steps": 2}):
+@pytest.mark.parametrize("preset", first_in_gate(4, METHOD_PRESETS))
+def test_the_budget_of_every_preset_covers_the_whole_step(steps_of, preset):
+    for record in steps_of(config_of_preset(preset) | {"steps": 2}):
         assert "policy_gradient" not in record.groups[0].completions[0].arrays
         if preset != "remax":  # tokens of greedy baselines belong to no completion
-            adds_up(
+            assert_adds_up(
                 record.metrics,
                 sum(len(group.completions) for group in record.groups if group.kind == "train"),
             )

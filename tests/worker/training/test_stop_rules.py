@@ -22,7 +22,7 @@ def test_a_request_ends_a_run_in_its_way(requested_action, outcome):
     assert request_to_end(threading.Event(), requested_action) == outcome
 
 
-def test_a_worker_that_ends_hands_the_run_back_whatever_is_wished():
+def test_a_stopping_worker_releases_the_run_despite_other_requests():
     stopping = threading.Event()
     stopping.set()
     assert request_to_end(stopping, "prune") == Outcome("queued", "the worker was asked to stop")

@@ -45,7 +45,7 @@ def test_pass_at_k_is_the_expectation_over_all_subsets_and_unbiased_under_simula
     )
 
 
-def test_the_interval_of_rights_and_wrongs_is_wilsons():
+def test_the_interval_of_right_and_wrong_is_a_wilson_interval():
     """For 30 of 30 it runs from 30 / (30 + t^2) to 1, with Student's t of 29 degrees of freedom, 2.045."""
     (low,), (high,) = score_intervals(np.ones((1, 30)))
     assert (low, high) == (pytest.approx(30 / (30 + 2.0452**2), abs=1e-5), 1)
@@ -55,7 +55,7 @@ def test_the_interval_of_rights_and_wrongs_is_wilsons():
 
 @pytest.mark.parametrize("prompts", [10, 30, 100, 500])
 @pytest.mark.parametrize("k", [1, 2, 4, 8])
-def test_the_interval_holds_the_true_value_in_95_of_100_sets(prompts, k):
+def test_the_interval_covers_the_true_value_in_95_of_100_sets(prompts, k):
     """This also holds near the ceiling: the mean of pass@8 over rates from Beta(2, 1) is .978."""
     chance = generator(prompts)
     rates = chance.beta(2, 1, size=(500, prompts))
@@ -66,7 +66,7 @@ def test_the_interval_holds_the_true_value_in_95_of_100_sets(prompts, k):
     assert np.mean((low <= truth) & (high >= truth)) > 0.92  # 3 standard errors
 
 
-def test_every_metric_of_a_suite():
+def test_a_suite_has_every_metric():
     metrics = suite_metrics([voted("7", "7", "3", "3"), voted("3", "4", "5", "6")], seed=0)
     assert metrics["accuracy"] == 0.25
     assert metrics["pass_at_2"] == pytest.approx((1 - 1 / 6) / 2)

@@ -19,7 +19,7 @@ from tests.gate import first_in_gate
 from worker.train import Assignment, train_run
 from worker.training.trainer import Trainer
 
-PAIRS = {
+PAIRS_SUITE = {
     "name": "pairs",
     "problem": {"name": "sums", "operands": 2},
     "prompts": 6,
@@ -27,7 +27,7 @@ PAIRS = {
     "temperature": 1.0,
     "max_new_tokens": 24,
 }
-SMALL = {
+SMALL_CONFIG = {
     "steps": 2,
     "sampling": {"prompts_per_step": 2, "group_size": 2, "max_new_tokens": 24},
     "evaluation": {"every": 1, "prompts": 4},
@@ -36,7 +36,7 @@ SMALL = {
 
 
 @pytest.fixture
-def trained(state_dir, sqlite_url, sessions, monkeypatch):
+def train_suite_run(state_dir, sqlite_url, sessions, monkeypatch):
     """A function that trains or continues a run with a suite, and returns its id."""
     monkeypatch.setenv("STATE_DIR", str(state_dir))
     monkeypatch.setenv("DATASETS_DIR", str(state_dir))
@@ -44,7 +44,7 @@ def trained(state_dir, sqlite_url, sessions, monkeypatch):
 
     class Trained:
         def __call__(self, evaluation, *, parent=None, step=None, stopping=None, **changes):
-            config = SMALL | changes | {"evaluation": SMALL["evaluation"] | evaluation}
+            config = SMALL_CONFIG | changes | {"evaluation": SMALL_CONFIG["evaluation"] | evaluation}
             with sessions.begin() as session:
                 make_run(session, config=config, parent_run=parent, fork_step=step)
             return self.go_on(stopping)
@@ -75,10 +75,10 @@ def of_suite(values, name="pairs"):
     return {key: metric_value for key, metric_value in values.items() if key.startswith(f"eval/{name}/")}
 
 
-def test_a_suite_is_measured_when_it_is_due_and_disturbs_nothing(trained, sessions):
-    late = PAIRS | {"name": "late"}
-    plain = metrics_of(sessions, trained({}))
-    run = trained({"suites": [PAIRS | {"every": 1}, late]})
+def test_a_suite_is_measured_when_due_and_disturbs_nothing(train_suite_run, sessions):
+    late = PAIRS_SUITE | {"name": "late"}
+    plain = metrics_of(sessions, train_suite_run({}))
+    run = train_suite_run({"suites": [PAIRS_SUITE | {"every": 1}, late]})
     metrics_by_step = metrics_of(sessions, run)
     assert all(of_suite(metrics_by_step[step]) for step in (0, 1, 2))
     assert [step for step in metrics_by_step if of_suite(metrics_by_step[step], "late")] == [2]
@@ -95,10 +95,10 @@ def test_a_suite_is_measured_when_it_is_due_and_disturbs_nothing(trained, sessio
     assert {"eval/pairs/pass_at_2", "eval/pairs/maj_at_4_high"} < set(metrics_by_step[2])
 
 
-def test_a_checkpoint_that_is_evaluated_later_scores_the_same(trained, sessions):
-    run = trained({"suites": [PAIRS | {"every": 1}]})
-    child = trained(
-        {"every": 0, "suites": [PAIRS | UNSCHEDULED_FIELDS]},
+def test_a_checkpoint_evaluated_later_scores_the_same(train_suite_run, sessions):
+    run = train_suite_run({"suites": [PAIRS_SUITE | {"every": 1}]})
+    child = train_suite_run(
+        {"every": 0, "suites": [PAIRS_SUITE | UNSCHEDULED_FIELDS]},
         parent=run,
         step=1,
         steps=0,
@@ -144,15 +144,22 @@ def _link_elsewhere(_session, directory, _run):
         [_other_weights, _link_elsewhere, _delete_row, _delete_files, _empty_weights, _delete_manifest],
     ),
 )
-def test_an_evaluation_of_a_checkpoint_that_is_gone_fails_with_a_sentence(trained, sessions, state_dir, harm):
-    run = trained({"suites": [PAIRS | {"every": 1}]})
+def test_an_evaluation_of_a_missing_checkpoint_fails_with_an_explanation(
+    train_suite_run, sessions, state_dir, harm
+):
+    run = train_suite_run({"suites": [PAIRS_SUITE | {"every": 1}]})
     with sessions.begin() as session:
         statement = select(Checkpoint).where(Checkpoint.run_id == run, Checkpoint.step == 1)
         directory = Settings().artifact_dir(run) / session.scalars(statement).one().path
         harm(session, directory, run)
     with pytest.raises(AssertionError) as caught:
-        trained({"every": 0, "suites": [PAIRS | UNSCHEDULED_FIELDS]}, parent=run, step=1, steps=0,
-                optimizer={"warmup_steps": 0})  # fmt: skip
+        train_suite_run(
+            {"every": 0, "suites": [PAIRS_SUITE | UNSCHEDULED_FIELDS]},
+            parent=run,
+            step=1,
+            steps=0,
+            optimizer={"warmup_steps": 0},
+        )
     reason = str(caught.value).partition("\nassert")[0]
     assert "Traceback" not in reason
     assert len(reason.splitlines()) == 1, reason
@@ -164,9 +171,9 @@ def test_an_evaluation_of_a_checkpoint_that_is_gone_fails_with_a_sentence(traine
 
 
 @pytest.mark.nightly
-def test_a_run_that_is_interrupted_between_evaluations_measures_the_same(trained, sessions, monkeypatch):
-    suites = {"suites": [PAIRS | {"every": 1}]}
-    straight = metrics_of(sessions, trained(suites))
+def test_a_run_interrupted_between_evaluations_measures_the_same(train_suite_run, sessions, monkeypatch):
+    suites = {"suites": [PAIRS_SUITE | {"every": 1}]}
+    straight = metrics_of(sessions, train_suite_run(suites))
     step, stopping = Trainer._step, threading.Event()
 
     def interrupted(trainer):
@@ -176,14 +183,16 @@ def test_a_run_that_is_interrupted_between_evaluations_measures_the_same(trained
 
     with monkeypatch.context() as patch:
         patch.setattr(Trainer, "_step", interrupted)
-        run = trained(suites, stopping=stopping)
+        run = train_suite_run(suites, stopping=stopping)
     assert max(metrics_of(sessions, run)) == 1
-    assert trained.go_on() == run
+    assert train_suite_run.go_on() == run
     assert metrics_of(sessions, run) == straight
 
 
-def test_the_best_checkpoint_is_chosen_by_the_suite(trained, sessions):
-    run = trained({"suites": [PAIRS | {"every": 1}]}, checkpointing={"every": 1, "best_by": "pairs"})
+def test_the_best_checkpoint_is_chosen_by_the_suite(train_suite_run, sessions):
+    run = train_suite_run(
+        {"suites": [PAIRS_SUITE | {"every": 1}]}, checkpointing={"every": 1, "best_by": "pairs"}
+    )
     metrics_by_step = metrics_of(sessions, run)
     with sessions() as session:
         rows = session.scalars(select(Checkpoint).where(Checkpoint.run_id == run)).all()
@@ -192,12 +201,17 @@ def test_the_best_checkpoint_is_chosen_by_the_suite(trained, sessions):
     }
 
 
-def test_prompts_of_a_suite_are_never_trained_on(trained, sessions, state_dir):
+def test_prompts_of_a_suite_are_never_trained_on(train_suite_run, sessions, state_dir):
     rows = [{"prompt": f"{n}+1=?", "answer": str(n + 1)} for n in range(40)]
     for name, rows_of_file in (("train.jsonl", rows), ("test.jsonl", rows[:20])):
         (state_dir / name).write_text("".join(json.dumps(row) + "\n" for row in rows_of_file))
-    suite = PAIRS | {"problem": {"name": "file", "path": "test.jsonl"}, "rows": "all", "prompts": 100, "n": 1}
-    run = trained(
+    suite = PAIRS_SUITE | {
+        "problem": {"name": "file", "path": "test.jsonl"},
+        "rows": "all",
+        "prompts": 100,
+        "n": 1,
+    }
+    run = train_suite_run(
         {"suites": [suite]},
         problems=[{"name": "file", "path": "train.jsonl"}],
         sampling={"prompts_per_step": 8, "group_size": 2, "max_new_tokens": 24},

@@ -44,7 +44,7 @@ def group(*texts, prompt="1+1=?", correctness=(), rewards=(), truncated=()):
         (r"<think><think>1</think></think>\boxed{2}", False, "polluted"),
     ],
 )
-def test_the_structure_of_a_completion(text, truncated, state):
+def test_the_structure_of_a_completion_is_recognised(text, truncated, state):
     assert structure(text, is_truncated=truncated) == state
 
 
@@ -56,7 +56,7 @@ def test_the_states_of_a_step_add_up_to_one():
     assert shares == {"ok": 0.25, "answerless": 0.5, "polluted": 0.0, "broken": 0.25}
 
 
-def test_a_loop_repeats_itself_and_compresses_well():
+def test_a_loop_is_repetitive_and_compresses_well():
     loop = text_metrics([group("abc" * 400)])
     plain = text_metrics([group("The sum of one and one is two, as a short addition shows at once.")])
     assert loop["text/repetition"] == pytest.approx(1 - 3 / 505)
@@ -78,7 +78,7 @@ def test_the_reward_of_wrong_completions_is_unearned():
     assert "reward/unearned_share" not in nothing
 
 
-def test_a_tag_that_the_template_has_opened_belongs_to_the_completion():
+def test_a_tag_opened_by_the_template_belongs_to_the_completion():
     groups = [group(r"work</think>\boxed{2}")]
     assert text_metrics(groups, opens_think=True)["text/structure_ok"] == 1
     assert text_metrics(groups)["text/structure_broken"] == 1

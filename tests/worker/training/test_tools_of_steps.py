@@ -24,7 +24,7 @@ from worker.training.tool_metrics import tool_metrics
 from worker.training.update_stats import UpdateStats
 from worker.types import Completion, Group, Turn
 
-TOOL = {"type": "tool_use", "tools": ["lookup"], "form": "equation", "max_observation_tokens": 4}
+TOOL_ENVIRONMENT = {"type": "tool_use", "tools": ["lookup"], "form": "equation", "max_observation_tokens": 4}
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +39,7 @@ def groups(tiny):
         Prompt(f"p{n}", f"{key}=?", "862", "sums", "math", columns={"table": {key: "862"}})
         for n, key in enumerate(("59+63", "21+34"))
     ]
-    episodes = Episodes(ToolUse.model_validate(TOOL), tiny)
+    episodes = Episodes(ToolUse.model_validate(TOOL_ENVIRONMENT), tiny)
     sampled = episodes.sample(Sampler(tiny), prompts, 4, Decoding(40), torch.Generator().manual_seed(0))
     assert any(completion.generated is not None for group in sampled for completion in group)
     return [
@@ -70,7 +70,7 @@ OBJECTIVES = {
 
 
 def built(tiny, groups, objective):
-    config = resolve({"objective": objective, "environment": TOOL})
+    config = resolve({"objective": objective, "environment": TOOL_ENVIRONMENT})
     builder = BatchBuilder(config, tiny, tiny, 1.0, Microbatches(config.resources))
     tokens = builder.tokens(groups)
     batch = builder.batch(tokens, groups, UpdateStats(), old_policy=None)
@@ -102,12 +102,17 @@ def test_the_gradient_of_an_observation_is_exactly_zero(tiny, groups, name):
 
 
 @pytest.mark.parametrize("name", sorted(OBJECTIVES))
-def test_what_the_sampler_thought_of_an_observation_changes_nothing(tiny, groups, name):
+def test_the_samplers_numbers_for_an_observation_change_nothing(tiny, groups, name):
     """Loss and metrics are unchanged, since lengths, entropy, KL and corrections skip observations."""
 
     def numbers(value):
         changed = [
-            replace(group, completions=tuple(noisy(completion, value) for completion in group.completions))
+            replace(
+                group,
+                completions=tuple(
+                    with_observation_numbers(completion, value) for completion in group.completions
+                ),
+            )
             for group in groups
         ]
         objective, tokens, batch = built(tiny, changed, OBJECTIVES[name])
@@ -118,7 +123,7 @@ def test_what_the_sampler_thought_of_an_observation_changes_nothing(tiny, groups
     assert numbers(0.0) == numbers(-7.0) == numbers(math.nan)
 
 
-def noisy(completion: Completion, value: float) -> Completion:
+def with_observation_numbers(completion: Completion, value: float) -> Completion:
     """Return the completion with this value in the sampler's numbers of its observations."""
     if completion.generated is None or completion.entropies is None:
         return completion
@@ -145,7 +150,7 @@ def test_stored_steps_add_up_and_mark_observations(steps_of):
     [record, _] = steps_of(
         {
             "problems": [{"name": "file", "path": "planted.jsonl"}],
-            "environment": TOOL,
+            "environment": TOOL_ENVIRONMENT,
             "filters": {"groups": {"type": "none"}},
             "length": {"penalty": {"type": "soft_overlong", "cache_fraction": 0.95}},
         }
@@ -172,7 +177,7 @@ def test_stored_steps_add_up_and_mark_observations(steps_of):
     assert 0 < record.metrics["tools/used_frac"] <= 1
 
 
-def test_metrics_of_calls_by_hand():
+def test_metrics_of_calls_match_a_calculation_by_hand():
     def completion(turns, generated):
         ids = np.zeros(len(generated), np.int64)
         logprobs = np.zeros(len(ids), np.float32)

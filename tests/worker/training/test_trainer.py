@@ -19,8 +19,8 @@ from backend.runs import lifecycle
 from backend.storage.models import Checkpoint, Event, Metric, MetricKey, RolloutGroup, Run
 from tests.factories import stored_completions
 from tests.gate import first_in_gate
-from tests.presets import METHODS
-from tests.trained_runs import SMALL, series
+from tests.presets import METHOD_PRESETS
+from tests.trained_runs import SMALL_CONFIG, series
 from worker.checkpoints.files import BadCheckpoint
 from worker.objective.policy_loss import policy_loss
 from worker.outcome import Outcome
@@ -34,7 +34,7 @@ from worker.training.stop_rules import MAX_EMPTY_STEPS
 
 
 def test_a_run_records_every_step_and_only_metrics_of_the_catalog(sessions, queued, train):
-    config = resolve(SMALL)
+    config = resolve(SMALL_CONFIG)
     run_id = queued(config)
     assert train(run_id, config) == Outcome("finished")
     recorded = series(sessions, run_id)
@@ -61,15 +61,18 @@ def test_a_run_records_every_step_and_only_metrics_of_the_catalog(sessions, queu
             {"preset": "grpo"},
             {"preset": "grpo_book_clip"},
             {"preset": "gspo"},
-            {"preset": "olmo3", "sampling": {**SMALL["sampling"], "precision": "int8", "staleness": 2}},
+            {
+                "preset": "olmo3",
+                "sampling": {**SMALL_CONFIG["sampling"], "precision": "int8", "staleness": 2},
+            },
             {
                 "preset": "grpo",
-                "sampling": {**SMALL["sampling"], "top_p": 0.9, "keep_mask": True},
+                "sampling": {**SMALL_CONFIG["sampling"], "top_p": 0.9, "keep_mask": True},
                 "updates": {"epochs": 2, "minibatches": 2},
             },
             {
                 "policy": {"name": "tiny_moe"},
-                "sampling": {**SMALL["sampling"], "staleness": 1, "routing_replay": True},
+                "sampling": {**SMALL_CONFIG["sampling"], "staleness": 1, "routing_replay": True},
                 "objective": {
                     "ratio": {"type": "seq_geo"},
                     "surrogate": {"type": "geo_token"},
@@ -81,7 +84,7 @@ def test_a_run_records_every_step_and_only_metrics_of_the_catalog(sessions, queu
             {
                 "preset": "grpo",
                 "policy": {"adapter": {"type": "lora", "rank": 4}},
-                "sampling": {**SMALL["sampling"], "staleness": 1},
+                "sampling": {**SMALL_CONFIG["sampling"], "staleness": 1},
                 "objective": {"reference": {"type": "every_n", "n": 2}},
                 "optimizer": {"moments": "int8"},
                 "resources": {
@@ -94,8 +97,8 @@ def test_a_run_records_every_step_and_only_metrics_of_the_catalog(sessions, queu
     ),
     ids=str,
 )
-def test_a_run_that_was_interrupted_continues_bit_by_bit(sessions, queued, train, changes):
-    config = resolve(SMALL | changes)
+def test_an_interrupted_run_continues_bit_by_bit(sessions, queued, train, changes):
+    config = resolve(SMALL_CONFIG | changes)
     straight, broken = queued(config), None
     train(straight, config)
     broken = queued(config)
@@ -105,8 +108,8 @@ def test_a_run_that_was_interrupted_continues_bit_by_bit(sessions, queued, train
 
 
 @pytest.mark.nightly
-def test_groups_that_wait_for_the_next_step_survive_an_interruption(sessions, queued, train):
-    config = resolve(SMALL | {"preset": "olmo3"})
+def test_groups_pooled_for_the_next_step_survive_an_interruption(sessions, queued, train):
+    config = resolve(SMALL_CONFIG | {"preset": "olmo3"})
     straight, broken = queued(config), None
     train(straight, config)
     broken = queued(config)
@@ -132,8 +135,8 @@ def few_sums(settings):
 
 
 @pytest.mark.nightly
-def test_what_a_run_remembers_of_its_prompts_survives_an_interruption(sessions, queued, train, few_sums):
-    config = resolve(SMALL | few_sums | {"preset": "dcpo"})
+def test_the_prompt_history_of_a_run_survives_an_interruption(sessions, queued, train, few_sums):
+    config = resolve(SMALL_CONFIG | few_sums | {"preset": "dcpo"})
     straight, broken = queued(config), None
     train(straight, config)
     broken = queued(config)
@@ -151,7 +154,9 @@ def test_what_a_run_remembers_of_its_prompts_survives_an_interruption(sessions, 
 
 
 @pytest.mark.nightly
-def test_rows_that_attack_the_trainer_are_graded_wrong_and_end_no_run(sessions, queued, train, settings):
+def test_rows_that_attack_the_trainer_are_graded_wrong_and_do_not_end_the_run(
+    sessions, queued, train, settings
+):
     """Each row passes the upload: 5,000 digits as text, NUL, foreign digits, endless LaTeX, and numbers."""
     answers = [
         "9" * 5000,
@@ -187,16 +192,16 @@ def test_rows_that_attack_the_trainer_are_graded_wrong_and_end_no_run(sessions, 
     (settings.datasets_dir / "hostile.jsonl").write_text("\n".join(map(json.dumps, rows)))
     problems = [{"name": "file", "path": "hostile.jsonl", "eval_fraction": 0.1}]
     rewards = [{"name": "correctness", "extraction": "lenient", "timeout_seconds": 1}]
-    config = resolve(SMALL, {"problems": problems, "rewards": rewards})
+    config = resolve(SMALL_CONFIG, {"problems": problems, "rewards": rewards})
     run_id = queued(config)
     assert train(run_id, config) == Outcome("finished")
     assert max(series(sessions, run_id)["reward/accuracy"].values()) < 1
 
 
-def test_a_run_asked_to_end_while_it_samples_loses_nothing(sessions, queued, train, straight, monkeypatch):
+def test_a_run_stopped_while_it_samples_loses_nothing(sessions, queued, train, straight, monkeypatch):
     """The abandoned step is sampled again, with the same random numbers."""
     monkeypatch.setattr(sampler, "POLL_EVERY_TOKENS", 1)
-    config = resolve(SMALL)
+    config = resolve(SMALL_CONFIG)
     broken = queued(config)
     calls = []
 
@@ -215,10 +220,10 @@ def test_a_run_asked_to_end_while_it_samples_loses_nothing(sessions, queued, tra
     assert series(sessions, broken) == straight
 
 
-def test_the_same_seed_gives_the_same_run_and_another_seed_another(sessions, queued, train, straight):
+def test_the_same_seed_gives_the_same_run_and_another_seed_a_different_one(sessions, queued, train, straight):
     runs = []
     for seed in (0, 1):
-        config = resolve(SMALL, {}, seed)
+        config = resolve(SMALL_CONFIG, {}, seed)
         runs.append(queued(config))
         train(runs[-1], config)
     again, of_other_seed = (series(sessions, run_id) for run_id in runs)
@@ -226,10 +231,10 @@ def test_the_same_seed_gives_the_same_run_and_another_seed_another(sessions, que
     assert straight["loss/policy"] != of_other_seed["loss/policy"]
 
 
-def test_a_damaged_checkpoint_is_refused_and_the_one_before_continues(
+def test_a_damaged_checkpoint_is_refused_and_the_previous_one_is_used(
     sessions, settings, queued, train, straight
 ):
-    config = resolve(SMALL)
+    config = resolve(SMALL_CONFIG)
     run_id = queued(config)
     train(run_id, config, stop_after=3)
     weights = settings.artifact_dir(run_id) / "s000003-a1" / "model.safetensors"
@@ -242,8 +247,8 @@ def test_a_damaged_checkpoint_is_refused_and_the_one_before_continues(
     assert any("continued from step 2" in message for message in messages)
 
 
-def test_what_a_killed_attempt_left_is_removed_even_when_nothing_is_left_to_train(settings, queued, train):
-    config = resolve(SMALL)
+def test_leftovers_of_a_killed_attempt_are_removed_even_if_training_is_complete(settings, queued, train):
+    config = resolve(SMALL_CONFIG)
     run_id = queued(config)
     train(run_id, config, stop_after=4)  # its last checkpoint exists, its end was not recorded
     root = settings.artifact_dir(run_id)
@@ -254,7 +259,7 @@ def test_what_a_killed_attempt_left_is_removed_even_when_nothing_is_left_to_trai
 
 
 def test_a_run_whose_checkpoints_are_all_damaged_never_starts_over_silently(settings, queued, train):
-    config = resolve(SMALL)
+    config = resolve(SMALL_CONFIG)
     run_id = queued(config)
     train(run_id, config, stop_after=1)
     for manifest in settings.artifact_dir(run_id).glob("*/manifest.json"):
@@ -263,11 +268,9 @@ def test_a_run_whose_checkpoints_are_all_damaged_never_starts_over_silently(sett
         train(run_id, config)
 
 
-def test_memory_that_runs_out_halves_the_passes_and_repeats_the_step(
-    sessions, settings, queued, train, monkeypatch
-):
+def test_out_of_memory_halves_the_passes_and_repeats_the_step(sessions, settings, queued, train, monkeypatch):
     """The step is the same apart from rounding: its rollouts, its metrics and its checkpoint."""
-    config = resolve(SMALL | {"preset": "grpo"})
+    config = resolve(SMALL_CONFIG | {"preset": "grpo"})
     straight = queued(config)
     train(straight, config)
     failures = []
@@ -295,11 +298,12 @@ def test_memory_that_runs_out_halves_the_passes_and_repeats_the_step(
         assert points[name] == pytest.approx(expected[name], rel=1e-3, abs=1e-5), name
 
 
-def test_a_run_does_not_go_on_against_another_reference(settings, queued, train):
+def test_a_run_does_not_continue_with_another_reference(settings, queued, train):
     local = settings.models_dir / "mine"
     shutil.copytree(BUILT_IN["tiny"], local)
     config = resolve(
-        SMALL | {"policy": {"name": "mine", "dtype": "float32", "chat_template": False}, "preset": "grpo"}
+        SMALL_CONFIG
+        | {"policy": {"name": "mine", "dtype": "float32", "chat_template": False}, "preset": "grpo"}
     )
     run_id = queued(config)
     train(run_id, config, stop_after=1)
@@ -312,7 +316,7 @@ def test_a_run_does_not_go_on_against_another_reference(settings, queued, train)
 
 def test_the_newest_checkpoints_the_best_and_an_old_one_are_kept(sessions, settings, queued, train):
     config = resolve(
-        SMALL
+        SMALL_CONFIG
         | {
             "steps": 6,
             "checkpointing": {"every": 1, "keep": 2, "spaced": 1},
@@ -331,7 +335,7 @@ def test_the_newest_checkpoints_the_best_and_an_old_one_are_kept(sessions, setti
     assert {path.name for path in settings.artifact_dir(run_id).iterdir()} == paths
 
 
-HOPELESS: dict[str, Any] = {
+HOPELESS_CONFIG: dict[str, Any] = {
     "steps": 100,
     "preset": "dapo",
     "sampling": {"prompts_per_step": 1, "group_size": 2, "max_new_tokens": 2},
@@ -348,8 +352,8 @@ def last_step(sessions, run_id):
 
 
 @pytest.mark.parametrize("end", ["killed", "asked to stop"])
-def test_what_a_stop_rule_decided_holds_when_the_trainer_ends_in_that_step(sessions, queued, train, end):
-    config = resolve(HOPELESS)
+def test_the_decision_of_a_stop_rule_holds_if_the_trainer_ends_in_that_step(sessions, queued, train, end):
+    config = resolve(HOPELESS_CONFIG)
     run_id = queued(config)
 
     def end_after_the_checkpoint(trainer):
@@ -384,7 +388,7 @@ def test_what_a_stop_rule_decided_holds_when_the_trainer_ends_in_that_step(sessi
     assert last_step(sessions, fork) == MAX_EMPTY_STEPS + 1
 
 
-def break_the_loss(monkeypatch, *, step, value):
+def scale_loss(monkeypatch, *, step, value):
     """Multiply the loss of that step by `value`, or of every step if it is None, and thus its gradient."""
     learn, now = Learner.learn, []
 
@@ -401,12 +405,12 @@ def break_the_loss(monkeypatch, *, step, value):
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf])
-def test_an_update_that_is_not_finite_is_skipped_told_and_stored_as_it_is(
+def test_a_nonfinite_update_is_skipped_reported_and_stored_unchanged(
     sessions, queued, train, monkeypatch, value
 ):
-    config = resolve(SMALL)
+    config = resolve(SMALL_CONFIG)
     run_id = queued(config)
-    break_the_loss(monkeypatch, step=3, value=value)
+    scale_loss(monkeypatch, step=3, value=value)
     assert train(run_id, config) == Outcome("finished")
     recorded = series(sessions, run_id)
     assert recorded["optim/skipped"] == {1: 0, 2: 0, 3: 1, 4: 0}
@@ -421,18 +425,18 @@ def test_an_update_that_is_not_finite_is_skipped_told_and_stored_as_it_is(
     ]
 
 
-def test_updates_that_stay_not_finite_fail_the_run(queued, train, monkeypatch):
-    config = resolve(SMALL | {"stop_rules": [{"type": "non_finite", "patience": 2}]})
-    break_the_loss(monkeypatch, step=None, value=math.nan)
+def test_repeated_nonfinite_updates_fail_the_run(queued, train, monkeypatch):
+    config = resolve(SMALL_CONFIG | {"stop_rules": [{"type": "non_finite", "patience": 2}]})
+    scale_loss(monkeypatch, step=None, value=math.nan)
     outcome = train(queued(config), config)
     assert outcome == Outcome("failed", "2 steps in a row had no finite loss or gradient")
 
 
-def test_a_run_without_steps_evaluates_the_weights_it_begins_with(sessions, queued, train):
-    config = resolve(SMALL)
+def test_a_run_without_steps_evaluates_its_initial_weights(sessions, queued, train):
+    config = resolve(SMALL_CONFIG)
     trained = queued(config)
     train(trained, config)
-    question = resolve(SMALL | {"steps": 0})
+    question = resolve(SMALL_CONFIG | {"steps": 0})
     evaluation = queued(question, parent=trained, step=4)
     assert train(evaluation, question) == Outcome("finished")
     answer = series(sessions, evaluation)
@@ -440,7 +444,7 @@ def test_a_run_without_steps_evaluates_the_weights_it_begins_with(sessions, queu
     assert "reward/mean" not in answer
 
 
-@pytest.mark.parametrize("preset", first_in_gate(8, METHODS))
+@pytest.mark.parametrize("preset", first_in_gate(8, METHOD_PRESETS))
 def test_every_preset_trains_on_the_tiny_policy(sessions, queued, train, preset):
     sampling = {"max_new_tokens": 40} | ({} if preset in BOOK else {"prompts_per_step": 8, "group_size": 2})
     evaluation = {"every": 2, "prompts": 2}

@@ -53,7 +53,7 @@ def step_on(policy, tokens, *, microbatch=0):
         return step, next_tokens(model, tokens, temperature=1.0).logprobs
 
 
-def test_the_step_improves_and_keeps_to_the_region(policy, tokens):
+def test_the_step_improves_the_surrogate_and_stays_in_the_region(policy, tokens):
     step, now = step_on(policy, tokens)
     with torch.no_grad():
         before = next_tokens(policy.model, tokens, temperature=1.0)

@@ -9,7 +9,7 @@ from sqlalchemy import select
 from backend.config.merge import resolve
 from backend.storage.artifacts.store import ArtifactFault, ArtifactStore, artifact_store
 from backend.storage.models import Checkpoint, Event
-from tests.trained_runs import SMALL, series
+from tests.trained_runs import SMALL_CONFIG, series
 from worker.checkpoints import uploads
 from worker.checkpoints.files import BadCheckpoint
 from worker.outcome import Outcome
@@ -22,7 +22,7 @@ def settings(request, settings, tmp_path):
     return settings.model_copy(update={"artifacts_url": url})
 
 
-IN_BOTH = pytest.mark.parametrize(
+IN_BOTH_STORES = pytest.mark.parametrize(
     "settings", [pytest.param("s3", marks=pytest.mark.nightly), "file"], indirect=True
 )
 
@@ -38,9 +38,9 @@ def store(settings):
 
 
 @pytest.fixture
-def stopped(straight, queued, train):
+def stopped_run(straight, queued, train):
     """A small run whose worker was asked to stop in step 2, and its config."""
-    config = resolve(SMALL)
+    config = resolve(SMALL_CONFIG)
     run_id = queued(config)
     train(run_id, config, stop_after=2)
     return run_id, config
@@ -61,30 +61,30 @@ def flip_last_bit(path):
     path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
 
 
-def leave_machine(settings):
+def delete_local_files(settings):
     """Leave only the database and the store for the next attempt."""
     shutil.rmtree(settings.state / "runs")
 
 
-@IN_BOTH
-def test_another_machine_continues_from_the_store(sessions, stopped, train, settings, straight):
-    run_id, config = stopped
-    leave_machine(settings)
+@IN_BOTH_STORES
+def test_another_machine_continues_from_the_store(sessions, stopped_run, train, settings, straight):
+    run_id, config = stopped_run
+    delete_local_files(settings)
     assert train(run_id, config) == Outcome("finished")
     assert series(sessions, run_id) == straight
     assert any("continued from step 2" in line for line in messages(sessions, run_id))
 
 
 @pytest.mark.nightly
-def test_a_machine_that_dies_during_an_upload_loses_only_what_came_after_the_copy(
+def test_a_machine_that_dies_during_an_upload_loses_only_the_steps_after_the_copy(
     sessions, queued, train, settings, store, straight
 ):
-    config = resolve(SMALL)
+    config = resolve(SMALL_CONFIG)
     run_id = queued(config)
     train(run_id, config, stop_after=3)
     assert set(store.listing(run_id)) == {"s000002-a1", "s000003-a1"}
     store.remove_checkpoint(run_id, "s000003-a1")  # as if it had never ended
-    leave_machine(settings)
+    delete_local_files(settings)
     assert train(run_id, config) == Outcome("finished")
     assert series(sessions, run_id) == straight
     assert any("refused" in line and "s000003-a1" in line for line in messages(sessions, run_id))
@@ -92,8 +92,8 @@ def test_a_machine_that_dies_during_an_upload_loses_only_what_came_after_the_cop
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("spoil", ["weights", "manifest", "empty", "missing"])
-def test_a_bad_copy_is_passed_over(sessions, queued, train, settings, straight, spoil):
-    config = resolve(SMALL)
+def test_a_bad_copy_is_skipped(sessions, queued, train, settings, straight, spoil):
+    config = resolve(SMALL_CONFIG)
     run_id = queued(config)
     train(run_id, config, stop_after=3)
     copy = Path(settings.artifacts_url.removeprefix("file://")) / run_id / "s000003-a1"
@@ -107,7 +107,7 @@ def test_a_bad_copy_is_passed_over(sessions, queued, train, settings, straight, 
             manifest.write_bytes(b"")
         case "missing":
             weights.unlink()
-    leave_machine(settings)
+    delete_local_files(settings)
     assert train(run_id, config) == Outcome("finished")
     assert series(sessions, run_id) == straight
     history = messages(sessions, run_id)
@@ -115,22 +115,22 @@ def test_a_bad_copy_is_passed_over(sessions, queued, train, settings, straight, 
 
 
 @pytest.mark.nightly
-def test_strangers_in_the_bucket_stop_no_run(sessions, stopped, train, settings, straight):
-    run_id, config = stopped
+def test_foreign_files_in_the_bucket_stop_no_run(sessions, stopped_run, train, settings, straight):
+    run_id, config = stopped_run
     bucket = Path(settings.artifacts_url.removeprefix("file://")) / run_id
     for name in ("s000003-a9", "s9999999999-a1"):
         (bucket / name).mkdir()
         (bucket / name / "manifest.json").write_text('{"files": {"../../x": {"bytes": 1}}}')
     shutil.copytree(bucket / "s000002-a1", bucket / "s000002-a7")
     (bucket / "s000002-a7" / "trainer" / "state.json").write_text("{}")
-    leave_machine(settings)
+    delete_local_files(settings)
     assert train(run_id, config) == Outcome("finished")
     assert series(sessions, run_id) == straight
 
 
 @pytest.mark.nightly
-def test_a_damaged_checkpoint_is_replaced_by_its_copy(sessions, stopped, train, settings, straight):
-    run_id, config = stopped
+def test_a_damaged_checkpoint_is_replaced_by_its_copy(sessions, stopped_run, train, settings, straight):
+    run_id, config = stopped_run
     weights = settings.artifact_dir(run_id) / "s000002-a1" / "model.safetensors"
     flip_last_bit(weights)
     assert train(run_id, config) == Outcome("finished")
@@ -138,22 +138,22 @@ def test_a_damaged_checkpoint_is_replaced_by_its_copy(sessions, stopped, train, 
     assert not any("refused" in line for line in messages(sessions, run_id))
 
 
-def test_a_copy_that_somebody_changed_is_refused(sessions, stopped, train, settings, store, tmp_path):
-    run_id, config = stopped
+def test_a_modified_copy_is_refused(sessions, stopped_run, train, settings, store, tmp_path):
+    run_id, config = stopped_run
     evil = tmp_path / "evil" / "runs" / run_id / "s000002-a1"
     shutil.copytree(settings.artifact_dir(run_id) / "s000002-a1", evil)
     manifest = evil / "manifest.json"
     manifest.write_text(manifest.read_text() + " ")
     ArtifactStore(settings.artifacts_url, tmp_path / "evil").upload(evil)
-    leave_machine(settings)
+    delete_local_files(settings)
     with pytest.raises(BadCheckpoint, match="none of the run's 1 checkpoints is complete"):
         train(run_id, config)
 
 
-def test_a_store_that_goes_away_keeps_nobody_from_training(
+def test_training_continues_while_the_store_is_unreachable(
     sessions, queued, train, settings, store, monkeypatch
 ):
-    config = resolve(SMALL | {"steps": 5, "checkpointing": {"every": 1, "keep": 1}})
+    config = resolve(SMALL_CONFIG | {"steps": 5, "checkpointing": {"every": 1, "keep": 1}})
     run_id = queued(config)
     upload = ArtifactStore.upload
 
@@ -175,8 +175,10 @@ def test_a_store_that_goes_away_keeps_nobody_from_training(
 
 
 @pytest.mark.nightly
-def test_a_store_that_comes_back_gets_what_is_missing(sessions, queued, train, settings, store, monkeypatch):
-    config = resolve(SMALL | {"checkpointing": {"every": 1, "keep": 1}})
+def test_a_store_that_is_available_again_gets_the_missing_copies(
+    sessions, queued, train, settings, store, monkeypatch
+):
+    config = resolve(SMALL_CONFIG | {"checkpointing": {"every": 1, "keep": 1}})
     run_id = queued(config)
     upload = ArtifactStore.upload
 

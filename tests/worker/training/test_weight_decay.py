@@ -9,7 +9,7 @@ from worker.policy.optimizer import PolicyOptimizer
 
 
 @pytest.mark.parametrize(("decayed", "bias"), [("matrices", 1.0), ("all", 0.99)])
-def test_biases_decay_only_where_everything_does(decayed, bias):
+def test_biases_decay_only_if_everything_does(decayed, bias):
     layer = nn.Linear(1, 1)
     nn.init.ones_(layer.weight)
     nn.init.ones_(layer.bias)

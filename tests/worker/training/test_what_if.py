@@ -6,7 +6,7 @@ import torch
 
 from backend.config import knobs
 from backend.config.merge import resolve
-from tests.presets import METHODS
+from tests.presets import METHOD_PRESETS
 from worker.objective.policy_loss import policy_loss
 from worker.objective.token_choice import split_updates
 from worker.training import what_if
@@ -49,8 +49,8 @@ def request_of(objective, lengths, size):
     }
 
 
-@pytest.mark.parametrize("preset", METHODS)
-def test_gradients_are_those_of_a_backward_pass_token_by_token(preset):
+@pytest.mark.parametrize("preset", METHOD_PRESETS)
+def test_gradients_match_a_backward_pass_token_by_token(preset):
     objective = resolve({"preset": preset}).objective
     lengths = (5, 9, 7, 3, 8, 8, 1, 6)
     request, values = request_of(objective, lengths, 4), values_of(lengths)
@@ -79,7 +79,7 @@ def test_gradients_are_those_of_a_backward_pass_token_by_token(preset):
         ("seq_mean_token_sum_norm", "1 / (B L_max) = 1 / (4 · 8)", 1 / 32, 1 / 32),
     ],
 )
-def test_the_numbers_of_a_formula_are_those_counted_by_hand(aggregation, weight, lowest, highest):
+def test_the_numbers_of_a_formula_match_a_count_by_hand(aggregation, weight, lowest, highest):
     objective = resolve({"objective": {"aggregation": {"type": aggregation}}}).objective
     values = values_of(LENGTHS)
     del values["advantage"]

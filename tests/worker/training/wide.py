@@ -12,7 +12,7 @@ from worker.training import follower, replica, trainer
 
 WIDE = torch.float64
 
-FOLLOWER = (sys.executable, "-m", "tests.worker.training.wide")
+FOLLOWER_COMMAND = (sys.executable, "-m", "tests.worker.training.wide")
 """Command of the ranks above 0."""
 
 

@@ -11,7 +11,7 @@ from tests.factories import make_attempt, make_run
 
 
 @pytest.fixture
-def stored(client):
+def store_log(client):
     """A function that stores a log as a run and returns its id."""
 
     def store(log, **fields):
@@ -29,9 +29,9 @@ def stored(client):
     return store
 
 
-def test_a_collapse_is_told_with_cause_evidence_and_remedy(client, stored):
+def test_a_collapse_is_reported_with_its_cause_evidence_and_remedy(client, store_log):
     log = broken(healthy(), 70, policy__entropy=lambda values: values * 4)
-    run = stored(broken(log, 75, reward__accuracy=lambda values: values * 0.05))
+    run = store_log(broken(log, 75, reward__accuracy=lambda values: values * 0.05))
     answer = client.get(f"/api/v1/runs/{run}/diagnosis").json()
     assert (answer["verdict"], answer["goal"]) == ("collapsed", "reward/accuracy")
     cause = answer["causes"][0]
@@ -42,34 +42,34 @@ def test_a_collapse_is_told_with_cause_evidence_and_remedy(client, stored):
     assert answer["first_signals"] == ["policy/entropy"]
 
 
-def test_an_imported_run_gets_a_remedy_without_fields_of_another_config(client, stored):
+def test_an_imported_run_gets_a_remedy_without_fields_of_another_config(client, store_log):
     log = broken(
         broken(healthy(), 70, policy__entropy=lambda values: values * 4), 75, reward__accuracy=np.zeros_like
     )
-    answer = client.get(f"/api/v1/runs/{stored(log, origin='trl')}/diagnosis").json()
+    answer = client.get(f"/api/v1/runs/{store_log(log, origin='trl')}/diagnosis").json()
     assert answer["causes"][0]["remedy"]["changes"] == {}
 
 
-def test_a_healthy_run_has_no_causes(client, stored):
-    answer = client.get(f"/api/v1/runs/{stored(healthy())}/diagnosis").json()
+def test_a_healthy_run_has_no_causes(client, store_log):
+    answer = client.get(f"/api/v1/runs/{store_log(healthy())}/diagnosis").json()
     assert (answer["verdict"], answer["causes"], answer["onset"]) == ("healthy", [], None)
 
 
 @pytest.mark.parametrize("count", [0, 1, 3])
-def test_a_run_of_few_steps_is_inconclusive(client, stored, count):
-    answer = client.get(f"/api/v1/runs/{stored(healthy(count))}/diagnosis").json()
+def test_a_run_of_few_steps_is_inconclusive(client, store_log, count):
+    answer = client.get(f"/api/v1/runs/{store_log(healthy(count))}/diagnosis").json()
     assert answer["verdict"] == "inconclusive"
     assert answer["best"] is None
 
 
-def test_numbers_that_are_not_finite_are_json(client, stored):
-    run = stored(broken(healthy(), 60, optim__grad_norm=lambda values: np.full_like(values, np.inf)))
+def test_numbers_that_are_not_finite_are_json(client, store_log):
+    run = store_log(broken(healthy(), 60, optim__grad_norm=lambda values: np.full_like(values, np.inf)))
     answer = client.get(f"/api/v1/runs/{run}/diagnosis").json()
     assert [cause["cause"] for cause in answer["causes"]] == ["non_finite"]
 
 
-def test_a_long_run_is_judged_by_its_parts(client, stored):
-    run = stored(broken(healthy(12_000), 8_000, reward__accuracy=lambda values: values * 0.05))
+def test_a_long_run_is_judged_by_downsampled_series(client, store_log):
+    run = store_log(broken(healthy(12_000), 8_000, reward__accuracy=lambda values: values * 0.05))
     answer = client.get(f"/api/v1/runs/{run}/diagnosis").json()
     assert answer["verdict"] == "collapsed"
     assert answer["fall"]["healthy"] <= 8_000 <= answer["fall"]["sick"] + 3
@@ -79,7 +79,7 @@ def test_an_unknown_run_is_not_found(client):
     assert client.get("/api/v1/runs/nothing/diagnosis").status_code == 404
 
 
-def test_a_viewer_reads_it(viewer):
+def test_a_viewer_can_read_the_diagnosis(viewer):
     assert viewer.get("/api/v1/runs/nothing/diagnosis").status_code == 404
 
 
@@ -89,7 +89,7 @@ HACKED = CompletionRecord("3", reward=1.0, correct=False)
 CUT = CompletionRecord("33333", reward=0.0, correct=False, finish_reason="length")
 
 
-def with_completions(client, run, steps, kind="train"):
+def store_completions(client, run, steps, kind="train"):
     """Store one group of completions at each of these steps."""
     with client.app.state.lab.sessions.begin() as session:
         for step, completions in steps.items():
@@ -104,39 +104,39 @@ def evidence(client, run):
 
 
 @pytest.mark.parametrize("origin", ["", "trl"])
-def test_a_cause_points_to_the_first_stored_step_whose_completions_show_it(client, stored, origin):
+def test_a_cause_points_to_the_first_stored_step_whose_completions_show_it(client, store_log, origin):
     log = broken(healthy(), 70, length__mean=lambda values: values * 2.5)
-    run = stored(broken(log, 75, reward__accuracy=lambda values: values * 0.05), origin=origin)
-    with_completions(client, run, {60: [CUT], 74: [RIGHT, WRONG], 80: [CUT, CUT, WRONG], 90: [CUT]})
+    run = store_log(broken(log, 75, reward__accuracy=lambda values: values * 0.05), origin=origin)
+    store_completions(client, run, {60: [CUT], 74: [RIGHT, WRONG], 80: [CUT, CUT, WRONG], 90: [CUT]})
     assert evidence(client, run) == {
         "": ("train", 74, [], 2),
         "length_blowup": ("train", 80, ["truncated"], 2),
     }
 
 
-def test_wrong_answers_that_were_rewarded_show_a_hacked_reward(client, stored):
+def test_wrong_answers_that_were_rewarded_show_a_hacked_reward(client, store_log):
     log = healthy(**{"reward/mean": np.full(120, 0.5)})
-    run = stored(broken(log, 70, reward__accuracy=lambda values: values * 0.05))
-    with_completions(client, run, {75: [WRONG, RIGHT], 90: [WRONG, HACKED]})
+    run = store_log(broken(log, 70, reward__accuracy=lambda values: values * 0.05))
+    store_completions(client, run, {75: [WRONG, RIGHT], 90: [WRONG, HACKED]})
     assert evidence(client, run)["reward_hacking"] == ("train", 90, ["wrong", "rewarded"], 1)
 
 
-def test_without_completions_after_the_onset_there_is_no_evidence(client, stored):
+def test_without_completions_after_the_onset_there_is_no_evidence(client, store_log):
     log = broken(healthy(), 70, length__mean=lambda values: values * 2.5)
-    run = stored(broken(log, 75, reward__accuracy=lambda values: values * 0.05))
-    with_completions(client, run, {60: [CUT]})
+    run = store_log(broken(log, 75, reward__accuracy=lambda values: values * 0.05))
+    store_completions(client, run, {60: [CUT]})
     assert evidence(client, run) == {}
 
 
-def test_without_completions_that_show_it_a_cause_points_to_any(client, stored):
+def test_without_completions_that_show_it_a_cause_points_to_any(client, store_log):
     log = broken(healthy(), 70, length__mean=lambda values: values * 2.5)
-    run = stored(broken(log, 75, reward__accuracy=lambda values: values * 0.05))
-    with_completions(client, run, {80: [WRONG]})
+    run = store_log(broken(log, 75, reward__accuracy=lambda values: values * 0.05))
+    store_completions(client, run, {80: [WRONG]})
     assert evidence(client, run)["length_blowup"] == ("train", 80, [], 1)
 
 
-def test_a_healthy_run_has_no_evidence(client, stored):
-    run = stored(healthy())
-    with_completions(client, run, {80: [WRONG]})
+def test_a_healthy_run_has_no_evidence(client, store_log):
+    run = store_log(healthy())
+    store_completions(client, run, {80: [WRONG]})
     assert evidence(client, run) == {}
     assert client.get("/api/v1/rollouts/evidence", params={"run": "none"}).status_code == 404

@@ -28,7 +28,7 @@ def becomes(value):
 FALLS = {"reward__accuracy": times(0.05)}
 
 
-def planted(at=70, count=120, seed=0, **changes):
+def log_with_changes(at=70, count=120, seed=0, **changes):
     """Return a run whose goal falls five steps after the changes."""
     log = healthy(count, seed=seed)
     return broken(broken(log, at, **changes), at + 5, **FALLS)
@@ -48,7 +48,7 @@ def planted(at=70, count=120, seed=0, **changes):
 )
 @pytest.mark.parametrize("seed", range(5))
 def test_a_planted_change_is_the_first_cause_with_its_onset(cause, changes, seed):
-    diagnosis = diagnose(planted(seed=seed, **changes))
+    diagnosis = diagnose(log_with_changes(seed=seed, **changes))
     assert diagnosis.outcome.verdict == "collapsed"
     assert diagnosis.causes[0].finding.cause == cause
     assert diagnosis.onset.healthy <= 70 <= diagnosis.onset.sick + 1
@@ -61,7 +61,7 @@ def test_a_goal_that_drops_within_a_step_while_the_policy_stays_is_the_verifier(
     assert diagnosis.onset.healthy <= 70 <= diagnosis.onset.sick
 
 
-def test_the_verifier_is_not_accused_where_nothing_says_what_the_policy_did():
+def test_the_verifier_is_not_blamed_without_metrics_of_the_policy():
     log = broken(healthy(), 70, reward__accuracy=becomes(0.0))
     diagnosis = diagnose(Log({"reward/accuracy": log.series["reward/accuracy"]}))
     assert diagnosis.outcome.verdict == "collapsed"
@@ -69,7 +69,7 @@ def test_the_verifier_is_not_accused_where_nothing_says_what_the_policy_did():
     assert "verifier" in {detector.cause for detector in diagnosis.unjudged}
 
 
-def test_training_problems_that_are_always_wrong_while_held_out_ones_are_solved_are_checked_wrongly():
+def test_training_problems_always_wrong_while_held_out_ones_are_solved_point_to_the_verifier():
     log = healthy(count=60)
     diagnosis = diagnose(
         Log(
@@ -85,14 +85,16 @@ def test_training_problems_that_are_always_wrong_while_held_out_ones_are_solved_
     assert (diagnosis.outcome.verdict, diagnosis.causes[0].finding.cause) == ("never_learned", "verifier")
 
 
-def test_numbers_that_stay_not_finite_are_the_cause_of_all_else():
-    diagnosis = diagnose(broken(planted(policy__entropy=times(4)), 60, optim__grad_norm=becomes(np.nan)))
+def test_metrics_that_stay_nonfinite_are_the_first_cause():
+    diagnosis = diagnose(
+        broken(log_with_changes(policy__entropy=times(4)), 60, optim__grad_norm=becomes(np.nan))
+    )
     assert diagnosis.causes[0].finding.cause == "non_finite"
     assert {cause.explained_by for cause in diagnosis.causes[1:]} == {"non_finite"}
     assert diagnosis.onset.sick == 61
 
 
-def test_one_spike_is_no_finding():
+def test_a_single_spike_is_not_a_finding():
     log = healthy()
     for metric in ("policy/entropy", "optim/grad_norm", "kl/k3", "length/mean"):
         values = log.series[metric].values.copy()
@@ -109,14 +111,14 @@ def test_a_change_without_a_fall_of_the_goal_is_a_warning():
     assert [warning.cause for warning in diagnosis.warnings] == ["entropy_explosion"]
 
 
-def test_a_change_after_the_fall_is_no_cause_of_it():
+def test_a_change_after_the_fall_is_not_its_cause():
     log = broken(broken(healthy(), 60, **FALLS), 90, length__mean=times(3))
     diagnosis = diagnose(log)
     assert "length_blowup" not in {cause.finding.cause for cause in diagnosis.causes}
     assert "length_blowup" in {warning.cause for warning in diagnosis.warnings}
 
 
-def test_a_loss_of_0_a_ratio_of_1_and_no_kl_are_no_evidence():
+def test_a_loss_of_0_a_ratio_of_1_and_no_kl_are_not_evidence():
     log = healthy()
     silent = {"loss/total": series(np.zeros(120)), "ratio/mean": series(np.ones(120))}
     diagnosis = diagnose(Log({name: curve for name, curve in log.series.items() if name != "kl/k3"} | silent))
@@ -152,15 +154,15 @@ def test_a_rate_of_0_and_equal_evaluations_are_a_dead_run():
     )
 
 
-def test_a_term_of_the_loss_that_appears_in_mid_run_is_seen_from_its_first_step():
-    log = planted(policy__entropy=times(4))
+def test_a_loss_term_that_appears_mid_run_is_detected_from_its_first_step():
+    log = log_with_changes(policy__entropy=times(4))
     term = Series(np.arange(71, 121), np.full(50, -0.5))
     diagnosis = diagnose(Log({**log.series, "loss/entropy": term}))
     assert diagnosis.causes[0].finding.metrics[0] == "loss/entropy"
     assert diagnosis.onset == (70, 71)
 
 
-def test_every_cause_has_its_words():
+def test_every_cause_has_a_text():
     assert DETECTORS.keys() == TITLES.keys() == REMEDIES.keys() == CAUSE_ORDER.keys()
     assert CONSEQUENCES.keys() <= DETECTORS.keys()
     assert set().union(*CONSEQUENCES.values()) <= DETECTORS.keys()
@@ -188,26 +190,26 @@ def test_a_remedy_is_a_config_that_the_service_accepts(cause):
     RunConfig.model_validate(merged)
 
 
-def test_a_foreign_log_has_no_knobs_to_change():
+def test_a_foreign_log_gets_no_config_changes():
     assert remedy_for("update_size", Log({})).changes == {}
 
 
 @pytest.mark.parametrize(
     "values", [np.zeros(50), np.full(50, np.nan), np.full(50, np.inf), np.array([1.0]), np.zeros(0)]
 )
-def test_any_metric_alone_is_survived(values):
+def test_diagnosis_accepts_any_single_metric(values):
     for metric in METRICS:
         log = Log({metric: series(values)})
         verdict = diagnose(log).outcome.verdict
         assert verdict in {"inconclusive", "never_learned", "collapsed", "healthy"}, metric
 
 
-def test_a_config_of_another_trainer_has_no_setting_of_ours():
+def test_a_config_of_another_trainer_gets_none_of_our_settings():
     log = Log({"reward/mean": series(np.zeros(50))}, {"sampling": "x"})
     assert log.setting("sampling.group_size") is None
 
 
-def with_texts(count=120):
+def log_with_text_metrics(count=120):
     """Return a healthy log with metrics that only this service logs."""
     return healthy(
         count,
@@ -237,8 +239,8 @@ def with_texts(count=120):
         ("reward_hacking", {"reward__unearned_share": becomes(0.8)}),
     ],
 )
-def test_a_change_of_the_texts_or_of_the_pull_is_the_cause(cause, changes):
-    log = broken(broken(with_texts(), 70, **changes), 75, **FALLS)
+def test_a_change_of_the_texts_or_of_the_kl_term_is_the_cause(cause, changes):
+    log = broken(broken(log_with_text_metrics(), 70, **changes), 75, **FALLS)
     if cause == "reward_hacking":
         log = Log({**log.series, "reward/mean": series(steady(120, 0.5))})
     diagnosis = diagnose(log)
@@ -247,20 +249,22 @@ def test_a_change_of_the_texts_or_of_the_pull_is_the_cause(cause, changes):
 
 
 def test_a_kl_term_that_steers_from_the_first_step_has_no_onset_of_its_own():
-    pulled = broken(with_texts(), 0, optim__kl_share=becomes(0.9))
+    pulled = broken(log_with_text_metrics(), 0, optim__kl_share=becomes(0.9))
     diagnosis = diagnose(broken(pulled, 75, **FALLS))
     assert diagnosis.causes[0].finding.cause == "kl_pull"
     assert "90% of the gradient" in diagnosis.causes[0].finding.evidence[0]
 
 
-def test_a_step_without_signal_says_nothing_of_the_kl_term():
+def test_a_step_without_signal_is_ignored_by_the_kl_detector():
     """If no group has signal, the KL term contributes the whole gradient, a share of exactly 1."""
-    diagnosis = diagnose(broken(broken(with_texts(), 0, optim__kl_share=becomes(1.0)), 75, **FALLS))
+    diagnosis = diagnose(
+        broken(broken(log_with_text_metrics(), 0, optim__kl_share=becomes(1.0)), 75, **FALLS)
+    )
     assert "kl_pull" not in {cause.finding.cause for cause in diagnosis.causes}
 
 
 def test_right_answers_that_become_less_likely_are_the_cause():
-    log = with_texts()
+    log = log_with_text_metrics()
     every_tenth = np.arange(10, 121, 10)
     lift = Series(every_tenth, np.where(every_tenth <= 50, 0.02, -0.05))
     diagnosis = diagnose(broken(Log({**log.series, "policy/lift_right": lift}), 100, **FALLS))
@@ -296,9 +300,9 @@ def test_a_policy_that_its_first_updates_broke_has_updates_that_are_too_large():
     assert diagnosis.onset == (1, 2)
 
 
-def test_a_pull_that_begins_before_the_gradients_grow_explains_them():
+def test_a_kl_term_that_begins_before_the_gradients_grow_explains_them():
     changes = {"loss__kl": times(80)}
-    log = broken(broken(with_texts(), 70, **changes), 74, optim__grad_norm=times(20))
+    log = broken(broken(log_with_text_metrics(), 70, **changes), 74, optim__grad_norm=times(20))
     diagnosis = diagnose(broken(log, 78, **FALLS))
     assert diagnosis.causes[0].finding.cause == "kl_pull"
     assert (
@@ -312,7 +316,7 @@ def test_every_cause_of_the_config_has_a_detector_and_a_title():
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_any_numbers_whatever_are_judged_with_evidence(seed):
+def test_arbitrary_numbers_are_judged_with_evidence(seed):
     chance = np.random.default_rng(seed)
     values = np.array([np.nan, np.inf, -np.inf, 9e307, -9e307, 1e-308, 0.0, 0.5, 1.0])
     log = Log({metric: series(chance.choice(values, 60)) for metric in METRICS})
@@ -322,7 +326,7 @@ def test_any_numbers_whatever_are_judged_with_evidence(seed):
         assert finding.metrics
 
 
-def long_texts(count=200, cap=1024, seed=0):
+def log_of_long_texts(count=200, cap=1024, seed=0):
     """Return a healthy log of completions of about a thousand tokens, whose lengths differ by hundreds."""
     chance = np.random.default_rng(seed)
     lengths = np.minimum(cap, 700 + chance.normal(0, 60, count))
@@ -335,7 +339,7 @@ def long_texts(count=200, cap=1024, seed=0):
 
 @pytest.mark.parametrize("seed", range(5))
 def test_completions_of_a_thousand_tokens_that_grow_to_the_cap_are_the_cause(seed):
-    log = long_texts(seed=seed)
+    log = log_of_long_texts(seed=seed)
     assert diagnose(log).outcome.verdict == "healthy"
     grown = {"length__mean": becomes(1023.0), "length__truncated_frac": becomes(0.9)}
     diagnosis = diagnose(broken(broken(log, 120, **grown), 125, **FALLS))
@@ -344,7 +348,7 @@ def test_completions_of_a_thousand_tokens_that_grow_to_the_cap_are_the_cause(see
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_a_collapse_of_one_long_completion_group_a_step_has_its_cause(seed):
+def test_a_collapse_with_one_long_group_per_step_has_its_cause(seed):
     """With one prompt and eight completions of about a thousand tokens, all metrics are noisy."""
     chance = np.random.default_rng(seed)
     rate = np.minimum(0.6, 0.2 + np.arange(400) * 0.003)

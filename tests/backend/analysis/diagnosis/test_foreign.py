@@ -9,7 +9,7 @@ from backend.analysis.diagnosis.log import Log, Series
 from backend.analysis.diagnosis.significance import fall_p_value, rise_p_value
 from tests.backend.analysis.diagnosis.logs import series, steady
 
-FALLEN = {"collapsed", "declining", "recovered"}
+FALLEN_VERDICTS = {"collapsed", "declining", "recovered"}
 
 
 def reward(count=150, *, fall_at=None, seed=0):
@@ -51,11 +51,11 @@ def test_a_shuffled_collapse_and_a_sparse_reward_are_no_alarm():
     for seed in range(60):
         chance = np.random.default_rng(seed)
         for values in (chance.permutation(reward(fall_at=70)), (chance.random(150) < 0.05) * 1.0):
-            alarms += judge(Log({"reward/mean": series(values)})).verdict in FALLEN
+            alarms += judge(Log({"reward/mean": series(values)})).verdict in FALLEN_VERDICTS
     assert alarms <= 3
 
 
-def test_the_bound_of_a_run_that_never_learned_shrinks_with_its_length():
+def test_the_bound_for_a_run_that_never_learned_shrinks_with_its_length():
     bounds = []
     for count in (400, 2000):
         values = 0.4 + np.random.default_rng(count).normal(0, 0.05, count)
@@ -83,7 +83,7 @@ def test_accuracies_in_percent_have_the_verdict_of_fractions_in_their_own_unit()
     assert outcomes[1].best == pytest.approx(100 * outcomes[0].best)
 
 
-def test_of_several_sets_the_one_that_fell_is_the_finding():
+def test_the_evaluation_set_that_fell_is_the_finding():
     stays, falls = np.full(10, 0.5), np.array([0.6, 0.6, 0.61, 0.6, 0.58, 0.4, 0.25, 0.2, 0.2, 0.2])
     steps = np.arange(10, 101, 10)
     sets = {"eval/accuracy/aime": Series(steps, stays), "eval/accuracy/gsm8k": Series(steps, falls)}
@@ -91,7 +91,7 @@ def test_of_several_sets_the_one_that_fell_is_the_finding():
     assert (outcome.verdict, outcome.goal) == ("collapsed", "eval/accuracy/gsm8k")
 
 
-def test_the_settling_of_the_first_steps_is_no_signal():
+def test_the_settling_of_the_first_steps_is_not_a_signal():
     entropy = np.where(np.arange(150) < 6, 1.3 - 0.2 * np.arange(150), 0.15) + rising_from(
         150, 70, low=0, high=8
     )
@@ -109,17 +109,17 @@ def test_a_slow_drift_begins_where_it_is_halfway_and_its_largest_value_has_its_s
     assert "reached 2.1 at step" in finding.evidence[0]
 
 
-def test_a_kl_that_grows_slowly_while_the_run_learns_is_no_warning():
+def test_a_kl_that_grows_slowly_while_the_run_learns_is_not_a_warning():
     kl = np.linspace(0.002, 0.12, 300)
     assert findings(Log({"reward/mean": series(reward(300)), "kl/k3": series(kl)})) == {}
 
 
-def test_gradients_of_zero_are_no_baseline():
+def test_gradients_of_zero_are_not_a_baseline():
     norm = np.where(np.arange(150) % 3 == 0, 0.2, 0.0)
     assert findings(Log({"reward/mean": series(reward()), "optim/grad_norm": series(norm)})) == {}
 
 
-def test_answers_that_grow_while_nothing_is_truncated_are_wanted():
+def test_longer_answers_without_truncation_are_not_a_finding():
     length = np.linspace(300, 2600, 150)
     log = {"reward/mean": series(reward()), "length/mean": series(length)}
     assert findings(Log(log)) == {}
@@ -133,33 +133,33 @@ def test_completions_that_are_all_truncated_are_named_from_step_1():
     assert [cause.finding.title for cause in diagnosis.causes] == ["Completions are truncated from the start"]
 
 
-def test_a_reward_of_zero_beside_completions_that_are_all_truncated_is_first_of_all_truncation():
+def test_truncation_comes_first_if_all_completions_are_truncated_and_the_reward_is_zero():
     log = Log({"reward/mean": series(np.zeros(40)), "length/truncated_frac": series(np.ones(40))})
     assert [cause.finding.cause for cause in diagnose(log).causes] == ["length_blowup", "verifier"]
 
 
 @pytest.mark.parametrize("name", ["length/truncated_frac", "groups/zero_variance_frac"])
-def test_a_run_that_cannot_learn_and_is_not_seen_to_learn_never_learned(name):
+def test_a_run_that_cannot_learn_and_shows_no_learning_never_learned(name):
     chance = np.random.default_rng(2)
     noisy = {"reward/mean": series(0.02 + chance.normal(0, 0.01, 60))}
     assert judge(Log(noisy)).verdict == "inconclusive"
     assert diagnose(Log(noisy | {name: series(np.full(60, 0.97))})).outcome.verdict == "never_learned"
 
 
-def test_a_reward_that_rises_while_evaluations_fall_is_no_proof_of_hacking():
+def test_a_reward_that_rises_while_evaluations_fall_does_not_prove_hacking():
     steps = np.arange(0, 150, 10)
     evaluated = Series(steps, np.where(steps < 80, 0.5, 0.1))
     log = Log({"reward/mean": series(reward()), "eval/accuracy": evaluated})
     assert findings(log)["reward_hacking"].tier == "consistent"
 
 
-def test_a_learning_rate_that_is_printed_as_zero_is_no_dead_run():
+def test_a_learning_rate_printed_as_zero_does_not_mean_a_dead_run():
     log = {"reward/mean": series(steady(80, 0.3)), "optim/lr": series(np.zeros(80))}
     assert "dead_run" not in findings(Log(log))
     assert "dead_run" in findings(Log(log, {"optimizer": {"lr": 0.0}}))
 
 
-def test_one_last_gradient_that_is_not_finite_is_a_warning_unless_the_run_ended_by_it():
+def test_a_nonfinite_last_gradient_is_a_warning_unless_it_ended_the_run():
     norm = np.append(steady(99, 0.5), np.nan)
     values = {"reward/mean": series(reward(100)), "optim/grad_norm": series(norm)}
     assert diagnose(Log(values)).outcome.verdict == "healthy"
@@ -171,7 +171,7 @@ def test_one_last_gradient_that_is_not_finite_is_a_warning_unless_the_run_ended_
     assert diagnose(Log(flat)).outcome.verdict == "collapsed"
 
 
-def test_a_negative_reward_keeps_its_figures():
+def test_figures_of_a_negative_reward_are_unchanged():
     values = reward(fall_at=100) - 1
     outcome = judge(Log({"reward/mean": series(values)}))
     assert outcome.verdict == "collapsed"
@@ -179,7 +179,7 @@ def test_a_negative_reward_keeps_its_figures():
     assert outcome.end == pytest.approx(-0.98, abs=0.01)
 
 
-def test_the_fall_lies_after_the_best():
+def test_the_fall_comes_after_the_best_value():
     for seed in range(20):
         outcome = judge(Log({"reward/mean": series(reward(200, fall_at=115, seed=seed))}))
         assert outcome.best_step <= outcome.onset.sick

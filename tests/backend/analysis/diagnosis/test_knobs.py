@@ -16,7 +16,7 @@ def rewards(*terms):
     return {"rewards": list(terms)}
 
 
-def first(cause, fields):
+def first_knob_change(cause, fields):
     """Return the first change for a config in which only these fields differ from the defaults."""
     return first_change(cause, RunConfig.model_validate(fields).model_dump(mode="json"))
 
@@ -148,85 +148,87 @@ def first(cause, fields):
         ("verifier", {}, {}),
     ],
 )
-def test_the_first_thing_to_change(cause, fields, changes):
-    assert first(cause, fields) == changes
+def test_the_first_change_for_a_cause(cause, fields, changes):
+    assert first_knob_change(cause, fields) == changes
 
 
-def test_a_natural_gradient_has_a_smaller_trust_region():
+def test_a_natural_gradient_gets_a_smaller_trust_region():
     config = resolve({"preset": "trpo"}).model_dump(mode="json")
     assert first_change("update_size", config) == {"updates.trust.delta": 0.00333}
 
 
-def test_a_coefficient_for_each_domain_changes_domain_by_domain():
+def test_coefficients_per_domain_change_domain_by_domain():
     fields = {
         "problems": [{"name": "sums", "domain": "easy"}, {"name": "sums", "domain": "hard"}],
         "objective": {"kl": {"type": "k3", "coef": {"easy": 0.1, "hard": 0.5}}},
     }
-    kl_setting = first("kl_runaway", fields)["objective.kl"]
+    kl_setting = first_knob_change("kl_runaway", fields)["objective.kl"]
     assert kl_setting == {"type": "k3", "coef": {"easy": 0.2, "hard": 1.0}}
-    assert first("kl_pull", fields)["objective.kl"]["coef"] == {"easy": 0.04, "hard": 0.04}
+    assert first_knob_change("kl_pull", fields)["objective.kl"]["coef"] == {"easy": 0.04, "hard": 0.04}
 
 
-def named(terms, *fields):
+def reward_names(terms, *fields):
     return [(term["name"], *(term[field] for field in fields)) for term in terms]
 
 
-def test_a_reward_that_wrong_answers_earn_is_given_to_right_ones_only():
+def test_a_reward_that_wrong_answers_earn_is_restricted_to_right_ones():
     fields = rewards({"name": "correctness"}, {"name": "think_format", "weight": 4.0})
-    (terms,) = first("reward_hacking", fields).values()
-    assert named(terms, "weight") == [("correctness", 1.0), ("think_format", 4.0)]
+    (terms,) = first_knob_change("reward_hacking", fields).values()
+    assert reward_names(terms, "weight") == [("correctness", 1.0), ("think_format", 4.0)]
     assert terms[1]["only_when_correct"] is True
-    (again,) = first("reward_hacking", {"rewards": terms}).values()
-    assert named(again, "weight") == [("correctness", 1.0), ("think_format", 1.0)]
+    (again,) = first_knob_change("reward_hacking", {"rewards": terms}).values()
+    assert reward_names(again, "weight") == [("correctness", 1.0), ("think_format", 1.0)]
 
 
 def test_a_term_that_cannot_depend_on_right_answers_pays_a_quarter():
-    (terms,) = first(
+    (terms,) = first_knob_change(
         "reward_hacking", rewards({"name": "correctness"}, {"name": "length", "weight": 2.0})
     ).values()
-    assert named(terms, "weight") == [("correctness", 1.0), ("length", 0.5)]
+    assert reward_names(terms, "weight") == [("correctness", 1.0), ("length", 0.5)]
 
 
-def test_right_answers_that_cost_pay_again():
+def test_right_answers_that_lost_reward_pay_again():
     fields = rewards({"name": "correctness", "weight": -3.0}, {"name": "think_format", "weight": 1.0})
-    (terms,) = first("reward_hacking", fields).values()
-    assert named(terms, "weight") == [("correctness", 3.0), ("think_format", 1.0)]
+    (terms,) = first_knob_change("reward_hacking", fields).values()
+    assert reward_names(terms, "weight") == [("correctness", 3.0), ("think_format", 1.0)]
     assert terms[1]["only_when_correct"] is True
 
 
 def test_correctness_alone_cannot_be_hacked_by_another_term():
-    assert first("reward_hacking", rewards({"name": "correctness"})) == {}
+    assert first_knob_change("reward_hacking", rewards({"name": "correctness"})) == {}
 
 
-def test_a_format_that_was_added_is_required():
+def test_an_added_format_reward_becomes_a_requirement():
     fields = rewards({"name": "correctness", "map": "-1/1"}, {"name": "think_format", "weight": 0.2})
-    (terms,) = first("broken_format", fields).values()
+    (terms,) = first_knob_change("broken_format", fields).values()
     # otherwise 0 for a missing format would exceed -1
-    assert named(terms[:1], "map") == [("correctness", "0/1")]
-    assert named(terms[1:], "weight", "required") == [("think_format", 0.0, True)]
-    assert first("broken_format", {"rewards": terms}) == {}
+    assert reward_names(terms[:1], "map") == [("correctness", "0/1")]
+    assert reward_names(terms[1:], "weight", "required") == [("think_format", 0.0, True)]
+    assert first_knob_change("broken_format", {"rewards": terms}) == {}
 
 
-def test_a_box_is_required_where_answers_count_without_one():
-    (terms,) = first("broken_format", rewards({"name": "correctness", "extraction": "lenient"})).values()
+def test_a_box_is_required_if_answers_count_without_one():
+    (terms,) = first_knob_change(
+        "broken_format", rewards({"name": "correctness", "extraction": "lenient"})
+    ).values()
     assert terms[1] == {"name": "boxed_format", "weight": 0.0, "required": True}
-    assert first("broken_format", rewards({"name": "correctness", "extraction": "boxed"})) == {}
+    assert first_knob_change("broken_format", rewards({"name": "correctness", "extraction": "boxed"})) == {}
 
 
 def test_the_script_of_the_prompt_is_rewarded_and_then_required():
-    (terms,) = first("language_mix", rewards({"name": "correctness"})).values()
+    (terms,) = first_knob_change("language_mix", rewards({"name": "correctness"})).values()
     assert terms[1] == {"name": "language", "weight": 0.1}
-    (terms,) = first("language_mix", {"rewards": terms}).values()
-    assert named(terms[1:], "form", "required") == [("language", "consistent", True)]
+    (terms,) = first_knob_change("language_mix", {"rewards": terms}).values()
+    assert reward_names(terms[1:], "form", "required") == [("language", "consistent", True)]
 
 
 def test_brevity_is_no_longer_rewarded():
     fields = rewards({"name": "correctness"}, {"name": "length", "weight": 0.5})
-    (terms,) = first("length_collapse", fields).values()
-    assert named(terms, "weight") == [("correctness", 1.0), ("length", 0.0)]
+    (terms,) = first_knob_change("length_collapse", fields).values()
+    assert reward_names(terms, "weight") == [("correctness", 1.0), ("length", 0.0)]
 
 
-def test_every_cause_but_a_wrong_verifier_has_a_field_to_change():
+def test_every_cause_except_a_wrong_verifier_has_a_field_to_change():
     assert REMEDIES.keys() - CHANGES_BY_CAUSE.keys() == {"verifier"}
 
 

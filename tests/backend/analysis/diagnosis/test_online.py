@@ -16,7 +16,7 @@ COLLAPSE = broken(
 )
 
 
-def steps_of(log):
+def steps_with_metrics(log):
     """Yield each step with its metrics, as a trainer reports them."""
     last = max(int(series.steps[-1]) for series in log.series.values())
     for step in range(1, last + 1):
@@ -28,18 +28,18 @@ def up_to(log, step):
     return Log({name: series.between(0, step) for name, series in log.series.items()}, log.config)
 
 
-def test_a_growing_log_is_judged_as_the_whole_one():
+def test_a_growing_log_is_judged_like_the_complete_log():
     growing = GrowingLog({})
-    for step, metrics in steps_of(COLLAPSE):
+    for step, metrics in steps_with_metrics(COLLAPSE):
         growing.take(step, metrics | {"throughput/tokens_per_second": 1.0})
         if is_due(step):
             assert growing.diagnosis(up_to=step) == diagnose(up_to(COLLAPSE, step))
     assert growing.diagnosis(up_to=120).outcome.verdict == "collapsed"
 
 
-def test_a_log_that_begins_with_recorded_points_goes_on_like_one_that_saw_them():
+def test_a_log_resumed_from_recorded_points_continues_like_an_uninterrupted_one():
     uninterrupted, resumed = GrowingLog({}), GrowingLog({}, up_to(COLLAPSE, 60).series)
-    for step, metrics in steps_of(COLLAPSE):
+    for step, metrics in steps_with_metrics(COLLAPSE):
         uninterrupted.take(step, metrics)
         if step > 60:
             resumed.take(step, metrics)
@@ -48,7 +48,7 @@ def test_a_log_that_begins_with_recorded_points_goes_on_like_one_that_saw_them()
 
 
 @pytest.mark.parametrize("count", [5_000, 5_001, 7_777, 10_000, 123_456])
-def test_a_long_series_becomes_the_medians_of_equal_parts(count):
+def test_a_long_series_is_reduced_to_medians_of_equal_blocks(count):
     values = np.random.default_rng(count).normal(size=count)
     values[count // 2] = np.inf
     thinned = Series(np.arange(count), values).thinned()
@@ -58,9 +58,9 @@ def test_a_long_series_becomes_the_medians_of_equal_parts(count):
     np.testing.assert_array_equal(thinned.values, values if count == 5_000 else expected)
 
 
-def test_numbers_that_are_not_finite_are_taken_as_they_are():
+def test_nonfinite_numbers_are_stored_unchanged():
     growing = GrowingLog({})
-    for step, metrics in steps_of(COLLAPSE):
+    for step, metrics in steps_with_metrics(COLLAPSE):
         growing.take(step, metrics | {"optim/grad_norm": float("nan") if step > 40 else 1.0})
     assert growing.diagnosis(up_to=120).causes[0].finding.cause == "non_finite"
 
@@ -78,7 +78,7 @@ def test_the_last_step_at_which_a_run_was_judged(step, expected):
     assert last_due(step) == expected
 
 
-def told(log):
+def reported_events(log):
     """Return the kind and the word of every event that is reported while the log grows."""
     before, reported = None, []
     for step in range(DIAGNOSIS_INTERVAL_STEPS, 121, DIAGNOSIS_INTERVAL_STEPS):
@@ -89,8 +89,8 @@ def told(log):
     return reported
 
 
-def test_a_collapse_is_told_once_with_verdict_cause_and_onset():
-    assert [verdict for kind, verdict in told(COLLAPSE) if kind == "verdict"] in (
+def test_a_collapse_is_reported_once_with_verdict_cause_and_onset():
+    assert [verdict for kind, verdict in reported_events(COLLAPSE) if kind == "verdict"] in (
         ["healthy", "collapsed"],
         ["healthy", "declining", "collapsed"],
     )
@@ -98,17 +98,17 @@ def test_a_collapse_is_told_once_with_verdict_cause_and_onset():
     assert line.startswith("collapsed: Entropy exploded, between steps ")
 
 
-def test_a_warning_is_told_once_and_called_so():
+def test_a_warning_is_reported_once_as_a_warning():
     log = broken(healthy(), 70, policy__entropy=lambda values: values * 4)
-    assert told(log) == [("verdict", "healthy"), ("warning", "entropy_explosion")]
+    assert reported_events(log) == [("verdict", "healthy"), ("warning", "entropy_explosion")]
     before, now = diagnose(up_to(log, 60)), diagnose(log)
     assert [line.message.split(",")[0] for line in news(before, now)] == ["warning: Entropy exploded"]
 
 
-def test_nothing_is_told_of_too_few_points():
+def test_too_few_points_report_nothing():
     assert news(None, diagnose(healthy(5))) == []
 
 
-def test_what_follows_a_fall_is_no_news():
+def test_consequences_of_a_fall_are_not_reported():
     after = broken(COLLAPSE, 100, length__mean=lambda values: values * 3)
     assert news(diagnose(COLLAPSE), diagnose(after)) == []

@@ -18,7 +18,7 @@ def outcome_of(values, **metrics):
     )
 
 
-def test_a_run_that_learns_and_stays_is_healthy():
+def test_a_run_that_learns_and_stays_level_is_healthy():
     assert {judge(healthy(seed=seed)).verdict for seed in range(20)} == {"healthy"}
 
 
@@ -31,7 +31,7 @@ def test_a_fall_that_lasts_is_a_collapse_with_its_step():
         assert outcome.onset.sick - outcome.onset.healthy <= 5, seed
 
 
-def test_a_fall_that_passes_is_recovered():
+def test_a_fall_that_recovers_is_recovered():
     values = learning(150, noise=0.02)
     values[80:95] = 0.02
     assert outcome_of(values).verdict == "recovered"
@@ -43,7 +43,7 @@ def test_a_slow_loss_of_a_third_is_declining():
     assert outcome_of(values).verdict == "declining"
 
 
-def test_a_run_that_stays_where_it_began_never_learned():
+def test_a_run_that_stays_at_its_start_never_learned():
     values = 0.1 + np.random.default_rng(0).normal(0, 0.02, 100)
     assert outcome_of(values).verdict == "never_learned"
 
@@ -53,13 +53,13 @@ def test_a_run_that_began_at_the_top_has_nothing_to_learn():
 
 
 @pytest.mark.parametrize("count", [0, 1, 3, 11])
-def test_too_few_points_say_nothing(count):
+def test_too_few_points_are_inconclusive(count):
     outcome = outcome_of(np.zeros(count))
     assert outcome.verdict == "inconclusive"
     assert str(count) in outcome.note or count == 0
 
 
-def test_without_accuracy_and_reward_nothing_is_said():
+def test_without_accuracy_and_reward_there_is_no_verdict():
     outcome = judge(Log({"loss/total": series(np.zeros(100)), "ratio/mean": series(np.ones(100))}))
     assert (outcome.verdict, outcome.note) == ("inconclusive", "no accuracy and no reward")
 
@@ -84,21 +84,21 @@ def test_held_out_accuracy_that_falls_alone_is_a_collapse():
     assert outcome.onset == (50, 60)
 
 
-def test_a_training_goal_that_falls_alone_says_that_the_held_out_accuracy_has_not():
+def test_a_training_goal_that_falls_alone_notes_that_held_out_accuracy_has_not():
     log = broken(healthy(count=100), 60, reward__accuracy=np.zeros_like)
     evaluations = Series(np.arange(0, 101, 10), np.minimum(0.6, 0.2 + np.arange(11) * 0.1))
     outcome = judge(Log({**log.series, "eval/accuracy": evaluations}))
     assert (outcome.verdict, outcome.note) == ("collapsed", "the held-out accuracy has not fallen")
 
 
-def test_a_reward_that_may_be_negative_is_judged_above_its_lowest():
+def test_a_negative_reward_is_judged_above_its_lowest_value():
     values = -2 + 3 * learning(120)
     assert judge(Log({"reward/mean": series(values)})).verdict == "healthy"
     values[70:] = -2
     assert judge(Log({"reward/mean": series(values)})).verdict == "collapsed"
 
 
-def test_one_prompt_a_step_is_noisy_and_not_ill():
+def test_one_noisy_prompt_per_step_is_not_a_collapse():
     verdicts = []
     for seed in range(50):
         chance = np.random.default_rng(seed)
@@ -108,7 +108,7 @@ def test_one_prompt_a_step_is_noisy_and_not_ill():
 
 
 @pytest.mark.parametrize("form", ["shuffled", "reversed"])
-def test_series_without_a_collapse_raise_hardly_an_alarm(form):
+def test_series_without_a_collapse_rarely_raise_an_alarm(form):
     alarms = 0
     for seed in range(100):
         values = learning(150, noise=0.08, seed=seed)
@@ -128,7 +128,7 @@ def test_irregular_steps_change_nothing_but_the_steps():
     assert outcome.onset.healthy <= steps[80] <= outcome.onset.sick + 9
 
 
-def test_the_noise_is_that_of_the_steps_and_not_of_the_trend():
+def test_noise_is_measured_between_steps_and_not_from_the_trend():
     chance = np.random.default_rng(0)
     assert noise(chance.normal(0, 0.1, 5000)) == pytest.approx(0.1, rel=0.05)
     assert noise(np.linspace(0, 100, 5000) + chance.normal(0, 0.1, 5000)) == pytest.approx(0.1, rel=0.05)
@@ -151,21 +151,21 @@ def test_absurd_numbers_have_a_verdict(huge):
     assert outcome_of(values, **{"eval/accuracy": values, "policy/entropy": values}).verdict
 
 
-def test_means_and_medians_begin_with_fewer_points():
+def test_means_and_medians_accept_fewer_points_at_the_start():
     values = np.array([4.0, 2.0, 9.0, 1.0])
     assert trailing_mean(values, 2).tolist() == [4.0, 3.0, 5.5, 5.0]
     assert running_median(values, 3).tolist() == [4.0, 3.0, 4.0, 2.0]
     assert running_median(values[:2], 5).tolist() == [4.0, 3.0]
 
 
-def test_a_first_step_that_was_lucky_is_no_early_death():
+def test_a_lucky_first_step_is_not_an_early_collapse():
     for seed in range(20):
         values = np.random.default_rng(seed).binomial(64, 0.2, 60) / 64
         values[0] = 0.34  # two and a half standard errors of 64 completions of 8 prompts
         assert judge(Log({"reward/accuracy": series(values)})).verdict != "collapsed", seed
 
 
-def test_evaluations_in_any_order_are_no_decline_while_training_stays():
+def test_evaluations_in_random_order_are_not_a_decline_while_training_is_stable():
     """The policy learns and its evaluations are shuffled, so that the low first one comes second to last."""
     evaluations = np.array([0.6, 0.58, 0.35, 0.62, 0.55, 0.59, 0.2, 0.4])
     log = Log(
@@ -180,7 +180,7 @@ def test_evaluations_in_any_order_are_no_decline_while_training_stays():
     assert fallen.verdict in {"collapsed", "declining"}
 
 
-def one_prompt(seed, *, fall_at=None, level=0.02, count=400, group=8):
+def log_of_one_prompt(seed, *, fall_at=None, level=0.02, count=400, group=8):
     """Return accuracies with one easy or hard prompt per step, so that answers of a group are correlated."""
     chance = np.random.default_rng(seed)
     rate = np.minimum(0.6, 0.2 + np.arange(count) * 0.003)
@@ -190,10 +190,10 @@ def one_prompt(seed, *, fall_at=None, level=0.02, count=400, group=8):
     return chance.binomial(group, rates) / group
 
 
-def test_a_collapse_is_found_with_one_prompt_a_step():
-    outcomes = [outcome_of(one_prompt(seed, fall_at=250)) for seed in range(40)]
+def test_a_collapse_is_found_with_one_prompt_per_step():
+    outcomes = [outcome_of(log_of_one_prompt(seed, fall_at=250)) for seed in range(40)]
     assert sum(outcome.verdict == "collapsed" for outcome in outcomes) >= 38
     late = [outcome.onset.healthy - 250 for outcome in outcomes if outcome.verdict == "collapsed"]
     assert abs(np.median(late)) <= 25
-    healthy_ones = [outcome_of(one_prompt(seed)).verdict for seed in range(40)]
+    healthy_ones = [outcome_of(log_of_one_prompt(seed)).verdict for seed in range(40)]
     assert sum(verdict in {"collapsed", "declining", "recovered"} for verdict in healthy_ones) <= 1

@@ -15,7 +15,7 @@ from tests.factories import make_attempt, make_run
 
 
 @pytest.fixture
-def stored(database):
+def store_run(database):
     """A function that stores a log as a run and returns its id."""
 
     def store_log(log, **fields):
@@ -38,32 +38,32 @@ def judge_all(database):
     return runs
 
 
-def row_of(database, run_id):
+def diagnosis_row(database, run_id):
     with database.sessions() as session:
         return session.scalars(select(Run).where(Run.id == run_id)).one()
 
 
-def test_runs_that_ended_without_a_verdict_get_theirs(database, stored):
-    good, bad = stored(healthy()), stored(COLLAPSE, status="stopped")
+def test_ended_runs_without_a_verdict_are_judged(database, store_run):
+    good, bad = store_run(healthy()), store_run(COLLAPSE, status="stopped")
     assert set(judge_all(database)) == {good, bad}
-    run = row_of(database, bad)
+    run = diagnosis_row(database, bad)
     assert (run.verdict, run.cause, run.judged_step) == ("collapsed", "entropy_explosion", 120)
     assert run.onset_healthy <= 70 <= run.onset_sick
-    run = row_of(database, good)
+    run = diagnosis_row(database, good)
     assert (run.verdict, run.cause, run.onset_sick) == ("healthy", "", None)
     assert judge_all(database) == []
 
 
 @pytest.mark.parametrize("status", ["queued", "running"])
-def test_a_run_that_trains_is_left_to_its_trainer(database, stored, status):
-    stored(COLLAPSE, status=status)
+def test_a_training_run_is_left_to_its_trainer(database, store_run, status):
+    store_run(COLLAPSE, status=status)
     assert judge_all(database) == []
 
 
-def test_a_pushed_run_is_judged_while_it_trains_and_a_new_verdict_is_told_once(database, stored):
-    run_id = stored(COLLAPSE, status="running", origin="trl", writer="node", writer_key="k")
+def test_a_pushed_run_is_judged_while_it_trains_and_a_new_verdict_is_reported_once(database, store_run):
+    run_id = store_run(COLLAPSE, status="running", origin="trl", writer="node", writer_key="k")
     judge_all(database)
-    assert row_of(database, run_id).verdict == "collapsed"
+    assert diagnosis_row(database, run_id).verdict == "collapsed"
     with database.sessions.begin() as session:
         session.execute(update(Run).where(Run.id == run_id).values(judged_step=119))
     judge_all(database)
@@ -72,41 +72,41 @@ def test_a_pushed_run_is_judged_while_it_trains_and_a_new_verdict_is_told_once(d
     assert (reported.kind, reported.level, reported.data["verdict"]) == ("diagnosis", "error", "collapsed")
 
 
-def test_a_run_that_has_come_further_since_it_was_judged_is_judged_again(database, stored):
-    run_id = stored(COLLAPSE, status="paused", judged_step=60, verdict="healthy")
+def test_a_run_with_new_steps_is_judged_again(database, store_run):
+    run_id = store_run(COLLAPSE, status="paused", judged_step=60, verdict="healthy")
     judge_all(database)
-    assert row_of(database, run_id).verdict == "collapsed"
+    assert diagnosis_row(database, run_id).verdict == "collapsed"
 
 
-def test_newer_detectors_judge_ended_runs_again(database, stored, monkeypatch):
-    run_id = stored(COLLAPSE)
+def test_newer_detectors_judge_ended_runs_again(database, store_run, monkeypatch):
+    run_id = store_run(COLLAPSE)
     assert judge_all(database) == [run_id]
     monkeypatch.setattr("backend.analysis.diagnosis.store.VERSION", 1_000)
     assert judge_all(database) == [run_id]
-    assert row_of(database, run_id).judged_by == 1_000
+    assert diagnosis_row(database, run_id).judged_by == 1_000
     assert judge_all(database) == []
 
 
-def test_a_verdict_that_comes_too_late_is_not_stored(database, stored):
-    run_id = stored(COLLAPSE)
+def test_a_verdict_that_comes_too_late_is_not_stored(database, store_run):
+    run_id = store_run(COLLAPSE)
     with database.sessions() as session:
         judged = judge_run(session, run_id)
     with database.sessions.begin() as session:
         session.execute(update(Run).where(Run.id == run_id).values(status="running"))
         store_verdict(session, judged)
-    assert row_of(database, run_id).verdict is None
+    assert diagnosis_row(database, run_id).verdict is None
 
 
 @pytest.mark.parametrize("fields", [{"steps": 0, "last_step": 0}, {"status": "stopped", "last_step": 0}])
-def test_a_run_that_trained_nothing_has_no_verdict_and_is_asked_once(database, stored, fields):
-    run_id = stored(healthy(0), **fields)
+def test_a_run_without_steps_is_checked_once_and_gets_no_verdict(database, store_run, fields):
+    run_id = store_run(healthy(0), **fields)
     assert judge_all(database) == [run_id]
     assert judge_all(database) == []
-    assert row_of(database, run_id).verdict is None
+    assert diagnosis_row(database, run_id).verdict is None
 
 
-def test_a_fault_in_a_detector_costs_one_run_its_verdict(database, stored, monkeypatch):
-    broken_one, healthy_run = stored(healthy(50)), stored(healthy())
+def test_a_failing_detector_affects_only_its_run(database, store_run, monkeypatch):
+    broken_one, healthy_run = store_run(healthy(50)), store_run(healthy())
 
     def fail_on_short(log):
         if len(log.series["reward/accuracy"]) == 50:
@@ -115,19 +115,19 @@ def test_a_fault_in_a_detector_costs_one_run_its_verdict(database, stored, monke
 
     monkeypatch.setattr("backend.analysis.diagnosis.store.diagnose", fail_on_short)
     judge_all(database)
-    assert row_of(database, broken_one).verdict is None
-    assert row_of(database, healthy_run).verdict == "healthy"
+    assert diagnosis_row(database, broken_one).verdict is None
+    assert diagnosis_row(database, healthy_run).verdict == "healthy"
     assert judge_all(database) == []
 
 
-def test_a_run_that_is_deleted_meanwhile_stops_nothing(database, stored):
-    run_id = stored(healthy())
+def test_a_run_deleted_during_judging_stops_nothing(database, store_run):
+    run_id = store_run(healthy())
     for _ in judge_runs(database.sessions, ["gone", run_id]):
         pass
-    assert row_of(database, run_id).verdict == "healthy"
+    assert diagnosis_row(database, run_id).verdict == "healthy"
 
 
-def test_list_filter_sort_and_diagnosis_agree(client):
+def test_filter_sort_order_and_diagnosis_agree(client):
     sessions = client.app.state.lab.sessions
     runs = {}
     late = broken(healthy(), 100, reward__accuracy=lambda values: values * 0.05)

@@ -42,7 +42,7 @@ def fields_of(**changes):
         ),
     ],
 )
-def test_a_setting_far_from_the_preset_is_a_suspect_that_can_be_taken_back(cause, changes, path):
+def test_a_setting_far_from_the_preset_is_a_suspect_and_can_be_undone(cause, changes, path):
     suspect = suspects_of(fields_of(**changes))[cause]
     assert suspect.size > 0.2
     usual = fields_of()
@@ -58,12 +58,12 @@ def test_no_preset_is_a_suspect_and_the_demo_of_a_collapse_is():
     assert warning.startswith("Unusual: optimizer.lr is 0.003, 10 times the 0.0003 that")
 
 
-def test_what_a_small_model_starts_with_is_usual():
+def test_the_default_settings_of_a_small_model_are_not_suspects():
     profile = partial(make_profile, is_small=True)
     assert unusual_values(resolve({"policy": {"name": "mine"}}, profile=profile)) == []
 
 
-def test_a_fork_is_compared_with_its_parent_and_going_back_is_no_suspect():
+def test_a_fork_is_compared_with_its_parent_and_undoing_a_change_is_not_a_suspect():
     parent = fields_of(optimizer={"lr": 1e-3})
     assert "update_size" in suspects_of(fields_of(optimizer={"lr": 1e-2}), parent)
     assert suspects_of(fields_of(), parent) == {}

@@ -28,7 +28,7 @@ from backend.base.settings import Settings
 from tests.waiting import wait_for
 
 PROBES = "sandbox_probes"
-HERE = Path(__file__).parent
+TEST_DIRECTORY = Path(__file__).parent
 SECRET = "the operator's own"
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the layers are Linux's")
@@ -38,7 +38,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the layers are 
 def importable():
     """Let the sandbox find the probes as it finds a user's package."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", str(HERE))
+        patch.setenv("PYTHONPATH", str(TEST_DIRECTORY))
         yield
 
 
@@ -46,7 +46,7 @@ def importable():
 def probes(tmp_path_factory):
     """A sandbox with every layer."""
     settings = Settings(state_dir=tmp_path_factory.mktemp("state"))
-    with Sandbox(PROBES, additional_paths=(HERE,), settings=settings) as sandbox:
+    with Sandbox(PROBES, additional_paths=(TEST_DIRECTORY,), settings=settings) as sandbox:
         yield lambda op, seconds=30.0, **request: sandbox.ask(op, seconds=seconds, **request)
 
 
@@ -66,16 +66,18 @@ def listener():
 
 
 @contextmanager
-def only(monkeypatch, *names, permissions=process.DEFAULT_PERMISSIONS, plugin=""):
+def sandbox_with(monkeypatch, *names, permissions=process.DEFAULT_PERMISSIONS, plugin=""):
     """Yield a sandbox with these layers and no other."""
     monkeypatch.setattr(process, "layer_names", lambda: {"on": list(names)})
     if "namespaces" not in names:
         monkeypatch.setattr(bubblewrap, "unavailable_reason", lambda: "switched off")
-    with Sandbox(PROBES, permissions=permissions, plugin=plugin, additional_paths=(HERE,)) as sandbox:
+    with Sandbox(
+        PROBES, permissions=permissions, plugin=plugin, additional_paths=(TEST_DIRECTORY,)
+    ) as sandbox:
         yield lambda op, seconds=30.0, **request: sandbox.ask(op, seconds=seconds, **request)
 
 
-def test_this_machine_has_every_layer():
+def test_this_machine_supports_every_layer():
     assert [layer.name for layer in layers()] == [
         "environment",
         "descriptors",
@@ -88,17 +90,17 @@ def test_this_machine_has_every_layer():
     assert missing_layers() == []
 
 
-def test_it_sees_no_variable_but_named_ones(monkeypatch, tmp_path):
+def test_the_sandbox_sees_only_named_variables(monkeypatch, tmp_path):
     monkeypatch.setenv("GRPOLAB_TOKEN", SECRET)
     monkeypatch.setenv("SOME_API_KEY", SECRET)
-    with Sandbox(PROBES, additional_paths=(HERE,)) as sandbox:
+    with Sandbox(PROBES, additional_paths=(TEST_DIRECTORY,)) as sandbox:
         seen = set(sandbox.ask("environment", seconds=30))
     fixed = {"PATH", "HOME", "TMPDIR", "PYTHONPATH", "PYTHONHASHSEED", "PYTHONDONTWRITEBYTECODE", "PWD"}
     fixed |= {"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MPLBACKEND", "LC_CTYPE"}
     assert seen <= fixed | set(process.INHERITED_VARIABLES)
 
 
-def test_it_has_no_file_open_but_the_pipe_of_its_reply(probes):
+def test_the_sandbox_has_no_open_file_except_its_reply_pipe(probes):
     held = os.open(os.devnull, os.O_RDONLY)
     os.set_inheritable(held, True)
     try:
@@ -107,7 +109,7 @@ def test_it_has_no_file_open_but_the_pipe_of_its_reply(probes):
         os.close(held)
 
 
-def test_it_sees_code_and_no_other_file(probes, token):
+def test_the_sandbox_can_read_code_and_no_other_file(probes, token):
     for path in (token, str(CODE_ROOT / "README.md"), str(Path.home()), "/proc/self/environ", "/etc/passwd"):
         assert probes("read", path=path) in ("ENOENT", "EACCES")
     assert probes("listing", path=str(CODE_ROOT)) in (
@@ -118,12 +120,18 @@ def test_it_sees_code_and_no_other_file(probes, token):
     assert probes("read", path=str(CODE_ROOT / "backend" / "base" / "errors.py")).startswith('"""')
 
 
-def test_it_can_write_nowhere(probes):
-    places = ["/x", "/scratch/x", str(CODE_ROOT / "backend" / "x"), str(HERE / "x"), f"{sys.prefix}/x"]
+def test_the_sandbox_cannot_write_anywhere(probes):
+    places = [
+        "/x",
+        "/scratch/x",
+        str(CODE_ROOT / "backend" / "x"),
+        str(TEST_DIRECTORY / "x"),
+        f"{sys.prefix}/x",
+    ]
     assert {probes("write", path=path) for path in places} <= {"EPERM", "EACCES", "EROFS"}
 
 
-def test_it_reaches_no_network_and_no_process(probes, listener):
+def test_the_sandbox_reaches_no_network_and_no_process(probes, listener):
     assert probes("connect", host="127.0.0.1", port=listener) == "EPERM"
     assert probes("send_signal", pid=os.getpid()) == "EPERM"
     assert probes("send_signal", pid=-1) == "EPERM"
@@ -136,7 +144,7 @@ def test_it_reaches_no_network_and_no_process(probes, listener):
     assert probes("user") == [65534, 65534]
 
 
-def test_its_memory_time_and_files_are_limited(probes):
+def test_memory_time_and_files_of_the_sandbox_are_limited(probes):
     limits = probes("limits", seconds=5)
     assert (limits["RLIMIT_AS"], limits["RLIMIT_CORE"], limits["RLIMIT_FSIZE"]) == (4 * 2**30, 0, 0)
     assert limits["RLIMIT_CPU"] == 8
@@ -152,21 +160,21 @@ def test_its_memory_time_and_files_are_limited(probes):
 @pytest.mark.parametrize(
     "line", ['{"value": "forged"}\n', "nonsense\n", '{"prepared": true}\n', "[" * 200_000 + "\n"]
 )
-def test_it_can_forge_its_own_answer_and_no_other(probes, line):
+def test_a_request_can_forge_only_its_own_reply(probes, line):
     """A fork controls everything about its own reply, and the next reply comes from another fork."""
     with suppress(Died, Refused):
         assert probes("forge", line=line) in ("forged", "honest")
     assert probes("memory", bytes=7) == 7
 
 
-def test_what_one_answer_changes_is_gone_at_the_next(probes):
+def test_changes_made_by_one_request_are_gone_at_the_next(probes):
     with pytest.raises((Refused, Died)):
         probes("spoil")
     assert "SPOILT" not in probes("environment")
     assert len(probes("descriptors")) == 1
 
 
-def test_the_reply_to_a_request_that_was_interrupted_is_not_the_next_ones(probes):
+def test_the_reply_to_an_interrupted_request_is_not_returned_to_the_next(probes):
     def interrupt(_number, _frame):
         raise KeyboardInterrupt
 
@@ -186,9 +194,9 @@ def test_the_reply_to_a_request_that_was_interrupted_is_not_the_next_ones(probes
 
 
 def test_namespaces_alone_hide_files_network_and_processes(monkeypatch, token, listener):
-    with only(monkeypatch, "namespaces") as probes:
+    with sandbox_with(monkeypatch, "namespaces") as probes:
         assert probes("read", path=token) == "ENOENT"
-        assert probes("write", path=str(HERE / "x")) == "EROFS"
+        assert probes("write", path=str(TEST_DIRECTORY / "x")) == "EROFS"
         assert probes("listing", path="/proc") == "ENOENT"
         assert probes("connect", host="127.0.0.1", port=listener) in ("ENETUNREACH", "ECONNREFUSED")
         # another process with this number
@@ -197,7 +205,7 @@ def test_namespaces_alone_hide_files_network_and_processes(monkeypatch, token, l
 
 
 def test_landlock_alone_hides_files_network_and_processes(monkeypatch, token, listener):
-    with only(monkeypatch, "landlock") as probes:
+    with sandbox_with(monkeypatch, "landlock") as probes:
         assert probes("read", path=token) == "EACCES"
         assert probes("read", path=f"/proc/{os.getpid()}/environ") == "EACCES"
         assert probes("write", path=token) == "EACCES"
@@ -207,7 +215,7 @@ def test_landlock_alone_hides_files_network_and_processes(monkeypatch, token, li
 
 
 def test_seccomp_alone_stops_network_programs_and_writing(monkeypatch, tmp_path, listener):
-    with only(monkeypatch, "seccomp") as probes:
+    with sandbox_with(monkeypatch, "seccomp") as probes:
         assert probes("connect", host="127.0.0.1", port=listener) == "EPERM"
         assert probes("send_signal", pid=os.getpid()) == "EPERM"
         assert probes("fork") == probes("start_program") == probes("trace") == "EPERM"
@@ -216,25 +224,25 @@ def test_seccomp_alone_stops_network_programs_and_writing(monkeypatch, tmp_path,
 
 def test_without_namespaces_a_plugin_changes_no_mode_or_time_of_a_file(monkeypatch, token):
     """Landlock does not restrict this: a plugin could make a token public or the state unreadable."""
-    with only(monkeypatch, "landlock", "seccomp", plugin=PROBES) as probes:
+    with sandbox_with(monkeypatch, "landlock", "seccomp", plugin=PROBES) as probes:
         assert probes("change_mode", path=token) == probes("touch", path=token) == "EPERM"
         assert probes("write", path=token) == "EACCES"
-    with only(monkeypatch, plugin=PROBES) as probes:
+    with sandbox_with(monkeypatch, plugin=PROBES) as probes:
         assert (probes("change_mode", path=token), probes("touch", path=token)) == ("changed", "touched")
 
 
-def test_without_namespaces_what_a_plugin_leaves_behind_is_removed_however_deep(monkeypatch, tmp_path):
+def test_without_namespaces_leftovers_of_a_plugin_are_removed_at_any_depth(monkeypatch, tmp_path):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    with only(monkeypatch, "landlock", "seccomp", plugin=PROBES) as probes:
+    with sandbox_with(monkeypatch, "landlock", "seccomp", plugin=PROBES) as probes:
         with suppress(Died):
             probes("nest", deep=3000)
         assert probes("nap", say="next") == "next"
     assert list(tmp_path.iterdir()) == []
 
 
-def test_without_any_of_them_the_probes_succeed(monkeypatch, token, listener):
+def test_without_any_layer_the_probes_succeed(monkeypatch, token, listener):
     """If the probes failed without a layer, the tests above would prove nothing."""
-    with only(monkeypatch) as probes:
+    with sandbox_with(monkeypatch) as probes:
         assert probes("read", path=token) == SECRET
         assert probes("connect", host="127.0.0.1", port=listener) == "connected"
         assert probes("send_signal", pid=os.getpid()) == "reached"
@@ -246,7 +254,7 @@ def test_without_any_of_them_the_probes_succeed(monkeypatch, token, listener):
 def test_an_operator_grants_network_variables_and_directories(monkeypatch, token, listener):
     monkeypatch.setenv("JUDGE_API_KEY", "k" * 20)
     may = Permissions(network=True, variables=("JUDGE_API_KEY",), directories=(Path(token).parent,))
-    with Sandbox(PROBES, permissions=may, additional_paths=(HERE,)) as sandbox:
+    with Sandbox(PROBES, permissions=may, additional_paths=(TEST_DIRECTORY,)) as sandbox:
         assert sandbox.ask("connect", host="127.0.0.1", port=listener, seconds=30) == "connected"
         assert "JUDGE_API_KEY" in sandbox.ask("environment", seconds=30)
         assert sandbox.ask("read", path=token, seconds=30) == SECRET
@@ -255,7 +263,9 @@ def test_an_operator_grants_network_variables_and_directories(monkeypatch, token
 
 
 def test_programs_that_an_operator_permits_end_with_the_call():
-    with Sandbox(PROBES, permissions=Permissions(processes=True), additional_paths=(HERE,)) as sandbox:
+    with Sandbox(
+        PROBES, permissions=Permissions(processes=True), additional_paths=(TEST_DIRECTORY,)
+    ) as sandbox:
         assert sandbox.ask("start_program", seconds=30) == 0
         assert sandbox.ask("linger", seconds=30) == "left"
         outermost = psutil.Process(sandbox.pid)
@@ -290,7 +300,7 @@ def test_a_missing_layer_is_named_and_can_be_required(monkeypatch):
 
 
 @pytest.fixture
-def without(monkeypatch):
+def remove_layers(monkeypatch):
     """A function that removes layers from this machine."""
 
     def without(*names):
@@ -300,16 +310,16 @@ def without(monkeypatch):
     return without
 
 
-def test_programs_are_refused_where_nothing_hides_files(without):
+def test_programs_are_refused_if_nothing_hides_files(remove_layers):
     def asked(value="auto", **kind):
         settings = Settings(sandbox=value)
-        with Sandbox(PROBES, additional_paths=(HERE,), settings=settings, **kind) as sandbox:
+        with Sandbox(PROBES, additional_paths=(TEST_DIRECTORY,), settings=settings, **kind) as sandbox:
             return len(sandbox.ask("descriptors", seconds=30))
 
     programs, plugin = {"runs_programs": True}, {"plugin": PROBES}
-    without("landlock")
+    remove_layers("landlock")
     assert asked(**programs) == 1
-    without("namespaces", "landlock")
+    remove_layers("namespaces", "landlock")
     for kind in (programs, plugin):
         with pytest.raises(SandboxIncomplete, match="plugins and the tool python are refused"):
             asked(**kind)

@@ -7,12 +7,14 @@ from pathlib import Path
 import pytest
 import zstandard
 
-GOOD = b'{"prompt": "1+1=?", "answer": "2"}\n{"prompt": "1+2=?", "answer": 3}\n'
-RAW = {"Content-Type": "application/octet-stream"}
+VALID_ROWS = b'{"prompt": "1+1=?", "answer": "2"}\n{"prompt": "1+2=?", "answer": 3}\n'
+BINARY_HEADERS = {"Content-Type": "application/octet-stream"}
 
 
-def put(client, content, name="sums.jsonl", **params):
-    return client.post("/api/v1/datasets", params={"name": name, **params}, content=content, headers=RAW)
+def upload(client, content, name="sums.jsonl", **params):
+    return client.post(
+        "/api/v1/datasets", params={"name": name, **params}, content=content, headers=BINARY_HEADERS
+    )
 
 
 def stored_files(settings) -> list[str]:
@@ -31,57 +33,59 @@ def stored_files(settings) -> list[str]:
         ("two frames.jsonl.zst", lambda c: zstandard.compress(c[:40]) + zstandard.compress(c[40:])),
     ],
 )
-def test_a_data_set_is_kept_under_the_hash_of_what_is_in_it(client, settings, name, pack):
-    answer = put(client, pack(GOOD), name)
+def test_a_dataset_is_stored_under_the_hash_of_its_content(client, settings, name, pack):
+    answer = upload(client, pack(VALID_ROWS), name)
     assert answer.status_code == 201, answer.text
-    sha256 = hashlib.sha256(GOOD).hexdigest()
+    sha256 = hashlib.sha256(VALID_ROWS).hexdigest()
     uploaded = answer.json()
     assert (uploaded["path"], uploaded["sha256"], uploaded["rows"]) == (f"uploads/{sha256}.jsonl", sha256, 2)
-    assert (uploaded["name"], uploaded["bytes"]) == (name, len(GOOD))
-    assert (settings.datasets_dir / uploaded["path"]).read_bytes() == GOOD
+    assert (uploaded["name"], uploaded["bytes"]) == (name, len(VALID_ROWS))
+    assert (settings.datasets_dir / uploaded["path"]).read_bytes() == VALID_ROWS
     assert client.get("/api/v1/datasets").json()["items"] == [uploaded]
 
 
 def test_a_name_is_a_label_and_never_a_path(client, settings):
     name = "../../../etc/\u202epasswd<img src=x>\n.jsonl"
-    assert put(client, GOOD, name).json()["name"] == name
-    sha256 = hashlib.sha256(GOOD).hexdigest()
+    assert upload(client, VALID_ROWS, name).json()["name"] == name
+    sha256 = hashlib.sha256(VALID_ROWS).hexdigest()
     assert stored_files(settings) == [f"{sha256}.json", f"{sha256}.jsonl"]
 
 
-def test_other_columns_are_named_by_whoever_uploads(client):
+def test_the_uploader_can_name_other_columns(client):
     content = b'{"ask": "a", "tell": "1"}\n{"ask": "b", "tell": "2"}\n'
-    refused = put(client, content).json()["errors"][0]["message"]
+    refused = upload(client, content).json()["errors"][0]["message"]
     assert refused == "field 'prompt' is missing; the fields are 'ask', 'tell'"
-    assert put(client, content, prompt_field="ask", answer_field="tell").status_code == 201
+    assert upload(client, content, prompt_field="ask", answer_field="tell").status_code == 201
 
 
 @pytest.mark.parametrize(
     "name", ["data.zip", "data.tar.gz", "data.jsonl.tar", "data.json", "jsonl", "a.jsonl.xz"]
 )
-def test_what_is_no_jsonl_by_its_name_is_refused(client, settings, name):
-    answer = put(client, GOOD, name)
+def test_a_file_name_other_than_jsonl_is_refused(client, settings, name):
+    answer = upload(client, VALID_ROWS, name)
     assert (answer.status_code, answer.json()["errors"][0]["path"]) == (422, "name")
     assert stored_files(settings) == []
 
 
-def test_more_than_the_limit_is_refused_also_when_the_length_is_not_told(client, settings):
+def test_an_upload_over_the_limit_is_refused_even_without_a_content_length(client, settings):
     body = b'{"prompt": "1", "answer": "1"}\n' * 1000
     for content in (body, iter([body] * 3)):
-        answer = put(small(client), content)
+        answer = upload(with_small_limit(client), content)
         assert answer.status_code == 413
         assert "at most 10,000 bytes" in answer.json()["detail"]
     assert stored_files(settings) == []
 
 
-def test_what_unpacks_to_more_than_the_limit_is_refused(client, settings):
-    answer = put(small(client), gzip.compress(b'{"prompt": "1", "answer": "1"}\n' * 1000), "a.jsonl.gz")
+def test_a_file_that_decompresses_beyond_the_limit_is_refused(client, settings):
+    answer = upload(
+        with_small_limit(client), gzip.compress(b'{"prompt": "1", "answer": "1"}\n' * 1000), "a.jsonl.gz"
+    )
     assert answer.status_code == 422
     assert "is larger than 10,000 bytes when unpacked" in answer.json()["detail"]
     assert stored_files(settings) == []
 
 
-def small(client):
+def with_small_limit(client):
     """Return the same service with a lower upload limit."""
     lab = client.app.state.lab
     client.app.state.lab = type(lab)(
@@ -90,8 +94,8 @@ def small(client):
     return client
 
 
-def test_a_data_set_that_no_run_needs_is_deleted(client, settings):
-    uploaded = put(client, GOOD).json()
+def test_an_unused_dataset_can_be_deleted(client, settings):
+    uploaded = upload(client, VALID_ROWS).json()
     assert client.delete(f"/api/v1/datasets/{uploaded['sha256']}").json() == uploaded
     assert stored_files(settings) == []
     assert client.get("/api/v1/datasets").json()["items"] == []

@@ -10,24 +10,24 @@ from backend.config.columns import Columns, read_answer, read_prompt
 from backend.config.problems import FileProblem
 from backend.config.rows import check_row
 from backend.service.cli import main
-from tests.backend.catalog.datasets.test_datasets import RAW, put, stored_files
+from tests.backend.catalog.datasets.test_datasets import BINARY_HEADERS, stored_files, upload
 from worker.problems.file import load_file
 
-TALK = [{"role": "user", "content": "1+1=?"}, {"role": "assistant", "content": "It is \\boxed{2}."}]
-SHAREGPT = [
+CONVERSATION = [{"role": "user", "content": "1+1=?"}, {"role": "assistant", "content": "It is \\boxed{2}."}]
+SHAREGPT_CONVERSATION = [
     {"from": "system", "value": "Add."},
     {"from": "human", "value": "1+1=?"},
     {"from": "gpt", "value": "2"},
 ]
 
 
-def lines(*rows):
+def jsonl(*rows):
     return "".join(json.dumps(row) + "\n" for row in rows).encode()
 
 
-def ask(client, content, name="a.jsonl", **params):
+def preview(client, content, name="a.jsonl", **params):
     return client.post(
-        "/api/v1/datasets/preview", params={"name": name, **params}, content=content, headers=RAW
+        "/api/v1/datasets/preview", params={"name": name, **params}, content=content, headers=BINARY_HEADERS
     )
 
 
@@ -41,11 +41,11 @@ def ask(client, content, name="a.jsonl", **params):
         ({"question": "q", "ground_truth": 2.5}, ("question", "ground_truth", "", "text")),
         ({"instruction": "q", "input": "", "output": "a"}, ("instruction", "output", "", "text")),
         ({"Question": "q", "Final_Answer": "a"}, ("Question", "Final_Answer", "", "text")),
-        ({"messages": TALK}, ("messages", "messages", "", "boxed")),
-        ({"messages": TALK[:1], "answer": "2"}, ("messages", "answer", "", "text")),
-        ({"conversations": SHAREGPT}, ("conversations", "conversations", "", "text")),
+        ({"messages": CONVERSATION}, ("messages", "messages", "", "boxed")),
+        ({"messages": CONVERSATION[:1], "answer": "2"}, ("messages", "answer", "", "text")),
+        ({"conversations": SHAREGPT_CONVERSATION}, ("conversations", "conversations", "", "text")),
         (
-            {"prompt": TALK[:1], "reward_model": {"ground_truth": "2", "style": "rule"}},
+            {"prompt": CONVERSATION[:1], "reward_model": {"ground_truth": "2", "style": "rule"}},
             ("prompt", "reward_model.ground_truth", "", "text"),
         ),
     ],
@@ -58,13 +58,13 @@ def test_the_usual_columns_are_recognised(row, expected):
     "row",
     [{}, {"a": "q", "b": "a"}, {"prompt": "q"}, {"prompt": 1, "answer": 2}, {"messages": [{"from": 1}]}],
 )
-def test_nothing_is_recognised_where_there_is_nothing(row):
+def test_nothing_is_recognised_in_unusual_columns(row):
     assert guess_mapping([row], {}) is None
 
 
 def test_a_conversation_ends_with_its_answer():
     columns = Columns("conversations", "conversations")
-    row = {"conversations": SHAREGPT}
+    row = {"conversations": SHAREGPT_CONVERSATION}
     check_row(row, columns)
     assert read_prompt(row, columns) == [
         {"role": "system", "content": "Add."},
@@ -78,25 +78,25 @@ def test_a_conversation_ends_with_its_answer():
     [
         ("text", "expected a list of messages that ends with one of the assistant"),
         ([], "expected a list of messages that ends with one of the assistant"),
-        (SHAREGPT[:2], "expected a list of messages that ends with one of the assistant"),
-        ([SHAREGPT[2]], "expected text or a list of messages, got []"),
-        ([*SHAREGPT[:2], {"from": "gpt", "value": 7}], "content: expected text, got 7"),
-        ([*SHAREGPT[:2], {"from": "gpt", "value": " "}], "expected text or a number"),
+        (SHAREGPT_CONVERSATION[:2], "expected a list of messages that ends with one of the assistant"),
+        ([SHAREGPT_CONVERSATION[2]], "expected text or a list of messages, got []"),
+        ([*SHAREGPT_CONVERSATION[:2], {"from": "gpt", "value": 7}], "content: expected text, got 7"),
+        ([*SHAREGPT_CONVERSATION[:2], {"from": "gpt", "value": " "}], "expected text or a number"),
         (
-            [{"from": ["human"], "value": "x"}, SHAREGPT[2]],
+            [{"from": ["human"], "value": "x"}, SHAREGPT_CONVERSATION[2]],
             "role: expected one of system, user, assistant, tool",
         ),
-        ([{"from": "robot", "value": "x"}, SHAREGPT[2]], 'assistant, tool, got "robot"'),
+        ([{"from": "robot", "value": "x"}, SHAREGPT_CONVERSATION[2]], 'assistant, tool, got "robot"'),
     ],
 )
-def test_what_is_no_conversation_with_an_answer_is_refused(talk, reason):
+def test_a_conversation_without_an_answer_is_refused(talk, reason):
     with pytest.raises(ValueError, match=re.escape(reason)):
         check_row({"talk": talk}, Columns("talk", "talk"))
 
 
-def test_a_preview_shows_three_rows_as_they_will_be_used_and_keeps_nothing(client, settings):
+def test_a_preview_shows_the_first_three_rows_and_stores_nothing(client, settings):
     rows = [{"problem": f"q{n}", "solution": f"so \\boxed{{{n}}}", "split": "test"} for n in range(5)]
-    previewed = ask(client, lines(*rows)).json()
+    previewed = preview(client, jsonl(*rows)).json()
     assert previewed["columns"] == ["problem", "solution", "split"]
     assert previewed["mapping"] == {
         "prompt_field": "problem", "answer_field": "solution", "answer_after": "", "answer_form": "boxed"
@@ -104,7 +104,7 @@ def test_a_preview_shows_three_rows_as_they_will_be_used_and_keeps_nothing(clien
     assert previewed["rows"] == [
         {"prompt": f"q{n}", "answer": str(n), "is_held_out": True, "error": ""} for n in range(3)
     ]
-    again = ask(client, previewed["sample"].encode(), prompt_field="problem", answer_field="gone").json()
+    again = preview(client, previewed["sample"].encode(), prompt_field="problem", answer_field="gone").json()
     assert again["rows"][0]["error"].startswith("field 'gone' is missing")
     assert stored_files(settings) == []
 
@@ -119,18 +119,18 @@ def test_a_preview_shows_three_rows_as_they_will_be_used_and_keeps_nothing(clien
     ],
 )
 def test_a_file_without_rows_has_no_preview(client, content, reason):
-    answer = ask(client, content)
+    answer = preview(client, content)
     assert answer.status_code == 422
     assert reason in answer.json()["errors"][0]["message"]
 
 
-def test_an_upload_without_columns_is_checked_by_those_that_are_recognised(client, settings):
-    content = lines({"problem": "1+1", "answer": "2"}, {"problem": "1+2", "answer": "3"})
-    stored = put(client, content)
+def test_an_upload_without_column_names_is_checked_by_the_recognised_ones(client, settings):
+    content = jsonl({"problem": "1+1", "answer": "2"}, {"problem": "1+2", "answer": "3"})
+    stored = upload(client, content)
     assert stored.status_code == 201, stored.text
     assert stored.json()["mapping"]["prompt_field"] == "problem"
     assert client.get("/api/v1/datasets").json()["items"][0]["mapping"] == stored.json()["mapping"]
-    named = put(client, content, prompt_field="answer", answer_field="problem").json()
+    named = upload(client, content, prompt_field="answer", answer_field="problem").json()
     assert (named["mapping"]["prompt_field"], named["sha256"]) == ("answer", stored.json()["sha256"])
 
 
@@ -138,14 +138,14 @@ def test_a_run_trains_on_conversations_as_they_were_previewed(client, settings):
     rows = [
         {
             "conversations": [
-                *SHAREGPT[:1],
+                *SHAREGPT_CONVERSATION[:1],
                 {"from": "human", "value": f"{n}+1=?"},
                 {"from": "gpt", "value": str(n + 1)},
             ]
         }
         for n in range(4)
     ]
-    stored = put(client, lines(*rows)).json()
+    stored = upload(client, jsonl(*rows)).json()
     source = FileProblem(path=stored["path"], eval_fraction=0.25, **stored["mapping"])
     problem = load_file(source, settings.datasets_dir, seed=0, shuffled=False)
     prompt = problem.sample(0, "train")
@@ -154,11 +154,11 @@ def test_a_run_trains_on_conversations_as_they_were_previewed(client, settings):
     assert "conversations" not in prompt.columns
 
 
-def test_the_command_keeps_a_file_and_prints_the_problem(tmp_path, monkeypatch, capsys):
+def test_the_command_stores_a_file_and_prints_the_problem(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("DATASETS_DIR", str(tmp_path / "sets"))
     monkeypatch.setenv("STATE_DIR", str(tmp_path))
     file = tmp_path / "a.jsonl"
-    file.write_bytes(lines({"problem": "1+1", "solution": "\\boxed{2}"}, {"problem": "2+1", "solution": "3"}))
+    file.write_bytes(jsonl({"problem": "1+1", "solution": "\\boxed{2}"}, {"problem": "2+1", "solution": "3"}))
     assert main(["upload", str(file), "--dry-run", "--answer-form", "boxed"]) == 0
     assert "'1+1' -> '2'" in capsys.readouterr().out
     assert not list((tmp_path / "sets" / "uploads").glob("*.jsonl"))

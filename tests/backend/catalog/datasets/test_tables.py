@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from backend.base.sandbox.process import Sandbox
-from tests.backend.catalog.datasets.test_datasets import put, stored_files
+from tests.backend.catalog.datasets.test_datasets import stored_files, upload
 from tests.gate import first_in_gate
 
 ROWS = [{"prompt": f"{n}+1=?", "answer": str(n + 1)} for n in range(5)]
@@ -39,24 +39,24 @@ def stored(settings, answer) -> list[dict[str, Any]]:
     return [json.loads(line) for line in lines]
 
 
-def refusal(answer) -> tuple[str, str]:
+def refusal_detail(answer) -> tuple[str, str]:
     assert answer.status_code == 422, answer.text
     error = answer.json()["errors"][0]
     return error["path"], error["message"]
 
 
 @pytest.mark.parametrize(("name", "content"), [("a.parquet", parquet(ROWS)), ("a.CSV", as_csv(ROWS))])
-def test_a_table_is_kept_as_jsonl(client, settings, name, content):
-    answer = put(client, content, name)
+def test_a_table_is_stored_as_jsonl(client, settings, name, content):
+    answer = upload(client, content, name)
     assert stored(settings, answer) == ROWS
     assert (answer.json()["rows"], answer.json()["name"]) == (5, name)
 
 
-def test_rows_come_in_order_whatever_the_answers_and_row_groups_are_cut_at(client, settings, monkeypatch):
+def test_rows_keep_their_order_across_batches_and_row_groups(client, settings, monkeypatch):
     rows = [{"prompt": f"{n} " + "x" * 900, "answer": n, "level": n % 7} for n in range(2500)]
-    assert stored(settings, put(client, parquet(rows, row_group_size=700), "a.parquet")) == rows
+    assert stored(settings, upload(client, parquet(rows, row_group_size=700), "a.parquet")) == rows
     texts = [{key: str(cell) for key, cell in row.items()} for row in rows]
-    assert stored(settings, put(client, as_csv(texts), "a.csv")) == texts
+    assert stored(settings, upload(client, as_csv(texts), "a.csv")) == texts
 
 
 def test_the_values_of_parquet_become_json(client, settings):
@@ -70,7 +70,7 @@ def test_the_values_of_parquet_become_json(client, settings):
     schema = pa.Table.from_pylist(rows).schema
     for field in ("id", "split", "domain"):
         schema = schema.set(schema.get_field_index(field), pa.field(field, pa.string()))
-    first = stored(settings, put(client, parquet(pa.Table.from_pylist(rows, schema)), "a.parquet"))[0]
+    first = stored(settings, upload(client, parquet(pa.Table.from_pylist(rows, schema)), "a.parquet"))[0]
     assert first == ROWS[0] | {
         "talk": [{"role": "user", "content": "x"}], "score": None, "when": "2024-01-02T00:00:00+00:00",
         "cost": 1.5, "whole": 7, "nested": {"a": [1, None]},
@@ -88,28 +88,28 @@ def test_the_format_of_verl_is_read_with_dotted_columns(client, settings):
         }
         for n in range(3)
     ]
-    answer = put(client, parquet(rows), "dapo.parquet", answer_field="reward_model.ground_truth")
+    answer = upload(client, parquet(rows), "dapo.parquet", answer_field="reward_model.ground_truth")
     assert stored(settings, answer)[2]["reward_model"]["ground_truth"] == "2"
 
 
-def test_a_formula_in_a_csv_is_text_and_nothing_else(client, settings):
+def test_a_formula_in_a_csv_is_plain_text(client, settings):
     rows = [{"prompt": text, "answer": "1"} for text in ('=HYPERLINK("http://x","y")', "@SUM(1)", "+1", "-1")]
-    assert stored(settings, put(client, as_csv(rows), "a.csv")) == rows
+    assert stored(settings, upload(client, as_csv(rows), "a.csv")) == rows
 
 
 def test_quotes_line_breaks_and_a_byte_order_mark_are_read(client, settings):
     content = '\ufeffprompt,answer,split\r\n"a, ""b""\r\nc",1,\r\n\r\nd,2,test\r\n'.encode()
-    assert stored(settings, put(client, content, "a.csv")) == [
+    assert stored(settings, upload(client, content, "a.csv")) == [
         {"prompt": 'a, "b"\r\nc', "answer": "1"},
         {"prompt": "d", "answer": "2", "split": "test"},
     ]
 
 
-def binary_table() -> pa.Table:
+def binary_parquet() -> pa.Table:
     return pa.table({"prompt": ["a", "b"], "answer": ["1", "2"], "image": [{"bytes": b"\xff"}] * 2})
 
 
-BAD: dict[str, tuple[str, bytes, str, str]] = {
+BAD_TABLES: dict[str, tuple[str, bytes, str, str]] = {
     "no column": ("a.parquet", parquet([{"question": "a"}] * 2), "row 1", "field 'prompt' is missing"),
     "no column in CSV": ("a.csv", b"question;answer\na;1\n", "row 1", "the fields are 'question;answer'"),
     "a null": (
@@ -134,7 +134,7 @@ BAD: dict[str, tuple[str, bytes, str, str]] = {
     "two of a name in CSV": (
         "a.csv", b"prompt,answer,prompt\na,1,b\n", "file", "two columns of the name 'prompt'"
     ),
-    "images": ("a.parquet", parquet(binary_table()), "file", "column 'image' holds bytes (images, audio)"),
+    "images": ("a.parquet", parquet(binary_parquet()), "file", "column 'image' holds bytes (images, audio)"),
     "no Parquet": ("a.parquet", b"PAR1" + b"x" * 100, "file", "is not what .parquet stands for"),
     "a cut file": ("a.parquet", parquet(ROWS)[:-30], "file", "is not what .parquet stands for"),
     "an empty file": ("a.parquet", b"", "file", "is not what .parquet stands for"),
@@ -161,24 +161,26 @@ BAD: dict[str, tuple[str, bytes, str, str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("defect", first_in_gate(8, BAD))
+@pytest.mark.parametrize("defect", first_in_gate(8, BAD_TABLES))
 def test_a_bad_table_is_refused_by_row_and_leaves_nothing(client, settings, defect):
-    name, content, path, phrase = BAD[defect]
-    path_told, message = refusal(put(client, content, name))
+    name, content, path, phrase = BAD_TABLES[defect]
+    path_told, message = refusal_detail(upload(client, content, name))
     assert (path_told, phrase in message) == (path, True), message
     assert stored_files(settings) == []
 
 
-def repeated(text: str, rows: int) -> bytes:
+def repeated_text_parquet(text: str, rows: int) -> bytes:
     """Return a small file in which one text is repeated in many rows."""
     repeated_text = pa.DictionaryArray.from_arrays(pa.array([0] * rows, pa.int32()), [text])
     return parquet(pa.table({"prompt": repeated_text, "answer": pa.array(["1"] * rows)}))
 
 
 def test_a_parquet_bomb_is_refused(client, settings):
-    bomb = repeated("x" * 100_000, 1000)
+    bomb = repeated_text_parquet("x" * 100_000, 1000)
     assert len(bomb) < 50_000
-    assert refusal(put(client, bomb, "a.parquet"))[1].endswith("unpacks to more than 250 times its size")
+    assert refusal_detail(upload(client, bomb, "a.parquet"))[1].endswith(
+        "unpacks to more than 250 times its size"
+    )
     assert stored_files(settings) == []
 
 
@@ -189,7 +191,7 @@ def test_a_parquet_bomb_is_refused(client, settings):
         {"lines": "eA==", "next": "x"}, {"lines": "eA==", "next": None, "names": 3}, {"lines": 3},
     ],
 )  # fmt: skip
-def test_an_answer_that_makes_no_sense_ends_the_reading(client, settings, monkeypatch, answer):
+def test_a_malformed_reply_ends_the_reading(client, settings, monkeypatch, answer):
     monkeypatch.setattr(Sandbox, "ask", lambda *_, **__: answer)
-    assert "the sandbox sent an invalid answer" in refusal(put(client, as_csv(ROWS), "a.csv"))[1]
+    assert "the sandbox sent an invalid answer" in refusal_detail(upload(client, as_csv(ROWS), "a.csv"))[1]
     assert stored_files(settings) == []

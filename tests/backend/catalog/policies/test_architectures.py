@@ -16,7 +16,7 @@ from backend.config.sections import PolicyConfig
 from tests.models.architectures import ARCHITECTURES
 
 
-def test_the_tested_types_are_those_of_the_test():
+def test_the_tested_types_match_those_of_the_model_tests():
     assert {kind for kind, _ in ARCHITECTURES.values()} == TESTED_MODEL_TYPES
     assert not REFUSED_MODEL_TYPES.keys() & TESTED_MODEL_TYPES
 
@@ -38,12 +38,12 @@ def test_the_tested_types_are_those_of_the_test():
         ({"model_type": "a", "architectures": [None, {}]}, ""),
     ],
 )
-def test_a_config_says_what_cannot_be_trained(config, reason):
+def test_a_config_explains_why_its_model_cannot_be_trained(config, reason):
     error = architecture_error(config)
     assert error.startswith(reason) if reason else error == ""
 
 
-def test_a_note_names_what_is_not_tested():
+def test_a_note_names_what_is_untested():
     assert architecture_note({"model_type": "llama"}) == "llama"
     assert (
         architecture_note({"model_type": "qwen3_5", "text_config": {"model_type": "qwen3_5_text"}})
@@ -52,7 +52,7 @@ def test_a_note_names_what_is_not_tested():
     assert architecture_note({"model_type": "mpt"}) == "mpt (an architecture that is not tested here)"
 
 
-def test_a_refused_architecture_is_refused_at_the_form(tmp_path):
+def test_an_unsupported_architecture_is_refused_at_the_form(tmp_path):
     directory = tmp_path / "mine"
     directory.mkdir()
     for name in ("model.safetensors", "tokenizer.json"):

@@ -20,21 +20,27 @@ CONFIG = {
     "vocab_size": 32,
     "max_position_embeddings": 4096,
 }
-FIRST = {"model.embed_tokens.weight": torch.zeros(32, 8), "lm_head.weight": torch.zeros(32, 8)}
-SECOND = {
+FIRST_SHARD = {"model.embed_tokens.weight": torch.zeros(32, 8), "lm_head.weight": torch.zeros(32, 8)}
+SECOND_SHARD = {
     "model.layers.0.self_attn.q_proj.weight": torch.zeros(8, 8),
     "model.layers.0.mlp.down_proj.weight": torch.zeros(8, 16),
 }
-VALUES = 2 * 32 * 8 + 8 * 8 + 8 * 16
-SHARDED = {
+VALUE_COUNT = 2 * 32 * 8 + 8 * 8 + 8 * 16
+SHARDED_FILES = {
     "config.json": json.dumps(CONFIG).encode(),
     "model.safetensors.index.json": json.dumps(
-        {"weight_map": dict.fromkeys(FIRST, "1.safetensors") | dict.fromkeys(SECOND, "2.safetensors")}
+        {
+            "weight_map": dict.fromkeys(FIRST_SHARD, "1.safetensors")
+            | dict.fromkeys(SECOND_SHARD, "2.safetensors")
+        }
     ).encode(),
-    "1.safetensors": save(FIRST),
-    "2.safetensors": save(SECOND),
+    "1.safetensors": save(FIRST_SHARD),
+    "2.safetensors": save(SECOND_SHARD),
 }
-WHOLE = {"config.json": SHARDED["config.json"], "model.safetensors": save(FIRST | SECOND)}
+SINGLE_FILE = {
+    "config.json": SHARDED_FILES["config.json"],
+    "model.safetensors": save(FIRST_SHARD | SECOND_SHARD),
+}
 
 
 class Hub(ThreadingHTTPServer):
@@ -77,13 +83,13 @@ def hub(monkeypatch, tmp_path):
         thread.join()
 
 
-@pytest.mark.parametrize("files", [SHARDED, WHOLE], ids=["shards", "one file"])
+@pytest.mark.parametrize("files", [SHARDED_FILES, SINGLE_FILE], ids=["shards", "one file"])
 def test_config_and_shapes_are_read_once(hub, files):
     hub.files = files
     model = hub_model(NAME, COMMIT)
     assert model.config == CONFIG
     assert {weight.name: weight.shape for weight in model.weights} == {
-        name: tuple(weight.shape) for name, weight in (FIRST | SECOND).items()
+        name: tuple(weight.shape) for name, weight in (FIRST_SHARD | SECOND_SHARD).items()
     }
     request_count = len(hub.asked)
     assert hub_model(NAME, COMMIT) is model
@@ -95,29 +101,29 @@ def test_config_and_shapes_are_read_once(hub, files):
     [
         ({}, "the hub has no public model 'owner/model' with a config.json"),
         ({"config.json": b"[]"}, "with a config.json"),
-        ({"config.json": WHOLE["config.json"]}, "the hub has no model.safetensors of 'owner/model'"),
-        (WHOLE | {"model.safetensors": b"\xff" * 100}, "has no header of a safetensors file"),
-        (WHOLE | {"model.safetensors": b"abc"}, "has no header of a safetensors file"),
-        (WHOLE | {"model.safetensors": (50).to_bytes(8, "little") + b"{"}, "is not JSON"),
-        (SHARDED | {"model.safetensors.index.json": b"{}"}, "names no weight files"),
+        ({"config.json": SINGLE_FILE["config.json"]}, "the hub has no model.safetensors of 'owner/model'"),
+        (SINGLE_FILE | {"model.safetensors": b"\xff" * 100}, "has no header of a safetensors file"),
+        (SINGLE_FILE | {"model.safetensors": b"abc"}, "has no header of a safetensors file"),
+        (SINGLE_FILE | {"model.safetensors": (50).to_bytes(8, "little") + b"{"}, "is not JSON"),
+        (SHARDED_FILES | {"model.safetensors.index.json": b"{}"}, "names no weight files"),
         (
-            SHARDED | {"model.safetensors.index.json": b'{"weight_map": {"a": ["b"]}}'},
+            SHARDED_FILES | {"model.safetensors.index.json": b'{"weight_map": {"a": ["b"]}}'},
             "names no weight files",
         ),
         (
-            SHARDED | {"model.safetensors.index.json": rb'{"weight_map": {"a": "\ud800.safetensors"}}'},
+            SHARDED_FILES | {"model.safetensors.index.json": rb'{"weight_map": {"a": "\ud800.safetensors"}}'},
             "names no weight files",  # an address cannot contain a lone surrogate
         ),
-        (SHARDED | {"model.safetensors.index.json": b"[" * 100_000}, "is not JSON"),
+        (SHARDED_FILES | {"model.safetensors.index.json": b"[" * 100_000}, "is not JSON"),
     ],
 )
-def test_what_the_hub_lacks_or_makes_up_is_said(hub, files, reason):
+def test_missing_or_invalid_files_of_the_hub_are_reported(hub, files, reason):
     hub.files = files
     with pytest.raises(HubModelError, match=reason):
         hub_model(NAME, COMMIT)
 
 
-def test_a_hub_that_fails_or_is_out_of_reach_is_asked_once_a_minute(hub, monkeypatch):
+def test_a_failing_or_unreachable_hub_is_asked_at_most_once_a_minute(hub, monkeypatch):
     hub.status = 503
     for _ in range(3):
         with pytest.raises(HubModelError, match="the Hugging Face hub responded with 503"):
@@ -129,12 +135,12 @@ def test_a_hub_that_fails_or_is_out_of_reach_is_asked_once_a_minute(hub, monkeyp
 
 
 @pytest.mark.parametrize("is_complete", [True, False])
-def test_a_model_in_the_cache_is_read_there(hub, tmp_path, is_complete):
-    hub.files = SHARDED
+def test_a_cached_model_is_read_from_the_cache(hub, tmp_path, is_complete):
+    hub.files = SHARDED_FILES
     directory = tmp_path / "cache" / "models--owner--model" / "snapshots" / COMMIT
     directory.mkdir(parents=True)
-    for name, content in SHARDED.items():
+    for name, content in SHARDED_FILES.items():
         if is_complete or name != "2.safetensors":
             (directory / name).write_bytes(content)
-    assert sum(weight.values for weight in hub_model(NAME, COMMIT).weights) == VALUES
+    assert sum(weight.values for weight in hub_model(NAME, COMMIT).weights) == VALUE_COUNT
     assert bool(hub.asked) != is_complete

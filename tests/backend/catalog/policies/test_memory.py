@@ -15,7 +15,7 @@ from backend.config.adapters import LoraAdapter
 from backend.config.merge import resolve
 
 HIDDEN, INNER, VOCABULARY, LAYERS = 2048, 8192, 100_000, 4
-LINEAR = {
+LINEAR_SHAPES = {
     "self_attn.q_proj": (2048, 2048),
     "self_attn.k_proj": (512, 2048),
     "self_attn.v_proj": (512, 2048),
@@ -41,12 +41,14 @@ WEIGHTS = [
     *(
         Weight(f"model.layers.{n}.{name}.weight", shape)
         for n in range(LAYERS)
-        for name, shape in LINEAR.items()
+        for name, shape in LINEAR_SHAPES.items()
     ),
     *(Weight(f"model.layers.{n}.input_layernorm.weight", (HIDDEN,)) for n in range(LAYERS)),
 ]
 SHAPE = ModelShape.of(CONFIG, WEIGHTS)
-VALUES = VOCABULARY * HIDDEN + HIDDEN + LAYERS * (2 * 2048**2 + 2 * 512 * 2048 + 3 * INNER * HIDDEN + HIDDEN)
+VALUE_COUNT = (
+    VOCABULARY * HIDDEN + HIDDEN + LAYERS * (2 * 2048**2 + 2 * 512 * 2048 + 3 * INNER * HIDDEN + HIDDEN)
+)
 
 
 def run(**changes):
@@ -70,9 +72,9 @@ def learning(**changes):
 
 def test_weights_optimizer_and_gradients_by_hand():
     parts = learning()
-    assert parts["weights"] == 2 * VALUES  # bfloat16; the tied output layer counts once
-    assert parts["optimizer"] == (4 + 8) * VALUES
-    assert parts["gradients"] == 4 * VALUES  # of all micro-batches except the last one
+    assert parts["weights"] == 2 * VALUE_COUNT  # bfloat16; the tied output layer counts once
+    assert parts["optimizer"] == (4 + 8) * VALUE_COUNT
+    assert parts["gradients"] == 4 * VALUE_COUNT  # of all micro-batches except the last one
     assert parts["context"] == CONTEXT_BYTES
 
 
@@ -99,7 +101,7 @@ def test_each_measure_lowers_the_peak(changes):
 
 
 @pytest.mark.parametrize("gigabytes", [1000, 40, 24, 12, 6, 4, 1])
-def test_changes_make_it_fit_and_none_of_them_is_idle(gigabytes):
+def test_suggested_changes_make_a_config_fit_and_each_one_helps(gigabytes):
     config, capacity = run(), gigabytes * 1e9
     peak = lambda changed: memory(changed).peak  # noqa: E731
     changes = fitting_changes(config, peak, capacity, row_tokens=ASSUMED_PROMPT_TOKENS + 1024)
@@ -115,7 +117,7 @@ def test_changes_make_it_fit_and_none_of_them_is_idle(gigabytes):
 @pytest.mark.parametrize(
     "kind", ["llama", "gpt_oss", "qwen3_next", "falcon_h1", "lfm2", "deepseek_v3", "x" * 99]
 )
-def test_names_that_fit_no_architecture_still_give_a_number(kind, on_cpu):
+def test_unknown_weight_names_still_give_an_estimate(kind, on_cpu):
     strange = [".linear_attn.a", ".mamba.b", ".conv.conv", ".self_attn.q_proj", ".mlp.experts.w", ".q_norm"]
     weights = [Weight(f"m.layers.{n}{name}.weight", (1,) * n) for n in range(8) for name in strange]
     config = CONFIG | {"model_type": kind, "layer_types": ["sliding_attention", 7, None], "kv_lora_rank": 3}

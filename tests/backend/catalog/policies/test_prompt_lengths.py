@@ -8,7 +8,7 @@ from backend.base.errors import InvalidConfig
 from backend.catalog.policies.prompt_lengths import count_tiny_tokens
 from backend.runs.checks import resolve_runnable
 
-WORDS = {"Ġthe": 0, "cat": 1, "Ċ": 2, "}ĊĊ": 3, "ĠĠĠĠ": 4, "<|im_start|>": 5}
+VOCABULARY = {"Ġthe": 0, "cat": 1, "Ċ": 2, "}ĊĊ": 3, "ĠĠĠĠ": 4, "<|im_start|>": 5}
 
 
 @pytest.fixture
@@ -18,7 +18,7 @@ def model(settings):
     directory.mkdir(parents=True)
     (directory / "config.json").write_text('{"model_type": "qwen3", "max_position_embeddings": 512}')
     (directory / "model.safetensors").write_bytes(b"")
-    write_vocabulary(directory, WORDS)
+    write_vocabulary(directory, VOCABULARY)
     return directory
 
 
@@ -46,12 +46,12 @@ def error_of(settings, problem, *, policy="tiny", room=100, context=1024):
     return error
 
 
-FILE = {"name": "file", "path": "rows.jsonl"}
+FILE_PROBLEM = {"name": "file", "path": "rows.jsonl"}
 
 
 def test_a_row_too_long_for_the_built_in_policy_is_named_with_its_line_and_length(settings):
     write_rows(settings, "a" * 101, "b" * 100)
-    error = error_of(settings, FILE)
+    error = error_of(settings, FILE_PROBLEM)
     assert error.path == "problems.0.path"
     assert error.message == (
         f"rows.jsonl: line 4: the prompt '{'a' * 37}...' has 101 tokens; "
@@ -59,11 +59,11 @@ def test_a_row_too_long_for_the_built_in_policy_is_named_with_its_line_and_lengt
     )
 
 
-def test_the_instruction_counts_and_a_prompt_that_just_fits_is_taken(settings):
+def test_the_instruction_counts_and_a_prompt_that_just_fits_is_accepted(settings):
     write_rows(settings, "a" * 97)
     limits = {"sampling": {"max_new_tokens": 924}}
-    assert resolve_runnable(settings, limits | {"problems": [FILE | {"instruction": "go"}]})
-    assert "has 101 tokens" in error_of(settings, FILE | {"instruction": "goo"}, room=100).message
+    assert resolve_runnable(settings, limits | {"problems": [FILE_PROBLEM | {"instruction": "go"}]})
+    assert "has 101 tokens" in error_of(settings, FILE_PROBLEM | {"instruction": "goo"}, room=100).message
 
 
 def test_a_sum_too_long_is_refused_at_its_operands(settings):
@@ -73,14 +73,14 @@ def test_a_sum_too_long_is_refused_at_its_operands(settings):
 
 
 @pytest.mark.parametrize("vocabulary", [{"ofĠthe": 0}, {"▁by.▁the": 0}, {}])
-def test_a_vocabulary_that_spans_words_tells_nothing_before_the_run(settings, model, vocabulary):
+def test_a_vocabulary_whose_tokens_span_words_is_not_checked_before_the_run(settings, model, vocabulary):
     write_vocabulary(model, vocabulary)
     write_rows(settings, "the cat " * 100)
     limits = {"policy": {"name": "mine", "chat_template": False}, "sampling": {"max_new_tokens": 412}}
-    assert resolve_runnable(settings, limits | {"problems": [FILE]})
+    assert resolve_runnable(settings, limits | {"problems": [FILE_PROBLEM]})
 
 
-def test_the_built_in_policys_tokens_are_counted_as_its_tokenizer_counts(settings):
+def test_prompts_of_the_built_in_policy_are_counted_by_its_tokenizer(settings):
     from worker.warm_start.tokenizer import build_tokenizer
 
     tokenizer = build_tokenizer()

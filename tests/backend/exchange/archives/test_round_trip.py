@@ -46,8 +46,8 @@ from tests.factories import (
 )
 from tests.gate import first_in_gate
 
-BROKEN = b"\x28\xb5\x2f\xfdbroken"
-ODD = "a\0b\ud83d, 答え <script>"
+TRUNCATED_ZSTD = b"\x28\xb5\x2f\xfdbroken"
+UNUSUAL_TEXT = "a\0b\ud83d, 答え <script>"
 TURN = {
     "tool": "python",
     "outcome": "failed",
@@ -57,7 +57,7 @@ TURN = {
     "observation": [2, 5],
     "tokens": [2, 5],
 }
-VALUES = {0: 0.1, 1: math.nan, 2: math.inf, 3: -math.inf, 4: -0.0, 5: 1e-320, 9: 0.30000000000000004}
+VALUE_BY_STEP = {0: 0.1, 1: math.nan, 2: math.inf, 3: -math.inf, 4: -0.0, 5: 1e-320, 9: 0.30000000000000004}
 
 
 def make_full_run(client, settings, **fields):
@@ -70,21 +70,25 @@ def make_full_run(client, settings, **fields):
         for number, from_step in ((1, -1), (2, 3)):
             attempt = make_attempt(session, run, number, from_step=from_step)
             attempt.versions, attempt.ended_at, attempt.started_at = {"torch": "2.13"}, 2000.5, 1000.25
-        for step, metric_value in VALUES.items():
+        for step, metric_value in VALUE_BY_STEP.items():
             write_metric(session, run, "reward/mean", {step: metric_value}, attempt=1 if step <= 3 else 2)
         write_metric(session, run, "loss/total", {4: 7.0, 5: 8.0}, attempt=1)  # hidden by the second attempt
         strange = MadeCompletion(
-            text=ODD,
+            text=UNUSUAL_TEXT,
             reward=math.nan,
             advantage=-0.0,
             rewards={"x": math.inf, "y": None},
             turns=(TURN,),
         )
         session.flush()
-        make_group(session, run, step=2, attempt=1, prompt=ODD, completions=(MadeCompletion(), strange))
+        make_group(
+            session, run, step=2, attempt=1, prompt=UNUSUAL_TEXT, completions=(MadeCompletion(), strange)
+        )
         make_group(session, run, step=5, attempt=2, kind="eval", tokens=False)
         make_group(session, run, step=5, attempt=1)  # hidden
-        unstored = MadeGroup(prompt=ODD + "?", prompt_index=7, left_out="equal", completions=(strange,) * 3)
+        unstored = MadeGroup(
+            prompt=UNUSUAL_TEXT + "?", prompt_index=7, left_out="equal", completions=(strange,) * 3
+        )
         left_out = MadeGroup(prompt_index=8, left_out="surplus")
         write_groups(session, pack_groups(run.id, 6, 2, [left_out], counted=[unstored]))
         probe = MadeGroup(prompt="probe", kind="eval", prompt_index=1)
@@ -277,7 +281,7 @@ LABEL = {"rollout": 0, "label": "good", "note": "", "role": "operator", "version
         (["no object"], "is not a label"),
     ],
 )
-def test_labels_that_no_archive_writes_are_refused_and_nothing_is_stored(client, settings, labels, reason):
+def test_invalid_labels_are_refused_and_nothing_is_stored(client, settings, labels, reason):
     files = files_of(archive_of(client, make_full_run(client, settings)))
     lines = "".join(json.dumps(label) + "\n" for label in labels)
     answer = send(client, signed(files | {LABELS: lines.encode()}))
@@ -287,7 +291,7 @@ def test_labels_that_no_archive_writes_are_refused_and_nothing_is_stored(client,
         assert session.scalar(select(func.count()).select_from(Run)) == 1
 
 
-def test_secrets_are_replaced_in_what_the_json_of_an_archive_says(client, settings):
+def test_secrets_are_replaced_in_the_json_of_an_archive(client, settings):
     secret = "hf_" + "d" * 34
     escaped = "".join(f"\\u{ord(letter):04x}" for letter in secret)
     rewards = f'{{"{escaped}":1,"http://a:1":2,"b@c":3}}'
@@ -319,7 +323,7 @@ def test_secrets_are_replaced_in_what_the_json_of_an_archive_says(client, settin
         ("rollouts.parquet", "left_out", "because", "unknown reason"),
     ],
 )
-def test_cells_that_no_archive_has_are_refused_by_name(client, settings, name, column, value, reason):
+def test_invalid_cells_are_refused_by_name(client, settings, name, column, value, reason):
     files = files_of(archive_of(client, make_full_run(client, settings)))
     table = table_of(files, name)
     position = table.column_names.index(column)
@@ -331,7 +335,7 @@ def test_cells_that_no_archive_has_are_refused_by_name(client, settings, name, c
     assert reason in answer.text
 
 
-def test_a_restored_checkpoint_lies_where_a_fork_looks_for_it(client, settings):
+def test_a_restored_checkpoint_is_where_a_fork_looks_for_it(client, settings):
     run = make_full_run(client, settings)
     copy = imported(client, archive_of(client, run))
     [item] = client.get(f"/api/v1/runs/{copy}/checkpoints").json()["items"]
@@ -347,7 +351,7 @@ def test_a_restored_checkpoint_lies_where_a_fork_looks_for_it(client, settings):
 
 
 @pytest.mark.nightly
-def test_without_checkpoints_there_are_none_and_the_report_says_so(client, settings):
+def test_without_checkpoints_the_report_says_that_there_are_none(client, settings):
     run = make_full_run(client, settings)
     answer = send(client, archive_of(client, run, checkpoints="false"), dry_run="true").json()
     assert (
@@ -366,7 +370,7 @@ def test_the_same_key_imports_an_archive_once(client, settings):
 
 
 @pytest.mark.nightly
-def test_the_history_of_an_archive_is_no_news_for_a_webhook(client, settings):
+def test_the_history_of_an_archive_triggers_no_webhook(client, settings):
     from backend.service.webhook.sender import _archived_runs
 
     copy = imported(client, archive_of(client, make_full_run(client, settings)))
@@ -375,14 +379,14 @@ def test_the_history_of_an_archive_is_no_news_for_a_webhook(client, settings):
         assert _archived_runs(session, events) == {copy}
 
 
-def test_a_running_run_is_archived_and_stays_stopped_elsewhere(client, settings):
+def test_an_archived_running_run_is_stopped_after_its_import(client, settings):
     run = make_full_run(client, settings, status="running")
     copy = imported(client, archive_of(client, run))
     run_json = client.get(f"/api/v1/runs/{copy}").json()
     assert (run_json["status"], run_json["reason"]) == ("stopped", "was running when it was archived")
 
 
-def test_a_run_that_has_not_begun_has_no_archive(client):
+def test_a_run_that_has_not_started_has_no_archive(client):
     with client.app.state.lab.sessions.begin() as session:
         run = make_run(session).id
     answer = client.get(f"/api/v1/runs/{run}/archive")
@@ -405,7 +409,7 @@ def renamed(files):
     }
 
 
-def other_checkpoint(content):
+def change_checkpoint(content):
     return document(checkpoints=[json.loads(content)["checkpoints"][0] | {"name": "s000001-a1"}])(content)
 
 
@@ -431,7 +435,7 @@ def first_group_twice(content):
     return parquet(pa.Table.from_pylist(rows + again, schema=table.schema))
 
 
-def more_of_a_checkpoint(files):
+def add_pickle_to_checkpoint(files):
     """Return the archive with a pickle that the checkpoint's manifest lists."""
     directory, pickle = "checkpoints/s000009-a2", b"\x80\x04."
     manifest = json.loads(files[f"{directory}/manifest.json"])
@@ -465,8 +469,8 @@ def with_manifest(files, manifest):
     return files | named
 
 
-HOSTILE = {
-    "a pickle in a checkpoint": (more_of_a_checkpoint, "names a file that no archive of a run has"),
+HOSTILE_ARCHIVES = {
+    "a pickle in a checkpoint": (add_pickle_to_checkpoint, "names a file that no archive of a run has"),
     "a checkpoint's manifest that lies": (wrong_digest, "other files than its manifest names"),
     "a config of a checkpoint that brings code": (
         config_of_a_checkpoint(b'{"model_type": "llama", "auto_map": {"AutoModel": "evil.Model"}}'),
@@ -511,14 +515,14 @@ HOSTILE = {
     "another trainer": (changed("run.json", document(origin="evil")), "does not know"),
     "no attempts": (changed("run.json", document(attempts=[])), "attempts"),
     "an event that is none": (changed("events.jsonl", lambda _: b'{"at": 1}\n'), "line 1 of events.jsonl"),
-    "a checkpoint by another name": (changed("run.json", other_checkpoint), "checkpoint"),
+    "a checkpoint by another name": (changed("run.json", change_checkpoint), "checkpoint"),
     "files of no checkpoint": (changed("run.json", document(checkpoints=[])), "does not name"),
 }
 
 
-@pytest.mark.parametrize("name", first_in_gate(8, HOSTILE))
+@pytest.mark.parametrize("name", first_in_gate(8, HOSTILE_ARCHIVES))
 def test_a_hostile_archive_is_refused_and_nothing_is_stored(client, settings, name):
-    change, reason = HOSTILE[name]
+    change, reason = HOSTILE_ARCHIVES[name]
     run = make_full_run(client, settings)
     files = files_of(archive_of(client, run))
     tampered = change(files)
@@ -535,13 +539,13 @@ def test_a_hostile_archive_is_refused_and_nothing_is_stored(client, settings, na
 
 
 @pytest.mark.parametrize("name", ["rollouts.parquet", "checkpoints/s000009-a2/model.safetensors"])
-def test_a_digest_that_lies_is_found(client, settings, name):
+def test_a_wrong_digest_is_detected(client, settings, name):
     files = files_of(archive_of(client, make_full_run(client, settings)))
     answer = send(client, tar_of(files | {name: files[name][:-1] + b"x"}))
     assert "is not the file that was archived" in answer.json()["errors"][0]["message"]
 
 
-def test_a_few_bytes_of_parquet_fill_no_memory(client, settings, monkeypatch):
+def test_a_few_bytes_of_parquet_cannot_fill_the_memory(client, settings, monkeypatch):
     files = files_of(archive_of(client, make_full_run(client, settings)))
     long = signed(files | {"rollouts.parquet": cells(text="x" * 600_000)(files["rollouts.parquet"])})
     for limit, reason in (
@@ -557,7 +561,7 @@ def test_a_few_bytes_of_parquet_fill_no_memory(client, settings, monkeypatch):
 
 
 @pytest.mark.nightly
-def test_tokens_that_are_counted_and_not_there_take_no_memory(client, settings):
+def test_missing_tokens_take_no_memory(client, settings):
     files = files_of(archive_of(client, make_full_run(client, settings)))
     tokens = pq.read_table(io.BytesIO(files["tokens.parquet"]))
     buffer = io.BytesIO()
@@ -584,7 +588,7 @@ def test_the_rollouts_of_a_suite_are_restored(client, settings):
 
 
 @pytest.mark.nightly
-def test_a_config_that_leaves_fields_out_is_stored_whole(client, settings):
+def test_a_config_with_omitted_fields_is_stored_in_full(client, settings):
     files = files_of(archive_of(client, make_full_run(client, settings)))
     short = {"evaluation": {"suites": [{}]}, "stop_rules": [], "steps": 10}
     copy = imported(client, signed(files | {"run.json": document(config=short)(files["run.json"])}))
@@ -605,7 +609,7 @@ def test_links_and_double_names_are_refused(client, settings):
         assert reason in send(client, archive_file.getvalue()).json()["errors"][0]["message"]
 
 
-def test_an_archive_that_was_cut_off_is_refused(client, settings):
+def test_a_truncated_archive_is_refused(client, settings):
     content = archive_of(client, make_full_run(client, settings))
     for size in (600, len(content) // 2, len(content) - 2000):
         assert send(client, content[:size]).status_code == 422
@@ -618,7 +622,7 @@ def test_requests_for_logs_are_refused_for_archives(client, settings):
 
 
 @pytest.mark.nightly
-def test_a_fork_takes_its_inherited_metrics_along(client, settings):
+def test_a_fork_keeps_its_inherited_metrics(client, settings):
     parent = make_full_run(client, settings)
     with client.app.state.lab.sessions.begin() as session:
         fork = make_run(session, name="fork", parent_run=parent, fork_step=5, status="finished", last_step=7)
@@ -632,7 +636,7 @@ def test_a_fork_takes_its_inherited_metrics_along(client, settings):
     assert client.get(f"/api/v1/runs/{copy}").json()["fork_step"] == 5
 
 
-def test_what_is_damaged_or_gone_is_named_in_the_archive_and_where_it_is_imported(client, settings):
+def test_damaged_or_missing_files_are_named_in_the_archive_and_after_the_import(client, settings):
     run = make_full_run(client, settings)
     assert json.loads(files_of(archive_of(client, run))["grpolab.json"])["missing"] == []
     sessions = client.app.state.lab.sessions
@@ -669,10 +673,10 @@ def test_damaged_completions_texts_and_tokens_are_left_out_named_and_imported(cl
             for group in session.scalars(select(RolloutGroup).where(RolloutGroup.step == 7))
         }
         at[1].completions = b"\1broken"
-        at[2].prompt, at[3].answer = BROKEN, BROKEN
+        at[2].prompt, at[3].answer = TRUNCATED_ZSTD, TRUNCATED_ZSTD
         of_group = RolloutTokens.group_id == at[4].id
-        session.execute(update(RolloutTokens).where(of_group).values(data=BROKEN))
-        session.execute(update(RunPrompt).where(RunPrompt.id == "sums/4+1=?").values(prompt=BROKEN))
+        session.execute(update(RolloutTokens).where(of_group).values(data=TRUNCATED_ZSTD))
+        session.execute(update(RunPrompt).where(RunPrompt.id == "sums/4+1=?").values(prompt=TRUNCATED_ZSTD))
     answer = client.get(f"/api/v1/runs/{run}/archive")
     assert answer.headers["Archive-Missing"] == "5"
     missing = json.loads(files_of(answer.content)["grpolab.json"])["missing"]
@@ -703,7 +707,9 @@ def test_damaged_completions_texts_and_tokens_are_left_out_named_and_imported(cl
 
 
 @pytest.mark.nightly
-def test_both_commands_do_the_same(client, settings, sqlite_url, tmp_path, capsys, monkeypatch):
+def test_the_export_and_import_commands_match_the_routes(
+    client, settings, sqlite_url, tmp_path, capsys, monkeypatch
+):
     run = make_full_run(client, settings)
     monkeypatch.setenv("STATE_DIR", str(settings.state))
     monkeypatch.setenv("DATABASE_URL", sqlite_url)

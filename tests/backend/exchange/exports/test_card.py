@@ -15,7 +15,7 @@ from backend.exchange.exports.facts import CardFacts
 from backend.exchange.exports.markdown import fenced, inline, quoted
 from backend.metrics.series import Points
 
-HUB = {"name": "hub", "dataset": "openai/gsm8k", "prompt_field": "question", "answer_field": "answer"}
+HUB_PROBLEM = {"name": "hub", "dataset": "openai/gsm8k", "prompt_field": "question", "answer_field": "answer"}
 
 
 def facts(**fields):
@@ -69,11 +69,11 @@ def test_an_adapter_is_called_one_unless_it_was_merged():
     assert (merged["library_name"], merged["base_model_relation"]) == ("transformers", "finetune")
 
 
-def test_a_policy_of_this_machine_is_no_base_model_of_the_hub():
+def test_a_local_policy_is_not_a_base_model_of_the_hub():
     assert "base_model" not in front_matter(model_card(facts(config=resolve({"policy": {"name": "tiny"}}))))
 
 
-def test_recipe_curves_evaluation_and_config_are_there():
+def test_the_card_has_recipe_curves_evaluation_and_config():
     card = model_card(facts())
     assert "Preset DAPO (arXiv:2503.14476). The run minimises" in card
     assert "| objective.surrogate.eps\\_high | 0.28 |" in card
@@ -87,14 +87,14 @@ def test_recipe_curves_evaluation_and_config_are_there():
     assert json.loads(config) == facts().config.model_dump(mode="json")
 
 
-def test_each_field_of_another_type_of_section_has_a_row():
+def test_each_field_of_another_section_type_has_a_row():
     config = resolve({"objective": {"kl": {"type": "k3"}}})
     card = model_card(facts(config=config))
     assert "| objective.kl.type | k3 |" in card
     assert "| objective.kl.coef | 0.04 |" in card
 
 
-def test_the_rows_of_the_curves_are_steps_at_which_the_run_was_evaluated():
+def test_rows_of_the_curves_are_evaluated_steps():
     evaluated = np.arange(0, 81, 10)
     curves = {
         "reward/mean": Points(np.arange(1, 82), np.ones(81)),
@@ -105,7 +105,7 @@ def test_the_rows_of_the_curves_are_steps_at_which_the_run_was_evaluated():
     assert steps == [*evaluated, 81]
 
 
-def test_few_evaluations_stand_among_other_steps():
+def test_a_few_evaluations_are_listed_among_other_steps():
     curves = {
         "reward/mean": Points(np.arange(1, 82), np.ones(81)),
         "eval/accuracy": Points(np.array([40]), np.array([0.5])),
@@ -116,7 +116,7 @@ def test_few_evaluations_stand_among_other_steps():
     assert {1, 40, 81} <= set(steps)
 
 
-def test_a_suite_has_its_recorded_interval():
+def test_a_suite_shows_its_recorded_interval():
     ends = {"": 0.5, "_low": 0.41, "_high": 0.625}
     steps = np.array([10, 20])
     curves = {
@@ -129,14 +129,14 @@ def test_a_suite_has_its_recorded_interval():
     assert "accuracy_low" not in card
 
 
-def test_the_interval_is_wilsons():
+def test_the_interval_is_a_wilson_interval():
     low, high = wilson(0.5, 128)
     assert (round(low, 4), round(high, 4)) == (0.4147, 0.5853)
     assert wilson(0.0, 10)[0] == 0.0
     assert wilson(1.0, 10)[1] == pytest.approx(1.0)
 
 
-HOSTILE = [
+HOSTILE_TEXTS = [
     "<script>alert(1)</script>",
     "[a](javascript:x) ![b](https://evil.example/p.png)",
     "| a | b |\n| --- | --- |",
@@ -148,8 +148,8 @@ HOSTILE = [
 ]
 
 
-@pytest.mark.parametrize("text", HOSTILE)
-def test_hostile_names_and_notes_shape_nothing(text):
+@pytest.mark.parametrize("text", HOSTILE_TEXTS)
+def test_hostile_names_and_notes_do_not_change_the_layout(text):
     plain, tried = (html(model_card(facts(name=field, variant=field, notes="n"))) for field in ("name", text))
     assert re.findall(r"<(/?\w+)", plain) == re.findall(r"<(/?\w+)", tried)
     noted = html(model_card(facts(notes=text)))
@@ -159,8 +159,8 @@ def test_hostile_names_and_notes_shape_nothing(text):
     assert front_matter(model_card(facts(name=text, notes=text))) == front_matter(model_card(facts()))
 
 
-@pytest.mark.parametrize("text", HOSTILE)
-def test_hostile_text_is_one_scalar_of_yaml(text):
+@pytest.mark.parametrize("text", HOSTILE_TEXTS)
+def test_hostile_text_is_a_single_yaml_scalar(text):
     parsed = yaml.safe_load(f"a: {quoted(text)}\nb: 1\n")
     assert parsed["b"] == 1
     assert isinstance(parsed["a"], str)

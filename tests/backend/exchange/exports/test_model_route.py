@@ -34,7 +34,7 @@ def test_a_model_is_downloaded_with_its_card(client, viewer, run):
         assert "# \\<b\\>otter\\</b\\>" in files["README.md"].decode()
 
 
-def test_what_is_not_there_is_named(client, stranger, run, settings):
+def test_what_is_missing_is_named(client, stranger, run, settings):
     assert client.get(f"/api/v1/runs/{run}/model", params={"step": 8}).status_code == 404
     assert client.get("/api/v1/runs/nobody/model").status_code == 404
     assert stranger.get(f"/api/v1/runs/{run}/model").status_code == 401
@@ -43,7 +43,7 @@ def test_what_is_not_there_is_named(client, stranger, run, settings):
     assert (answer.status_code, "model.safetensors is missing" in answer.text) == (409, True)
 
 
-def test_a_manifest_that_was_changed_names_no_files(client, run, settings):
+def test_file_names_in_a_changed_manifest_are_not_trusted(client, run, settings):
     manifest = settings.artifact_dir(run) / "s000009-a1/manifest.json"
     entry = {"bytes": 1, "sha256": sha256(b"").hexdigest()}
     manifest.write_text(json.dumps({"files": {"../../../secret": entry}}))

@@ -93,7 +93,7 @@ def add_second_trackio_run() -> None:
     SQLiteStorage.export_for_static_space("grpo", Path("exported"))
 
 
-KEPT = {
+SOURCE_BY_LOG = {
     "trainer_state.json": "out/checkpoint-*/trainer_state.json",
     "events.out.tfevents": "tensorboard/**/events.out.tfevents.*",
     "run.wandb": "wandb/offline-run-*/*.wandb",
@@ -114,7 +114,7 @@ def main() -> None:
         train(Path(name))
         wandb.finish()
         add_second_trackio_run()
-        for file_name, pattern in KEPT.items():
+        for file_name, pattern in SOURCE_BY_LOG.items():
             shutil.copy(max(Path(name).glob(pattern)), LOGS / file_name)
     versions = {
         "python": sys.version.partition(" ")[0],

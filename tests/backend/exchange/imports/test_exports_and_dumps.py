@@ -32,7 +32,7 @@ def zipped(files):
     return file.getvalue()
 
 
-def test_an_export_of_mlflow_holds_a_value_a_row():
+def test_an_mlflow_export_holds_one_value_per_row():
     rows = ["reward,0.5,1,17,a", "kl,0.25,1,17,a", "reward,0.75,2,17,a", "reward,1,1,17,b"]
     first, second = logs("\n".join(["key,value,step,timestamp,run_id", *rows]))
     assert curves(first) == {"reward/mean": {1: 0.5, 2: 0.75}, "kl/k3": {1: 0.25}}
@@ -41,7 +41,7 @@ def test_an_export_of_mlflow_holds_a_value_a_row():
     assert curves(logs(json.dumps({"metrics": metrics}))[0]) == {"reward/mean": {1: 0.25, 2: 0.5}}
 
 
-def test_curves_that_tensorboard_exports_are_named_by_their_files_and_make_one_run():
+def test_tensorboard_curve_exports_are_named_by_their_files_and_make_one_run():
     table = "Wall time,Step,Value\n1700000000.5,1,0.5\n"
     names = {
         f"run-a-tag-{tag}.csv": table for tag in ("train_reward", "train_completions_mean_length", "mine")
@@ -51,7 +51,7 @@ def test_curves_that_tensorboard_exports_are_named_by_their_files_and_make_one_r
     assert curves(log) == {name: {1: 0.5} for name in ("length/mean", "mine", "reward/mean")}
 
 
-def test_what_a_run_of_wandb_printed_is_no_second_run_beside_its_history():
+def test_the_printed_output_of_a_wandb_run_is_not_a_second_run():
     printed = "step=1 reward=0.5\nstep=2 reward=0.75\n"
     history = (Path(__file__).parent / "logs" / "run.wandb").read_bytes()
     files = {"run-1/run.wandb": history, "run-1/files/output.log": printed}
@@ -59,7 +59,7 @@ def test_what_a_run_of_wandb_printed_is_no_second_run_beside_its_history():
     assert [log.origin for log in logs(zipped({"run-1/files/output.log": printed}))] == ["text"]
 
 
-def test_several_files_are_read_as_an_archive_of_them(tmp_path):
+def test_several_files_are_read_like_an_archive_of_them(tmp_path):
     for number in (1, 2):
         (tmp_path / f"{number}.log").write_text(f"step=1 reward={number}\nstep=2 reward=1\n")
     (tmp_path / "model.safetensors").write_bytes(b"weights")
@@ -67,7 +67,7 @@ def test_several_files_are_read_as_an_archive_of_them(tmp_path):
         assert [log.facts.name for log in read_logs(file)[1]] == ["1", "2"]
 
 
-def test_a_chart_of_wandb_is_read_over_any_count_of_steps_and_refused_over_time():
+def test_a_wandb_chart_is_read_over_any_counter_and_refused_over_time():
     table = ",a - b - reward,a - b - reward__MIN,a - b - reward__MAX\n1,0.5,0.5,0.5\n2,1,1,1\n"
     [log] = logs(f"train/global_step{table}")
     assert (log.facts.name, curves(log)) == ("a - b", {"reward/mean": {1: 0.5, 2: 1.0}})
@@ -99,7 +99,7 @@ DUMPS = {
 }
 
 
-def test_completions_of_every_dump_have_their_texts_their_reward_and_their_step():
+def test_completions_of_every_dump_have_their_texts_reward_and_step():
     for name, row in DUMPS.items():
         [log] = logs(json.dumps(row) + "\n", name)
         first = log.completions.samples[0]
@@ -111,7 +111,7 @@ def torch_file(document, name="rollout_3"):
     return zipped({f"{name}/data.pkl": pickle.dumps(document, protocol=2), f"{name}/version": "3"})
 
 
-def test_rollouts_of_slime_are_read_from_files_of_torch_without_torch():
+def test_slime_rollouts_are_read_from_torch_files_without_torch():
     samples = [
         {"prompt": [QUESTION], "response": "2", "label": "2", "reward": 1.0, "tokens": [1], "status": "ok"}
     ]
@@ -126,7 +126,7 @@ class Hostile:
         return (print, ("called",))
 
 
-def test_a_file_of_torch_with_anything_but_plain_values_is_refused_and_calls_nothing(capfd):
+def test_a_torch_file_with_anything_but_plain_values_is_refused_and_calls_nothing(capfd):
     hostile = {"rollout_id": 3, "samples": [{"response": "2", "metadata": Hostile()}]}
     with pytest.raises(BadLog, match=r"^holds objects of __builtin__\.print, which are not read$"):
         logs(torch_file(hostile))
@@ -135,7 +135,7 @@ def test_a_file_of_torch_with_anything_but_plain_values_is_refused_and_calls_not
     assert "called" not in capfd.readouterr().out
 
 
-def test_the_completions_of_each_step_belong_to_the_run_above_them():
+def test_completions_of_each_step_belong_to_the_run_above_them():
     traces = json.dumps(DUMPS["rollouts/step_3/train/effective/traces.jsonl"])
     files = {f"run/rollouts/step_{step}/train/all/traces.jsonl": traces for step in (3, 4)}
     [log] = logs(
@@ -145,7 +145,7 @@ def test_the_completions_of_each_step_belong_to_the_run_above_them():
     assert curves(log)["reward/mean"] == {3: 0.5, 4: 1.0}
 
 
-TOKENS = {
+TOKEN_EXPORT = {
     "export_step": 3,
     "token_ids": [5, 6, 7],
     "loss_mask": [False, True, True],
@@ -154,14 +154,14 @@ TOKENS = {
     "entropy": [9.0, 0.25, 0.75],
     "mismatch_kl": None,
 }
-MEANS = {"length/mean": {3: 2.0}, "reward/mean": {3: 0.5}, "policy/entropy": {3: 0.5}}
+EXPECTED_MEANS = {"length/mean": {3: 2.0}, "reward/mean": {3: 0.5}, "policy/entropy": {3: 0.5}}
 
 
-def test_a_token_export_gives_the_means_over_the_tokens_that_train():
-    rows = [TOKENS, TOKENS | {"rewards": [0.0, 0.0, 0.0]}]
+def test_a_token_export_gives_the_means_over_the_trained_tokens():
+    rows = [TOKEN_EXPORT, TOKEN_EXPORT | {"rewards": [0.0, 0.0, 0.0]}]
     text = "".join(json.dumps(row) + "\n" for row in rows)
     [log] = logs(text, "token_exports/step_3/rank_0.jsonl")
-    assert curves(log) == MEANS
+    assert curves(log) == EXPECTED_MEANS
     ranks = {f"out/token_exports/step_3/rank_{rank}.jsonl": text for rank in (0, 1)}
     [log] = logs(zipped(ranks | {"out/metrics.jsonl": '{"step": 3, "reward/all/mean": 0.75}\n'}))
-    assert curves(log) == MEANS | {"reward/mean": {3: 0.75}}
+    assert curves(log) == EXPECTED_MEANS | {"reward/mean": {3: 0.75}}

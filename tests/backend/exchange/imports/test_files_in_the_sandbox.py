@@ -33,7 +33,7 @@ def logs_of(content, name="log"):
     return read_logs(io.BytesIO(content), name)[1]
 
 
-def named(content):
+def plans_by_name(content):
     """Return {name of the run: its plan}."""
     return {log.facts.name: plan_import(log) for log in logs_of(content)}
 
@@ -75,7 +75,7 @@ def database(*statements):
     return connection.serialize()
 
 
-METRICS = (
+METRICS_TABLE = (
     "CREATE TABLE metrics (id INTEGER PRIMARY KEY, timestamp TEXT, run_name TEXT, step INTEGER, metrics TEXT)"
 )
 
@@ -91,14 +91,14 @@ def row(run, step, cells):
     ("name", "kind"),
     [("completions.parquet", "parquet"), ("trackio.parquet", "parquet"), ("trackio.db", "trackio")],
 )
-def test_a_file_is_known_by_its_content(name, kind):
+def test_the_type_of_a_file_is_recognised_by_its_content(name, kind):
     assert detect(io.BytesIO((LOGS / name).read_bytes())) == kind
 
 
-def test_trackio_reads_the_same_as_the_state_that_trl_saved():
-    [state] = named((LOGS / "trainer_state.json").read_bytes()).values()
-    from_database = named((LOGS / "trackio.db").read_bytes())
-    exported = named((LOGS / "trackio.parquet").read_bytes())
+def test_trackio_matches_the_state_that_trl_saved():
+    [state] = plans_by_name((LOGS / "trainer_state.json").read_bytes()).values()
+    from_database = plans_by_name((LOGS / "trackio.db").read_bytes())
+    exported = plans_by_name((LOGS / "trackio.parquet").read_bytes())
     assert list(from_database) == list(exported) == ["tiny-digits", "by hand"]
     for metric in ("reward/mean", "kl/k3", "length/mean"):
         values = list(points(state, metric).values())
@@ -131,7 +131,7 @@ def test_completions_of_trl_are_the_same_from_its_file_and_from_trackio():
 # ---------------------------------------------------------------- Parquet
 
 
-def test_completions_of_parquet_may_have_answers_of_structs_and_lists():
+def test_completions_in_parquet_may_be_structs_or_lists():
     columns = {
         "prompt": [[{"role": "user", "content": "1+1="}]] * 2,
         "response": ["2", "3"],
@@ -178,7 +178,7 @@ def test_a_hundred_thousand_values_of_parquet_arrive_in_order():
     assert len(series.steps) == 50_000
 
 
-def test_completions_beyond_the_limit_are_counted_and_not_read(monkeypatch):
+def test_completions_over_the_limit_are_counted_and_not_read(monkeypatch):
     operations, ask = [], ImportSandbox.ask
 
     def asking(self, operation, **request):
@@ -201,7 +201,7 @@ def test_a_text_that_parquet_repeats_is_decoded_once(tmp_path):
     assert not pa.types.is_dictionary(types.field("nested").type)
 
 
-def test_runs_of_a_parquet_file_are_told_apart_by_name_and_seed():
+def test_runs_of_a_parquet_file_are_separated_by_name_and_seed():
     columns = {
         "run": ["a", "a", "b", "b"],
         "seed": [0, 1, 0, 0],
@@ -217,17 +217,17 @@ def test_runs_of_a_parquet_file_are_told_apart_by_name_and_seed():
     assert points(plan_import(logs[2]), "reward/mean") == {1: 3.0, 2: 4.0}
 
 
-WHOLE = parquet({"step": list(range(1_000)), "loss": [0.5] * 1_000})
+VALID_PARQUET = parquet({"step": list(range(1_000)), "loss": [0.5] * 1_000})
 
 
 @pytest.mark.parametrize(
     "content",
     [
-        WHOLE[:-1],
-        WHOLE[: len(WHOLE) // 2],
+        VALID_PARQUET[:-1],
+        VALID_PARQUET[: len(VALID_PARQUET) // 2],
         b"PAR1" + b"\xff" * 100 + b"PAR1",
-        WHOLE[:-8] + b"\xff\xff\xff\x7fPAR1",
-        WHOLE[:100] + b"\0" * 200 + WHOLE[300:],
+        VALID_PARQUET[:-8] + b"\xff\xff\xff\x7fPAR1",
+        VALID_PARQUET[:100] + b"\0" * 200 + VALID_PARQUET[300:],
     ],
     ids=["end", "half", "footer", "length", "pages"],
 )
@@ -245,8 +245,8 @@ def test_a_parquet_file_of_too_many_rows_is_refused_before_it_is_read():
 
 
 def test_an_older_database_of_trackio_without_run_ids_is_read():
-    content = database(METRICS, row("a", 1, {"reward": 1, "x": {"y": 2}}), row("b", 1, {"reward": 3}))
-    logs = named(content)
+    content = database(METRICS_TABLE, row("a", 1, {"reward": 1, "x": {"y": 2}}), row("b", 1, {"reward": 3}))
+    logs = plans_by_name(content)
     assert points(logs["a"], "reward/mean") == {1: 1.0}
     assert points(logs["a"], "x/y") == {1: 2.0}
     assert points(logs["b"], "reward/mean") == {1: 3.0}
@@ -255,7 +255,7 @@ def test_an_older_database_of_trackio_without_run_ids_is_read():
 @pytest.mark.parametrize(("texts", "characters"), [(60, 30_000), (300, 10_000), (2, 99_999)])
 def test_a_table_of_trackio_with_long_completions_is_read_in_pieces(texts, characters):
     script = "\u4e2d" if texts == 2 else "y"  # six bytes each when escaped
-    statements = [METRICS]
+    statements = [METRICS_TABLE]
     for step in (1, 2):
         rows = [
             {"step": step, "prompt": script * 9, "completion": f"{n}{script * characters}"}
@@ -273,14 +273,14 @@ def test_a_table_of_trackio_with_long_completions_is_read_in_pieces(texts, chara
     assert {step for step, _ in group_sizes} == {1, 2}
 
 
-FORGED = METRICS.replace("CREATE TABLE metrics", "CREATE TABLE real")
+FORGED_TABLE = METRICS_TABLE.replace("CREATE TABLE metrics", "CREATE TABLE real")
 
 
 @pytest.mark.parametrize(
     ("statements", "reason"),
     [
         (["CREATE TABLE t (a)"], "there is no table of metrics as Trackio makes it"),
-        ([FORGED, "CREATE VIEW metrics AS SELECT * FROM real"], "metrics is not a plain table"),
+        ([FORGED_TABLE, "CREATE VIEW metrics AS SELECT * FROM real"], "metrics is not a plain table"),
         (
             ["CREATE VIRTUAL TABLE metrics USING fts5(run_name, step)"],
             "metrics is not a plain table",
@@ -299,9 +299,9 @@ def test_a_damaged_database_gets_one_sentence():
             logs_of(damaged)
 
 
-def test_rows_of_a_database_that_are_no_metrics_are_passed_over():
+def test_rows_of_a_database_that_are_not_metrics_are_skipped():
     odd = [row("a", 2, cells) for cells in ([1], "x", {"y": "words"}, {"deep": {"_type": "trackio.table"}})]
-    logs = named(database(METRICS, row("a", 1, {"reward": 1}), *odd))
+    logs = plans_by_name(database(METRICS_TABLE, row("a", 1, {"reward": 1}), *odd))
     assert points(logs["a"], "reward/mean") == {1: 1.0}
 
 
@@ -327,7 +327,7 @@ DUMP = "".join(json.dumps(record) + "\n" for record in ROLLOUT).encode()
     "pack",
     [zipped, tarred, lambda files: tarred(files, "w:gz"), lambda files: zipped(files, zipfile.ZIP_STORED)],
 )
-def test_a_directory_of_a_training_is_one_run_with_its_rollouts(pack):
+def test_a_training_directory_is_one_run_with_its_rollouts(pack):
     state = (LOGS / "trainer_state.json").read_bytes()
     shorter = json.loads(state)
     shorter["log_history"] = shorter["log_history"][:2]
@@ -404,7 +404,7 @@ def test_links_and_devices_of_an_archive_are_not_followed():
         logs_of(file.getvalue())
 
 
-def test_a_file_that_unpacks_to_more_than_it_says_is_refused():
+def test_a_file_that_unpacks_to_more_than_its_declared_size_is_refused():
     forged = bytearray(zipped({"a.csv": b"step,x\n" + b"1,1\n" * 1_000_000}))
     where = forged.rfind(b"PK\x01\x02") + 24  # size of the file in the central directory
     forged[where : where + 4] = (10).to_bytes(4, "little")
@@ -412,7 +412,7 @@ def test_a_file_that_unpacks_to_more_than_it_says_is_refused():
         logs_of(bytes(forged))
 
 
-def test_the_limit_of_values_is_that_of_the_whole_archive(monkeypatch):
+def test_the_limit_of_values_applies_to_the_whole_archive(monkeypatch):
     """Of three files with 4 values each, the third one is refused before it is read to its end."""
     monkeypatch.setattr("backend.exchange.imports.archive.MAX_POINTS", 10)
     assert len(logs_of(zipped({"a/x.csv": CSV, "b/x.csv": CSV}))) == 2
@@ -426,7 +426,7 @@ def test_the_limit_of_values_is_that_of_the_whole_archive(monkeypatch):
 
 
 @pytest.mark.parametrize(("head", "row"), [(b"a,b\n", b",\n"), (b"", b'{"a": null}\n'), (b"a,b\n", b"x,y\n")])
-def test_rows_without_values_are_limited_as_values_are(monkeypatch, head, row):
+def test_rows_without_values_count_towards_the_limit(monkeypatch, head, row):
     monkeypatch.setattr("backend.exchange.imports.archive.MAX_POINTS", 10)
     for files in (
         {"a/x.csv": head + 11 * row},
@@ -458,7 +458,7 @@ def test_event_files_of_one_run_may_come_in_any_order_within_the_limit(monkeypat
     assert joined.table.points == 2 * alone.table.points
 
 
-def test_an_archive_of_too_many_runs_is_not_read_to_its_end(monkeypatch):
+def test_reading_stops_in_an_archive_of_too_many_runs(monkeypatch):
     read = []
 
     def count_and_read(file):
@@ -472,7 +472,7 @@ def test_an_archive_of_too_many_runs_is_not_read_to_its_end(monkeypatch):
 
 
 @pytest.mark.parametrize("offset", [2**62, 2**63 - 1, 2**63, 2**64 - 2])
-def test_a_file_that_lies_beyond_every_end_is_damaged(offset):
+def test_a_file_header_beyond_the_end_of_the_archive_is_damage(offset):
     """The eight-byte zip64 offset of the header points beyond the end."""
     forged = bytearray(zipped({"a.csv": CSV}))
     entry, extra = forged.rfind(b"PK\x01\x02"), struct.pack("<HHQ", 1, 8, offset)
@@ -487,7 +487,7 @@ def test_a_file_that_lies_beyond_every_end_is_damaged(offset):
 
 
 @pytest.mark.parametrize("surplus", [0, 1, 100, 150, 299])
-def test_a_file_whose_last_bytes_zlib_holds_back_is_whole(surplus):
+def test_a_file_is_complete_even_if_zlib_holds_back_its_last_bytes(surplus):
     """With slightly more than 1 MiB, zlib consumes all input while output is still pending."""
     content = CSV + b"#" * ((1 << 20) + surplus - len(CSV))
     to = io.BytesIO()
@@ -501,7 +501,7 @@ def test_a_file_whose_last_bytes_zlib_holds_back_is_whole(surplus):
 
 
 @pytest.mark.parametrize("size", [1, 70_000])
-def test_all_members_of_a_gzip_file_are_read_and_zeros_behind_them_passed_over(size):
+def test_all_gzip_members_are_read_and_trailing_zeros_skipped(size):
     """A trainer that appends to its log writes such a file."""
     first, second = b"step,loss\n1,1\n" + b"\n" * size, b"2,2\n"
     [log] = logs_of(gzip.compress(first) + gzip.compress(b"") + gzip.compress(second) + b"\0" * size)
@@ -509,7 +509,7 @@ def test_all_members_of_a_gzip_file_are_read_and_zeros_behind_them_passed_over(s
     assert log.table.points == 4
 
 
-def test_members_of_a_gzip_file_have_the_limits_of_one_file(monkeypatch):
+def test_gzip_members_share_the_limits_of_one_file(monkeypatch):
     member = gzip.compress(CSV)
     for content, reason in (
         (member + member[:-9], "is cut off"),
@@ -555,7 +555,7 @@ def test_an_archive_that_cannot_be_read_gets_one_sentence(content, reason):
     ],
     ids=["none", "empty", "rows", "short", "endless", "words"],
 )
-def test_an_answer_that_makes_no_sense_is_refused(monkeypatch, answer):
+def test_a_malformed_reply_is_refused(monkeypatch, answer):
     def ask(_self, operation, **_):
         return (
             {"rows": 2, "columns": [["x", "number", ""]]}
@@ -565,10 +565,10 @@ def test_an_answer_that_makes_no_sense_is_refused(monkeypatch, answer):
 
     monkeypatch.setattr("backend.exchange.imports.log_file.Sandbox.ask", ask)
     with pytest.raises(BadLog, match="sent an invalid answer"):
-        logs_of(WHOLE)
+        logs_of(VALID_PARQUET)
 
 
-def test_the_copies_of_an_import_that_was_killed_are_removed_by_the_next_one(tmp_path, monkeypatch):
+def test_leftover_copies_of_a_killed_import_are_removed_by_the_next_import(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     leftover, fresh, link = (tmp_path / f"grpolab-import-{name}" for name in ("left", "fresh", "link"))
     other_directory = tmp_path / "other"

@@ -24,10 +24,10 @@ from backend.storage.engine import open_engine, open_sessions
 from backend.storage.models import Experiment, Metric, MetricBlock, Run
 
 LOGS = Path(__file__).parent / "logs"
-CSV = "step,reward,kl,note\n1,0.25,nan,a\n2,0.5,0.01,b\n3,0.75,inf,c\n"
+CSV_LOG = "step,reward,kl,note\n1,0.25,nan,a\n2,0.5,0.01,b\n3,0.75,inf,c\n"
 
 
-def send(client, content=CSV, *, headers=None, **params):
+def send(client, content=CSV_LOG, *, headers=None, **params):
     """Post a file with this content to /imports."""
     query = urlencode({"file": "log.csv", **params})
     body = content if isinstance(content, bytes) else content.encode()
@@ -35,7 +35,7 @@ def send(client, content=CSV, *, headers=None, **params):
     return client.post(f"/api/v1/imports?{query}", content=body, headers=kind | (headers or {}))
 
 
-def imported(client, content=CSV, **params):
+def import_run(client, content=CSV_LOG, **params):
     """Import the content and return the id of the run that it made."""
     answer = send(client, content, **params)
     assert answer.status_code == 201, answer.text
@@ -74,7 +74,7 @@ def test_a_dry_run_reports_and_stores_nothing(client):
 
 
 def test_an_imported_run_has_curves_a_summary_and_an_origin(client):
-    run = imported(client, name="baseline", experiment="old runs", seed=3)
+    run = import_run(client, name="baseline", experiment="old runs", seed=3)
     assert (run["name"], run["experiment_name"], run["seed"]) == ("baseline", "old runs", 3)
     assert (run["origin"], run["origin_file"], run["status"]) == ("csv", "log.csv", "finished")
     assert (run["steps"], run["last_step"], run["config"]) == (3, 3, {})
@@ -93,9 +93,9 @@ def test_an_imported_run_has_curves_a_summary_and_an_origin(client):
 
 
 def test_an_export_of_this_service_can_be_imported(client):
-    first = imported(client)
+    first = import_run(client)
     exported = client.get(f"/api/v1/runs/{first['id']}/metrics.csv").text
-    second = imported(client, exported)
+    second = import_run(client, exported)
     assert second["summary"] == first["summary"]
     assert client.get(f"/api/v1/runs/{second['id']}/metrics.csv").text == exported
 
@@ -113,15 +113,15 @@ def test_an_export_of_this_service_can_be_imported(client):
     ],
 )
 def test_an_imported_run_never_trains(client, move, verb, body):
-    run = imported(client)
+    run = import_run(client)
     answer = client.post(f"/api/v1/runs/{run['id']}/{move}", json=body)
     assert answer.status_code == 409
     sentence = f"this run was imported from a CSV log and has no checkpoints: it cannot be {verb}"
     assert answer.json()["detail"] == sentence
 
 
-def test_an_imported_run_is_tagged_archived_trashed_and_deleted_like_any_other(client):
-    path = f"/api/v1/runs/{imported(client)['id']}"
+def test_an_imported_run_can_be_tagged_archived_trashed_and_deleted(client):
+    path = f"/api/v1/runs/{import_run(client)['id']}"
     assert client.patch(path, json={"tags": ["old"], "notes": "from 2024"}).json()["tags"] == ["old"]
     assert client.delete(path).json()["deleted"] is True
     assert client.post(f"{path}/restore").json()["deleted"] is False
@@ -130,9 +130,9 @@ def test_an_imported_run_is_tagged_archived_trashed_and_deleted_like_any_other(c
     assert client.get(path).status_code == 404
 
 
-def test_points_of_an_imported_run_are_sealed_at_once(client):
+def test_points_of_an_imported_run_are_sealed_immediately(client):
     values = {step: step / 7 for step in range(1, 3000, 3)} | {4: math.nan, 7: math.inf, 10: -0.0}
-    run = imported(client, "step,loss\n" + "".join(f"{step},{loss}\n" for step, loss in values.items()))
+    run = import_run(client, "step,loss\n" + "".join(f"{step},{loss}\n" for step, loss in values.items()))
     sessions = client.app.state.lab.sessions
     with sessions() as session:
         assert find_sealable(session) == []
@@ -142,11 +142,11 @@ def test_points_of_an_imported_run_are_sealed_at_once(client):
     assert stored.values.tobytes() == np.array(list(values.values())).tobytes()
 
 
-def test_runs_of_one_variant_in_one_experiment_are_seeds_of_each_other(client):
+def test_runs_of_one_variant_in_one_experiment_become_its_seeds(client):
     for seed, reward in ((0, 1.0), (1, 3.0)):
         text = f"step,reward\n1,{reward}\n"
-        imported(client, text, experiment="old", variant="grpo", seed=seed, name=f"s{seed}")
-    other_run = imported(client, "step,reward\n1,9\n", experiment="old", variant="dapo")
+        import_run(client, text, experiment="old", variant="grpo", seed=seed, name=f"s{seed}")
+    other_run = import_run(client, "step,reward\n1,9\n", experiment="old", variant="dapo")
     [experiment] = client.get("/api/v1/experiments").json()["items"]
     assert (experiment["variants"], experiment["seeds"]) == (["grpo", "dapo"], [0, 1])
     params = {"experiment": other_run["experiment"], "metrics": "reward/mean", "baseline": "grpo"}
@@ -157,14 +157,14 @@ def test_runs_of_one_variant_in_one_experiment_are_seeds_of_each_other(client):
     assert dapo["cells"]["reward/mean:final"]["versus"]["mean"] == 8.0  # one pair: the first of each variant
 
 
-def test_two_logs_that_the_user_does_not_name_are_not_taken_for_two_seeds(client):
-    first, second = imported(client), imported(client)
+def test_two_unnamed_logs_do_not_become_two_seeds(client):
+    first, second = import_run(client), import_run(client)
     assert (first["name"], second["name"]) == ("log", "log 2")
     assert first["experiment"] == second["experiment"]
     assert first["config_hash"] != second["config_hash"]
 
 
-def test_logs_that_are_imported_at_once_are_not_taken_for_two_seeds(client):
+def test_concurrently_imported_logs_do_not_become_two_seeds(client):
     with ThreadPoolExecutor(4) as pool:
         answers = list(pool.map(lambda value: send(client, f"step,reward\n1,{value}\n"), range(4)))
     assert sorted(answer.json()["name"] for answer in answers) == ["log", "log 2", "log 3", "log 4"]
@@ -173,25 +173,25 @@ def test_logs_that_are_imported_at_once_are_not_taken_for_two_seeds(client):
 
 
 @pytest.mark.parametrize("time", [1.7e12, 1e300, -1e300, float("nan"), 0.0])
-def test_a_time_that_is_none_does_not_break_the_list(client, time):
+def test_an_invalid_time_does_not_break_the_list(client, time):
     event = tensorboard_event(time, step=1, tag="reward", value=0.5)
-    run = imported(client, event, file="events.out.tfevents.1.host")
+    run = import_run(client, event, file="events.out.tfevents.1.host")
     assert run["finished_at"] is None
     [listed] = client.get("/api/v1/runs").json()["items"]
     assert (listed["id"], listed["started_at"]) == (run["id"], None)
     assert client.get(f"/api/v1/runs/{run['id']}/archive").status_code == 200
 
 
-def test_an_experiment_that_was_launched_here_takes_no_imported_runs(client):
+def test_an_experiment_launched_here_accepts_no_imported_runs(client):
     body = {"name": "mine", "variants": [{"name": "a"}], "seeds": [0]}
     launched = client.post("/api/v1/experiments", json=body).json()
-    run = imported(client, experiment="mine")
+    run = import_run(client, experiment="mine")
     assert run["experiment"] != launched["id"]
     queued = client.get("/api/v1/runs", params={"experiment": launched["id"]}).json()["items"]
     assert [run["origin"] for run in queued] == [""]
 
 
-def test_the_same_key_makes_one_run(client):
+def test_the_same_key_creates_one_run(client):
     answers = [send(client, headers={"Idempotency-Key": "k1"}).json() for _ in range(2)]
     assert answers[0]["run"] == answers[1]["run"]
     assert count(client, Run) == 1
@@ -199,8 +199,8 @@ def test_the_same_key_makes_one_run(client):
     assert send(client, "step,loss\n1,2\n", headers={"Idempotency-Key": "k1"}).status_code == 409
 
 
-def test_estimates_and_validation_pass_over_imported_runs(client):
-    imported(client, "step,step_time,reward\n1,2.5,1\n")
+def test_estimates_and_validation_ignore_imported_runs(client):
+    import_run(client, "step,step_time,reward\n1,2.5,1\n")
     answer = client.post("/api/v1/validate", json={})
     assert answer.status_code == 200
     assert answer.json()["estimates"]["like_runs"] == answer.json()["estimates"]["scaled_runs"] == 0
@@ -209,7 +209,7 @@ def test_estimates_and_validation_pass_over_imported_runs(client):
 def test_configs_of_imported_runs_are_listed_and_group_curves(client):
     rows = [{"step": 1, "reward": 1.0}]
     state = {"max_steps": 100, "global_step": 1, "log_history": rows}
-    run = imported(client, json.dumps(state), file="trainer_state.json")
+    run = import_run(client, json.dumps(state), file="trainer_state.json")
     assert run["config"] == {"max_steps": 100}
     assert run["steps"] == 100
     [listed] = client.get("/api/v1/runs", params={"include": "config"}).json()["items"]
@@ -237,7 +237,7 @@ def test_wrong_parameters_are_refused(client, params, status, phrase):
     assert count(client, Run) == 0
 
 
-def test_a_file_that_is_no_log_leaves_nothing_behind(client):
+def test_a_file_that_is_not_a_log_leaves_nothing_behind(client):
     answer = send(client, b"\x00\x01\x02", file="x.bin")
     assert answer.status_code == 422
     [error] = answer.json()["errors"]
@@ -246,7 +246,7 @@ def test_a_file_that_is_no_log_leaves_nothing_behind(client):
     assert count(client, Run) == count(client, Experiment) == 0
 
 
-def test_a_sandbox_that_does_not_start_is_told(client, monkeypatch):
+def test_a_sandbox_that_does_not_start_is_reported(client, monkeypatch):
     def fail(*_, **__):
         raise Unusable("no bubblewrap")
 
@@ -257,12 +257,12 @@ def test_a_sandbox_that_does_not_start_is_told(client, monkeypatch):
 
 
 def test_a_binary_log_is_imported_through_http(client):
-    run = imported(client, (LOGS / "run.wandb").read_bytes(), file="run.wandb")
+    run = import_run(client, (LOGS / "run.wandb").read_bytes(), file="run.wandb")
     assert (run["origin"], run["name"], run["seed"], run["last_step"]) == ("wandb", "tiny-digits", 11, 12)
     assert run["config"]["learning_rate"] == 1e-3
 
 
-def test_a_failure_in_the_middle_of_storing_leaves_nothing_behind(client, monkeypatch):
+def test_a_failure_while_storing_leaves_nothing_behind(client, monkeypatch):
     def fail(*_, **__):
         raise RuntimeError("the disk is gone")
 
@@ -273,10 +273,12 @@ def test_a_failure_in_the_middle_of_storing_leaves_nothing_behind(client, monkey
 
 def test_a_secret_in_a_config_is_not_stored(client):
     state = {"log_history": [{"step": 1, "loss": 1}], "trial_params": {"token": "hf_" + "b" * 34}}
-    assert imported(client, json.dumps(state, indent=1))["config"] == {"trial_params": {"token": "[secret]"}}
+    assert import_run(client, json.dumps(state, indent=1))["config"] == {
+        "trial_params": {"token": "[secret]"}
+    }
 
 
-def test_a_secret_in_a_name_or_a_text_of_a_log_is_not_stored(client):
+def test_a_secret_in_a_name_or_text_of_a_log_is_not_stored(client):
     secret = "hf_" + "b" * 34
     table = pa.table({
         "step": [1], "prompt": [secret], "completion": [f"it is {secret}"], secret: [1.0], "advantage": [0.5],
@@ -302,12 +304,12 @@ def test_columns_with_different_secrets_in_their_names_stay_apart(client):
     assert lines[1:] == ["1,0.25,0.5", "2,0.75,1.5"]
 
 
-def test_a_viewer_and_a_stranger_import_nothing(viewer, stranger):
+def test_viewers_and_strangers_cannot_import(viewer, stranger):
     assert send(viewer).status_code == 403
     assert send(stranger).status_code == 401
 
 
-def test_a_body_of_another_type_is_refused(client):
+def test_a_body_of_another_content_type_is_refused(client):
     assert send(client, headers={"Content-Type": "multipart/form-data"}).status_code == 415
 
 
@@ -317,7 +319,7 @@ def test_the_command_imports_into_either_database(request, settings, monkeypatch
     monkeypatch.setenv("DATABASE_URL", url)
     monkeypatch.setenv("STATE_DIR", str(settings.state_dir))
     log = tmp_path / "old.csv"
-    log.write_text(CSV)
+    log.write_text(CSV_LOG)
     assert main(["import", str(log), "--dry-run"]) == 0
     assert "dry run: nothing is stored" in capsys.readouterr().out
     assert main(["import", str(log), "--name", "first", "--experiment", "old", "--seed", "4"]) == 0
@@ -333,6 +335,6 @@ def test_the_command_imports_into_either_database(request, settings, monkeypatch
 
 
 def test_a_worker_never_claims_an_imported_run(client):
-    imported(client)
+    import_run(client)
     Reconciler(client.app.state.lab.settings, client.app.state.lab.sessions)
     assert client.get("/api/v1/queue").json()["items"] == []

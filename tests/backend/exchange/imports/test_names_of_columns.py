@@ -2,9 +2,9 @@
 
 import pytest
 
-from tests.backend.exchange.imports.test_text_logs import curve_table, decided, planned, points
+from tests.backend.exchange.imports.test_text_logs import curve_table, decisions, planned, points
 
-KNOWN = {
+METRIC_BY_COLUMN = {
     "Training Loss": "loss/total",
     "completions / mean_length": "length/mean",
     "rewards / match_format": "reward/match_format/mean",
@@ -36,17 +36,17 @@ KNOWN = {
 }
 
 
-@pytest.mark.parametrize(("column", "metric"), KNOWN.items())
-def test_a_name_of_another_trainer_is_known(column, metric):
+@pytest.mark.parametrize(("column", "metric"), METRIC_BY_COLUMN.items())
+def test_a_column_name_of_another_trainer_is_known(column, metric):
     assert list(planned(curve_table(**{column: [0.25, 0.5]})).series) == [metric]
 
 
-def test_of_several_sets_of_problems_each_has_its_accuracy():
+def test_each_evaluation_set_has_its_accuracy():
     plan = planned(curve_table(**{f"val-core/{dataset}/acc/mean@1": [0.25, 0.5] for dataset in ("a/b", "c")}))
     assert list(plan.series) == ["eval/accuracy/a_b", "eval/accuracy/c"]
 
 
-def test_a_reward_on_another_scale_is_no_accuracy():
+def test_a_reward_on_another_scale_is_not_an_accuracy():
     columns = {"rewards/correctness_reward_func": [0, 2.0], "val/test_score/judge": [3.5, 4.0]}
     assert list(planned(curve_table(**columns)).series) == [
         "reward/correctness_reward_func/mean",
@@ -54,7 +54,7 @@ def test_a_reward_on_another_scale_is_no_accuracy():
     ]
 
 
-def test_accuracies_in_percent_become_fractions_and_the_report_says_so():
+def test_accuracies_in_percent_become_fractions_and_the_report_mentions_it():
     plan = planned(curve_table(eval_acc=[12.5, 62.5], reward=[1, 2]))
     assert points(plan, "eval/accuracy") == {1: 0.125, 2: 0.625}
     assert plan.log.facts.notes == [
@@ -63,31 +63,31 @@ def test_accuracies_in_percent_become_fractions_and_the_report_says_so():
     assert points(planned(curve_table(eval_acc=[0.125, 1.0])), "eval/accuracy") == {1: 0.125, 2: 1.0}
 
 
-def test_normalised_rewards_never_pass_for_the_reward():
+def test_normalised_rewards_are_never_used_as_the_reward():
     plan = planned(curve_table(**{"rollout/rewards": [0, 0], "rewards": [0, 1e-9], "kl": [0, 1]}))
     assert "reward/mean" not in plan.series
 
 
-def test_a_metric_under_two_names_is_said():
+def test_a_metric_under_two_names_is_reported():
     plan = planned(curve_table(reward=[1, 2], mean_reward=[1, 2]))
-    assert decided(plan)["mean_reward"] == ("taken", "mean_reward")
+    assert decisions(plan)["mean_reward"] == ("taken", "mean_reward")
     assert plan.log.facts.notes == ["'mean_reward': reward/mean is already the column 'reward'."]
 
 
 @pytest.mark.parametrize("column", ["epoch", "progress", "percentage", "time_share", "format_ok", "elapsed"])
-def test_what_only_counts_is_never_suggested_as_accuracy(column):
+def test_a_counter_is_never_suggested_as_accuracy(column):
     plan = planned(curve_table(**{column: [step / 40 for step in range(20)]}))
     assert plan.decisions[0].suggestion == ""
 
 
-def test_rows_that_nothing_counts_are_counted_and_the_report_says_so():
+def test_rows_without_a_step_are_numbered_and_the_report_mentions_it():
     plan = planned("loss,kl\n1,3\n2,1\n3,2\n")
     assert plan.log.facts.notes == [
         "No column counts the steps: the rows are counted in their order, from 1."
     ]
 
 
-def test_the_counters_of_rollouts_and_updates_count_together():
+def test_the_counters_of_rollouts_and_updates_are_combined():
     plan = planned(
         "_step,rollout/step,rollout/raw_reward,train/step,train/grad_norm\n0,0,0.5,,\n1,,,0,1\n2,1,0.75,,\n3,,,1,2\n"
     )

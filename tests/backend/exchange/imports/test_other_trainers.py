@@ -26,7 +26,7 @@ def planned(content, **choices):
     return plan_import(read_logs(io.BytesIO(content))[1][0], **choices)
 
 
-def test_numbers_that_no_float_holds_are_bad_lines_or_no_terms():
+def test_numbers_beyond_the_range_of_floats_are_bad_lines_or_ignored_terms():
     rows = [{"step": 1, "input": "p", "output": "a", "score": 1.7e308, "x": int("1" * 400)}]
     rows += [{"step": int("1" * 400), "input": "p", "output": "b", "score": 1.0}]
     rows += [{"step": 1, "input": "p", "output": "c", "score": 1.7e308}]
@@ -35,7 +35,7 @@ def test_numbers_that_no_float_holds_are_bad_lines_or_no_terms():
     assert plan.log.table.bad.count == 1
 
 
-def test_a_step_beyond_64_bits_is_left_out():
+def test_a_step_beyond_64_bits_is_ignored():
     log_part = LogPart()
     log_part.add(Point("loss", 10**20, 0.5))
     log_part.add(Point("loss", 3, 0.25))
@@ -61,11 +61,11 @@ def points(plan, metric):
         ("verl_console.txt", "console"),
     ],
 )
-def test_a_log_is_known_by_its_content(name, kind):
+def test_the_type_of_a_log_is_recognised_by_its_content(name, kind):
     assert detect(io.BytesIO((LOGS / name).read_bytes())) == kind
 
 
-def test_one_training_of_trl_reads_the_same_from_its_three_logs():
+def test_the_three_logs_of_one_trl_training_agree():
     state, events, wandb = (
         planned((LOGS / name).read_bytes())
         for name in ("trainer_state.json", "events.out.tfevents", "run.wandb")
@@ -81,7 +81,7 @@ def test_one_training_of_trl_reads_the_same_from_its_three_logs():
         assert plan.log.table.bad.count == plan.restart_count == 0
 
 
-def test_the_logs_of_trl_tell_its_config_seed_and_times():
+def test_trl_logs_contain_config_seed_and_times():
     state = read_logs(io.BytesIO((LOGS / "trainer_state.json").read_bytes()))[1][0].facts
     assert (state.steps, state.config["max_steps"], state.config["logging_steps"]) == (12, 12, 2)
     for name in ("events.out.tfevents", "run.wandb"):
@@ -92,7 +92,7 @@ def test_the_logs_of_trl_tell_its_config_seed_and_times():
     assert facts.name == "tiny-digits"
 
 
-def test_a_file_of_verl_reads_the_same_as_its_console():
+def test_a_verl_file_matches_its_console_output():
     file, console = (planned((LOGS / name).read_bytes()) for name in ("verl.jsonl", "verl_console.txt"))
     for metric in (
         "policy/entropy",
@@ -117,7 +117,7 @@ def test_a_file_of_verl_reads_the_same_as_its_console():
         ({"log_history": [{"loss": "words"}]}, "has no metric: 'loss' holds no numbers"),
     ],
 )
-def test_a_trainer_state_without_values_is_told(state, reason):
+def test_a_trainer_state_without_values_is_reported(state, reason):
     with pytest.raises(BadLog, match=f"^{reason}"):
         planned(json.dumps(state, indent=1).encode())
 
@@ -157,7 +157,7 @@ def scalar(tag, step, value, time=1.7e9):
 HEAD = framed(field(1, 1.7e9) + field(3, b"brain.Event:2"))
 
 
-def test_scalars_of_every_kind_are_read_and_pictures_passed_over():
+def test_scalars_of_every_kind_are_read_and_images_skipped():
     tensor = field(1, 1) + field(4, struct.pack("<f", 0.5))
     packed = field(1, 1) + field(5, struct.pack("<f", 0.25))
     events = [
@@ -177,12 +177,12 @@ def test_scalars_of_every_kind_are_read_and_pictures_passed_over():
     assert "picture" not in plan.series
 
 
-def test_a_metric_that_is_called_step_is_read_beside_the_steps():
+def test_a_metric_called_step_is_read_in_addition_to_the_steps():
     plan = planned(HEAD + b"".join(scalar(tag, n, n * 10.0) for n in (1, 2) for tag in ("step", "a")))
     assert points(plan, "a") == {10: 10.0, 20: 20.0}
 
 
-def test_an_event_file_that_was_cut_keeps_its_complete_records():
+def test_a_truncated_event_file_keeps_its_complete_records():
     events = HEAD + scalar("a", 1, 1.0) + scalar("a", 2, 2.0)
     plan = planned(events[:-5])
     assert points(plan, "a") == {1: 1.0}
@@ -205,14 +205,14 @@ def test_a_damaged_event_file_gets_one_sentence(content, reason):
         planned(content)
 
 
-def test_negative_and_absurd_steps_are_left_out():
+def test_negative_and_absurd_steps_are_ignored():
     plan = planned(HEAD + scalar("a", -1, 1.0) + scalar("a", 2**40, 1.0) + scalar("a", 5, 2.0))
     assert points(plan, "a") == {5: 2.0}
     assert plan.log.table.bad.count == 2
 
 
 @pytest.mark.parametrize("message", [b"\x80" * 11, b"\x0a\x05ab", b"\x07", b"\x00\x00", b"\x09abc"])
-def test_what_is_no_message_is_an_error_and_never_memory(message):
+def test_invalid_messages_are_errors_and_allocate_no_memory(message):
     with pytest.raises(ValueError, match=r"no end|beyond|no number"):
         list(fields(message))
 
@@ -277,20 +277,20 @@ def test_history_config_and_exit_code_of_a_run_of_wandb():
     assert facts.failure == "the process ended with exit code 1"
 
 
-def test_a_run_of_wandb_that_was_cut_keeps_its_complete_records():
+def test_a_truncated_wandb_run_keeps_its_complete_records():
     plan = planned(chunked([history(n, loss=float(n)) for n in range(5)])[:-4])
     assert points(plan, "loss/total") == {n: float(n) for n in range(4)}
     assert plan.log.facts.notes
 
 
-def test_a_chunk_of_wandb_with_a_wrong_checksum_is_told():
+def test_a_wandb_chunk_with_a_wrong_checksum_is_reported():
     content = bytearray(chunked([history(n, loss=float(n)) for n in range(5)]))
     content[-3] ^= 1
     with pytest.raises(BadLog, match=r"^is damaged after byte 7: the chunk at byte \d+ is damaged"):
         planned(bytes(content))
 
 
-def test_a_record_that_is_too_large_is_told():
+def test_a_record_that_is_too_large_is_reported():
     with pytest.raises(BadLog, match="has a record of more than 8,388,608 bytes"):
         planned(chunked([history(1, loss=1.0), config(huge="z" * 9_000_000)]))
 
@@ -314,7 +314,7 @@ def test_a_record_that_is_too_large_is_told():
         {"used": 1, "names": ["a"], "columns": "none", "facts": {}},
     ],
 )
-def test_an_answer_that_makes_no_sense_is_refused(monkeypatch, answer):
+def test_a_malformed_reply_is_refused(monkeypatch, answer):
     monkeypatch.setattr("backend.exchange.imports.log_file.Sandbox.ask", lambda *_, **__: answer)
     with ImportSandbox() as sandbox, pytest.raises(BadLog, match="sent an invalid answer"):
         BinaryReader("tensorboard", LogFile(io.BytesIO(HEAD), sandbox)).read(0)

@@ -25,56 +25,63 @@ def notes(plan):
     return " ".join(plan.log.facts.notes)
 
 
-def bar(step, total=40):
+def progress_bar(step, total=40):
     return f"\r {100 * step // total:3}%|##        | {step}/{total} [00:12<01:02,  3.12s/it]"
 
 
-def trl(step, reward, **further):
+def trl_line(step, reward, **further):
     row = {"loss": "0.01", "reward": f"{reward:.4g}", "reward_std": "0.2", "kl": 0.001} | further
     return f"{row | {'epoch': f'{step / 40:.4g}'}}"
 
 
-BARS = "".join(
-    bar(step) + f"\r{' ' * 60}\r\x1b[32m{trl(step, step / 100)}\x1b[0m\n" for step in (5, 10, 15, 20)
+TRL_WITH_BARS = "".join(
+    progress_bar(step) + f"\r{' ' * 60}\r\x1b[32m{trl_line(step, step / 100)}\x1b[0m\n"
+    for step in (5, 10, 15, 20)
 )
-SUMMARY = "{'train_runtime': '9.1', 'train_loss': '0.1', 'epoch': '0.5'}\n"
-SLIME = "".join(
+TRL_SUMMARY = "{'train_runtime': '9.1', 'train_loss': '0.1', 'epoch': '0.5'}\n"
+SLIME_OUTPUT = "".join(
     f"\x1b[36m(Actor pid=7)\x1b[0m [2026-03-02 10:00:40] data.py:170 - rollout {n}: "
     f"{{'rollout/raw_reward': {n / 10}, 'rollout/rewards': 0.0}}\n"
     f"(Actor pid=7) model.py:520 - step {n}: {{'train/grad_norm': np.float64(0.5), 'train/kl_loss': nan}}\n"
     for n in range(3)
 )
-TENTHS = {step: step / 10 for step in (1, 2, 3)}
-FORMS = {
-    "trl between bars": (BARS + SUMMARY, {5: 0.05, 10: 0.1, 15: 0.15, 20: 0.2}, "progress bar"),
+TENTHS_BY_STEP = {step: step / 10 for step in (1, 2, 3)}
+OUTPUT_FORMS = {
+    "trl between bars": (TRL_WITH_BARS + TRL_SUMMARY, {5: 0.05, 10: 0.1, 15: 0.15, 20: 0.2}, "progress bar"),
     "bars without returns": (
-        "".join(f"{bar(n)[1:]} {bar(n)[1:]}  {trl(n, n / 10)}\n" for n in TENTHS),
-        TENTHS,
+        "".join(
+            f"{progress_bar(n)[1:]} {progress_bar(n)[1:]}  {trl_line(n, n / 10)}\n" for n in TENTHS_BY_STEP
+        ),
+        TENTHS_BY_STEP,
         "progress bar",
     ),
-    "epochs": ("".join(f"INFO - {trl(n, n / 10)}\n" for n in (1, 2, 4)), {1: 0.1, 2: 0.2, 4: 0.4}, "epochs"),
+    "epochs": (
+        "".join(f"INFO - {trl_line(n, n / 10)}\n" for n in (1, 2, 4)),
+        {1: 0.1, 2: 0.2, 4: 0.4},
+        "epochs",
+    ),
     "total of steps": (
         "Num Epochs = 2\n  Total optimization steps = 80\n"
-        + "".join(trl(n, n / 10) + "\n" for n in (10, 20, 30)),
+        + "".join(trl_line(n, n / 10) + "\n" for n in (10, 20, 30)),
         {10: 1, 20: 2, 30: 3},
         "of which 2 take 80 steps",
     ),
     "order": (
-        "".join(f"{{'loss': 0.1, 'reward': {n / 10}}}" for n in TENTHS) + "\n",
-        TENTHS,
+        "".join(f"{{'loss': 0.1, 'reward': {n / 10}}}" for n in TENTHS_BY_STEP) + "\n",
+        TENTHS_BY_STEP,
         "in their order",
     ),
     "over several lines": (
         "".join(
             f"Step {n}: \n(A pid=1) {{'reward/avg_raw_reward': '{n / 10}',\n(A pid=1)  'a': [1]}}\n"
-            for n in TENTHS
+            for n in TENTHS_BY_STEP
         ),
-        TENTHS,
+        TENTHS_BY_STEP,
         "",
     ),
     "broken by the terminal": (
-        "".join(f"{{'loss': 0.1, 'rew\nard': {n / 10}, 'epoch':\n {n}}}\n" for n in TENTHS),
-        TENTHS,
+        "".join(f"{{'loss': 0.1, 'rew\nard': {n / 10}, 'epoch':\n {n}}}\n" for n in TENTHS_BY_STEP),
+        TENTHS_BY_STEP,
         "",
     ),
     "ms-swift": (
@@ -82,146 +89,166 @@ FORMS = {
         {5: 5, 9: 9},
         "",
     ),
-    "slime": (SLIME, {0: 0, 1: 0.1, 2: 0.2}, "not the reward"),
+    "slime": (SLIME_OUTPUT, {0: 0, 1: 0.1, 2: 0.2}, "not the reward"),
     "verl late": (
         "(W pid=1) INFO loading, worker 3 of 8, step\n" * 3000
-        + "".join(f"(T pid=2) step:{n} - critic/score/mean:{n / 10} - actor/kl_loss:0.0\n" for n in TENTHS),
-        TENTHS,
+        + "".join(
+            f"(T pid=2) step:{n} - critic/score/mean:{n / 10} - actor/kl_loss:0.0\n" for n in TENTHS_BY_STEP
+        ),
+        TENTHS_BY_STEP,
         "3,000 other lines",
     ),
     "verl, a metric a line": (
-        "".join(f"step:{n}\n - actor/entropy:0.3\n - critic/score/mean:{n / 10}\n" for n in TENTHS),
-        TENTHS,
+        "".join(f"step:{n}\n - actor/entropy:0.3\n - critic/score/mean:{n / 10}\n" for n in TENTHS_BY_STEP),
+        TENTHS_BY_STEP,
         "",
     ),
     "verl, broken lines": (
         "".join(
             f"step:{n} - actor/entropy:0.3 \n    - actor/kl_loss:0.1 - cri\n"
             f"tic/score/mean:{n / 10} - actor/lr:0.1 - response_length/mean:9\n"
-            for n in TENTHS
+            for n in TENTHS_BY_STEP
         ),
-        TENTHS,
+        TENTHS_BY_STEP,
         "",
     ),
-    "pairs": ("".join(f"[Step {n}/70] reward_avg={n / 10} lr=1e-6\n" for n in TENTHS), TENTHS, ""),
+    "pairs": (
+        "".join(f"[Step {n}/70] reward_avg={n / 10} lr=1e-6\n" for n in TENTHS_BY_STEP),
+        TENTHS_BY_STEP,
+        "",
+    ),
     "sentences": (
-        "".join(f"INFO Step: {n} / 70 | Mean Reward: {n / 10} | KL: 0.1\n" for n in TENTHS),
-        TENTHS,
+        "".join(f"INFO Step: {n} / 70 | Mean Reward: {n / 10} | KL: 0.1\n" for n in TENTHS_BY_STEP),
+        TENTHS_BY_STEP,
         "",
     ),
     "MiniMind": (
-        "".join(f"Epoch:[1/1]({n}/90), Reward: {n / 10}, Actor Loss: 0.0\n" for n in TENTHS),
-        TENTHS,
+        "".join(f"Epoch:[1/1]({n}/90), Reward: {n / 10}, Actor Loss: 0.0\n" for n in TENTHS_BY_STEP),
+        TENTHS_BY_STEP,
         "",
     ),
     "epochs of three steps": (
-        "".join(f"Epoch: {e}, Step: {n}/3, Reward: {e}.{n}\n" for e in (1, 2) for n in TENTHS),
+        "".join(f"Epoch: {e}, Step: {n}/3, Reward: {e}.{n}\n" for e in (1, 2) for n in TENTHS_BY_STEP),
         {1: 1.1, 2: 1.2, 3: 1.3, 4: 2.1, 5: 2.2, 6: 2.3},
         "",
     ),
     "NeMo-RL": (
         "".join(
-            f"===== Step {n}/9 =====\nlogging\n  • Loss: 0.1\n  • Avg Reward: {n / 10}\n" for n in TENTHS
+            f"===== Step {n}/9 =====\nlogging\n  • Loss: 0.1\n  • Avg Reward: {n / 10}\n"
+            for n in TENTHS_BY_STEP
         ),
-        TENTHS,
+        TENTHS_BY_STEP,
         "",
     ),
     "AReaL": (
         "".join(
             f"Step {n}/3 Train step {n}/6 done.\n│ ppo_actor/task_reward/avg │ {n / 10:.4e} │ a │ 1 │\n"
-            for n in TENTHS
+            for n in TENTHS_BY_STEP
         ),
-        TENTHS,
+        TENTHS_BY_STEP,
         "",
     ),
     "markdown": (
         "As you see:\n\n| Step | Training Loss | reward | kl |\n|---|---|---|---|\n"
-        + "".join(f"| {n} | 0.1 | {n / 10} | nan |\n" for n in TENTHS),
-        TENTHS,
+        + "".join(f"| {n} | 0.1 | {n / 10} | nan |\n" for n in TENTHS_BY_STEP),
+        TENTHS_BY_STEP,
         "'kl' is never a number",
     ),
-    "commas": ("begin\nstep,reward,kl\n" + "".join(f"{n},{n / 10},0.1\n" for n in TENTHS), TENTHS, ""),
+    "commas": (
+        "begin\nstep,reward,kl\n" + "".join(f"{n},{n / 10},0.1\n" for n in TENTHS_BY_STEP),
+        TENTHS_BY_STEP,
+        "",
+    ),
     "aligned": (
-        "step    reward   kl\n" + "".join(f"{n}       {n / 10}      0.1\n" for n in TENTHS),
-        TENTHS,
+        "step    reward   kl\n" + "".join(f"{n}       {n / 10}      0.1\n" for n in TENTHS_BY_STEP),
+        TENTHS_BY_STEP,
         "",
     ),
     "postfix of bars": (
-        "".join(f"{bar(n, 3)[:-1]}, reward={n / 10 * (k + 1) / 2}, kl=0.1]" for n in TENTHS for k in (0, 1)),
-        TENTHS,
+        "".join(
+            f"{progress_bar(n, 3)[:-1]}, reward={n / 10 * (k + 1) / 2}, kl=0.1]"
+            for n in TENTHS_BY_STEP
+            for k in (0, 1)
+        ),
+        TENTHS_BY_STEP,
         "",
     ),
     "spaces": (
-        "".join(f"INFO | step {n + 999:,} | reward {n / 10} | kl 0.1\n" for n in TENTHS),
-        {step + 999: reward for step, reward in TENTHS.items()},
+        "".join(f"INFO | step {n + 999:,} | reward {n / 10} | kl 0.1\n" for n in TENTHS_BY_STEP),
+        {step + 999: reward for step, reward in TENTHS_BY_STEP.items()},
         "",
     ),
-    "no steps": ("".join(f"reward: {n / 10} kl: 0.1\n" for n in TENTHS), TENTHS, "in their order"),
+    "no steps": (
+        "".join(f"reward: {n / 10} kl: 0.1\n" for n in TENTHS_BY_STEP),
+        TENTHS_BY_STEP,
+        "in their order",
+    ),
     "epochs of several lines": (
-        "".join(f"Epoch: {n // 2}, Reward: {n / 10}\n" for n in TENTHS),
-        TENTHS,
+        "".join(f"Epoch: {n // 2}, Reward: {n / 10}\n" for n in TENTHS_BY_STEP),
+        TENTHS_BY_STEP,
         "in their order",
     ),
     "pandas": (
-        "   step  reward   kl\n" + "".join(f"{n + 6}     {n}     {n / 10}  0.1\n" for n in TENTHS),
-        TENTHS,
+        "   step  reward   kl\n" + "".join(f"{n + 6}     {n}     {n / 10}  0.1\n" for n in TENTHS_BY_STEP),
+        TENTHS_BY_STEP,
         "",
     ),
     "bold": (
-        "| **Step** | **Reward** |\n|---|---|\n" + "".join(f"| **{n}** | {n * 10} % |\n" for n in TENTHS),
-        TENTHS,
+        "| **Step** | **Reward** |\n|---|---|\n"
+        + "".join(f"| **{n}** | {n * 10} % |\n" for n in TENTHS_BY_STEP),
+        TENTHS_BY_STEP,
         "",
     ),
     "html": (
         "<div><script><td>9</td></script><table><tr><th>Step</th><th>reward</th><th>kl</th></tr>"
-        + "".join(f"<tr><td>{n}<td><b>{n / 10}</b></td><td>0</td></tr>" for n in TENTHS)
+        + "".join(f"<tr><td>{n}<td><b>{n / 10}</b></td><td>0</td></tr>" for n in TENTHS_BY_STEP)
         + "</table>",
-        TENTHS,
+        TENTHS_BY_STEP,
         "",
     ),
 }
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_the_reward_of_each_form_stands_at_its_steps_and_the_report_says_how(form):
-    text, expected, sentence = FORMS[form]
+@pytest.mark.parametrize("form", OUTPUT_FORMS)
+def test_every_form_gives_the_reward_at_its_steps_and_the_report_explains_how(form):
+    text, expected, sentence = OUTPUT_FORMS[form]
     [plan] = read(text)
     assert curve(plan) == pytest.approx(expected)
     assert sentence in notes(plan) + " ".join(column.reason for column in plan.decisions)
 
 
-def test_a_notebook_is_read_by_its_tables_and_by_what_it_printed():
+def test_a_notebook_is_read_by_its_tables_and_its_printed_output():
     def notebook(output):
         return json.dumps({"cells": [{"cell_type": "code", "outputs": [output]}], "nbformat": 4}, indent=1)
 
-    printed = {"output_type": "stream", "text": [f"{trl(n, n / 10)}\n" for n in (1, 2, 3)]}
-    table = {"output_type": "display_data", "data": {"text/html": [FORMS["html"][0]]}}
+    printed = {"output_type": "stream", "text": [f"{trl_line(n, n / 10)}\n" for n in (1, 2, 3)]}
+    table = {"output_type": "display_data", "data": {"text/html": [OUTPUT_FORMS["html"][0]]}}
     for output in (printed, table):
         [plan] = read(notebook(output), "run.ipynb")
-        assert curve(plan) == pytest.approx(TENTHS)
+        assert curve(plan) == pytest.approx(TENTHS_BY_STEP)
 
 
-def test_an_evaluation_stands_at_the_step_of_the_training_before_it():
+def test_an_evaluation_belongs_to_the_training_step_before_it():
     evaluation = "{'eval_loss': '0.1', 'eval_rewards/accuracy_reward/mean': '0.75', 'epoch': '0.5'}\n"
-    [plan] = read(BARS + bar(2, 2) + evaluation + SUMMARY)
+    [plan] = read(TRL_WITH_BARS + progress_bar(2, 2) + evaluation + TRL_SUMMARY)
     assert curve(plan, "eval/accuracy") == {20: 0.75}
     assert "mean counts" not in notes(plan)  # both have the same epoch
     assert plan.log.facts.config["training_summary"]["train_runtime"] == 9.1
 
 
-def test_objects_in_completions_and_printed_configs_are_no_rows():
+def test_objects_in_completions_and_printed_configs_are_not_rows():
     noise = "{'model': 'a', 'batch': 8, 'steps': 9}\nThe answer is {\"phase\": 3, \"green\": 20}.\n"
-    [plan] = read(noise + BARS.replace("\n", "\n" + noise.split("\n")[1] + "\n"))
+    [plan] = read(noise + TRL_WITH_BARS.replace("\n", "\n" + noise.split("\n")[1] + "\n"))
     assert list(curve(plan)) == [5, 10, 15, 20]
     assert "phase" not in plan.series
 
 
-def test_two_trainings_of_one_text_are_two_runs_and_a_resume_is_one():
+def test_two_trainings_in_one_text_are_two_runs_and_a_resume_is_one():
     again = "".join(f"step={n} reward={n / 10}\n" for n in range(1, 9))
     assert [len(curve(plan)) for plan in read(again + again)] == [8, 8]
     [plan] = read(again + "step=6 reward=0.9\nstep=7 reward=1.9\n")
     assert (curve(plan)[6], curve(plan)[7], plan.restart_count) == (0.9, 1.9, 1)
-    assert len(read(BARS + SUMMARY + BARS)) == 2
+    assert len(read(TRL_WITH_BARS + TRL_SUMMARY + TRL_WITH_BARS)) == 2
 
 
 def test_code_in_a_literal_is_never_evaluated():
@@ -240,7 +267,7 @@ def test_code_in_a_literal_is_never_evaluated():
     }
 
 
-HOSTILE = {
+HOSTILE_TEXTS = {
     "prose": "Dear all,\nStep 1 was nice: 3 people came.\n",
     "fragments of bars": "\r 1%|#" * 200_000 + "\n",
     "bars without an end": " 1%|#| 1/9 [" * 100_000,
@@ -255,12 +282,12 @@ HOSTILE = {
 }
 
 
-@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
-def test_hostile_text_is_refused_in_a_sentence(text):
+@pytest.mark.parametrize("text", HOSTILE_TEXTS.values(), ids=HOSTILE_TEXTS)
+def test_hostile_text_is_refused_in_one_sentence(text):
     with pytest.raises(BadLog, match=r"^(has|is) "):
         read(text)
 
 
-def test_a_text_that_is_cut_in_the_middle_of_a_line_or_a_character_keeps_the_rest():
-    [plan] = read((BARS + "{'loss': 0.1, 'rew").encode() + b"\xe2\x96")
+def test_a_text_cut_within_a_line_or_character_keeps_the_remainder():
+    [plan] = read((TRL_WITH_BARS + "{'loss': 0.1, 'rew").encode() + b"\xe2\x96")
     assert len(curve(plan)) == 4

@@ -11,10 +11,10 @@ from backend.service.cli import main
 from backend.storage.models import Event, Experiment, Run
 from tests.factories import stored_completions
 
-KIND = {"Content-Type": "application/octet-stream"}
-TWO = "run,step,reward\na,1,0.25\nb,1,0.5\na,2,0.75\nb,2,1\n"
-SEEDS = "seed,step,reward\n0,1,0.25\n1,1,0.75\n"
-DUMP = "".join(
+BINARY_HEADERS = {"Content-Type": "application/octet-stream"}
+TWO_RUNS = "run,step,reward\na,1,0.25\nb,1,0.5\na,2,0.75\nb,2,1\n"
+TWO_SEEDS = "seed,step,reward\n0,1,0.25\n1,1,0.75\n"
+VERL_DUMP = "".join(
     json.dumps({"input": "1+1=", "output": text, "gts": "2", "score": score, "step": 3, "acc": score}) + "\n"
     for text, score in (("2", 1.0), ("<b>3</b>\x00", 0.0))
 )
@@ -22,7 +22,9 @@ DUMP = "".join(
 
 def send(client, content, *, headers=None, **params):
     query = urlencode({"file": "log.csv", **params})
-    return client.post(f"/api/v1/imports?{query}", content=content.encode(), headers=KIND | (headers or {}))
+    return client.post(
+        f"/api/v1/imports?{query}", content=content.encode(), headers=BINARY_HEADERS | (headers or {})
+    )
 
 
 def count(client, table):
@@ -36,13 +38,13 @@ def completions(client):
 
 
 def test_each_run_of_a_file_becomes_a_run_of_one_experiment(client):
-    preview = send(client, TWO, dry_run="true").json()
+    preview = send(client, TWO_RUNS, dry_run="true").json()
     assert [(run["label"], run["is_chosen"], run["run"], run["rows"]) for run in preview["runs"]] == [
         ("a", True, None, 2),
         ("b", True, None, 2),
     ]
     assert count(client, Run) == 0
-    imported_runs = send(client, TWO).json()["runs"]
+    imported_runs = send(client, TWO_RUNS).json()["runs"]
     runs = [client.get(f"/api/v1/runs/{imported_run['run']}").json() for imported_run in imported_runs]
     assert [(run["name"], run["variant"], run["summary"]["last"]) for run in runs] == [
         ("a", "a", {"reward/mean": 0.75}),
@@ -51,8 +53,8 @@ def test_each_run_of_a_file_becomes_a_run_of_one_experiment(client):
     assert runs[0]["experiment"] == runs[1]["experiment"]
 
 
-def test_one_run_of_a_file_is_chosen(client):
-    answer = send(client, TWO, runs='["b"]', name="mine").json()
+def test_one_run_of_a_file_can_be_chosen(client):
+    answer = send(client, TWO_RUNS, runs='["b"]', name="mine").json()
     assert [(run["label"], run["is_chosen"], bool(run["run"])) for run in answer["runs"]] == [
         ("a", False, False),
         ("b", True, True),
@@ -60,27 +62,27 @@ def test_one_run_of_a_file_is_chosen(client):
     assert (answer["name"], answer["report"]["rows"], count(client, Run)) == ("mine", 2, 1)
 
 
-def test_a_column_of_seeds_makes_seeds_of_one_variant(client):
-    imported_runs = send(client, SEEDS).json()["runs"]
+def test_a_seed_column_makes_seeds_of_one_variant(client):
+    imported_runs = send(client, TWO_SEEDS).json()["runs"]
     runs = [client.get(f"/api/v1/runs/{imported_run['run']}").json() for imported_run in imported_runs]
     assert [(run["variant"], run["seed"]) for run in runs] == [("log", 0), ("log", 1)]
     assert len({run["name"] for run in runs}) == 2
 
 
-def test_the_same_key_makes_the_runs_of_a_file_once(client):
-    answers = [send(client, TWO, headers={"Idempotency-Key": "k"}).json()["runs"] for _ in range(2)]
+def test_the_same_key_creates_the_runs_of_a_file_once(client):
+    answers = [send(client, TWO_RUNS, headers={"Idempotency-Key": "k"}).json()["runs"] for _ in range(2)]
     assert answers[0] == answers[1]
     assert count(client, Run) == 2
 
 
-def test_nothing_is_stored_where_the_second_run_fails(client, monkeypatch):
+def test_nothing_is_stored_if_the_second_run_fails(client, monkeypatch):
     calls = iter([add_event])
 
     def fail_the_second_time(*args, **options):
         next(calls)(*args, **options)
 
     monkeypatch.setattr("backend.exchange.imports.store.add_event", fail_the_second_time)
-    assert send(client, TWO).status_code == 500
+    assert send(client, TWO_RUNS).status_code == 500
     assert count(client, Run) == count(client, Experiment) == 0
 
 
@@ -95,13 +97,13 @@ def test_nothing_is_stored_where_the_second_run_fails(client, monkeypatch):
     ],
 )
 def test_a_wrong_choice_of_runs_is_refused(client, params, phrase):
-    answer = send(client, TWO, **params)
+    answer = send(client, TWO_RUNS, **params)
     assert answer.status_code == 422
     assert phrase in answer.text
 
 
-def test_completions_of_verl_are_rollouts_with_their_prompt_and_answer(client):
-    run = send(client, DUMP, file="3.jsonl").json()["run"]
+def test_completions_of_verl_become_rollouts_with_their_prompt_and_answer(client):
+    run = send(client, VERL_DUMP, file="3.jsonl").json()["run"]
     [step] = client.get("/api/v1/rollouts/steps", params={"run": run}).json()["items"]
     assert step["step"] == 3
     [group] = client.get("/api/v1/rollouts", params={"run": run, "step": 3}).json()["items"]
@@ -111,10 +113,10 @@ def test_completions_of_verl_are_rollouts_with_their_prompt_and_answer(client):
     assert item["summary"]["last"]["reward/accuracy"] == 0.5
 
 
-def test_completions_are_added_to_an_imported_run_and_replaced(client):
+def test_completions_can_be_added_to_an_imported_run_and_replaced(client):
     run = send(client, "step,reward\n1,0.5\n").json()["run"]
     for _ in range(2):
-        answer = send(client, DUMP, file="3.jsonl", into=run)
+        answer = send(client, VERL_DUMP, file="3.jsonl", into=run)
         assert (answer.status_code, answer.json()["run"]) == (201, run)
     assert completions(client) == 2
     item = client.get(f"/api/v1/runs/{run}").json()
@@ -143,7 +145,7 @@ def curve(client, run, metric):
     return {int(row[0]): float(row[position]) for row in rows if row[position]}
 
 
-def test_imported_completions_are_read_for_repetition_format_and_script(client):
+def test_imported_completions_get_repetition_format_and_script_metrics(client):
     run = send(
         client, dump(1, PROSE, r"\boxed{2}") + dump(2, LOOP, "сумма") + dump(3, "2"), file="x.jsonl"
     ).json()["run"]
@@ -158,7 +160,7 @@ def test_imported_completions_are_read_for_repetition_format_and_script(client):
     assert not unjudged & {"repetition", "broken_format", "language_mix"}
 
 
-def test_what_the_log_says_of_its_texts_stays(client):
+def test_text_metrics_of_the_log_are_kept(client):
     log = "step,reward,text/repetition\n1,0.5,0.25\n2,0.5,0.25\n"
     run = send(client, log).json()["run"]
     assert send(client, dump(2, LOOP) + dump(3, LOOP), file="x.jsonl", into=run).status_code == 201
@@ -168,7 +170,7 @@ def test_what_the_log_says_of_its_texts_stays(client):
     assert curve(client, run, "text/structure_ok") == {2: 0.0, 3: 0.0}
 
 
-def test_further_completions_of_a_step_count_with_those_that_are_there(client):
+def test_completions_added_to_a_step_count_with_the_stored_ones(client):
     run = send(client, "step,reward\n1,0.5\n").json()["run"]
     for texts in ((r"\boxed{2}",), ("2", "3", "4")):
         send(client, dump(1, *texts, input=str(texts)), file="x.jsonl", into=run)
@@ -177,13 +179,13 @@ def test_further_completions_of_a_step_count_with_those_that_are_there(client):
     assert curve(client, run, "text/structure_ok") == {1: expected}
 
 
-def test_completions_are_added_to_no_other_run(client):
-    assert send(client, DUMP, into="0" * 26).status_code == 422
+def test_completions_cannot_be_added_to_a_run_that_was_not_imported(client):
+    assert send(client, VERL_DUMP, into="0" * 26).status_code == 422
     assert "has no completions" in send(client, "step,reward\n1,1\n", into="0" * 26).text
     body = {"name": "mine", "variants": [{"name": "a"}], "seeds": [0]}
     [launched] = client.post("/api/v1/experiments", json=body).json()["runs"]
     launched = launched if isinstance(launched, str) else launched["id"]
-    answer = send(client, DUMP, into=launched)
+    answer = send(client, VERL_DUMP, into=launched)
     assert answer.status_code == 409
     assert "completions are added to runs that were imported" in answer.json()["detail"]
     assert completions(client) == 0
@@ -194,8 +196,8 @@ def test_the_command_imports_runs_and_completions(request, settings, monkeypatch
     monkeypatch.setenv("DATABASE_URL", request.getfixturevalue(database))
     monkeypatch.setenv("STATE_DIR", str(settings.state_dir))
     two, dump = tmp_path / "two.csv", tmp_path / "3.jsonl"
-    two.write_text(TWO)
-    dump.write_text(DUMP)
+    two.write_text(TWO_RUNS)
+    dump.write_text(VERL_DUMP)
     assert main(["import", str(two), "--run", "b"]) == 0
     output = capsys.readouterr().out
     assert "a (2 rows, 0 completions) not chosen" in output

@@ -33,25 +33,25 @@ def curve_table(**columns):
     return "\n".join(",".join(map(str, line)) for line in lines) + "\n"
 
 
-def decided(plan):
+def decisions(plan):
     """Return {column: (state, name or reason)}."""
     return {column.column: (column.state, column.metric or column.reason) for column in plan.decisions}
 
 
-def test_names_of_other_trainers_become_ours_and_unknown_ones_stay():
+def test_names_of_other_trainers_are_mapped_and_unknown_ones_stay():
     plan = planned("step,reward,rewards/format fn/mean,my metric\n1,0.5,1,7\n2,0.75,0,8\n")
     assert points(plan, "reward/mean") == {1: 0.5, 2: 0.75}
-    assert decided(plan) == {
+    assert decisions(plan) == {
         "reward": ("renamed", "reward/mean"),
         "rewards/format fn/mean": ("renamed", "reward/format_fn/mean"),
         "my metric": ("renamed", "my_metric"),
     }
 
 
-def test_a_name_of_ours_that_would_be_too_long_is_not_given_and_the_own_one_is_cut():
+def test_a_mapped_name_that_would_be_too_long_is_not_used_and_the_original_is_cut():
     term, long_term = "a" * 150, "b" * 115
     plan = planned(f"step,rewards/{term}/mean,rewards/{term}/std,rewards/{long_term}/mean\n1,0.5,0.1,0.25\n")
-    names = decided(plan)
+    names = decisions(plan)
     cut, spread = (names[f"rewards/{term}/{kind}"][1] for kind in ("mean", "std"))
     assert cut[:119] == spread[:119] == f"rewards/{term}"[:119]
     assert (len(cut), len(spread), points(plan, spread)) == (128, 128, {1: 0.1})
@@ -79,32 +79,32 @@ def test_the_step_column_is_guessed_by_name(header, row, step):
     assert planned(f"{header}\n{row}\n").step == step
 
 
-def test_a_column_that_is_called_step_but_holds_fractions_does_not_count_steps():
+def test_a_column_called_step_with_fractions_does_not_count_steps():
     plan = planned("step,batch,loss\n0.1,10,3\n0.2,20,2\n0.3,30,1\n")
     assert plan.step == "batch"
 
 
-def test_the_column_without_a_name_that_pandas_writes_is_left_out():
+def test_the_unnamed_index_column_of_pandas_is_ignored():
     plan = planned(",step,loss\n0,1,0.5\n1,2,0.25\n2,3,0.5\n")
-    assert decided(plan) == {"": ("dropped", "has no name"), "loss": ("renamed", "loss/total")}
+    assert decisions(plan) == {"": ("dropped", "has no name"), "loss": ("renamed", "loss/total")}
     assert points(planned(",loss\n0,0.5\n1,0.25\n2,0.5\n"), "loss/total") == {1: 0.5, 2: 0.25, 3: 0.5}
 
 
-def test_a_metric_that_only_rises_does_not_count_steps():
+def test_a_rising_metric_does_not_count_steps():
     assert planned("loss,num_tokens\n1,100\n2,200\n3,300\n").step == ""
 
 
-def test_without_a_column_of_steps_rows_are_counted_from_one():
+def test_without_a_step_column_rows_are_counted_from_one():
     plan = planned("loss,reward\n3.5,1\n2.5,1\n1.5,0\n")
     assert plan.step == ""
     assert points(plan, "loss/total") == {1: 3.5, 2: 2.5, 3: 1.5}
 
 
-def test_a_user_overrides_the_step_column_and_the_names():
+def test_a_user_can_override_the_step_column_and_the_names():
     text = "step,other,reward,x\n1,10,0.5,1\n2,20,0.6,2\n"
     plan = planned(text, step="other", mapping={"reward": "mine/reward", "x": ""})
     assert points(plan, "mine/reward") == {10: 0.5, 20: 0.6}
-    assert decided(plan)["x"] == ("dropped", "left out by you")
+    assert decisions(plan)["x"] == ("dropped", "left out by you")
     assert points(planned(text, step=""), "reward/mean") == {1: 0.5, 2: 0.6}
 
 
@@ -117,7 +117,7 @@ def test_a_user_overrides_the_step_column_and_the_names():
         ({"mapping": {"reward": "a", "kl": "a"}}, "two columns are to be called 'a'"),
     ],
 )
-def test_a_wrong_choice_is_refused_in_a_sentence(choices, reason):
+def test_a_wrong_choice_is_refused_in_one_sentence(choices, reason):
     with pytest.raises(InvalidRequest, match=reason):
         planned("step,reward,kl\n1,2,3\n", **choices)
 
@@ -131,7 +131,7 @@ def test_nan_and_infinities_are_values_and_empty_cells_are_none():
     assert str(points(planned(jsonl), "a")) == "{1: nan, 2: inf}"
 
 
-def test_values_after_a_restart_replace_earlier_ones_and_of_one_step_the_mean_counts():
+def test_values_after_a_restart_replace_earlier_ones_and_duplicates_are_averaged():
     plan = planned("step,loss\n1,1\n2,2\n3,3\n2,20\n3,30\n3,32\n4,4\n5,5\n")
     assert points(plan, "loss/total") == {1: 1, 2: 20, 3: 31, 4: 4, 5: 5}
     assert [tuple(restart) for restart in plan.restarts] == [(5, 3, 2)]
@@ -139,7 +139,7 @@ def test_values_after_a_restart_replace_earlier_ones_and_of_one_step_the_mean_co
     assert plan.log.facts.notes == ["2 values share their step with others of their column: the mean counts."]
 
 
-def test_of_ranks_that_write_in_turns_the_mean_counts():
+def test_values_of_interleaved_ranks_are_averaged():
     rows = "".join(f"{step},{rank}\n" for step in range(1, 9) for rank in (0, 1))
     swapped = "".join(f"{step + late},{late}\n" for step in range(1, 9) for late in (1, 0))
     for text in (rows, swapped):
@@ -160,16 +160,16 @@ def test_bad_rows_and_cells_are_named_by_line():
     }
 
 
-def test_of_many_bad_lines_twenty_are_named_and_all_counted():
+def test_twenty_bad_lines_are_named_and_all_are_counted():
     plan = planned('{"step": 1, "a": 1}\n' + "nonsense\n" * 500)
     assert (len(plan.log.table.bad.first), plan.log.table.bad.count) == (20, 500)
     assert plan.log.table.bad.first[0].line == 2
 
 
-def test_columns_of_text_times_and_further_counters_are_left_out():
+def test_columns_of_text_times_and_additional_counters_are_ignored():
     rows = "".join(f"{n},{n},model-{n},{1.7e9 + n},{n}\n" for n in range(1, 5))
     plan = planned(f"global_step,_step,phase,_timestamp,loss\n{rows}")
-    assert decided(plan) == {
+    assert decisions(plan) == {
         "_step": ("dropped", "counts steps; they are taken from global_step"),
         "phase": ("dropped", "holds no numbers, but 'model-1'"),
         "_timestamp": ("dropped", "is the time of day; the run's start and end are taken from it"),
@@ -179,36 +179,38 @@ def test_columns_of_text_times_and_further_counters_are_left_out():
     assert (facts.started_at, facts.finished_at) == (1.7e9 + 1, 1.7e9 + 4)
 
 
-CHART = "Step,base - train/reward,base - train/reward__MIN,base - train/reward__MAX{more}\n"
+WANDB_CHART = "Step,base - train/reward,base - train/reward__MIN,base - train/reward__MAX{more}\n"
 
 
-def test_a_chart_of_one_run_that_wandb_exports_is_read():
-    plan = planned(CHART.format(more="") + '"10","0.5","0.5","0.5"\n"20","0.75","0.75","0.75"\n')
+def test_a_wandb_chart_of_one_run_is_read():
+    plan = planned(WANDB_CHART.format(more="") + '"10","0.5","0.5","0.5"\n"20","0.75","0.75","0.75"\n')
     assert points(plan, "reward/mean") == {10: 0.5, 20: 0.75}
     assert (plan.log.origin, plan.log.facts.name, list(plan.series)) == ("wandb", "base", ["reward/mean"])
 
 
-def test_each_run_of_a_chart_is_a_run():
+def test_each_run_of_a_chart_becomes_a_run():
     further_columns = ",new - train/reward,new - train/reward__MIN,new - train/reward__MAX"
-    logs = read_logs(io.BytesIO((CHART.format(more=further_columns) + "10,0.5,0.5,0.5,1,1,1\n").encode()))[1]
+    logs = read_logs(
+        io.BytesIO((WANDB_CHART.format(more=further_columns) + "10,0.5,0.5,0.5,1,1,1\n").encode())
+    )[1]
     assert {log.facts.name: points(plan_import(log), "reward/mean") for log in logs} == {
         "base": {10: 0.5},
         "new": {10: 1.0},
     }
 
 
-def test_a_column_that_is_called_step_and_holds_words_counts_nothing():
+def test_a_column_called_step_with_words_does_not_count_steps():
     assert planned("step,loss\na,1\nb,2\nc,0\n").step == ""
 
 
-def test_the_name_that_a_user_gives_comes_before_a_guess():
+def test_a_name_chosen_by_the_user_takes_precedence_over_a_guess():
     plan = planned("step,reward,score\n1,1,2\n", mapping={"score": "reward/mean"})
-    assert decided(plan) == {"reward": ("taken", "reward"), "score": ("renamed", "reward/mean")}
+    assert decisions(plan) == {"reward": ("taken", "reward"), "score": ("renamed", "reward/mean")}
 
 
 def test_two_columns_never_share_a_name():
     plan = planned("step,reward,train/reward,reward/mean\n1,1,2,3\n")
-    assert decided(plan) == {
+    assert decisions(plan) == {
         "reward": ("renamed", "reward/mean"),
         "train/reward": ("taken", "train/reward"),
         "reward/mean": ("dropped", "another column is already called reward/mean"),
@@ -223,7 +225,7 @@ def test_nested_objects_and_a_list_of_objects_are_read():
         assert points(plan, "train/deep/kl") == {1: 1, 2: 1}
 
 
-WRITTEN = {
+VALID_SPELLINGS = {
     "UTF-16, as PowerShell writes it": "step,eval_acc\n5,0.25\n10,0.5\n".encode("utf-16"),
     "decimal commas": b"step;eval_acc\n5;0,25\n10;0,5\n",
     "steps of all, percent": b"Step,Test accuracy (%)\n5/400,25%\n10/400,50 %\n",
@@ -247,14 +249,14 @@ WRITTEN = {
 }
 
 
-@pytest.mark.parametrize("content", WRITTEN.values(), ids=WRITTEN)
-def test_numbers_are_read_as_people_and_their_tools_write_them(content):
+@pytest.mark.parametrize("content", VALID_SPELLINGS.values(), ids=VALID_SPELLINGS)
+def test_common_spellings_of_numbers_are_read(content):
     plan = planned(content)
     assert points(plan, "eval/accuracy") == {5: 0.25, 10: 0.5}
     assert (plan.log.table.bad.count, "eval_acc_timestamp" in plan.series) == (0, False)
 
 
-HOSTILE = {
+HOSTILE_CONTENTS = {
     "is empty": [b"", b"  \n\n"],
     "is not UTF-8 text: line 2": [b"step,loss\n1,\xff\n"],
     "is cut off: its packed content does not end": [b"\x1f\x8b\x08\x00rest"],
@@ -276,9 +278,10 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize(
-    ("reason", "content"), [(reason, content) for reason, contents in HOSTILE.items() for content in contents]
+    ("reason", "content"),
+    [(reason, content) for reason, contents in HOSTILE_CONTENTS.items() for content in contents],
 )
-def test_a_file_that_is_no_log_gets_one_sentence(reason, content):
+def test_a_file_that_is_not_a_log_gets_one_sentence(reason, content):
     with pytest.raises(BadLog, match=f"^{reason}"):
         planned(content)
 
@@ -291,14 +294,14 @@ def test_a_file_that_is_no_log_gets_one_sentence(reason, content):
         '{"step": true, "a": 1' + "0" * 5000 + "}",
     ],
 )
-def test_absurd_numbers_make_no_step(row):
+def test_absurd_numbers_are_not_steps(row):
     plan = planned(f'{row}\n{{"step": 2, "a": 5}}\n{{"step": 3, "a": 6}}\n')
     assert points(plan, "a") == {2: 5, 3: 6} | (
         {1: math.inf} if "true" in row and 1 in points(plan, "a") else {}
     )
 
 
-SEEDS = [
+SEED_LOGS = [
     b"step,reward,note\n1,0.5,a\n2,nan,b\n3,,c\n",
     b'{"step": 1, "reward": 0.5, "x": {"y": [1]}}\n{"step": 2, "reward": NaN}\n',
     b'{"log_history": [{"step": 1, "loss": 1.5}], "max_steps": 4, "global_step": 1}',
@@ -316,8 +319,8 @@ changes = st.lists(
 )
 
 
-@given(st.sampled_from(SEEDS), changes)
-def test_a_damaged_log_is_read_or_refused_in_a_sentence(content, changed):
+@given(st.sampled_from(SEED_LOGS), changes)
+def test_a_damaged_log_is_read_or_refused_in_one_sentence(content, changed):
     for offset, length, text in changed:
         content = content[:offset] + text + content[offset + length :]
     try:
@@ -375,52 +378,54 @@ def test_csv_keeps_every_value(log):
     check_round_trip(log, "\n".join(lines) + "\n")
 
 
-RISING = [step / 40 for step in range(20)]
-RATES = [1e-6 * (20 - step) for step in range(20)]
+RISING_VALUES = [step / 40 for step in range(20)]
+LEARNING_RATES = [1e-6 * (20 - step) for step in range(20)]
 
 
-def suggested(**columns):
+def suggestions(**columns):
     plan = planned(curve_table(**columns))
     # suggestions are not applied automatically
     assert all(column.metric == column.column for column in plan.decisions)
     return {column.column: column.suggestion for column in plan.decisions if column.suggestion}
 
 
-def test_the_values_of_a_column_with_an_unknown_name_suggest_what_it_is():
-    assert suggested(hits=RISING, rate=RATES, noise=[1, 3] * 10) == {
+def test_values_of_a_column_with_an_unknown_name_suggest_its_metric():
+    assert suggestions(hits=RISING_VALUES, rate=LEARNING_RATES, noise=[1, 3] * 10) == {
         "hits": "reward/accuracy",
         "rate": "optim/lr",
     }
-    assert suggested(rate=[5e-6] * 20) == {"rate": "optim/lr"}
+    assert suggestions(rate=[5e-6] * 20) == {"rate": "optim/lr"}
 
 
 @pytest.mark.parametrize(
     "values",
     [
-        [2 * rising for rising in RISING[::-1]],  # falls
-        [3 * rising for rising in RISING],  # beyond 1
+        [2 * rising for rising in RISING_VALUES[::-1]],  # falls
+        [3 * rising for rising in RISING_VALUES],  # beyond 1
         [1e-3, 2e-3] * 10,  # tiny and noisy
         [0.5] * 20,
         [0.0] * 20,
-        ["nan", *RISING[1:]],
+        ["nan", *RISING_VALUES[1:]],
     ],
 )
-def test_other_values_suggest_nothing(values):
-    assert suggested(x=values) == {}
+def test_unusual_values_suggest_nothing(values):
+    assert suggestions(x=values) == {}
 
 
-def test_two_columns_that_look_alike_and_a_metric_that_is_there_suggest_nothing():
-    assert suggested(one=RISING, two=RISING) == {}
-    plan = planned(curve_table(accuracy=RISING, hits=RISING).replace("accuracy", "reward/accuracy"))
+def test_similar_columns_or_an_existing_metric_suggest_nothing():
+    assert suggestions(one=RISING_VALUES, two=RISING_VALUES) == {}
+    plan = planned(
+        curve_table(accuracy=RISING_VALUES, hits=RISING_VALUES).replace("accuracy", "reward/accuracy")
+    )
     assert [column.suggestion for column in plan.decisions] == ["", ""]
 
 
-def test_a_suggestion_is_taken_by_the_mapping_alone():
-    plan = planned(curve_table(hits=RISING), mapping={"hits": "reward/accuracy"})
+def test_a_suggestion_is_applied_only_through_the_mapping():
+    plan = planned(curve_table(hits=RISING_VALUES), mapping={"hits": "reward/accuracy"})
     assert (list(plan.series), plan.decisions[0].suggestion) == (["reward/accuracy"], "")
 
 
-def test_a_document_of_too_many_values_is_refused_before_one_is_made(monkeypatch):
+def test_a_document_with_too_many_values_is_refused_before_parsing(monkeypatch):
     monkeypatch.setattr("backend.exchange.imports.lines.parse", lambda _: pytest.fail("it was parsed"))
     monkeypatch.setattr("backend.exchange.imports.lines.MAX_DOCUMENT_VALUES", 1_000)
     content = b'{"log_history": [\n' + b"[]," * 1_000 + b"[]]}"

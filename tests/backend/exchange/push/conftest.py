@@ -11,7 +11,7 @@ import pytest
 from backend.exchange.push.api import CLIENT
 
 
-def load() -> ModuleType:
+def load_client() -> ModuleType:
     """Return a fresh copy of the module."""
     spec = importlib.util.spec_from_file_location("grpolab", CLIENT)
     assert spec is not None
@@ -26,7 +26,7 @@ def load() -> ModuleType:
 def grpolab(tmp_path, monkeypatch) -> Iterator[ModuleType]:
     """The client with short pauses and its own directory, whose threads end with the test."""
     monkeypatch.chdir(tmp_path)
-    module = load()
+    module = load_client()
     monkeypatch.setattr(module, "BATCH_SECONDS", 0.02)
     monkeypatch.setattr(module, "LONGEST_PAUSE", 0.1)
     before = set(threading.enumerate())

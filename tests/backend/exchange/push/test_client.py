@@ -20,7 +20,7 @@ from backend.base.settings import Settings
 from backend.exchange.push.api import CLIENT
 from backend.http.auth.tokens import writer_token
 from backend.storage.models import RolloutGroup
-from tests.browser.service import VIEWER_TOKEN, running
+from tests.browser.service import VIEWER_TOKEN, running_service
 from tests.stored_points import stored_points
 from tests.waiting import wait_for
 
@@ -32,7 +32,7 @@ def state(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def lab(state):
-    with running(state, writes_per_second=0) as service:
+    with running_service(state, writes_per_second=0) as service:
         yield service
 
 
@@ -47,7 +47,7 @@ def run(grpolab, lab, token, request):
     return grpolab.init(lab.base, token, id=name, name=name)
 
 
-def run_of(lab, name):
+def run_by_name(lab, name):
     items = lab.get("/runs", q=name)["items"]
     return next((run for run in items if run["name"] == name), None)
 
@@ -73,12 +73,12 @@ def files(directory):
     return [path for path in directory.rglob("*") if path.is_file()]
 
 
-def test_what_is_logged_arrives_and_nothing_stays_behind(run, lab, tmp_path, capsys):
+def test_logged_records_arrive_and_no_files_remain(run, lab, tmp_path, capsys):
     for step in range(1, 30):
         run.log({"reward": step, "kl": float("inf"), "word": "x", "flag": True}, step=step)
     run.log_completions([{"prompt": "p", "completion": [{"role": "assistant", "content": "hi"}]}] * 4)
     assert run.finish()
-    stored = run_of(lab, run.id)
+    stored = run_by_name(lab, run.id)
     assert (stored["status"], stored["last_step"]) == ("finished", 30)
     assert steps_of(lab, stored) == {step: float(step) for step in range(1, 30)}
     assert stored["summary"]["last"]["kl/k3"] == "Infinity"
@@ -90,13 +90,13 @@ def test_what_is_logged_arrives_and_nothing_stays_behind(run, lab, tmp_path, cap
         run.log({"reward": 1})
 
 
-def test_an_answer_writes_nothing_but_an_id_to_the_terminal(grpolab, capsys):
+def test_a_response_can_only_print_an_id_to_the_terminal(grpolab, capsys):
     for run in ("\x1b[2J", "a b", 7, None, ["x"]):
         grpolab._Service("http://h", "t")._show(run)
     assert capsys.readouterr().err == ""
 
 
-def test_a_script_says_that_it_waits_for_the_service_at_its_end(grpolab, token, capsys):
+def test_a_script_reports_at_its_end_that_it_waits_for_the_service(grpolab, token, capsys):
     run = grpolab.init("http://127.0.0.1:9", token)
     run.log({"reward": 1})
     assert not run.finish(seconds=2.5)
@@ -105,7 +105,7 @@ def test_a_script_says_that_it_waits_for_the_service_at_its_end(grpolab, token, 
     assert "has not confirmed everything" in output
 
 
-def test_answers_that_are_lost_double_nothing(grpolab, run, lab, monkeypatch):
+def test_lost_responses_duplicate_nothing(grpolab, run, lab, monkeypatch):
     post, answers = grpolab._Service._post, []
 
     def losing(self, spool, lines):
@@ -121,7 +121,7 @@ def test_answers_that_are_lost_double_nothing(grpolab, run, lab, monkeypatch):
         time.sleep(0.01)
     assert run.finish()
     assert len(answers) >= 3  # two responses were lost
-    stored = run_of(lab, run.id)
+    stored = run_by_name(lab, run.id)
     assert steps_of(lab, stored) == {step: float(step) for step in range(1, 20)}
     with lab.sessions() as session:
         assert len(stored_points(session, stored["id"])) == 19 * 8  # the reward and seven text metrics
@@ -129,21 +129,21 @@ def test_answers_that_are_lost_double_nothing(grpolab, run, lab, monkeypatch):
         assert session.scalar(groups) == 19
 
 
-def test_a_record_that_the_service_refuses_is_left_out_alone(run, lab, capsys):
+def test_only_the_refused_record_is_dropped(run, lab, capsys):
     run.log({"reward": 1}, step=1)
     run._spools[-1].append({"kind": "metrics", "step": -5, "values": {"reward": 5}})
     run.log({"reward": 2}, step=2)
     assert run.finish()
-    assert steps_of(lab, run_of(lab, run.id)) == {1: 1.0, 2: 2.0}
+    assert steps_of(lab, run_by_name(lab, run.id)) == {1: 1.0, 2: 2.0}
     assert capsys.readouterr().err.count("a record is refused and left out") == 1
 
 
-def test_names_that_are_too_long_are_cut_and_a_seed_that_cannot_be_is_left_out(grpolab, lab, token, capsys):
+def test_long_names_are_cut_and_an_invalid_seed_is_dropped(grpolab, lab, token, capsys):
     long = {"name": "too-long-" + "x" * 250, "experiment": "e" * 201, "variant": "v" * 201}
     run = grpolab.init(lab.base, token, **long, seed=2**31, steps=10)
     run.log({"reward": 1}, step=1)
     assert run.finish()
-    stored = run_of(lab, long["name"][:200])
+    stored = run_by_name(lab, long["name"][:200])
     assert (stored["experiment_name"], stored["variant"]) == ("e" * 200, "v" * 200)
     assert (stored["seed"], stored["steps"], steps_of(lab, stored)) == (0, 10, {1: 1.0})
     output = capsys.readouterr().err
@@ -154,16 +154,16 @@ def test_names_that_are_too_long_are_cut_and_a_seed_that_cannot_be_is_left_out(g
     )
 
 
-def test_a_file_of_an_older_client_whose_name_was_not_cut_is_sent(grpolab, lab, token, tmp_path):
+def test_a_file_of_an_older_client_with_an_uncut_name_is_sent(grpolab, lab, token, tmp_path):
     head = {"url": lab.base, "id": "old-file", "run": {"name": "old-file-" + "x" * 250}}
     record = {"kind": "metrics", "values": {"reward": 1.0}, "step": 1}
     (tmp_path / f"{'c' * 32}.jsonl").write_text(f"{json.dumps(head)}\n{json.dumps(record)}\n")
     assert [reason for _, reason in grpolab.send_left(tmp_path, token, lab.base)] == [""]
-    assert steps_of(lab, run_of(lab, head["run"]["name"][:200])) == {1: 1.0}
+    assert steps_of(lab, run_by_name(lab, head["run"]["name"][:200])) == {1: 1.0}
 
 
 @pytest.mark.parametrize("is_left", [False, True])
-def test_a_config_of_very_many_values_is_left_out_and_the_run_arrives(
+def test_a_config_with_too_many_values_is_dropped_and_the_run_arrives(
     grpolab, lab, token, tmp_path, capsys, is_left
 ):
     name, config = f"long-config-{is_left}", {"table": [0] * 250_001}
@@ -176,14 +176,14 @@ def test_a_config_of_very_many_values_is_left_out_and_the_run_arrives(
         run = grpolab.init(lab.base, token, id=name, config=config)
         run.log({"reward": 1}, step=1)
         assert run.finish(seconds=5)
-    assert steps_of(lab, run_of(lab, name)) == {1: 1.0}
+    assert steps_of(lab, run_by_name(lab, name)) == {1: 1.0}
     output = capsys.readouterr().err
     assert output.count("config: expected at most 400,000 bytes of JSON, got 500,013: it is left out") == 1
     assert "refuse" not in output
 
 
 @pytest.mark.parametrize("records", [1, 3])
-def test_a_run_that_the_service_refuses_is_sent_again_after_a_pause_with_all_records(
+def test_a_refused_run_is_sent_again_after_a_pause_with_all_records(
     grpolab, lab, token, monkeypatch, capsys, records
 ):
     post, posts = grpolab._Service._post, []
@@ -207,10 +207,10 @@ def test_a_run_that_the_service_refuses_is_sent_again_after_a_pause_with_all_rec
     assert "left out" not in output
     run._spools[0].head["run"]["origin"] = "script"
     assert run.finish()
-    assert steps_of(lab, run_of(lab, name)) == {step: float(step) for step in range(1, records + 1)}
+    assert steps_of(lab, run_by_name(lab, name)) == {step: float(step) for step in range(1, records + 1)}
 
 
-def test_a_refusal_that_goes_on_without_the_record_is_not_the_records(grpolab, run, monkeypatch):
+def test_a_refusal_that_persists_without_the_record_does_not_blame_it(grpolab, run, monkeypatch):
     posts = []
 
     def refuse(_service, spool, lines):
@@ -234,7 +234,7 @@ def test_a_refusal_that_goes_on_without_the_record_is_not_the_records(grpolab, r
         (VIEWER_TOKEN, "(403): viewers cannot push runs"),
     ],
 )
-def test_a_wrong_token_costs_a_sentence_and_no_data(grpolab, lab, token, tmp_path, wrong, sentence):
+def test_a_wrong_token_prints_a_sentence_and_loses_no_data(grpolab, lab, token, tmp_path, wrong, sentence):
     name = f"token-{len(sentence)}"
     body = """
 for step in range(1, 6):
@@ -243,21 +243,21 @@ while not run._service._told:
     time.sleep(.02)
 assert not run.finish(seconds=2)
 """
-    process = script(lab.base, wrong, tmp_path, name, body, stderr=subprocess.PIPE)
+    process = start_script(lab.base, wrong, tmp_path, name, body, stderr=subprocess.PIPE)
     output = process.communicate(timeout=60)[1]
     assert process.returncode == 0
     assert output.count(sentence) == 1
     assert wrong not in output
-    assert run_of(lab, name) is None
+    assert run_by_name(lab, name) is None
     assert [reason for _, reason in grpolab.send_left(tmp_path / "grpolab", token, lab.base)] == [""]
-    assert steps_of(lab, run_of(lab, name)) == {step: float(step) for step in range(1, 6)}
-    assert run_of(lab, name)["status"] == "finished"
+    assert steps_of(lab, run_by_name(lab, name)) == {step: float(step) for step in range(1, 6)}
+    assert run_by_name(lab, name)["status"] == "finished"
     assert files(tmp_path) == []
 
 
-def test_a_script_with_the_same_id_sends_what_was_left_first(grpolab, lab, token, tmp_path):
+def test_a_script_with_the_same_id_first_sends_leftover_records(grpolab, lab, token, tmp_path):
     body = "for step in range(1, 8): run.log({'reward': step}, step=step)\nos._exit(0)"
-    script("http://127.0.0.1:9", token, tmp_path, "same-id", body, stderr=subprocess.DEVNULL).wait(60)
+    start_script("http://127.0.0.1:9", token, tmp_path, "same-id", body, stderr=subprocess.DEVNULL).wait(60)
     again = grpolab.init(lab.base, token, id="same-id", name="same-id")
     for step in range(5, 10):
         again.log({"reward": -step}, step=step)
@@ -266,17 +266,17 @@ def test_a_script_with_the_same_id_sends_what_was_left_first(grpolab, lab, token
         **{step: float(step) for step in range(1, 5)},
         **{step: -float(step) for step in range(5, 10)},
     }
-    assert steps_of(lab, run_of(lab, "same-id")) == expected
+    assert steps_of(lab, run_by_name(lab, "same-id")) == expected
 
 
-def test_the_stop_button_is_heard(run, lab):
+def test_the_script_learns_of_the_stop_button(run, lab):
     run.log({"reward": 1}, step=1)
-    stored = wait_for(lambda: run_of(lab, run.id))
+    stored = wait_for(lambda: run_by_name(lab, run.id))
     lab.client.post(f"/runs/{stored['id']}/stop")
     run.log({"reward": 1}, step=2)
     wait_for(run.should_stop)
     assert run.finish("stopped")
-    assert run_of(lab, run.id)["status"] == "stopped"
+    assert run_by_name(lab, run.id)["status"] == "stopped"
 
 
 def test_a_long_file_is_replaced_once_it_is_stored(grpolab, run, lab, tmp_path, monkeypatch):
@@ -288,7 +288,7 @@ def test_a_long_file_is_replaced_once_it_is_stored(grpolab, run, lab, tmp_path, 
         time.sleep(0.02)
     assert run.finish()
     assert len(generations) > 1
-    assert steps_of(lab, run_of(lab, run.id)) == {step: float(step) for step in range(1, 60)}
+    assert steps_of(lab, run_by_name(lab, run.id)) == {step: float(step) for step in range(1, 60)}
     assert files(tmp_path) == []
 
 
@@ -309,7 +309,7 @@ def test_a_full_disk_keeps_records_in_memory_until_there_is_room(grpolab, run, l
     is_full[0] = False
     run.log({"reward": 6}, step=6)
     assert run.finish()
-    assert steps_of(lab, run_of(lab, run.id)) == {step: float(step) for step in range(1, 7)}
+    assert steps_of(lab, run_by_name(lab, run.id)) == {step: float(step) for step in range(1, 7)}
     assert capsys.readouterr().err.count("records wait in memory") == 1
 
 
@@ -342,12 +342,12 @@ def test_secrets_stay_out_of_the_file(grpolab, tmp_path):
 @pytest.mark.parametrize(
     "url", ["ftp://x", "127.0.0.1:8400", "http://user:pw@host", "http://h/?q=1", "http://"]
 )
-def test_an_address_that_cannot_be_one_is_refused_at_once(grpolab, url):
+def test_an_invalid_address_is_refused_at_once(grpolab, url):
     with pytest.raises(ValueError, match=r"^url: "):
         grpolab.init(url, "t")
 
 
-def test_files_of_others_are_left_alone(grpolab, tmp_path):
+def test_files_of_other_users_are_ignored(grpolab, tmp_path):
     for name, text in {
         "a": "",
         "b": "[]\n",
@@ -361,22 +361,24 @@ def test_files_of_others_are_left_alone(grpolab, tmp_path):
     assert len(files(tmp_path)) == 4
 
 
-def test_the_token_goes_to_no_address_that_a_file_names(grpolab, lab, token, tmp_path, monkeypatch, capsys):
-    script("http://127.0.0.1:9", token, tmp_path, "left", "run.log({'kl': 1}); os._exit(0)").wait(60)
+def test_the_token_is_never_sent_to_an_address_from_a_file(
+    grpolab, lab, token, tmp_path, monkeypatch, capsys
+):
+    start_script("http://127.0.0.1:9", token, tmp_path, "left", "run.log({'kl': 1}); os._exit(0)").wait(60)
     monkeypatch.setenv("GRPOLAB_URL", lab.base)
     monkeypatch.setenv("GRPOLAB_TOKEN", token)
     monkeypatch.setattr(sys, "argv", ["grpolab.py", "send", "grpolab"])
     assert grpolab.main() == 1
     assert "is for http://127.0.0.1:9: send it there, or elsewhere, with --url" in capsys.readouterr().out
-    assert run_of(lab, "left") is None
+    assert run_by_name(lab, "left") is None
     monkeypatch.setattr(sys, "argv", ["grpolab.py", "send", "--url", lab.base, "grpolab"])
     assert grpolab.main() == 0
-    assert run_of(lab, "left")["last_step"] == 1
+    assert run_by_name(lab, "left")["last_step"] == 1
 
 
-def test_a_run_in_the_trash_stops_its_script_and_takes_nothing(run, lab, tmp_path, capsys):
+def test_a_run_in_the_trash_stops_its_script_and_accepts_nothing(run, lab, tmp_path, capsys):
     run.log({"reward": 1}, step=1)
-    stored_run = wait_for(lambda: (stored := run_of(lab, run.id)) and stored["last_step"] and stored)
+    stored_run = wait_for(lambda: (stored := run_by_name(lab, run.id)) and stored["last_step"] and stored)
     lab.client.delete(f"/runs/{stored_run['id']}").raise_for_status()
     run.log({"reward": 2}, step=2)
     wait_for(run.should_stop)
@@ -387,7 +389,7 @@ def test_a_run_in_the_trash_stops_its_script_and_takes_nothing(run, lab, tmp_pat
     assert len(files(tmp_path)) == 1  # in case the run is restored
 
 
-def test_a_config_without_end_is_left_out(grpolab, tmp_path, capsys):
+def test_an_endless_config_is_dropped(grpolab, tmp_path, capsys):
     deep = {}
     for _ in range(5_000):
         deep = {"a": deep}
@@ -398,14 +400,14 @@ def test_a_config_without_end_is_left_out(grpolab, tmp_path, capsys):
     run.finish(seconds=0)
 
 
-def test_a_batch_holds_no_more_values_than_the_service_takes(grpolab, run, lab, monkeypatch):
+def test_a_batch_holds_at_most_as_many_values_as_the_service_accepts(grpolab, run, lab, monkeypatch):
     monkeypatch.setattr(grpolab, "BATCH_VALUES", 10)
     for step in range(1, 20):
         run.log({"reward": 1, "kl": 2, "loss": 3}, step=step)
     lines = run._spools[-1].next_lines()
     assert 1 <= len(lines) <= 3
     assert run.finish()
-    assert sorted(steps_of(lab, run_of(lab, run.id))) == list(range(1, 20))
+    assert sorted(steps_of(lab, run_by_name(lab, run.id))) == list(range(1, 20))
 
 
 SCRIPT = """
@@ -417,13 +419,13 @@ run = grpolab.init({url!r}, {token!r}, id={id!r}, name={id!r})
 """
 
 
-def script(url, token, directory, id, body, **kwargs):
+def start_script(url, token, directory, id, body, **kwargs):
     """Start a process that pushes a run."""
     code = SCRIPT.format(client=str(CLIENT.parent), url=url, token=token, id=id, body=body)
     return subprocess.Popen([sys.executable, "-c", code], cwd=directory, text=True, **kwargs)
 
 
-def test_a_client_that_is_killed_loses_nothing_and_its_run_goes_on(lab, token, tmp_path):
+def test_a_killed_client_loses_nothing_and_its_run_continues(lab, token, tmp_path):
     endless = """
 for step in range(1, 10**9):
     run.log({'reward': step}, step=step)
@@ -431,7 +433,7 @@ for step in range(1, 10**9):
     time.sleep(.005)
 """
     logged = 0
-    with script(lab.base, token, tmp_path, "killed", endless, stdout=subprocess.PIPE) as process:
+    with start_script(lab.base, token, tmp_path, "killed", endless, stdout=subprocess.PIPE) as process:
         while logged < 300:
             logged = int(process.stdout.readline())
         process.kill()
@@ -443,8 +445,8 @@ for step in range({logged - 20}, {logged + 20}):
     run.log({{'reward': -step}}, step=step)
 run.finish()
 """
-    assert script(lab.base, token, tmp_path, "killed", body).wait(60) == 0
-    stored = run_of(lab, "killed")
+    assert start_script(lab.base, token, tmp_path, "killed", body).wait(60) == 0
+    stored = run_by_name(lab, "killed")
     values = steps_of(lab, stored)
     assert {step: metric_value for step, metric_value in values.items() if step < logged - 20} == {
         step: float(step) for step in values if step < logged - 20
@@ -464,14 +466,14 @@ run.finish()
         ("with run: raise ValueError('inside')", "failed", "ValueError: inside"),
     ],
 )
-def test_a_script_that_ends_without_a_word_ends_its_run(lab, token, tmp_path, body, status, reason):
+def test_a_script_that_ends_without_finish_ends_its_run(lab, token, tmp_path, body, status, reason):
     name = f"end-{status}-{len(body)}"
-    script(lab.base, token, tmp_path, name, body, stderr=subprocess.DEVNULL).wait(60)
-    stored = run_of(lab, name)
+    start_script(lab.base, token, tmp_path, name, body, stderr=subprocess.DEVNULL).wait(60)
+    stored = run_by_name(lab, name)
     assert (stored["status"], stored["reason"]) == (status, reason)
 
 
-def test_a_fork_may_log_too(lab, token, tmp_path):
+def test_a_forked_process_can_log(lab, token, tmp_path):
     body = """
 run.log({'reward': 1}, step=1)
 def child():
@@ -485,19 +487,19 @@ other.join()
 run.log({'reward': 3}, step=3)
 run.finish()
 """
-    assert script(lab.base, token, tmp_path, "forked", body).wait(60) == 0
-    stored = run_of(lab, "forked")
+    assert start_script(lab.base, token, tmp_path, "forked", body).wait(60) == 0
+    stored = run_by_name(lab, "forked")
     assert (stored["status"], steps_of(lab, stored)) == ("finished", {1: 1.0, 3: 3.0})
     assert steps_of(lab, stored, "kl/k3") == {2: 2.0}
 
 
-def test_the_file_is_downloaded_with_one_command_and_needs_no_token(lab, tmp_path):
+def test_the_client_is_downloaded_with_one_command_and_without_a_token(lab, tmp_path):
     answer = httpx.get(f"{lab.base}/grpolab.py")
     assert (answer.status_code, answer.content) == (200, CLIENT.read_bytes())
     assert answer.headers["content-type"].startswith("text/x-python")
 
 
-def verl_without_verl():
+def fake_verl():
     """Return the two verl classes that `add_to_verl` extends, with the interface that verl documents.
 
     verl is not installed for the tests. docs/push.md names the version that was tried."""
@@ -524,8 +526,8 @@ def verl_without_verl():
     return {"verl": types.ModuleType("verl"), "verl.utils": utils, "verl.utils.tracking": tracking}
 
 
-def test_every_tracking_of_verl_pushes_too_and_its_own_loggers_go_on(grpolab, lab, token, monkeypatch):
-    modules = verl_without_verl()
+def test_every_verl_tracking_also_pushes_and_its_loggers_still_run(grpolab, lab, token, monkeypatch):
+    modules = fake_verl()
     for name, module in modules.items():
         monkeypatch.setitem(sys.modules, name, module)
     tracking: Any = modules["verl.utils.tracking"]
@@ -537,7 +539,7 @@ def test_every_tracking_of_verl_pushes_too_and_its_own_loggers_go_on(grpolab, la
     validation.log(["console"], [["1+1=", "2", 1.0], ["1+2=", "4", 0.0]], 2)
     assert (len(mine.own), validation.seen[2]) == (2, 2)
     mine.logger["grpolab"].finish()
-    stored = run_of(lab, "from-verl")
+    stored = run_by_name(lab, "from-verl")
     assert (stored["status"], stored["origin"], stored["experiment_name"]) == ("finished", "verl", "project")
     assert lab.get(f"/runs/{stored['id']}")["config"] == {"lr": 1e-6}
     assert steps_of(lab, stored) == {1: 0.25, 2: 0.5}
@@ -548,7 +550,7 @@ def test_every_tracking_of_verl_pushes_too_and_its_own_loggers_go_on(grpolab, la
     ]
 
 
-def test_the_callback_goes_on_in_a_second_training_and_an_evaluation_after_it(grpolab, lab, token):
+def test_the_callback_continues_in_a_second_training_and_an_evaluation(grpolab, lab, token):
     callback = grpolab.GRPOLabCallback(lab.base, token, id="twice", name="twice", completions=0)
     args = types.SimpleNamespace(
         run_name="", to_dict=dict, seed=0, world_size=1, device="cpu", logging_dir="", output_dir=""
@@ -567,7 +569,7 @@ def test_the_callback_goes_on_in_a_second_training_and_an_evaluation_after_it(gr
     train(4)
     callback.on_log(args, state, None, {"eval_accuracy": 0.5})
     callback.on_evaluate(args, state, None)
-    stored = run_of(lab, "twice")
+    stored = run_by_name(lab, "twice")
     assert stored["status"] == "finished"
     assert steps_of(lab, stored) == {1: 1.0, 2: 2.0, 3: 3.0, 4: 4.0}
     assert steps_of(lab, stored, "eval/accuracy") == {4: 0.5}

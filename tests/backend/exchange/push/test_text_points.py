@@ -8,7 +8,7 @@ from backend.rollouts.text_metrics import WrittenCompletion
 
 
 @pytest.fixture
-def looked_up(monkeypatch):
+def looked_up_letters(monkeypatch):
     """The letters whose script was looked up."""
     letters = []
     look_up = script._script
@@ -21,9 +21,9 @@ def looked_up(monkeypatch):
     return letters
 
 
-def test_a_prompt_of_a_megabyte_is_read_at_its_end_alone(looked_up):
+def test_only_the_end_of_a_one_megabyte_prompt_is_read(looked_up_letters):
     """The prompt is read for each of up to 1,024 completions and would block other requests."""
     prompt = "a" * 1_000_000 + "\u4e00" * SCRIPT_CHARS
     metrics = foreign_metrics([WrittenCompletion(prompt, "\u4e00\u4e01", is_truncated=True)] * 8)
     assert metrics["text/unusual_script_frac"] == 0  # the end of the prompt and the text are Chinese
-    assert len(looked_up) <= 8 * 2 * SCRIPT_CHARS
+    assert len(looked_up_letters) <= 8 * 2 * SCRIPT_CHARS

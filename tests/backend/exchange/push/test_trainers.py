@@ -7,7 +7,7 @@ import pytest
 
 from backend.exchange.push.api import CLIENT
 
-PROCESS = """
+PROCESS_SCRIPT = """
 import sys, types
 sys.path.insert(0, {client!r})
 import grpolab, torch
@@ -29,8 +29,8 @@ print(step)
 
 
 @pytest.mark.nightly
-def test_all_processes_stop_at_the_step_at_which_the_first_was_told(tmp_path):
-    code = PROCESS.format(client=str(CLIENT.parent), meeting=tmp_path / "meeting")
+def test_all_processes_stop_at_the_step_at_which_the_first_one_was_stopped(tmp_path):
+    code = PROCESS_SCRIPT.format(client=str(CLIENT.parent), meeting=tmp_path / "meeting")
     processes = [
         subprocess.Popen([sys.executable, "-c", code, str(rank)], stdout=subprocess.PIPE, text=True)
         for rank in range(2)

@@ -29,7 +29,7 @@ def holm(p_values):
     return inference.holm_correction(p_values)
 
 
-def seeded(values):
+def values_by_seed(values):
     return dict(enumerate(values))
 
 
@@ -49,7 +49,7 @@ def test_shared_seeds_are_paired():
         ({0: 1.0, 1: 2.0, 2: 3.0}, {2: 5.0, 1: 6.0, 7: 7.0}),
     ],
 )
-def test_without_enough_shared_seeds_it_is_welchs_test(of_variant, base):
+def test_without_enough_shared_seeds_welchs_test_is_used(of_variant, base):
     comparison = contrast(of_variant, base, "planned")
     assert (comparison.paired, comparison.n, comparison.mean) == (False, 3, -4.0)
     half = 2.77645 * math.sqrt(2 / 3)  # 4 degrees of freedom
@@ -58,8 +58,8 @@ def test_without_enough_shared_seeds_it_is_welchs_test(of_variant, base):
     assert comparison.effect == pytest.approx(-4 * (1 - 3 / 15))
 
 
-def test_the_effect_is_in_units_of_the_variants_not_of_the_pairs():
-    comparison = contrast(seeded([1.0, 2.0, 3.1]), seeded([0.0, 1.0, 2.0]), "planned")
+def test_the_effect_size_uses_the_spread_of_the_variants_not_of_the_pairs():
+    comparison = contrast(values_by_seed([1.0, 2.0, 3.1]), values_by_seed([0.0, 1.0, 2.0]), "planned")
     spreads = (np.std([1.0, 2.0, 3.1], ddof=1) ** 2 + 1.0) / 2
     assert comparison.effect == pytest.approx(3.1 / 3 / math.sqrt(spreads) * (1 - 3 / 7))
     assert comparison.variance_ratio < 0.01
@@ -67,12 +67,12 @@ def test_the_effect_is_in_units_of_the_variants_not_of_the_pairs():
 
 @pytest.mark.parametrize(("of_variant", "base"), [([0.0] * 4, [0.0] * 4), ([0.3, 0.4], [0.1, 0.2])])
 @pytest.mark.parametrize("looks", ["planned", "any time"])
-def test_differences_that_do_not_vary_have_no_interval(of_variant, base, looks):
-    comparison = contrast(seeded(of_variant), seeded(base), looks)
+def test_constant_differences_have_no_interval(of_variant, base, looks):
+    comparison = contrast(values_by_seed(of_variant), values_by_seed(base), looks)
     assert (comparison.low, comparison.high, comparison.p) == (None, None, None)
 
 
-def test_one_seed_has_a_difference_and_nothing_more():
+def test_one_seed_has_only_a_difference():
     comparison = contrast({3: 1.0}, {3: 0.5}, "planned")
     assert (comparison.mean, comparison.n, comparison.low, comparison.p) == (0.5, 1, None, None)
     assert contrast({}, {0: 1.0}, "planned") is None
@@ -84,7 +84,7 @@ def test_holm_by_hand():
     assert holm([]) == []
 
 
-def test_an_interval_at_any_time_ends_where_its_p_value_is_alpha():
+def test_an_anytime_interval_ends_where_its_p_value_is_alpha():
     for n in (4, 7, 30, 200):
         assert any_time_p(threshold(n, ALPHA, "any time"), n) == pytest.approx(ALPHA)
         assert threshold(n, ALPHA, "any time") > threshold(n, ALPHA, "planned")
@@ -93,7 +93,7 @@ def test_an_interval_at_any_time_ends_where_its_p_value_is_alpha():
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("correlation", [0.0, 0.6, None])
-def test_intervals_hold_the_true_difference_in_95_percent(correlation):
+def test_intervals_cover_the_true_difference_in_95_percent(correlation):
     chance = np.random.default_rng(7)
     held, times = 0, 6_000
     for _ in range(times):
@@ -102,19 +102,21 @@ def test_intervals_hold_the_true_difference_in_95_percent(correlation):
             noise if correlation is None else correlation * base + math.sqrt(1 - correlation**2) * noise
         )
         seeds = range(5) if correlation is not None else range(5, 10)
-        comparison = contrast(dict(zip(seeds, correlated + 0.3, strict=True)), seeded(base), "planned")
+        comparison = contrast(
+            dict(zip(seeds, correlated + 0.3, strict=True)), values_by_seed(base), "planned"
+        )
         held += comparison.low <= 0.3 <= comparison.high
     assert held / times == pytest.approx(0.95, abs=0.01)
 
 
-def test_of_a_table_without_differences_at_most_5_percent_claim_one():
+def test_at_most_5_percent_of_null_tables_claim_a_difference():
     chance = np.random.default_rng(3)
     wrong, tables = 0, 1_500
     for _ in range(tables):
         base = chance.normal(0, 1, (3, 4))
         rows = chance.normal(0, 1, (3, 3, 4))
         p_values = [
-            contrast(seeded(row[metric]), seeded(base[metric]), "planned").p
+            contrast(values_by_seed(row[metric]), values_by_seed(base[metric]), "planned").p
             for row in rows
             for metric in range(3)
         ]
@@ -131,7 +133,7 @@ def t_after_each(differences):
         return (mean * np.sqrt(n) / np.sqrt(squares / (n - 1)))[:, 1:]
 
 
-def test_looking_after_each_seed_keeps_the_error_of_the_always_valid_interval():
+def test_looking_after_each_seed_keeps_the_error_rate_of_the_anytime_interval():
     t = np.abs(t_after_each(np.random.default_rng(5).normal(0, 1, (4_000, 60))))
     seeds = range(2, 61)
     at_any_time = t > [threshold(n, ALPHA, "any time") for n in seeds]
@@ -142,14 +144,16 @@ def test_looking_after_each_seed_keeps_the_error_of_the_always_valid_interval():
 
 @pytest.mark.parametrize("looks", ["planned", "any time"])
 @pytest.mark.parametrize(("effect", "n"), [(0.8, 12), (1.5, 7), (2.5, 6)])
-def test_power_is_as_forecast(effect, n, looks):
+def test_the_power_matches_the_forecast(effect, n, looks):
     differences = np.random.default_rng(11).normal(effect, 1, (6_000, n))
     crossed = np.abs(t_after_each(differences)[:, -1]) > threshold(n, ALPHA, looks)
     assert crossed.mean() == pytest.approx(forecast_power(effect, 1.0, n, ALPHA, looks), abs=0.02)
 
 
-def test_the_seeds_that_are_needed_decide_in_80_percent():
-    values = contrast(seeded([0.55, 0.62, 0.5, 0.7]), seeded([0.5, 0.5, 0.5, 0.5]), "any time")
+def test_the_forecast_number_of_seeds_decides_in_80_percent():
+    values = contrast(
+        values_by_seed([0.55, 0.62, 0.5, 0.7]), values_by_seed([0.5, 0.5, 0.5, 0.5]), "any time"
+    )
     for alpha in (ALPHA, ALPHA / 6):
         n = seeds_needed(values, alpha)
         assert forecast_power(values.mean, values.std, n, alpha, "any time") >= 0.8

@@ -20,7 +20,7 @@ def curve(values, *, every=1):
     return Curve(steps, steps.astype(float), np.array(values, float))
 
 
-def test_the_best_goes_by_the_direction():
+def test_the_best_value_follows_the_direction():
     values = curve([3, math.nan, 9, 1, -math.inf])
     assert (best_value(values, "up"), best_value(values, "down"), best_value(values, "")) == (9, 1, None)
 
@@ -33,7 +33,7 @@ def test_the_area_is_the_mean_height():
     assert math.isnan(area(curve([0, math.nan, 2]), 3))
 
 
-def test_a_threshold_that_is_not_reached_is_no_number():
+def test_a_threshold_that_is_not_reached_has_no_value():
     accuracy = curve([0.1, 0.5, 0.6], every=5)
     assert threshold_position(accuracy, accuracy.x, 0.5, "up", is_evaluation=True) == 10
     assert threshold_position(accuracy, accuracy.x, 0.7, "up", is_evaluation=True) is None
@@ -45,13 +45,13 @@ def test_one_lucky_step_of_training_does_not_reach_a_threshold():
     assert threshold_position(reward, reward.x, 0.5, "up", is_evaluation=False) == 27
 
 
-def test_a_sparkline_is_the_mean_of_the_curves_that_are_there():
+def test_a_sparkline_is_the_mean_of_the_available_curves():
     assert sparkline([curve([1, 2, 3]), curve([3, 4])]) == [2.0, 3.0, 3.0]
     assert len(sparkline([curve(range(500))])) == 40
     assert sparkline([curve([math.nan])]) == []
 
 
-def test_thresholds_that_are_close_are_columns_of_their_own():
+def test_thresholds_that_are_close_have_separate_columns():
     keys = [
         Column("eval/accuracy", "steps_to", threshold).key
         for threshold in (0.1234567, 0.1234568, 1234567, 0.5, 1.0)

@@ -31,12 +31,12 @@ def settings(**fields):
         ({"reading": "mean_of_3"}, {10: 0.1, 20: 0.3, 30: 0.3}),
     ],
 )
-def test_evaluations_are_read_as_asked_and_the_one_before_training_is_left_out(fields, expected):
+def test_evaluations_are_read_as_configured_without_the_one_before_training(fields, expected):
     reports = make_reports(points({0: 0.9, 10: 0.1, 20: 0.5, 30: 0.3}), settings(**fields), 30)
     assert reports == pytest.approx(expected)
 
 
-def test_a_metric_of_training_is_averaged_over_ten_steps():
+def test_a_training_metric_is_averaged_over_ten_steps():
     reports = make_reports(
         points({step: float(step) for step in range(1, 26)}), settings(metric="reward/mean"), 25
     )
@@ -44,7 +44,7 @@ def test_a_metric_of_training_is_averaged_over_ten_steps():
 
 
 @pytest.mark.parametrize("reading", ["final", "best", "mean_of_3"])
-def test_values_that_are_not_finite_count_as_none(reading):
+def test_nonfinite_values_count_as_missing(reading):
     bad = points({10: math.nan, 20: math.inf})
     reports = make_reports(bad, settings(reading=reading), 20)
     assert all(math.isnan(report) for report in reports.values())
@@ -67,7 +67,7 @@ def finalist(number, first, further):
     return TrialRow(number, (number,), name, first_run, chosen=True), [first_run, *additional_runs]
 
 
-def test_the_seed_that_chose_a_configuration_is_left_out_of_the_comparison():
+def test_the_seed_that_chose_a_configuration_is_excluded_from_the_comparison():
     lucky, lucky_runs = finalist(0, 0.99, (0.50, 0.52, 0.54))
     steady, steady_runs = finalist(1, 0.70, (0.70, 0.72, 0.74))
     comparison = compare(search(), [lucky, steady], [*lucky_runs, *steady_runs])
@@ -97,14 +97,14 @@ def test_p_values_are_corrected_over_all_pairs_of_finalists():
     assert (first["paired"], second["paired"], third["paired"]) == (None, True, True)
 
 
-def test_finalists_that_share_too_few_seeds_are_compared_unpaired():
+def test_finalists_with_too_few_shared_seeds_are_compared_unpaired():
     first_trial, one_runs = finalist(0, 0.5, (0.50, 0.52, math.nan))
     second_trial, other_runs = finalist(1, 0.5, (math.nan, 0.70, 0.72))
     _, second = compare(search(), [first_trial, second_trial], [*one_runs, *other_runs]).rows
     assert (second["variant"], second["paired"], second["difference"]) == ("c0", False, pytest.approx(-0.2))
 
 
-def test_a_first_that_is_worse_on_the_shared_seeds_is_not_called_better():
+def test_a_first_place_that_is_worse_on_shared_seeds_is_not_called_better():
     lucky, lucky_runs = finalist(0, 0.5, (0.50, 0.51, 0.52, 0.99))
     steady, steady_runs = finalist(1, 0.5, (0.60, 0.611, 0.62, math.nan))
     comparison = compare(search(seeds=(0, 1, 2, 3, 4)), [lucky, steady], [*lucky_runs, *steady_runs])

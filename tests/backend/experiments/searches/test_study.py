@@ -12,8 +12,8 @@ from backend.experiments.searches.study import find_prunable, next_point
 from backend.experiments.searches.trial import RunRow, TrialRow
 from backend.experiments.sweep_values import parse_axis
 
-WHOLE = ("2..64", "2..64 log", "1, 3, 2", "2..4096 step 2", "5..5")
-TEXTS = ["1e-5..1e-2 log", "0..1", "2..64", "2..64 log", "1, 3, 2", "0..1 lin 700", "2..4096 step 2", "5..5"]
+INTEGER_RANGES = ("2..64", "2..64 log", "1, 3, 2", "2..4096 step 2", "5..5")
+RANGES = ["1e-5..1e-2 log", "0..1", "2..64", "2..64 log", "1, 3, 2", "0..1 lin 700", "2..4096 step 2", "5..5"]
 
 
 def trial(number, point, value=None, status="finished", steps=40, **fields):
@@ -22,9 +22,9 @@ def trial(number, point, value=None, status="finished", steps=40, **fields):
     return TrialRow(number, tuple(point), f"v{number}", run, **fields)
 
 
-@given(st.sampled_from(TEXTS), st.floats(0, 1))
-def test_the_place_of_a_value_leads_back_to_it(text, share):
-    axis = parse_axis(text, 3 if text in WHOLE else 0.5)
+@given(st.sampled_from(RANGES), st.floats(0, 1))
+def test_the_position_of_a_value_maps_back_to_it(text, share):
+    axis = parse_axis(text, 3 if text in INTEGER_RANGES else 0.5)
     if axis.range is None:
         return
     given_range = axis.range
@@ -37,9 +37,9 @@ def test_the_place_of_a_value_leads_back_to_it(text, share):
 
 
 @pytest.mark.parametrize("sampler", ["tpe", "random"])
-@pytest.mark.parametrize("text", TEXTS)
-def test_proposals_are_new_values_of_the_axis_until_there_are_none(sampler, text):
-    axis = parse_axis(text, 3 if text in WHOLE else 0.5)
+@pytest.mark.parametrize("text", RANGES)
+def test_proposals_are_new_values_of_the_axis_until_it_is_exhausted(sampler, text):
+    axis = parse_axis(text, 3 if text in INTEGER_RANGES else 0.5)
     chosen = SearchSettings.model_validate({"sampler": sampler})
     trials = []
     for number in range(14):
@@ -53,7 +53,7 @@ def test_proposals_are_new_values_of_the_axis_until_there_are_none(sampler, text
 
 
 @given(st.lists(st.floats(0, 1) | st.none(), max_size=14), st.integers(0, 2**31 - 1))
-def test_a_proposal_is_a_function_of_the_rows_and_the_seed(values, seed):
+def test_a_proposal_depends_only_on_the_rows_and_the_seed(values, seed):
     axis = parse_axis("1e-5..1e-2 log", 1e-3)
     trials = [
         trial(number, [1e-5 * (number + 1)], objective, "failed" if objective is None else "finished")
@@ -64,7 +64,7 @@ def test_a_proposal_is_a_function_of_the_rows_and_the_seed(values, seed):
     )
 
 
-def test_tpe_comes_nearer_to_the_best_than_chance():
+def test_tpe_comes_closer_to_the_best_than_random_search():
     def distance(sampler, seed):
         axis, trials = parse_axis("1e-6..1 log", 1e-3), []
         chosen = SearchSettings.model_validate({"sampler": sampler})
@@ -79,7 +79,7 @@ def test_tpe_comes_nearer_to_the_best_than_chance():
     )
 
 
-def test_a_minimised_objective_is_pruned_the_other_way():
+def test_a_minimised_objective_is_pruned_in_the_opposite_direction():
     finished = [trial(number, [number], value) for number, value in enumerate((0.2, 0.4, 0.6))]
     live = trial(3, [3], status="running", reports={10: 0.9})
     for direction, is_behind in (("maximize", False), ("minimize", True)):
@@ -88,7 +88,7 @@ def test_a_minimised_objective_is_pruned_the_other_way():
 
 
 @pytest.mark.parametrize(("step", "is_pruned"), [(9, False), (10, True)])
-def test_nobody_is_pruned_before_the_first_rung(step, is_pruned):
+def test_no_trial_is_pruned_before_the_first_rung(step, is_pruned):
     finished = [
         trial(number, [number], steps=20, reports={9: objective, 10: objective, 20: objective})
         for number, objective in enumerate((0.2, 0.4, 0.6))

@@ -11,14 +11,14 @@ from tests.backend.analysis.diagnosis.logs import broken, healthy
 CONFIG = {"optimizer": {"lr": 3e-4}}
 
 
-def collapsed():
+def collapsed_diagnosis():
     log = broken(healthy(), 70, policy__entropy=lambda values: values * 4)
     log = broken(log, 75, reward__accuracy=lambda values: values * 0.05)
     return Log(log.series, CONFIG)
 
 
-def test_the_alarm_is_the_first_step_at_which_the_log_so_far_is_ill():
-    log = collapsed()
+def test_the_alarm_is_the_first_step_at_which_the_log_so_far_has_a_bad_verdict():
+    log = collapsed_diagnosis()
     diagnosis = diagnose(log)
     alarm = first_alarm(log, diagnosis)
 
@@ -44,13 +44,13 @@ def test_a_run_that_never_learned_has_its_alarm_at_its_end():
     assert last_healthy(diagnosis) <= 1
 
 
-def test_a_fork_begins_before_the_first_signal_and_before_the_fall():
-    diagnosis = diagnose(collapsed())
+def test_a_fork_starts_before_the_first_signal_and_before_the_fall():
+    diagnosis = diagnose(collapsed_diagnosis())
     assert last_healthy(diagnosis) <= min(diagnosis.onset.healthy, diagnosis.outcome.onset.healthy) <= 71
 
 
-def test_the_arms_are_the_remedy_and_the_first_rival_that_is_a_change_of_the_config():
-    log = collapsed()
+def test_the_arms_are_the_remedy_and_the_first_rival_with_a_config_change():
+    log = collapsed_diagnosis()
     (arm,) = default_arms(diagnosis := diagnose(log), diagnosis.causes[0])
     assert (arm.name, arm.changes) == ("remedy", {"optimizer.lr": 1e-4})
     mismatch = np.full(120, 1e-4)

@@ -11,11 +11,11 @@ from backend.http.auth.permissions import GROUPS, Access, Role
 from backend.http.auth.tokens import cookie_name, writer_token
 from backend.http.guard import Guard
 from backend.service.main import Service
-from tests.api_client import TOKEN, VIEWER_TOKEN, log_in, serving
+from tests.api_client import TOKEN, VIEWER_TOKEN, client_of_service, log_in
 from tests.route_list import filled_in, operations
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "PROPFIND", "get")
-UNKNOWN = (
+UNKNOWN_PATHS = (
     "/nothing",
     "/api/v1/nothing",
     "/api/v1",
@@ -35,13 +35,13 @@ ORIGINS = (
     {"origin": "http://evil.example"},
     {"origin": "null"},
 )
-ROLES = {
+ROLES_BY_ACCESS = {
     Access.READ: {Role.OPERATOR, Role.VIEWER},
     Access.WRITE: {Role.OPERATOR},
     Access.PUSH: {Role.OPERATOR, Role.WRITER},
 }
-LET_IN = 299
-TAKEN_FOR_AN_ID = {
+ADMITTED_STATUS = 299
+PATHS_TAKEN_FOR_AN_ID = {
     "/api/v1/datasets/preview": filled_in("/api/v1/datasets/{sha256}"),
     "/api/v1/experiments/check": filled_in("/api/v1/experiments/{experiment_id}"),
     "/api/v1/experiments/plan": filled_in("/api/v1/experiments/{experiment_id}"),
@@ -73,33 +73,35 @@ def credentials(settings, client):
     ]
 
 
-def expected(method, path, lines, case):
+def expected_status(method, path, lines, case):
     """Return the status that the gate must return, by the rules of docs/security.md."""
     host, origin, (_, role, is_bearer) = case
     is_safe = method in ("GET", "HEAD")
     if host != HOSTS[0]:
         return 421
     effective_method = "GET" if method == "HEAD" else method
-    line = lines.get((effective_method, path)) or lines.get((effective_method, TAKEN_FOR_AN_ID.get(path, "")))
+    line = lines.get((effective_method, path)) or lines.get(
+        (effective_method, PATHS_TAKEN_FOR_AN_ID.get(path, ""))
+    )
     if not is_safe and not may_come_from(origin, is_bearer=is_bearer):
         is_forgetful_script = not origin and role is None and line is not Access.PUBLIC
         return 401 if is_forgetful_script else 403
     if line is Access.PUBLIC:
-        return LET_IN
+        return ADMITTED_STATUS
     if role is None:
         return 401
     if line is None and path.startswith("/static/"):
         return 403  # a mount accepts every method
-    return LET_IN if line is None or role in ROLES[line] else 403
+    return ADMITTED_STATUS if line is None or role in ROLES_BY_ACCESS[line] else 403
 
 
 @pytest.fixture
 def gate(sqlite_url, settings):
     """A function that calls the service and returns the status, or 299 if the gate admits the request."""
-    with serving(settings, sqlite_url) as client:
+    with client_of_service(settings, sqlite_url) as client:
 
         async def routes(scope, receive, send):
-            await send({"type": "http.response.start", "status": LET_IN, "headers": []})
+            await send({"type": "http.response.start", "status": ADMITTED_STATUS, "headers": []})
             await send({"type": "http.response.body"})
 
         app = cast("Service", client.app)
@@ -149,14 +151,14 @@ def wrong_answers(call, lines, requests):
         for path, method, case in requests:
             host, origin, (headers, _, _) = case
             status = await call(method, path, {"host": host, **origin, **headers})
-            if status != expected(method, path, lines, case):
+            if status != expected_status(method, path, lines, case):
                 wrong.append((method, path, case, status))
         return wrong
 
     return asyncio.run(collect())
 
 
-def test_every_route_is_open_to_those_who_may_call_it_and_to_nobody_else(gate, settings):
+def test_every_route_is_open_to_exactly_the_roles_that_may_call_it(gate, settings):
     client, call = gate
     lines = access_by_route()
     people = credentials(settings, client)
@@ -170,7 +172,9 @@ def test_no_method_host_or_origin_opens_a_route(gate, settings, takes_all):
     lines = access_by_route()
     all_paths = {filled_in(operation.split()[1]) for operation in operations(client.app)}
     paths = (
-        all_paths | set(UNKNOWN) if takes_all else all_paths & first_of_each_kind(lines) | set(UNKNOWN[:3])
+        all_paths | set(UNKNOWN_PATHS)
+        if takes_all
+        else all_paths & first_of_each_kind(lines) | set(UNKNOWN_PATHS[:3])
     )
     known_host, unknown = HOSTS
     people = credentials(settings, client)
@@ -190,7 +194,7 @@ def test_a_writer_cannot_log_in(stranger, settings):
     assert "set-cookie" not in answer.headers
 
 
-def test_a_route_without_a_line_is_closed_even_to_the_operator(client):
+def test_an_unlisted_route_is_closed_even_to_the_operator(client):
     client.app.add_api_route("/api/v1/forgotten", lambda: {"secret": 1})
     client.app.mount("/archive", StaticFiles(directory="/"))
     for path in ("/api/v1/forgotten", "/archive/x"):
@@ -198,6 +202,6 @@ def test_a_route_without_a_line_is_closed_even_to_the_operator(client):
         assert (answer.status_code, answer.headers["content-type"]) == (403, "application/problem+json")
 
 
-def test_each_token_says_whose_it_is(client, viewer):
+def test_each_token_identifies_its_role(client, viewer):
     assert client.get("/api/v1/session").json() == {"role": "operator", "session": None}
     assert viewer.get("/api/v1/session").json() == {"role": "viewer", "session": None}

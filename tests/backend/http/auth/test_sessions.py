@@ -10,13 +10,21 @@ from backend.http.auth.permissions import Role
 from backend.http.auth.sessions import BrowserSessions
 from backend.http.auth.tokens import cookie_name, login_link, new_cookie
 from backend.storage.models import BrowserSession
-from tests.api_client import log_in, serving
+from tests.api_client import client_of_service, log_in
 
-SAME = {"Sec-Fetch-Site": "same-origin"}
-NAVIGATION = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}
-IMAGE = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors", "Sec-Fetch-Dest": "image"}
-FRAME = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "iframe"}
-NEIGHBOUR = {"Sec-Fetch-Site": "same-site", "Sec-Fetch-Mode": "no-cors", "Sec-Fetch-Dest": "script"}
+SAME_ORIGIN = {"Sec-Fetch-Site": "same-origin"}
+CROSS_SITE_NAVIGATION = {
+    "Sec-Fetch-Site": "cross-site",
+    "Sec-Fetch-Mode": "navigate",
+    "Sec-Fetch-Dest": "document",
+}
+CROSS_SITE_IMAGE = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors", "Sec-Fetch-Dest": "image"}
+CROSS_SITE_FRAME = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "iframe"}
+SAME_SITE_NAVIGATION = {
+    "Sec-Fetch-Site": "same-site",
+    "Sec-Fetch-Mode": "no-cors",
+    "Sec-Fetch-Dest": "script",
+}
 
 
 def ticket_of(settings, role=Role.OPERATOR):
@@ -31,20 +39,20 @@ def role_of(client):
 @pytest.fixture
 def browsers(sqlite_url, settings):
     """A factory of browsers of one service."""
-    with serving(settings, sqlite_url, token="") as client:
+    with client_of_service(settings, sqlite_url, token="") as client:
 
         def browser(role=None):
             client.cookies.clear()
             headers = {"Cookie": f"{cookie_name(settings)}={log_in(client, role)}"} if role else {}
             return lambda method, path, **options: client.request(
-                method, path, headers=SAME | headers | options.pop("headers", {}), **options
+                method, path, headers=SAME_ORIGIN | headers | options.pop("headers", {}), **options
             )
 
         yield browser
 
 
-@pytest.mark.parametrize("headers", [IMAGE, FRAME, NEIGHBOUR])
-def test_an_image_of_another_site_uses_up_no_link_and_no_try(stranger, settings, headers):
+@pytest.mark.parametrize("headers", [CROSS_SITE_IMAGE, CROSS_SITE_FRAME, SAME_SITE_NAVIGATION])
+def test_an_image_on_another_site_uses_up_no_link_and_no_attempt(stranger, settings, headers):
     ticket = ticket_of(settings)
     for token in [ticket, *["x"] * 20]:
         assert stranger.get(f"/?token={token}", headers=headers).status_code == 403
@@ -53,21 +61,21 @@ def test_an_image_of_another_site_uses_up_no_link_and_no_try(stranger, settings,
     assert role_of(stranger) == "operator"
 
 
-def test_a_link_in_another_sites_page_asks_before_it_logs_in(stranger, settings):
+def test_a_link_on_another_site_asks_for_confirmation_before_login(stranger, settings):
     ticket = ticket_of(settings, Role.VIEWER)
     for _ in range(20):
-        page = stranger.get(f"/run/abc?x=1&token={ticket}", headers=NAVIGATION)
+        page = stranger.get(f"/run/abc?x=1&token={ticket}", headers=CROSS_SITE_NAVIGATION)
         assert (page.status_code, "Another site sent you to this" in page.text) == (200, True)
         assert "set-cookie" not in page.headers
     form = {"ticket": ticket, "path": "/run/abc?x=1"}
-    assert stranger.post("/login", data=form, headers=NAVIGATION).status_code == 403
-    answer = stranger.post("/login", data=form, headers=SAME)
+    assert stranger.post("/login", data=form, headers=CROSS_SITE_NAVIGATION).status_code == 403
+    answer = stranger.post("/login", data=form, headers=SAME_ORIGIN)
     assert (answer.status_code, answer.headers["location"]) == (303, "/run/abc?x=1")
     assert role_of(stranger) == "viewer"
 
 
-def test_a_question_repeats_nothing_that_a_page_could_run(stranger):
-    page = stranger.get('/run/"><script>?token="><script>alert(1)</script>', headers=NAVIGATION)
+def test_the_confirmation_page_contains_nothing_executable(stranger):
+    page = stranger.get('/run/"><script>?token="><script>alert(1)</script>', headers=CROSS_SITE_NAVIGATION)
     assert "<script>" not in page.text
 
 
@@ -76,21 +84,23 @@ def test_a_question_repeats_nothing_that_a_page_could_run(stranger):
 )
 def test_a_form_never_leads_to_another_site(stranger, settings, path):
     form = {"ticket": ticket_of(settings), "path": path}
-    location = stranger.post("/login", data=form, headers=SAME).headers["location"]
+    location = stranger.post("/login", data=form, headers=SAME_ORIGIN).headers["location"]
     assert location.startswith("/")
     assert not location.startswith(("//", "/\\"))
 
 
-def test_only_failures_count_and_links_apart_from_tokens(stranger, settings):
+def test_only_failures_count_and_links_are_counted_separately_from_tokens(stranger, settings):
     for _ in range(20):
-        assert stranger.post("/login", data={"token": "secret"}, headers=SAME).status_code == 303
+        assert stranger.post("/login", data={"token": "secret"}, headers=SAME_ORIGIN).status_code == 303
     stranger.cookies.clear()
     assert [stranger.get("/?token=x").status_code for _ in range(6)] == [401] * 5 + [429]
-    assert stranger.post("/login", data={"token": "secret"}, headers=SAME).status_code == 303
+    assert stranger.post("/login", data={"token": "secret"}, headers=SAME_ORIGIN).status_code == 303
     stranger.cookies.clear()
-    failures = [stranger.post("/login", data={"token": "x"}, headers=SAME).status_code for _ in range(6)]
+    failures = [
+        stranger.post("/login", data={"token": "x"}, headers=SAME_ORIGIN).status_code for _ in range(6)
+    ]
     assert failures == [401] * 5 + [429]
-    assert stranger.post("/login", data={"token": "secret"}, headers=SAME).status_code == 429
+    assert stranger.post("/login", data={"token": "secret"}, headers=SAME_ORIGIN).status_code == 429
     assert stranger.get(f"/?token={ticket_of(settings)}").status_code == 303
 
 
@@ -101,17 +111,17 @@ def test_head_does_not_redeem_a_link(stranger, settings):
     assert stranger.get(f"/?token={ticket}").status_code == 303
 
 
-def test_a_viewers_link_asks_an_operator_before_it_takes_the_place(stranger, settings):
+def test_a_viewers_link_asks_an_operator_before_it_replaces_the_session(stranger, settings):
     stranger.get(f"/?token={ticket_of(settings)}")
     ticket = ticket_of(settings, Role.VIEWER)
     page = stranger.get(f"/runs?token={ticket}")
     assert (page.status_code, "You are logged in as the operator" in page.text) == (200, True)
     assert role_of(stranger) == "operator"
-    stranger.post("/login", data={"ticket": ticket, "path": "/runs"}, headers=SAME)
+    stranger.post("/login", data={"ticket": ticket, "path": "/runs"}, headers=SAME_ORIGIN)
     assert role_of(stranger) == "viewer"
 
 
-def test_an_operators_link_makes_a_viewer_an_operator_and_ends_the_session_of_before(stranger, settings):
+def test_an_operators_link_makes_a_viewer_an_operator_and_ends_the_old_session(stranger, settings):
     stranger.get(f"/?token={ticket_of(settings, Role.VIEWER)}")
     before = dict(stranger.cookies)
     stranger.get(f"/?token={ticket_of(settings)}")
@@ -121,16 +131,16 @@ def test_an_operators_link_makes_a_viewer_an_operator_and_ends_the_session_of_be
     assert role_of(stranger) is None
 
 
-def test_logging_out_ends_the_session_and_not_only_the_cookie(stranger, settings):
+def test_logging_out_ends_the_session_in_addition_to_the_cookie(stranger, settings):
     stranger.get(f"/?token={ticket_of(settings)}")
     cookies = dict(stranger.cookies)
-    answer = stranger.delete("/api/v1/session", headers=SAME)
+    answer = stranger.delete("/api/v1/session", headers=SAME_ORIGIN)
     assert (answer.status_code, stranger.cookies.get(cookie_name(settings))) == (200, None)
     stranger.cookies.update(cookies)
     assert role_of(stranger) is None
 
 
-def test_an_operator_sees_and_ends_every_session_a_viewer_its_own(browsers):
+def test_an_operator_manages_every_session_and_a_viewer_only_their_own(browsers):
     operator, viewer, other_viewer = browsers(Role.OPERATOR), browsers(Role.VIEWER), browsers(Role.VIEWER)
     session_id = other_viewer("GET", "/api/v1/session").json()["session"]
     listed = operator("GET", "/api/v1/sessions").json()["items"]
@@ -164,7 +174,7 @@ def test_a_signed_cookie_without_a_row_opens_nothing(settings, database):
     assert not ask(BrowserSessions(database.sessions), new_cookie(settings, Role.OPERATOR)[1])
 
 
-def test_another_process_hears_of_an_end_after_a_moment(database, row, monkeypatch):
+def test_another_process_notices_the_end_of_a_session_within_seconds(database, row, monkeypatch):
     first_process, second_process = BrowserSessions(database.sessions), BrowserSessions(database.sessions)
     assert ask(second_process, row)
     assert first_process.end(row.id)
@@ -173,7 +183,7 @@ def test_another_process_hears_of_an_end_after_a_moment(database, row, monkeypat
     assert not ask(second_process, row)
 
 
-def test_while_the_database_is_away_who_was_logged_in_stays_and_who_was_ended_does_not(
+def test_during_a_database_outage_active_sessions_stay_and_ended_ones_do_not(
     database, row, settings, monkeypatch
 ):
     sessions = BrowserSessions(database.sessions)
@@ -190,7 +200,7 @@ def test_while_the_database_is_away_who_was_logged_in_stays_and_who_was_ended_do
     assert not ask(sessions, ended)
 
 
-def test_nobody_logs_in_while_the_database_is_away_and_the_link_stays_good(stranger, settings, monkeypatch):
+def test_during_a_database_outage_nobody_logs_in_and_the_link_stays_valid(stranger, settings, monkeypatch):
     ticket = ticket_of(settings)
 
     def away(*_):
@@ -203,7 +213,7 @@ def test_nobody_logs_in_while_the_database_is_away_and_the_link_stays_good(stran
     assert stranger.get(f"/?token={ticket}").status_code == 303
 
 
-def test_rows_of_sessions_that_are_long_over_go(database, row, settings):
+def test_rows_of_expired_sessions_are_deleted(database, row, settings):
     with database.sessions.begin() as session:
         session.add(BrowserSession(id="expired", role="viewer", ends_at=5.0))
         session.add(BrowserSession(id="ended", role="viewer", ends_at=1e12, ended_at=5.0))

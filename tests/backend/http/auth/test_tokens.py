@@ -31,7 +31,7 @@ def test_the_token_is_made_once_and_is_private(fresh):
     assert stat.S_IMODE((fresh.state / "token").stat().st_mode) == 0o600
 
 
-def test_processes_that_start_together_agree_on_the_token(fresh):
+def test_processes_that_start_together_use_the_same_token(fresh):
     tokens: list[str] = []
     threads = [
         threading.Thread(target=lambda: tokens.append(access.read_or_create_token(fresh, Role.OPERATOR)))
@@ -50,7 +50,7 @@ def test_a_link_works_once(fresh):
     assert not access.redeem_link(fresh, ticket)
 
 
-def test_a_link_ends_after_ten_minutes(fresh, monkeypatch):
+def test_a_link_expires_after_ten_minutes(fresh, monkeypatch):
     ticket = ticket_of(fresh)
     now = time.time()
     monkeypatch.setattr(time, "time", lambda: now + 601)
@@ -68,7 +68,7 @@ def cookie_of(settings, role=Role.OPERATOR):
     return access.new_cookie(settings, role)[0]
 
 
-def test_another_token_ends_every_cookie_and_link(settings):
+def test_a_new_token_invalidates_every_cookie_and_link(settings):
     with_other_token = settings.model_copy(update={"grpolab_token": "another"})
     cookie = cookie_of(settings)
     assert access.parse_cookie(settings, cookie).role is Role.OPERATOR
@@ -76,7 +76,7 @@ def test_another_token_ends_every_cookie_and_link(settings):
     assert not access.redeem_link(with_other_token, ticket_of(settings))
 
 
-def test_each_role_has_a_token_a_link_and_a_cookie_of_its_own(fresh):
+def test_each_role_has_its_own_token_link_and_cookie(fresh):
     assert access.read_or_create_token(fresh, Role.OPERATOR) != access.read_or_create_token(
         fresh, Role.VIEWER
     )
@@ -87,13 +87,13 @@ def test_each_role_has_a_token_a_link_and_a_cookie_of_its_own(fresh):
         assert access.redeem_link(fresh, ticket_of(fresh, role)) is role
 
 
-def test_another_viewer_token_ends_only_what_viewers_have(settings):
+def test_a_new_viewer_token_invalidates_only_viewer_logins(settings):
     with_other_token = settings.model_copy(update={"grpolab_viewer_token": "another"})
     assert access.parse_cookie(with_other_token, cookie_of(settings, Role.VIEWER)) is None
     assert access.parse_cookie(with_other_token, cookie_of(settings)).role is Role.OPERATOR
 
 
-def test_a_cookie_ends_after_thirty_days_and_cannot_be_stretched(settings, monkeypatch):
+def test_a_cookie_expires_after_thirty_days_and_cannot_be_extended(settings, monkeypatch):
     cookie = cookie_of(settings)
     ends_at, _, signature = cookie.partition(".")
     assert access.parse_cookie(settings, f"{int(ends_at) + 9}.{signature}") is None
@@ -102,7 +102,7 @@ def test_a_cookie_ends_after_thirty_days_and_cannot_be_stretched(settings, monke
     assert access.parse_cookie(settings, cookie) is None
 
 
-def test_a_link_that_opened_nothing_is_given_back(fresh):
+def test_a_link_that_opened_nothing_can_be_used_again(fresh):
     ticket = ticket_of(fresh)
     assert access.redeem_link(fresh, ticket)
     access.return_link(fresh, ticket)
@@ -118,14 +118,14 @@ ODD_COOKIES = [
 
 
 @pytest.mark.parametrize("odd", ODD_COOKIES)
-def test_an_odd_cookie_of_another_program_hides_none_of_ours(settings, odd):
+def test_an_odd_cookie_of_another_program_does_not_hide_ours(settings, odd):
     cookie = f"{access.cookie_name(settings)}={cookie_of(settings)}"
     for header in (f"{odd}; {cookie}", f"{cookie}; {odd}", f"{odd};{cookie};{odd}"):
         [login] = access.parse_cookies(settings, [header])
         assert login.role is Role.OPERATOR, header
 
 
-def test_another_cookie_of_our_name_hides_none_of_ours(settings):
+def test_another_cookie_of_our_name_does_not_hide_ours(settings):
     name = access.cookie_name(settings)
     header = (
         f"{name}=of-another-path; {name}={cookie_of(settings, Role.VIEWER)}; {name}={cookie_of(settings)}"
@@ -134,7 +134,7 @@ def test_another_cookie_of_our_name_hides_none_of_ours(settings):
     assert access.parse_cookies(settings, []) == []
 
 
-def test_a_writers_token_is_signed_with_its_name_and_is_no_key(settings):
+def test_a_writers_token_is_signed_with_its_name_and_is_not_a_key(settings):
     token = access.writer_token(settings, "node-7")
     assert access.token_writer(settings, token) == "node-7"
     signature = token.rpartition(".")[2]
@@ -157,6 +157,6 @@ def test_a_writers_token_is_signed_with_its_name_and_is_no_key(settings):
     assert redact(f"the client sent {token}") == "the client sent [secret]"
 
 
-def test_no_link_and_no_cookie_is_a_writers(settings):
+def test_writers_get_no_link_and_no_cookie(settings):
     assert access.link_role(settings, access.login_link(settings, Role.WRITER).partition("token=")[2]) is None
     assert access.parse_cookie(settings, access.new_cookie(settings, Role.WRITER)[0]) is None

@@ -22,14 +22,14 @@ NIGHT = datetime(2026, 11, 24, 3, 50, tzinfo=ZONE)
         ("2026-11-25T01:30:00+00:00", 25, (3, 30)),
     ],
 )
-def test_a_deadline_is_a_moment_of_this_machine(text, day, clock):
+def test_a_deadline_is_a_local_moment(text, day, clock):
     deadline = parse_deadline(text, NIGHT)
     assert (deadline.day, (deadline.hour, deadline.minute)) == (day, clock)
     assert deadline.utcoffset() == timedelta(hours=2)
 
 
 @pytest.mark.parametrize("text", ["25:00", "12:75", "soon", "", "3:5", "12:00:00 PM", "٠٣:٥٥"])
-def test_what_is_no_time_is_refused(text):
+def test_an_invalid_time_is_refused(text):
     with pytest.raises(ValueError, match="expected"):
         parse_deadline(text, NIGHT)
 
@@ -51,7 +51,7 @@ def berlin(monkeypatch):
         ("2040-07-15T12:00+00:00", "2040-07-15T12:00+00:00"),
     ],
 )
-def test_a_deadline_has_the_offset_of_its_own_day(berlin, text, moment):
+def test_a_deadline_has_the_utc_offset_of_its_day(berlin, text, moment):
     """One of these two days has another UTC offset than today."""
     limits = arguments_as_settings(None, None, text, None)
     assert float(limits["WORKER_UNTIL"]) == datetime.fromisoformat(moment).timestamp()

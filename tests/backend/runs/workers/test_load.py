@@ -31,7 +31,7 @@ def test_rates_are_bytes_since_the_last_reading(tmp_path, monkeypatch):
     assert load.read()["disk_read_rate"] == 0  # a counter that was reset
 
 
-def test_looks_at_a_gpu_become_means_and_maxima():
+def test_samples_of_a_gpu_become_means_and_maxima():
     gpu = GpuLoad("none")
     gpu.see({"gpu_frac": 0.2, "gpu_watts": 100, "gpu_celsius": 50, "gpu_memory_bytes": 10})
     gpu.see({"gpu_frac": 0.6, "gpu_celsius": 60, "gpu_memory_bytes": 4})

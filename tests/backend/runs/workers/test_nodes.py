@@ -28,16 +28,16 @@ from backend.storage.models import Node
 TRAITS = {"device": "cpu", "torch": "2.13.0", "grpolab": "sources 0123456789ab"}
 
 
-def seat(session, rank, *, group="pair", nodes=2, devices=4, worker=None, **traits):
+def register_node(session, rank, *, group="pair", nodes=2, devices=4, worker=None, **traits):
     facts = {"host": f"host{rank}", "address": f"10.0.0.{rank}", "traits": TRAITS | traits}
     take_seat(session, group, rank, worker or f"w{rank}", nodes=nodes, devices=devices, **facts)
 
 
 def test_a_group_is_complete_while_all_of_its_nodes_are_seen(session):
-    seat(session, 0)
+    register_node(session, 0)
     assert not is_complete(load_seats(session, "pair"))
-    seat(session, 1, devices=2)
-    seat(session, 0, group="other", nodes=3)
+    register_node(session, 1, devices=2)
+    register_node(session, 0, group="other", nodes=3)
     assert [[node.title for node in group] for group in complete_groups(session)] == [
         ["node 0 (host0)", "node 1 (host1)"]
     ]
@@ -58,24 +58,24 @@ def test_a_group_is_complete_while_all_of_its_nodes_are_seen(session):
     assert not is_complete(load_seats(session, "pair"))
 
 
-def test_a_worker_that_takes_a_place_ends_what_the_one_before_may_say(session):
-    seat(session, 0)
+def test_a_worker_that_takes_a_seat_invalidates_the_previous_one(session):
+    register_node(session, 0)
     order = Order("r", 1, "10.0.0.0", 4000, "nonce", ("w0", "w1"))
     assert write_message(session, "pair", 0, "w0", order)
     session.expire_all()
     node_order = find_order(load_seats(session, "pair"))
     assert node_order is not None
     assert node_order._replace(workers=tuple(node_order.workers)) == order
-    seat(session, 0, worker="later")
+    register_node(session, 0, worker="later")
     assert not record_heartbeat(session, "pair", 0, "w0")
     assert not write_message(session, "pair", 0, "w0", order)
     session.expire_all()
     assert find_order(load_seats(session, "pair")) is None
 
 
-def test_an_answer_counts_for_its_own_attempt_only(session):
-    seat(session, 0)
-    seat(session, 1)
+def test_an_answer_counts_only_for_its_attempt(session):
+    register_node(session, 0)
+    register_node(session, 1)
     write_message(session, "pair", 1, "w1", Answer("r", 2, "ended", "it broke", is_own_fault=True))
     session.expire_all()
     follower = load_seats(session, "pair")[1]
@@ -84,7 +84,7 @@ def test_an_answer_counts_for_its_own_attempt_only(session):
     assert follower.answer_to("other", 2) is None
 
 
-def test_the_config_counts_ranks_and_refuses_what_one_device_alone_can_do():
+def test_the_config_counts_ranks_and_refuses_single_device_features():
     config = resolve({"resources": {"nodes": 2, "devices": 4}})
     assert config.resources.ranks == 8
     assert (run_row("r", "v", config)["nodes"], run_row("r", "v", config)["devices"]) == (2, 4)
@@ -92,10 +92,10 @@ def test_the_config_counts_ranks_and_refuses_what_one_device_alone_can_do():
         resolve({"resources": {"nodes": 2}, "optimizer": {"paged": True}})
 
 
-def test_the_queue_says_what_a_run_on_several_nodes_waits_for(session):
+def test_the_queue_reports_what_a_run_on_several_nodes_waits_for(session):
     assert waiting_reason([], 2, 1) == "a group of 2 nodes (none is complete)"
-    seat(session, 0)
-    seat(session, 1)
+    register_node(session, 0)
+    register_node(session, 1)
     groups = complete_groups(session)
     assert waiting_reason(groups, 3, 1) == "a group of 3 nodes (none is complete)"
     assert waiting_reason(groups, 2, 4) == "a group of 2 nodes that is free"
@@ -104,7 +104,7 @@ def test_the_queue_says_what_a_run_on_several_nodes_waits_for(session):
     )
 
 
-def test_a_cluster_tells_a_worker_its_place():
+def test_a_cluster_assigns_a_worker_its_rank():
     slurm = {"SLURM_NODEID": "1", "SLURM_JOB_ID": "77", "SLURM_STEP_NUM_NODES": "2"}
     assert cluster_place(2, slurm) == {"WORKER_NODE_RANK": "1", "WORKER_GROUP": "77"}
     with pytest.raises(GrpoLabError, match="--nodes is 4, but Slurm has started this worker on 2 nodes"):
@@ -117,7 +117,7 @@ def test_a_cluster_tells_a_worker_its_place():
     assert cluster_place(2, sky)["NODE_ADDRESS"] == "10.0.0.2"
 
 
-def test_arguments_that_name_no_place_are_refused(monkeypatch):
+def test_invalid_rank_arguments_are_refused(monkeypatch):
     for name in ("SLURM_NODEID", "JOB_COMPLETION_INDEX", "SKYPILOT_NODE_RANK"):
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(GrpoLabError, match="--nodes is 2: --node-rank is missing"):

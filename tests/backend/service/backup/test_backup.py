@@ -91,7 +91,7 @@ def files_of(lab):
     }
 
 
-def test_everything_comes_back_and_what_trained_waits(lab, database, tmp_path):
+def test_everything_is_restored_and_training_runs_are_queued(lab, database, tmp_path):
     rows, files = rows_of(database), files_of(lab)
     saved = save_backup(lab, tmp_path / "backup")
     assert (saved.missing, saved.manifest.checkpoints) == ([], 2)
@@ -124,7 +124,7 @@ def test_everything_comes_back_and_what_trained_waits(lab, database, tmp_path):
     check_database(lab)
 
 
-def test_no_token_and_nothing_of_the_moment_is_in_it(lab, tmp_path):
+def test_a_backup_holds_no_token_and_no_transient_state(lab, tmp_path):
     (lab.state / "logs").mkdir()
     (lab.state / "logs" / "service.log").write_text("canary-of-the-log")
     save_backup(lab, tmp_path / "backup")
@@ -136,7 +136,7 @@ def test_no_token_and_nothing_of_the_moment_is_in_it(lab, tmp_path):
     ]
 
 
-def test_what_retention_removes_in_the_middle_breaks_nothing(lab, database, tmp_path, monkeypatch):
+def test_retention_during_a_backup_breaks_nothing(lab, database, tmp_path, monkeypatch):
     """The directory vanishes after the database snapshot, so that the backup takes a later snapshot."""
     with database.sessions.begin() as session:
         run = session.scalars(select(Run).where(Run.name == "done")).one()
@@ -159,7 +159,7 @@ def test_what_retention_removes_in_the_middle_breaks_nothing(lab, database, tmp_
     assert (saved.missing, saved.manifest.checkpoints, saved.manifest.tables["checkpoint"].rows) == ([], 2, 2)
 
 
-def test_a_checkpoint_whose_files_are_elsewhere_is_named_and_its_row_left_out(lab, database, tmp_path):
+def test_a_checkpoint_whose_files_are_elsewhere_is_named_and_excluded(lab, database, tmp_path):
     with database.sessions.begin() as session:
         run = session.scalars(select(Run).where(Run.name == "done")).one()
         shutil.rmtree(plant_checkpoint(session, lab, run, 9))
@@ -187,7 +187,7 @@ def test_a_checkpoint_whose_files_are_elsewhere_is_named_and_its_row_left_out(la
         ),
     ],
 )
-def test_a_backup_that_is_not_whole_changes_nothing(lab, database, tmp_path, harm, phrase):
+def test_an_incomplete_backup_changes_nothing(lab, database, tmp_path, harm, phrase):
     backup = tmp_path / "backup"
     save_backup(lab, backup)
     rows, files = rows_of(database), files_of(lab)
@@ -210,7 +210,7 @@ def test_a_backup_of_a_newer_version_or_another_database_is_refused(lab, databas
         restore_backup(lab, backup, overwrite=True)
 
 
-def test_an_installation_that_runs_is_not_replaced(lab, database, tmp_path):
+def test_a_running_installation_is_not_replaced(lab, database, tmp_path):
     save_backup(lab, tmp_path / "backup")
     with hold_instance(lab, "http://here"), pytest.raises(Conflict, match="already running here"):
         restore_backup(lab, tmp_path / "backup", overwrite=True)
@@ -245,7 +245,7 @@ def test_a_damaged_database_is_replaced(lab, database, tmp_path):
     assert len(rows_of(database)["run"]) == 2
 
 
-def command(lab, *argv, limit=None):
+def start_command(lab, *argv, limit=None):
     """Start the command line in its own process, with files limited to `limit` bytes."""
     environment = {
         **os.environ,
@@ -272,8 +272,8 @@ def command(lab, *argv, limit=None):
     )
 
 
-def test_a_disk_without_room_leaves_nothing_and_says_so(lab, tmp_path):
-    process = command(lab, "backup", tmp_path / "backup", limit=1000)
+def test_a_full_disk_leaves_nothing_and_is_reported(lab, tmp_path):
+    process = start_command(lab, "backup", tmp_path / "backup", limit=1000)
     output = process.communicate()[0]
     assert process.returncode == 1, output
     assert f"no backup was written to {tmp_path / 'backup'}" in output
@@ -281,7 +281,7 @@ def test_a_disk_without_room_leaves_nothing_and_says_so(lab, tmp_path):
     assert list(tmp_path.glob("*backup*")) == []
 
 
-def test_a_backup_that_is_killed_is_never_taken_for_one(lab, database, tmp_path):
+def test_a_killed_backup_is_never_accepted_as_a_backup(lab, database, tmp_path):
     if database.engine.dialect.name != "sqlite":
         pytest.skip("the draft and its renaming are the same")
     with database.sessions.begin() as session:
@@ -289,7 +289,7 @@ def test_a_backup_that_is_killed_is_never_taken_for_one(lab, database, tmp_path)
         for step in range(10, 40):
             plant_checkpoint(session, lab, run, step, size=20_000)
     dice, backup = random.Random(0), tmp_path / "backup"
-    process = command(lab, "backup", backup)
+    process = start_command(lab, "backup", backup)
     for _ in range(3):
         began = time.monotonic()
         while not any(tmp_path.iterdir()) and process.poll() is None and time.monotonic() < began + 60:
@@ -301,20 +301,20 @@ def test_a_backup_that_is_killed_is_never_taken_for_one(lab, database, tmp_path)
             verify(backup, read_manifest(backup))
             shutil.rmtree(backup)
         shutil.rmtree(tmp_path / ".backup.draft", ignore_errors=True)
-        process = command(lab, "backup", backup)
+        process = start_command(lab, "backup", backup)
     assert process.communicate()[0]
     assert process.returncode == 0
     verify(backup, read_manifest(backup))
 
 
 @pytest.mark.nightly
-def test_a_restore_that_is_killed_lets_nothing_start_until_it_is_run_again(lab, database, tmp_path):
+def test_after_a_killed_restore_nothing_starts_until_it_is_repeated(lab, database, tmp_path):
     backup, mark = tmp_path / "backup", lab.state / "restoring"
     save_backup(lab, backup)
     database.engine.dispose()
     dice = random.Random(1)
     for _ in range(3):
-        process = command(lab, "restore", backup, "--overwrite")
+        process = start_command(lab, "restore", backup, "--overwrite")
         while not mark.exists() and process.poll() is None:
             time.sleep(0.001)
         time.sleep(dice.uniform(0, 0.3))
@@ -323,7 +323,7 @@ def test_a_restore_that_is_killed_lets_nothing_start_until_it_is_run_again(lab, 
         if mark.exists():
             with pytest.raises(CannotStart, match="a restore was interrupted"):
                 check_database(lab)
-    process = command(lab, "restore", backup, "--overwrite")
+    process = start_command(lab, "restore", backup, "--overwrite")
     assert "as of" in process.communicate()[0]
     assert process.returncode == 0
     check_database(lab)

@@ -55,7 +55,7 @@ def outside(tmp_path):
     return path
 
 
-def picture_of(*directories):
+def snapshot_of(*directories):
     """Return every file and link below these paths with its content, except databases.
 
     Databases are compared by their rows elsewhere."""
@@ -79,7 +79,7 @@ def plant(backup, name, content, *, beside=None):
 
 
 def assert_refused(lab, backup, phrase, *, among=()):
-    before = picture_of(lab.state, lab.datasets_dir, *among)
+    before = snapshot_of(lab.state, lab.datasets_dir, *among)
     engine = open_engine(lab.effective_database_url, pool_size=1)
     with open_sessions(engine)() as session:
         runs = session.scalars(select(Run.name)).all()
@@ -87,7 +87,7 @@ def assert_refused(lab, backup, phrase, *, among=()):
     with pytest.raises(BadBackup, match=phrase) as refusal:
         restore_backup(lab, backup, overwrite=True)
     assert "\n" not in refusal.value.detail
-    assert picture_of(lab.state, lab.datasets_dir, *among) == before
+    assert snapshot_of(lab.state, lab.datasets_dir, *among) == before
     assert not restore_mark(lab).exists()
     check_database(lab)
     with open_sessions(engine)() as session:
@@ -135,7 +135,7 @@ NAMES = [
 
 
 @pytest.mark.parametrize("name", first_in_gate(8, NAMES))
-def test_a_name_that_leads_elsewhere_is_refused(lab, backup, outside, name):
+def test_a_name_that_leaves_its_directory_is_refused(lab, backup, outside, name):
     plant(backup, name.format(outside=outside), b"evil", beside="runs/run/s1/evil")
     with pytest.raises(BadBackup):
         restore_backup(lab, backup, overwrite=True)
@@ -167,7 +167,7 @@ def test_a_link_or_a_pipe_in_a_backup_is_not_followed(lab, backup, outside, posi
     assert_refused(lab, backup, "is incomplete", among=[outside.parent])
 
 
-def test_nothing_that_is_there_is_written_over_and_no_link_of_the_target_is_followed(lab, backup, outside):
+def test_existing_files_are_not_overwritten_and_links_in_the_target_not_followed(lab, backup, outside):
     plant(backup, "uploads/new.jsonl", b"evil")
     (lab.datasets_dir / "uploads" / "abc.jsonl").unlink()  # the file in the backup is a hard link to it
     (lab.datasets_dir / "uploads" / "abc.jsonl").write_text("of this installation")
@@ -180,7 +180,7 @@ def test_nothing_that_is_there_is_written_over_and_no_link_of_the_target_is_foll
     assert_refused(lab, backup, "is a symbolic link", among=[outside.parent])
 
 
-def test_what_is_restored_does_not_change_with_the_backup(lab, backup, database):
+def test_restored_files_do_not_change_with_the_backup(lab, backup, database):
     database.engine.dispose()
     restore_backup(lab, backup, overwrite=True)
     for path in backup.rglob("*"):
@@ -219,12 +219,12 @@ def test_a_manifest_with_values_of_other_types_is_refused(lab, backup, change):
 
 
 @pytest.mark.parametrize("content", ["[]", "null", "1", "[" * 100_000, '{"a":1,"a":2}', "\ud800", "NaN", " "])
-def test_a_manifest_that_is_no_document_is_refused(lab, backup, content):
+def test_a_manifest_that_is_not_a_document_is_refused(lab, backup, content):
     (backup / MANIFEST).write_bytes(content.encode("utf-8", "surrogatepass"))
     assert_refused(lab, backup, "cannot be read")
 
 
-def test_a_manifest_that_is_endless_is_not_read_to_its_end(lab, backup, monkeypatch):
+def test_an_endless_manifest_is_not_read_to_its_end(lab, backup, monkeypatch):
     monkeypatch.setattr("backend.service.backup.contents.MAX_MANIFEST_BYTES", 100)
     with pytest.raises(BadBackup, match="larger than 100 bytes"):
         read_manifest(backup)
@@ -240,7 +240,7 @@ def test_a_manifest_that_is_endless_is_not_read_to_its_end(lab, backup, monkeypa
         lambda tables: tables["run"].update(rows=0),
     ],
 )
-def test_tables_that_are_not_as_the_manifest_says_are_refused(lab, backup, change):
+def test_tables_that_differ_from_the_manifest_are_refused(lab, backup, change):
     manifest = json.loads((backup / MANIFEST).read_text())
     change(manifest["tables"])
     (backup / MANIFEST).write_text(json.dumps(manifest))
@@ -269,7 +269,7 @@ def postgres_only(database):
         pytest.skip("Postgres's tables")
 
 
-REWRITE = "UPDATE sqlite_master SET sql = {} WHERE name = 'worker'"
+REWRITE_SCHEMA = "UPDATE sqlite_master SET sql = {} WHERE name = 'worker'"
 
 
 @pytest.mark.parametrize(
@@ -291,8 +291,8 @@ REWRITE = "UPDATE sqlite_master SET sql = {} WHERE name = 'worker'"
             (
                 [
                     "PRAGMA writable_schema=ON",
-                    REWRITE.format("sql || ' '"),
-                    REWRITE.format("'CREATE TABLE worker(id)'"),
+                    REWRITE_SCHEMA.format("sql || ' '"),
+                    REWRITE_SCHEMA.format("'CREATE TABLE worker(id)'"),
                 ],
                 "cannot be read|a different schema|damaged",
             ),
@@ -346,12 +346,12 @@ def test_a_sqlite_database_that_holds_more_than_rows_is_refused(lab, backup, sta
 
 @pytest.mark.parametrize("content", [b"", b"no database", b"SQLite format 3\0" + b"\xff" * 5000])
 @pytest.mark.usefixtures("sqlite_only")
-def test_a_file_that_is_no_sqlite_database_is_refused(lab, backup, content):
+def test_a_file_that_is_not_a_sqlite_database_is_refused(lab, backup, content):
     plant(backup, DATABASE, content)
     assert_refused(lab, backup, "cannot be read|a different schema")
 
 
-def test_runs_that_come_from_one_another_are_refused(lab, database, tmp_path):
+def test_runs_that_are_forks_of_each_other_are_refused(lab, database, tmp_path):
     with database.sessions.begin() as session:
         runs = [make_run(session, status="finished", name=name).id for name in "abc"]
         for run, parent in zip(runs, [*runs[1:], runs[0]], strict=True):
@@ -398,7 +398,7 @@ def repack(backup, table, change):
     ],
 )
 @pytest.mark.usefixtures("postgres_only")
-def test_rows_of_postgres_that_are_none_are_refused(lab, backup, monkeypatch, table, change, phrase):
+def test_malformed_rows_of_postgres_are_refused(lab, backup, monkeypatch, table, change, phrase):
     monkeypatch.setattr(tables, "MAX_UNPACKED", 1_000_000)
     repack(backup, table, change)
     assert_refused(lab, backup, phrase)
@@ -425,7 +425,7 @@ def test_a_checkpoint_that_names_files_elsewhere_is_never_saved(lab, database, o
         assert not list((tmp_path / sha256(name.encode()).hexdigest()).rglob("precious"))
 
 
-def test_who_is_logged_in_here_is_logged_in_nowhere_else(lab, database, tmp_path):
+def test_sessions_are_not_part_of_a_backup(lab, database, tmp_path):
     canary = "c0ffee" * 10
     with database.sessions.begin() as session:
         session.add(BrowserSession(id=canary, role="operator", user_agent="canary", ends_at=1e12))
@@ -437,7 +437,7 @@ def test_who_is_logged_in_here_is_logged_in_nowhere_else(lab, database, tmp_path
         assert session.scalars(select(BrowserSession)).all() == []
 
 
-def test_a_browser_that_a_backup_calls_logged_in_is_not(lab, database, backup, sqlite_only):
+def test_sessions_in_a_forged_backup_are_not_restored(lab, database, backup, sqlite_only):
     row = "('evil', 'operator', '', 1, 1, 1e12)"
     columns = "(id, role, user_agent, created_at, seen_at, ends_at)"
     spoil(backup, f"INSERT INTO browser_session {columns} VALUES {row}")  # noqa: S608

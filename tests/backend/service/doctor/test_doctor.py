@@ -35,11 +35,11 @@ def finding_text(settings, subject, level="bad"):
     return texts[0]
 
 
-def with_(settings, **changes):
+def settings_with(settings, **changes):
     return Settings(**{**settings.model_dump(), **changes})
 
 
-def test_a_healthy_machine_has_no_complaints(healthy):
+def test_a_healthy_machine_has_no_findings(healthy):
     lines = examine(healthy)
     assert [line for line in lines if line.level == "bad"] == []
     assert {line.what for line in lines} >= {
@@ -60,7 +60,7 @@ def test_a_healthy_machine_has_no_complaints(healthy):
     }
 
 
-def test_layers_of_the_sandbox_are_named_and_a_missing_one_is_a_warning_or_worse(healthy, monkeypatch):
+def test_layers_of_the_sandbox_are_named_and_a_missing_one_is_at_least_a_warning(healthy, monkeypatch):
     assert finding_text(healthy, "sandbox", "ok").startswith(
         "all layers: environment, descriptors, namespaces"
     )
@@ -68,18 +68,20 @@ def test_layers_of_the_sandbox_are_named_and_a_missing_one_is_a_warning_or_worse
     layers.cache_clear()
     try:
         assert "no namespaces, which keeps out other processes" in finding_text(healthy, "sandbox", "warn")
-        assert "does not allow user namespaces" in finding_text(with_(healthy, sandbox="required"), "sandbox")
+        assert "does not allow user namespaces" in finding_text(
+            settings_with(healthy, sandbox="required"), "sandbox"
+        )
         assert "refused" not in finding_text(healthy, "sandbox", "warn")
         monkeypatch.setattr("backend.base.sandbox.layers._no_landlock", lambda: "the kernel lacks it")
         layers.cache_clear()
         assert "plugins and the tool python are refused" in finding_text(healthy, "sandbox", "warn")
-        assert "refused" not in finding_text(with_(healthy, sandbox="unconfined"), "sandbox", "warn")
+        assert "refused" not in finding_text(settings_with(healthy, sandbox="unconfined"), "sandbox", "warn")
     finally:
         monkeypatch.undo()
         layers.cache_clear()
 
 
-def test_the_exit_code_says_whether_something_must_be_done(healthy, monkeypatch, capsys):
+def test_the_exit_code_shows_if_action_is_needed(healthy, monkeypatch, capsys):
     for name in ("state_dir", "models_dir", "datasets_dir", "port"):
         monkeypatch.setenv(name.upper(), str(getattr(healthy, name)))
     assert main(["doctor"]) == 0
@@ -89,11 +91,13 @@ def test_the_exit_code_says_whether_something_must_be_done(healthy, monkeypatch,
     assert "NO  privacy" in capsys.readouterr().out
 
 
-def test_a_state_directory_that_cannot_be_written(healthy):
-    assert "cannot write to the state directory" in finding_text(with_(healthy, state_dir="/proc/x"), "state")
+def test_a_state_directory_that_cannot_be_written_is_reported(healthy):
+    assert "cannot write to the state directory" in finding_text(
+        settings_with(healthy, state_dir="/proc/x"), "state"
+    )
 
 
-def test_a_token_that_others_may_read(healthy):
+def test_a_token_that_others_may_read_is_reported(healthy):
     healthy.state.mkdir()
     token = healthy.state / "viewer-token"
     token.write_text("x")
@@ -108,7 +112,7 @@ def test_a_token_that_others_may_read(healthy):
 
 
 @pytest.mark.parametrize("kind", ["nfs4", "cifs", "fuse.sshfs", "9p", "smb3"])
-def test_a_network_file_system_under_sqlite(healthy, monkeypatch, kind):
+def test_a_network_file_system_under_sqlite_is_reported(healthy, monkeypatch, kind):
     mounts = [SimpleNamespace(mountpoint="/", fstype="ext4")]
     mounts += [SimpleNamespace(mountpoint=str(healthy.state.parent), fstype=kind)]
     monkeypatch.setattr("psutil.disk_partitions", lambda **_: mounts)
@@ -116,36 +120,38 @@ def test_a_network_file_system_under_sqlite(healthy, monkeypatch, kind):
     assert storage.find_file_system(healthy.state.parent.parent / "elsewhere") == "ext4"
 
 
-def test_a_port_that_is_taken_and_an_open_host(healthy):
+def test_a_taken_port_and_an_open_host_are_reported(healthy):
     with socket.socket() as holder:
         holder.bind(("127.0.0.1", healthy.port))
         holder.listen()
         assert "cannot be used" in finding_text(healthy, "port")
-    assert "would open the service to the network" in finding_text(with_(healthy, host="0.0.0.0"), "port")
+    assert "would open the service to the network" in finding_text(
+        settings_with(healthy, host="0.0.0.0"), "port"
+    )
 
 
-def test_a_broker_that_does_not_answer(healthy):
+def test_a_broker_that_does_not_answer_is_reported(healthy):
     url = "redis://:canary-of-the-broker@127.0.0.1:1/0"
-    assert finding_text(with_(healthy, broker_url=url), "broker", "warn") == (
+    assert finding_text(settings_with(healthy, broker_url=url), "broker", "warn") == (
         "redis://:***@127.0.0.1:1/0 does not answer: start it, or correct BROKER_URL; "
         "until then workers poll for runs every 15 s"
     )
 
 
-def test_a_database_that_is_away(healthy):
-    away = with_(healthy, database_url="postgresql://me:canary@127.0.0.1:1/lab")
+def test_an_unreachable_database_is_reported(healthy):
+    away = settings_with(healthy, database_url="postgresql://me:canary@127.0.0.1:1/lab")
     assert "cannot open the database" in finding_text(away, "database")
     assert "canary" not in str(examine(away))
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
-def test_a_newer_database(healthy, kind, request):
+def test_a_newer_database_is_reported(healthy, kind, request):
     if kind == "sqlite":
         url = f"sqlite:///{healthy.state.parent / 'other.db'}"
         upgrade(url)
     else:
         url = request.getfixturevalue("postgres_url")
-    lab = with_(healthy, database_url=url)
+    lab = settings_with(healthy, database_url=url)
     assert finding_text(lab, "schema", "ok")
     engine = open_engine(url)
     with engine.begin() as connection:
@@ -159,7 +165,7 @@ def test_a_newer_database(healthy, kind, request):
         engine.dispose()
 
 
-def test_a_damaged_database(healthy):
+def test_a_damaged_database_is_reported(healthy):
     healthy.state.mkdir()
     (healthy.state / "grpolab.db").write_bytes(b"no database at all" * 100)
     assert "cannot open the database" in finding_text(healthy, "database")

@@ -15,7 +15,7 @@ from backend.service.live.changes import GAP_SECONDS, events_after, parse_positi
 from backend.service.main import Service
 from backend.storage.engine import open_engine, open_sessions
 from backend.storage.models import Event, Run
-from tests.api_client import VIEWER_TOKEN, empty, serving
+from tests.api_client import VIEWER_TOKEN, client_of_service, close_connections
 from tests.factories import make_run
 from tests.waiting import wait_for
 
@@ -24,7 +24,7 @@ from tests.waiting import wait_for
 def sessions(sqlite_url):
     engine = open_engine(sqlite_url)
     yield open_sessions(engine)
-    empty(engine.pool)
+    close_connections(engine.pool)
 
 
 def parse(chunk):
@@ -34,7 +34,7 @@ def parse(chunk):
     return fields.get("event"), json.loads(fields.get("data", "null")), fields.get("id", "")
 
 
-async def told(stream):
+async def messages_of(stream):
     """Yield the messages of the stream one by one, although several may arrive together."""
     async for chunk in stream:
         for message in chunk.decode().split("\n\n")[:-1]:
@@ -44,7 +44,7 @@ async def told(stream):
 async def read(broadcaster, last_id, count, *, then=lambda: None):
     """Return the first `count` messages of a stream, and call `then` once the stream is open."""
     events = []
-    stream = told(broadcaster.listen(last_id))
+    stream = messages_of(broadcaster.listen(last_id))
     try:
         async with asyncio.timeout(60):
             while len(events) < count:
@@ -70,7 +70,7 @@ def listen(sessions, last_id, count, **options):
     return asyncio.run(go())
 
 
-def test_a_claim_and_a_step_are_told_within_moments(sessions):
+def test_a_claim_and_a_step_are_streamed_within_moments(sessions):
     with sessions.begin() as session:
         run = make_run(session)
 
@@ -93,7 +93,7 @@ def test_a_claim_and_a_step_are_told_within_moments(sessions):
     }
 
 
-def test_a_stream_resumes_where_it_was_cut_off(sessions):
+def test_a_stream_resumes_at_the_position_where_it_was_cut(sessions):
     with sessions.begin() as session:
         run = make_run(session)
         lifecycle.request_action(session, run.id, "pause")
@@ -105,7 +105,7 @@ def test_a_stream_resumes_where_it_was_cut_off(sessions):
     assert (next_event[0], next_event[1]["id"]) == ("run", run.id)
 
 
-def test_whoever_missed_too_much_is_told_to_begin_again(sessions, monkeypatch):
+def test_a_client_that_missed_too_much_is_told_to_reload(sessions, monkeypatch):
     monkeypatch.setattr("backend.service.live.broadcaster.MAX_RUNS", 3)
     with sessions.begin() as session:
         for _ in range(5):
@@ -113,7 +113,7 @@ def test_whoever_missed_too_much_is_told_to_begin_again(sessions, monkeypatch):
     assert listen(sessions, "0.0", 1)[0][0] == "reset"
 
 
-def test_after_more_changes_than_are_told_one_by_one_pages_begin_again_and_go_on(sessions, monkeypatch):
+def test_after_too_many_changes_pages_reload_and_the_stream_continues(sessions, monkeypatch):
     monkeypatch.setattr("backend.service.live.broadcaster.MAX_RUNS", 3)
     with sessions.begin() as session:
         runs = [make_run(session).id for _ in range(5)]
@@ -122,7 +122,7 @@ def test_after_more_changes_than_are_told_one_by_one_pages_begin_again_and_go_on
     async def go():
         broadcaster = Broadcaster(sessions)
         try:
-            stream = told(broadcaster.listen(""))
+            stream = messages_of(broadcaster.listen(""))
             async with asyncio.timeout(60):
                 kinds = [kind async for kind, _, _ in stream if kind and not archive()]
                 age()
@@ -148,7 +148,7 @@ def test_after_more_changes_than_are_told_one_by_one_pages_begin_again_and_go_on
     assert (after[1][0], after[1][1]["id"]) == ("run", runs[0])
 
 
-def test_a_listener_that_does_not_read_is_dropped_and_others_go_on(sessions):
+def test_a_listener_that_does_not_read_is_dropped_and_others_continue(sessions):
     async def go():
         broadcaster = Broadcaster(sessions)
         slow = asyncio.Queue(MAX_QUEUED)
@@ -159,7 +159,7 @@ def test_a_listener_that_does_not_read_is_dropped_and_others_go_on(sessions):
     assert asyncio.run(go()) == (0, 1, None)
 
 
-def test_pages_that_come_back_after_many_events_get_each_once_and_in_order(sessions, monkeypatch):
+def test_a_reconnecting_page_gets_many_events_once_and_in_order(sessions, monkeypatch):
     monkeypatch.setattr("backend.service.live.broadcaster.PAGE_SIZE", 3)
     with sessions.begin() as session:
         run = make_run(session)
@@ -169,7 +169,7 @@ def test_pages_that_come_back_after_many_events_get_each_once_and_in_order(sessi
     assert texts == [str(number) for number in range(10)]
 
 
-def test_a_page_cut_off_within_a_batch_continues_behind_the_last_message(sessions):
+def test_a_page_cut_off_within_a_batch_continues_after_the_last_message(sessions):
     with sessions.begin() as session:
         run = make_run(session)
         for number in range(5):
@@ -178,7 +178,7 @@ def test_a_page_cut_off_within_a_batch_continues_behind_the_last_message(session
     assert listen(sessions, event_id, 1)[0][1]["message"] == "2"
 
 
-def test_an_event_committed_while_a_page_comes_back_is_told_once(sessions):
+def test_an_event_committed_during_a_reconnect_is_sent_once(sessions):
     """It may be in both the catch-up and the queue, and is sent once in any case."""
     with sessions.begin() as session:
         run = make_run(session)
@@ -190,7 +190,7 @@ def test_an_event_committed_while_a_page_comes_back_is_told_once(sessions):
         for number in range(20):
             with sessions.begin() as session:
                 add_event(session, "data", str(number), run_id=run.id)
-            stream = told(broadcaster.listen(events[-1][2] if events else "0.0"))
+            stream = messages_of(broadcaster.listen(events[-1][2] if events else "0.0"))
             async with asyncio.timeout(60):
                 while not events or events[-1][1].get("message") != str(number):
                     kind, payload, event_id = await anext(stream)
@@ -203,7 +203,7 @@ def test_an_event_committed_while_a_page_comes_back_is_told_once(sessions):
     assert asyncio.run(go()) == [str(number) for number in range(20)]
 
 
-def test_a_place_of_another_database_begins_again(sessions):
+def test_a_position_of_another_database_starts_again(sessions):
     assert listen(sessions, "1000.5", 1)[0][0] == "reset"
 
 
@@ -223,7 +223,7 @@ def test_new_tokens_end_all_streams(sessions, monkeypatch):
     assert asyncio.run(go()) == []
 
 
-def test_an_id_that_may_still_be_committed_is_waited_for(session):
+def test_an_id_that_may_still_be_committed_is_awaited(session):
     """Postgres assigns ids before it commits, while gaps in SQLite are deleted rows."""
     for number in (1, 2, 4):
         session.add(Event(id=number, kind="data", message=str(number), data={}))
@@ -236,9 +236,7 @@ def test_an_id_that_may_still_be_committed_is_waited_for(session):
 
 
 @pytest.mark.parametrize("is_fresh", [True, False])
-def test_a_page_that_comes_while_an_earlier_event_is_being_written_is_told_both(
-    postgres_url, is_fresh, monkeypatch
-):
+def test_a_page_that_connects_during_a_write_gets_both_events(postgres_url, is_fresh, monkeypatch):
     """The event with the smaller id is committed after the page connects, the other one before."""
     engine = open_engine(postgres_url)
     sessions = open_sessions(engine)
@@ -259,11 +257,11 @@ def test_a_page_that_comes_while_an_earlier_event_is_being_written_is_told_both(
         with sessions.begin() as session:
             add_event(session, "data", "later")
         broadcaster = Broadcaster(sessions)
-        first = told(broadcaster.listen(""))
+        first = messages_of(broadcaster.listen(""))
         async with asyncio.timeout(60):
             hello = await anext(first)
             hello = await anext(first) if hello[0] is None else hello
-            stream = first if is_fresh else told(broadcaster.listen(hello[2]))
+            stream = first if is_fresh else messages_of(broadcaster.listen(hello[2]))
             heard = asyncio.create_task(_two_events(stream))
             look_count = len(looks)
             await asyncio.to_thread(wait_for, lambda: len(looks) >= look_count + 2)
@@ -274,7 +272,7 @@ def test_a_page_that_comes_while_an_earlier_event_is_being_written_is_told_both(
 
     with closing(sessions()) as earlier:
         messages = asyncio.run(go(earlier))
-    empty(engine.pool)
+    close_connections(engine.pool)
     assert messages == ["earlier", "later"]
 
 
@@ -288,12 +286,12 @@ async def _two_events(stream):
 
 
 @pytest.mark.parametrize("text", ["", "x", "1", "1.", ".5", "-1.0", "1.2.3", "٣.1", "9" * 50])
-def test_a_strange_id_begins_a_new_stream(text):
+def test_an_invalid_id_starts_a_new_stream(text):
     assert parse_position(text) is None
 
 
-def test_one_token_follows_only_so_many_pages(sqlite_url, settings):
-    with serving(settings.model_copy(update={"streams_per_token": 2}), sqlite_url) as client:
+def test_streams_per_token_are_limited(sqlite_url, settings):
+    with client_of_service(settings.model_copy(update={"streams_per_token": 2}), sqlite_url) as client:
         cast("Service", client.app).state.streams.update(viewer=2, operator=1)
         refused = client.get("/api/v1/stream", headers={"Authorization": f"Bearer {VIEWER_TOKEN}"})
         assert (refused.status_code, refused.headers["retry-after"]) == (429, "15")

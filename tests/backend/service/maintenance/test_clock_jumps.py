@@ -46,14 +46,14 @@ def event_texts(sessions):
         return session.execute(select(Event.run_id, Event.message).where(Event.kind == "clock")).all()
 
 
-def left(sessions):
+def lease_seconds(sessions):
     """Return the seconds until the only lease expires."""
     with sessions() as session:
         return session.scalar(select(Run.lease_until - db_now()))
 
 
 @pytest.mark.parametrize(("passed", "jump"), [(-HOUR, HOUR), (HOUR, -HOUR), (300.0, 0.0)])
-def test_what_the_clock_did_that_the_machine_did_not(database, passed, jump):
+def test_a_jump_is_the_clock_change_beyond_the_elapsed_time(database, passed, jump):
     elapsed = Elapsed()
     watch = ClockWatch(elapsed=elapsed)
     with database.sessions() as session:
@@ -62,7 +62,7 @@ def test_what_the_clock_did_that_the_machine_did_not(database, passed, jump):
         assert watch.look(session).jump == pytest.approx(jump, rel=0.1)
 
 
-def test_a_jump_is_told_to_every_running_run_once(database, reconciler):
+def test_a_jump_is_reported_once_to_every_running_run(database, reconciler):
     elapsed = Elapsed()
     reconciler._clock = ClockWatch(elapsed=elapsed)
     with database.sessions.begin() as session:
@@ -81,7 +81,7 @@ def test_a_jump_is_told_to_every_running_run_once(database, reconciler):
     )
 
 
-def test_after_the_clock_went_back_nothing_waits_until_it_has_caught_up(database, settings, reconciler):
+def test_nothing_waits_for_a_clock_that_was_set_back(database, settings, reconciler):
     """A machine that starts with a clock an hour behind finds such a record."""
     with database.sessions.begin() as session:
         lost = make_run(session, status="running", attempt=1, worker_id="w", lease_until=db_now() + HOUR)
@@ -104,7 +104,7 @@ def test_after_the_clock_went_back_nothing_waits_until_it_has_caught_up(database
         assert lifecycle.claim_run(session, "v", "h").run_id == late.id
 
 
-def test_a_lease_from_before_is_mended_where_its_trainer_wrote_once_more(database, settings, reconciler):
+def test_an_old_lease_is_repaired_even_if_its_trainer_wrote_once_more(database, settings, reconciler):
     """A trainer that outlives its worker by a step leaves a current row and a lease that nobody renews."""
     elapsed = Elapsed()
     reconciler._clock = ClockWatch(elapsed=elapsed)
@@ -113,11 +113,11 @@ def test_a_lease_from_before_is_mended_where_its_trainer_wrote_once_more(databas
     reconciler.run_once()
     elapsed.now += HOUR
     reconciler.run_once()
-    assert left(database.sessions) <= settings.lease_seconds
+    assert lease_seconds(database.sessions) <= settings.lease_seconds
 
 
 @pytest.mark.parametrize("seen", [HOUR, None])
-def test_a_service_that_was_away_finds_what_the_clock_left_behind(database, settings, reconciler, seen):
+def test_a_service_that_was_down_detects_the_effects_of_a_clock_change(database, settings, reconciler, seen):
     """Its record is current, but the worker's heartbeat or an overlong lease reveals the change."""
     with database.sessions.begin() as session:
         make_run(session, status="running", attempt=1, lease_until=db_now() + (HOUR if seen else 2 * HOUR))
@@ -125,4 +125,4 @@ def test_a_service_that_was_away_finds_what_the_clock_left_behind(database, sett
             worker = {"host": "h", "pid": 1, "slot": 0, "device": "cpu", "stats": {}}
             session.add(Worker(id="w", seen_at=db_now() + seen, **worker))
     reconciler.run_once()
-    assert left(database.sessions) <= settings.lease_seconds
+    assert lease_seconds(database.sessions) <= settings.lease_seconds

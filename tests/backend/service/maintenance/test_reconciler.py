@@ -35,7 +35,7 @@ def add_slot(session, number, run_id=None):
     session.add(Worker(id=f"w-{number}", host="h", pid=1, slot=number, device="cpu", run_id=run_id, stats={}))
 
 
-def test_the_bell_rings_once_for_each_waiting_run_that_has_a_free_place(sessions, settings, rings):
+def test_the_doorbell_rings_once_for_each_queued_run_with_a_free_slot(sessions, settings, rings):
     with sessions.begin() as session:
         for number in range(3):
             make_run(session)
@@ -44,7 +44,7 @@ def test_the_bell_rings_once_for_each_waiting_run_that_has_a_free_place(sessions
     assert len(rings) == 2
 
 
-def test_a_run_whose_worker_was_lost_goes_back_to_the_queue(sessions, settings, rings):
+def test_a_run_whose_worker_was_lost_is_queued_again(sessions, settings, rings):
     with sessions.begin() as session:
         run = make_run(session)
         lifecycle.claim_run(session, "w", "h")
@@ -60,7 +60,7 @@ def test_a_run_whose_worker_was_lost_goes_back_to_the_queue(sessions, settings, 
         assert session.scalar(select(Run.status).where(Run.id == run.id)) == "queued"
 
 
-def test_a_fault_that_no_test_has_met_does_not_end_the_thread(sessions, settings, rings, monkeypatch, caplog):
+def test_an_unexpected_error_does_not_end_the_thread(sessions, settings, rings, monkeypatch, caplog):
     """Maintenance continues with the next look."""
     monkeypatch.setattr(reconciler, "POLL_SECONDS", 0.01)
     faults = iter([AttributeError("'str' object has no attribute 'get'"), KeyError("step")])
@@ -90,9 +90,7 @@ def test_one_process_at_a_time_holds_a_lease_until_it_ends(sessions):
         assert not take_lease(session, "job", "a", seconds=100)
 
 
-def test_points_are_sealed_piece_by_piece_and_nothing_is_written_where_all_are(
-    sessions, settings, monkeypatch
-):
+def test_points_are_sealed_in_batches_and_nothing_is_written_once_all_are(sessions, settings, monkeypatch):
     monkeypatch.setattr(blocks, "BLOCK_STEPS", 10)
     monkeypatch.setattr(chores, "SEAL_SECONDS", 0.0)
     monkeypatch.setattr(chores, "SEAL_PAUSE_SECONDS", 0.0)
@@ -118,9 +116,7 @@ def test_points_are_sealed_piece_by_piece_and_nothing_is_written_where_all_are(
         assert session.scalar(select(Singleton.owner)) is None
 
 
-def test_one_trial_that_fails_again_and_again_keeps_no_other_from_its_verdict(
-    sessions, settings, rings, monkeypatch
-):
+def test_a_trial_that_keeps_failing_does_not_block_others(sessions, settings, rings, monkeypatch):
     """The error may be of any kind: the database may refuse a single trial."""
     pending, tried = ["a", "b", "c"], []
 
@@ -141,7 +137,7 @@ def test_one_trial_that_fails_again_and_again_keeps_no_other_from_its_verdict(
     assert tried[:3] == ["a", "b", "c"]
 
 
-def test_a_job_pauses_from_its_end_however_long_it_takes(sessions, monkeypatch):
+def test_a_job_pauses_after_its_end_however_long_it_takes(sessions, monkeypatch):
     now, looks, pieces = [100.0], [], iter([True, True, True, False] * 2)
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
 

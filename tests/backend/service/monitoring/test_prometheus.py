@@ -7,11 +7,11 @@ from sqlalchemy import select
 from backend.runs import lifecycle
 from backend.service.monitoring.prometheus import GAUGES, OF_MACHINES
 from backend.storage.models import Run, Worker
-from tests.api_client import serving
+from tests.api_client import client_of_service
 from tests.factories import make_run
 
 
-def scraped(client):
+def scraped_metrics(client):
     """Return {name: {values of the labels: value}} of a scrape."""
     answer = client.get("/metrics")
     assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
@@ -23,12 +23,12 @@ def scraped(client):
 
 @pytest.fixture
 def lab(settings, database):
-    with serving(settings, database.url) as client:
+    with client_of_service(settings, database.url) as client:
         yield client
 
 
 def test_an_idle_installation(lab):
-    scrape = scraped(lab)
+    scrape = scraped_metrics(lab)
     assert set(scrape) >= {*GAUGES} - {"grpolab_trainer_step_seconds", *OF_MACHINES.values()}
     assert scrape["grpolab_database_up"] == scrape["grpolab_broker_up"] == {(): 1}
     ((build, build_value),) = scrape["grpolab_build_info"].items()
@@ -55,7 +55,7 @@ def test_runs_workers_leases_and_steps(lab, database):
             session.add(
                 Worker(id=f"w{number}", host="h", pid=1, slot=number, device="cpu", status=status, stats={})
             )
-    scrape = scraped(lab)
+    scrape = scraped_metrics(lab)
     assert scrape["grpolab_runs"][("running",)] == 3
     assert scrape["grpolab_runs"][("queued",)] == 2
     assert scrape["grpolab_queue_depth"] == {(): 1}
@@ -68,9 +68,9 @@ def test_runs_workers_leases_and_steps(lab, database):
         assert session.scalars(select(Run.name)).first() not in str(scrape)
 
 
-def test_without_a_database_the_rest_is_told(settings, tmp_path):
-    with serving(settings, f"sqlite:///{tmp_path}/missing/x.db") as client:
-        scrape = scraped(client)
+def test_without_a_database_the_other_metrics_are_returned(settings, tmp_path):
+    with client_of_service(settings, f"sqlite:///{tmp_path}/missing/x.db") as client:
+        scrape = scraped_metrics(client)
     assert scrape["grpolab_database_up"] == {(): 0}
     assert "grpolab_runs" not in scrape
     assert "grpolab_http_request_duration_seconds" in scrape or "grpolab_state_free_bytes" in scrape

@@ -15,7 +15,7 @@ from backend.service.pilots.jobs import kubernetes_job, skypilot_task, slurm_scr
 COMMAND = worker_command("/opt/a b/python", runs=1, idle_seconds=60, devices=2)
 
 
-def test_the_worker_takes_the_place_of_the_shell():
+def test_the_worker_replaces_the_shell_process():
     text = slurm_script(COMMAND, Path("/shared/the lab"), ["--partition=gpu"], "/the #1 state/%j.log")
     assert "#SBATCH --partition=gpu\n" in text
     assert "#SBATCH --signal=B:TERM@120\n" in text
@@ -27,7 +27,7 @@ def test_the_worker_takes_the_place_of_the_shell():
     assert subprocess.run(["sh", "-n"], input=text, text=True, check=False).returncode == 0
 
 
-def test_a_job_of_kubernetes_is_suspended_only_for_a_queue():
+def test_a_kubernetes_job_is_suspended_only_for_a_queue():
     options: dict[str, Any] = {"image": "worker", "gpus": 2, "secret": "s", "state_claim": "v"}
     job = kubernetes_job(COMMAND, queue="", **options)
     assert (job["apiVersion"], job["kind"], job["spec"]["suspend"]) == ("batch/v1", "Job", False)
@@ -56,7 +56,7 @@ def test_a_job_on_two_nodes_starts_a_worker_on_each():
     assert task["num_nodes"] == 2
 
 
-def test_a_task_of_skypilot_gets_the_variables_of_the_storage(settings, monkeypatch):
+def test_a_skypilot_task_gets_the_variables_of_the_storage(settings, monkeypatch):
     options: dict[str, Any] = {"runs": 1, "idle": 60, "devices": 1, "nodes": 1, "accelerators": ""}
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "made-up-secret")
     plain = json.loads(job_text(settings, cluster="skypilot", **options))
@@ -67,7 +67,7 @@ def test_a_task_of_skypilot_gets_the_variables_of_the_storage(settings, monkeypa
     assert "made-up-secret" not in text
 
 
-def test_a_cluster_that_is_away_is_named_in_its_own_words():
+def test_an_unreachable_cluster_is_reported_with_its_own_message():
     with pytest.raises(Unavailable, match="not installed"):
         run_command(["no-such-command-of-a-cluster"])
     with pytest.raises(Unavailable, match="sh failed: queue is full"):
@@ -75,7 +75,7 @@ def test_a_cluster_that_is_away_is_named_in_its_own_words():
 
 
 @pytest.mark.parametrize("answer", ["", "Unable to connect", "[]", '{"items": null}', '{"items": ["x"]}'])
-def test_an_answer_that_is_no_list_of_jobs_is_asked_for_again(tmp_path, monkeypatch, answer):
+def test_an_answer_that_is_not_a_job_list_is_requested_again(tmp_path, monkeypatch, answer):
     program = tmp_path / "kubectl"
     program.write_text(f"#!/bin/sh\ncat <<'END'\n{answer}\nEND\n")
     program.chmod(0o700)
@@ -85,7 +85,7 @@ def test_an_answer_that_is_no_list_of_jobs_is_asked_for_again(tmp_path, monkeypa
 
 
 @pytest.mark.parametrize("control", ["\n", "\r", "\0", "\x85", "\u2028", "\x1b"])
-def test_no_path_and_no_option_begins_a_line_of_its_own(control):
+def test_no_path_and_no_option_starts_a_new_line(control):
     evil = f"x{control}#SBATCH --uid=0"
     for text in (
         {"options": [evil]},

@@ -22,7 +22,7 @@ from tests.factories import make_run
         (20, 0, 0, (0, 9), 8, 0),
     ],
 )
-def test_pilots_cover_what_waits(session, queued, idle, busy, pilots, limit, expected):
+def test_pilots_cover_queued_runs(session, queued, idle, busy, pilots, limit, expected):
     for _ in range(queued):
         make_run(session, status="queued")
     make_run(session, status="running")
@@ -45,13 +45,13 @@ def test_a_run_over_several_gpus_waits_for_a_worker_that_has_them(session):
     assert compute_need(session, Pilots(0, 0), most=8, devices=4) == (1, 10, 0)
 
 
-def test_no_pilot_starts_for_a_run_that_it_could_never_take(session):
+def test_no_pilot_starts_for_a_run_that_it_can_never_take(session):
     make_run(session, status="queued", devices=4)
     make_run(session, status="queued", devices=1)
     assert compute_need(session, Pilots(0, 0), most=8, devices=1) == (1, 0, 1)
 
 
-def test_what_free_slots_cannot_take_is_left_over(session):
+def test_runs_that_free_slots_cannot_take_remain(session):
     """A worker with 3 GPUs takes one of two 2-GPU runs and one 1-GPU run, and CPU slots can be shared."""
     for number in range(3):
         register_slot(session, f"g-{number}", Slot(number, "cuda:0", "GPU", 1), host="h", pid=1)

@@ -12,21 +12,23 @@ from backend.service.process.preflight import check_exposure
 from backend.storage.artifacts.store import STORAGE_VARIABLES
 
 ROOT = Path(__file__).parents[4]
-TEXT = (ROOT / "docker-compose.yml").read_text()
-COMPOSE = yaml.safe_load(TEXT)
+COMPOSE_TEXT = (ROOT / "docker-compose.yml").read_text()
+COMPOSE = yaml.safe_load(COMPOSE_TEXT)
 SERVICES = COMPOSE["services"]
-OURS = ("api", "worker")
+OUR_SERVICES = ("api", "worker")
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
-EXAMPLE = (ROOT / ".env.example").read_text()
-VARIABLE = re.compile(r"\$\{(\w+)(?:(:[-?])([^}]*))?\}")
-MADE_UP = {"POSTGRES_PASSWORD": "dc0ffee", "REDIS_PASSWORD": "decade", "GRPOLAB_TOKEN": "5ec4e7" * 10}
+EXAMPLE_ENV = (ROOT / ".env.example").read_text()
+VARIABLE_PATTERN = re.compile(r"\$\{(\w+)(?:(:[-?])([^}]*))?\}")
+FAKE_SECRETS = {"POSTGRES_PASSWORD": "dc0ffee", "REDIS_PASSWORD": "decade", "GRPOLAB_TOKEN": "5ec4e7" * 10}
 
 
 def filled_in(value, **variables) -> str:
     """Return a value as compose would pass it, with the defaults of the file and fake secrets."""
-    values = MADE_UP | variables
+    values = FAKE_SECRETS | variables
     text = "" if value is None else str(value)
-    return VARIABLE.sub(lambda match: str(values.get(match[1], match[3] or "")), text).replace("$$", "$")
+    return VARIABLE_PATTERN.sub(lambda match: str(values.get(match[1], match[3] or "")), text).replace(
+        "$$", "$"
+    )
 
 
 def settings_of(service: str, **variables) -> Settings:
@@ -35,13 +37,15 @@ def settings_of(service: str, **variables) -> Settings:
     return Settings.model_validate({name: entry for name, entry in values.items() if entry})
 
 
-def own_names(environment):
+def setting_names(environment):
     """Return the variables except those that the checkpoint storage reads itself."""
     return {name for name in environment if not name.startswith(STORAGE_VARIABLES)}
 
 
-def test_every_setting_can_be_given_and_has_the_same_default():
-    given_names = set[str]().union(*(own_names(SERVICES[service]["environment"]) for service in OURS))
+def test_every_setting_can_be_set_and_has_the_same_default():
+    given_names = set[str]().union(
+        *(setting_names(SERVICES[service]["environment"]) for service in OUR_SERVICES)
+    )
     assert given_names == {name.upper() for name in Settings.model_fields}
     placed = {
         "host",
@@ -52,12 +56,12 @@ def test_every_setting_can_be_given_and_has_the_same_default():
         "database_url",
         "broker_url",
     }
-    for service in OURS:
+    for service in OUR_SERVICES:
         container_settings = settings_of(service).model_dump(exclude=placed | {"grpolab_token"})
         assert container_settings == Settings.model_construct().model_dump(include=set(container_settings))
 
 
-@pytest.mark.parametrize("service", OURS)
+@pytest.mark.parametrize("service", OUR_SERVICES)
 def test_the_settings_are_valid_and_point_at_the_other_services(service):
     settings = settings_of(service)
     assert settings.effective_database_url == "postgresql://grpolab:dc0ffee@postgres/grpolab"
@@ -72,7 +76,7 @@ def test_the_api_may_listen_to_the_container_network():
 
 
 @pytest.mark.parametrize("service", SERVICES)
-def test_a_container_can_do_little(service):
+def test_a_container_has_few_privileges(service):
     container = SERVICES[service]
     assert container["read_only"] is True
     assert container["cap_drop"] == ["ALL"]
@@ -83,13 +87,13 @@ def test_a_container_can_do_little(service):
 
 
 @pytest.mark.parametrize("name", ["GRPOLAB_VIEWER_TOKEN", "GRPOLAB_WRITER_KEY"])
-def test_other_secrets_are_passed_on_and_never_made_of_a_text_of_this_file(name):
+def test_other_secrets_are_passed_on_and_never_built_from_text_in_this_file(name):
     assert SERVICES["api"]["environment"][name] is None
-    assert f"${{{name}" not in TEXT
-    assert f"\n{name}=\n" in EXAMPLE
+    assert f"${{{name}" not in COMPOSE_TEXT
+    assert f"\n{name}=\n" in EXAMPLE_ENV
 
 
-def test_redis_takes_its_password_from_standard_input_and_its_health_check_knows_it(tmp_path):
+def test_redis_reads_its_password_from_standard_input_and_its_health_check_uses_it(tmp_path):
     argv = [filled_in(argument) for argument in SERVICES["redis"]["command"]]
     (tmp_path / "redis-server").write_text('#!/bin/sh\necho "$@"\ncat\n')
     (tmp_path / "redis-server").chmod(0o755)
@@ -102,7 +106,7 @@ def test_redis_takes_its_password_from_standard_input_and_its_health_check_knows
     assert 'REDISCLI_AUTH="$REDIS_PASSWORD"' in filled_in(SERVICES["redis"]["healthcheck"]["test"][-1])
 
 
-def test_the_health_check_asks_for_a_route_that_exists_on_the_right_port():
+def test_the_health_check_requests_an_existing_route_on_the_right_port():
     from backend.service.main import create_app
 
     check = SERVICES["api"]["healthcheck"]["test"][-1]
@@ -111,19 +115,19 @@ def test_the_health_check_asks_for_a_route_that_exists_on_the_right_port():
     assert match[1] in create_app(Settings()).openapi()["paths"]
 
 
-@pytest.mark.parametrize("secret", sorted(MADE_UP))
-def test_a_secret_has_no_default_and_its_absence_has_a_sentence(secret):
-    uses = [match for match in VARIABLE.finditer(TEXT) if match[1] == secret]
+@pytest.mark.parametrize("secret", sorted(FAKE_SECRETS))
+def test_a_secret_has_no_default_and_its_absence_has_an_error_message(secret):
+    uses = [match for match in VARIABLE_PATTERN.finditer(COMPOSE_TEXT) if match[1] == secret]
     assert uses
     assert all(match[2] == ":?" and match[3] for match in uses)
-    assert f"\n{secret}=\n" in EXAMPLE
+    assert f"\n{secret}=\n" in EXAMPLE_ENV
 
 
-def test_no_value_that_looks_like_a_secret_is_written_down():
+def test_the_file_contains_no_value_that_looks_like_a_secret():
     for service in SERVICES.values():
         for name, entry in service["environment"].items() if "environment" in service else ():
             if re.search("PASSWORD|TOKEN|SECRET|KEY", name) and entry is not None:
-                assert VARIABLE.fullmatch(entry)
+                assert VARIABLE_PATTERN.fullmatch(entry)
 
 
 def test_everything_that_the_dockerfile_copies_is_in_the_build_context():

@@ -5,16 +5,16 @@ import pytest
 from backend.base.settings import Settings
 from backend.config.recipes import RECIPES
 from backend.service.process import demo
-from tests.browser.service import TOKEN, running
+from tests.browser.service import TOKEN, running_service
 
 
 @pytest.fixture
 def service(tmp_path):
-    with running(tmp_path) as service:
+    with running_service(tmp_path) as service:
         yield service
 
 
-def test_a_demo_is_launched_once_and_that_of_another_version_beside_it(service, tmp_path, monkeypatch):
+def test_a_demo_is_launched_once_per_version(service, tmp_path, monkeypatch):
     settings = Settings(state_dir=tmp_path, grpolab_token=TOKEN)
     first = demo.launch_demo(settings, service.base)
     assert first.startswith("2 runs: ")

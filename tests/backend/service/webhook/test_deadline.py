@@ -11,14 +11,14 @@ from backend.service.webhook import post as post_module
 from backend.service.webhook.addresses import Target, Unreachable, resolve
 from backend.service.webhook.post import post, try_connection
 
-SECONDS = 0.5
+DEADLINE_SECONDS = 0.5
 
 
-def test_a_look_up_that_hangs_is_left(monkeypatch):
+def test_a_hanging_name_resolution_is_abandoned(monkeypatch):
     hold = threading.Event()
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: hold.wait(20) and [])
     with pytest.raises(Unreachable, match=r"the webhook's host hooks.example is not found within 0\.5 s"):
-        resolve("https://hooks.example/", private=False, seconds=SECONDS)
+        resolve("https://hooks.example/", private=False, seconds=DEADLINE_SECONDS)
     hold.set()
 
 
@@ -43,7 +43,7 @@ def test_addresses_that_do_not_answer_share_the_deadline(monkeypatch):
 @pytest.mark.parametrize(
     "send", [lambda target, **options: post(target, b"{}", {}, **options), try_connection]
 )
-def test_a_handshake_of_a_byte_at_a_time_is_left(send):
+def test_a_handshake_of_one_byte_at_a_time_is_abandoned(send):
     listener = socket.create_server(("127.0.0.1", 0))
 
     def drip():
@@ -59,5 +59,5 @@ def test_a_handshake_of_a_byte_at_a_time_is_left(send):
     threading.Thread(target=drip, daemon=True).start()
     target = resolve(f"https://127.0.0.1:{listener.getsockname()[1]}/", private=True)
     with pytest.raises(Unreachable, match=r"127.0.0.1 did not answer in time"):
-        send(target, seconds=SECONDS)
+        send(target, seconds=DEADLINE_SECONDS)
     listener.close()

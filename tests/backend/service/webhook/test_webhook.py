@@ -104,7 +104,7 @@ def follow(database, configured, clock):
     """A function that makes a sender which starts to follow after an existing event."""
 
     def follow(**changes):
-        happen(database)
+        add_events(database)
         sender = Sender(configured(**changes), database.sessions, clock)
         sender.send_next()
         return sender
@@ -117,7 +117,7 @@ def sender(follow):
     return follow()
 
 
-def happen(database, count=1, *, kind="diagnosis", level="error"):
+def add_events(database, count=1, *, kind="diagnosis", level="error"):
     """Add events to a run and return their ids."""
     event_data = {"verdict": "collapsed"}
     with database.sessions.begin() as session:
@@ -139,7 +139,7 @@ def row_of(database):
         return session.get_one(Webhook, "webhook")
 
 
-def test_the_signature_is_that_of_standard_webhooks():
+def test_the_signature_follows_standard_webhooks():
     """The example is from the specification."""
     body = b'{"test": 2432232314}'
     header = signature(SECRET, "msg_p5jXN8AQM9LWM0D4loKWxJek", "1614265330", body)
@@ -147,7 +147,7 @@ def test_the_signature_is_that_of_standard_webhooks():
 
 
 def test_events_arrive_in_order_signed_with_their_run(database, sender, endpoint, clock):
-    ids = happen(database, 3)
+    ids = add_events(database, 3)
     send_all(sender)
     assert endpoint.events() == ids
     path, headers, body = endpoint.received[0]
@@ -163,8 +163,8 @@ def test_events_arrive_in_order_signed_with_their_run(database, sender, endpoint
     assert document["data"]["details"]["verdict"] == "collapsed"
 
 
-def test_a_failure_is_tried_again_after_a_pause_and_nothing_is_lost(database, sender, endpoint, clock):
-    ids = happen(database, 2)
+def test_a_failed_delivery_is_retried_after_a_pause_and_nothing_is_lost(database, sender, endpoint, clock):
+    ids = add_events(database, 2)
     endpoint.answers = [500, 503]
     send_all(sender)
     send_all(sender)
@@ -178,11 +178,11 @@ def test_a_failure_is_tried_again_after_a_pause_and_nothing_is_lost(database, se
     assert (row_of(database).failures, row_of(database).last_error) == (0, "")
 
 
-def test_a_sender_that_dies_before_it_knows_sends_the_event_again(
+def test_a_sender_that_dies_before_the_response_sends_the_event_again(
     database, configured, endpoint, clock, follow, monkeypatch
 ):
     first = follow()
-    ids = happen(database, 2)
+    ids = add_events(database, 2)
 
     def die(*_, **__):
         raise KeyboardInterrupt
@@ -197,16 +197,16 @@ def test_a_sender_that_dies_before_it_knows_sends_the_event_again(
 
 
 def test_one_process_at_a_time_sends(database, configured, endpoint, clock, sender):
-    happen(database)
+    add_events(database)
     second_sender = Sender(configured(), database.sessions, clock)
     assert not second_sender.send_next()
     assert endpoint.events() == []
 
 
-def test_an_event_that_is_never_taken_is_given_up_after_a_day_and_the_next_follows(
+def test_an_undeliverable_event_is_dropped_after_a_day_and_the_next_follows(
     database, sender, endpoint, clock
 ):
-    ids = happen(database, 2)
+    ids = add_events(database, 2)
     endpoint.answers = [400] * (len(BACKOFF_SECONDS) + 1)
     for pause in (*BACKOFF_SECONDS, 0.0):
         send_all(sender)
@@ -219,8 +219,8 @@ def test_an_event_that_is_never_taken_is_given_up_after_a_day_and_the_next_follo
     assert given_up == f"the webhook gave up event {ids[0]} after 11 tries: 127.0.0.1 answered 400"
 
 
-def test_a_clock_that_went_back_does_not_stop_the_webhook(database, sender, endpoint, clock):
-    ids = happen(database)
+def test_a_clock_that_was_set_back_does_not_stop_the_webhook(database, sender, endpoint, clock):
+    ids = add_events(database)
     endpoint.answers = [500]
     send_all(sender)
     clock.now -= 365 * 86400
@@ -229,7 +229,7 @@ def test_a_clock_that_went_back_does_not_stop_the_webhook(database, sender, endp
 
 
 def test_a_redirect_is_not_followed(database, sender, endpoint):
-    happen(database)
+    add_events(database)
     endpoint.answers = [302]
     send_all(sender)
     assert row_of(database).last_error == "127.0.0.1 answered 302: redirects are not followed"
@@ -245,12 +245,12 @@ def test_a_redirect_is_not_followed(database, sender, endpoint):
         "3fff::1", "5f00::1", "100:0:0:1::1", "64:ff9b:1::1", "2620:4f:8000::1",
     ],
 )  # fmt: skip
-def test_addresses_of_the_inside_are_known(address):
+def test_internal_addresses_are_recognised(address):
     assert not is_outside(ipaddress.ip_address(address))
 
 
 @pytest.mark.parametrize("address", ["93.184.216.34", "8.8.8.8", "2606:4700::1111", "64:ff9b::808:808"])
-def test_addresses_of_the_outside_are_known(address):
+def test_public_addresses_are_recognised(address):
     assert is_outside(ipaddress.ip_address(address))
 
 
@@ -261,19 +261,19 @@ def test_addresses_of_the_outside_are_known(address):
         "https://[::ffff:169.254.169.254]/latest/meta-data", "https://10.0.0.1:8443/x",
     ],
 )  # fmt: skip
-def test_the_inside_is_refused_unless_it_is_allowed(url):
+def test_internal_addresses_are_refused_unless_allowed(url):
     with pytest.raises(Unreachable, match=r"internal address .*GRPOLAB_WEBHOOK_PRIVATE=true allows it"):
         resolve(url, private=False)
 
 
-def test_a_name_with_one_address_of_the_inside_is_refused(monkeypatch):
+def test_a_name_with_one_internal_address_is_refused(monkeypatch):
     addresses = [(2, 1, 6, "", ("93.184.216.34", 443)), (2, 1, 6, "", ("192.168.0.1", 443))]
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: addresses)
     with pytest.raises(Unreachable, match=r"93.184.216.34, 192.168.0.1"):
         resolve("https://hooks.example/", private=False)
 
 
-def test_a_name_is_looked_up_once(monkeypatch, endpoint):
+def test_a_name_is_resolved_once(monkeypatch, endpoint):
     """Addresses from later resolutions are never connected to."""
     lookup = socket.getaddrinfo
     hosts = []
@@ -288,12 +288,12 @@ def test_a_name_is_looked_up_once(monkeypatch, endpoint):
     assert endpoint.received[0][1]["Host"] == f"rebinding.example:{endpoint.server_port}"
 
 
-def test_plain_http_is_refused_outside_of_the_inside():
+def test_plain_http_is_refused_except_to_internal_addresses():
     with pytest.raises(Unreachable, match="must begin with https://"):
         resolve("http://93.184.216.34/", private=False)
 
 
-def test_a_certificate_of_nobody_is_refused(endpoint):
+def test_a_self_signed_certificate_is_refused(endpoint):
     target = resolve(endpoint.url.replace("http://", "https://"), private=True)
     with pytest.raises(Unreachable, match="cannot be reached"):
         post_module.try_connection(target, seconds=60)
@@ -309,7 +309,7 @@ def test_a_certificate_of_nobody_is_refused(endpoint):
         ("https://chat.example/", "slack", "slack"),
     ],
 )
-def test_the_form_follows_the_address_or_the_setting(url, setting, form):
+def test_the_format_follows_the_address_or_the_setting(url, setting, form):
     assert choose_format(url, setting) == form
 
 
@@ -322,6 +322,6 @@ def test_the_form_follows_the_address_or_the_setting(url, setting, form):
         {"grpolab_webhook_secret": "whsec_c2hvcnQ="}, {"grpolab_webhook_secret": "whsec_ä"},
     ],
 )  # fmt: skip
-def test_settings_that_cannot_work_are_refused(fields):
+def test_unusable_settings_are_refused(fields):
     with pytest.raises(ValueError, match="grpolab_webhook"):
         Settings(**fields)

@@ -11,13 +11,13 @@ from backend.storage.artifacts.store import ArtifactFault, ArtifactStore, BadCop
 from tests.hostile_server import endless, hostile_server
 
 RUN, NAME = "01JRUN", "s000002-a1"
-XML = b"HTTP/1.1 200 OK\r\nContent-Type: application/xml\r\nConnection: close\r\n\r\n"
-OBJECT = b"HTTP/1.1 206 Partial Content\r\nConnection: close\r\n\r\n"
-HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n"
+XML_RESPONSE = b"HTTP/1.1 200 OK\r\nContent-Type: application/xml\r\nConnection: close\r\n\r\n"
+OBJECT_RESPONSE = b"HTTP/1.1 206 Partial Content\r\nConnection: close\r\n\r\n"
+HEAD_RESPONSE = b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n"
 
 
 @pytest.fixture
-def asked(monkeypatch, tmp_path):
+def ask_endpoint(monkeypatch, tmp_path):
     """A function that runs a test against an endpoint with these responses, given (store, server)."""
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "made-up")
@@ -38,18 +38,18 @@ def listing(number):
     return f"HTTP/1.1 200 OK\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
 
 
-def test_a_page_of_a_listing_without_end_is_left(asked):
-    with hostile_server(lambda _: endless(XML, b"<a/>" * 10_000)) as server:
+def test_an_endless_page_of_a_listing_is_abandoned(ask_endpoint):
+    with hostile_server(lambda _: endless(XML_RESPONSE, b"<a/>" * 10_000)) as server:
         with pytest.raises(ArtifactFault, match="it answers with more than 4,000,000 bytes"):
-            asked(server).listing(RUN)
+            ask_endpoint(server).listing(RUN)
         assert server.cut.wait(60)
 
 
-def test_a_listing_of_pages_without_end_is_left(asked, monkeypatch):
+def test_a_listing_of_endless_pages_is_abandoned(ask_endpoint, monkeypatch):
     monkeypatch.setattr(bounded_http, "MAX_CALL_BYTES", 4_000)
     numbers = count()
     with hostile_server(lambda _: iter([listing(next(numbers))])) as server:
-        store = asked(server)
+        store = ask_endpoint(server)
         for call in (store.listing, store.remove_run):
             with pytest.raises(ArtifactFault, match="it answers with more than 4,000 bytes in all"):
                 call(RUN)
@@ -57,14 +57,14 @@ def test_a_listing_of_pages_without_end_is_left(asked, monkeypatch):
 
 
 @pytest.mark.parametrize("length", [b"", b"Content-Length: 100000000000\r\n"], ids=["no length", "a length"])
-def test_a_file_without_end_is_left(asked, tmp_path, length):
+def test_an_endless_file_is_abandoned(ask_endpoint, tmp_path, length):
     head = b"HTTP/1.1 206 Partial Content\r\n" + length + b"\r\n"
 
     def answer(asked):
-        return iter([HEAD]) if asked.startswith("HEAD") else endless(head, b"x" * 65536)
+        return iter([HEAD_RESPONSE]) if asked.startswith("HEAD") else endless(head, b"x" * 65536)
 
     with hostile_server(answer) as server:
-        store = asked(server)
+        store = ask_endpoint(server)
         for call in (store.manifest, lambda path: store.open(path).read(10)):
             server.cut.clear()
             with pytest.raises(ArtifactFault, match=r"it answers with (more than 10|100,000,000,000)"):
@@ -72,32 +72,32 @@ def test_a_file_without_end_is_left(asked, tmp_path, length):
             assert server.cut.wait(60)
 
 
-def test_a_file_that_ends_too_early_is_a_bad_copy(asked, tmp_path):
+def test_a_file_that_ends_too_early_is_a_bad_copy(ask_endpoint, tmp_path):
     def answer(asked):
         return (
-            iter([HEAD])
+            iter([HEAD_RESPONSE])
             if asked.startswith("HEAD")
             else iter([b"HTTP/1.1 206 P\r\nContent-Length: 3\r\n\r\nxyz"])
         )
 
     with hostile_server(answer) as server, pytest.raises(BadCopy, match="gives 3 bytes instead of 100"):
-        asked(server).manifest(tmp_path / "runs" / RUN / NAME)
+        ask_endpoint(server).manifest(tmp_path / "runs" / RUN / NAME)
 
 
 @pytest.mark.parametrize("status", [301, 307])
-def test_a_redirect_is_not_followed(asked, status):
-    with hostile_server(lambda _: iter([XML])) as elsewhere:
+def test_a_redirect_is_not_followed(ask_endpoint, status):
+    with hostile_server(lambda _: iter([XML_RESPONSE])) as elsewhere:
         head = f"HTTP/1.1 {status} Go\r\nLocation: {elsewhere.url}/\r\nContent-Length: 0\r\n\r\n".encode()
         with hostile_server(lambda _: iter([head])) as server:
-            store = asked(server)
+            store = ask_endpoint(server)
             for call in (store.try_out, lambda: store.listing(RUN)):
                 with pytest.raises(ArtifactFault, match=rf"a redirect \({status}\), which is not followed"):
                     call()
         assert elsewhere.heads == []
 
 
-@pytest.mark.parametrize("opening", [b"HTTP/1.1 200 OK\r\nA: ", XML], ids=["header", "body"])
-def test_a_connection_is_closed_at_the_deadline(asked, monkeypatch, opening):
+@pytest.mark.parametrize("opening", [b"HTTP/1.1 200 OK\r\nA: ", XML_RESPONSE], ids=["header", "body"])
+def test_a_connection_is_closed_at_the_deadline(ask_endpoint, monkeypatch, opening):
     monkeypatch.setattr(module, "CALL_SECONDS", 0.5)
 
     def answer(_):
@@ -107,7 +107,7 @@ def test_a_connection_is_closed_at_the_deadline(asked, monkeypatch, opening):
             yield b"x"
 
     with hostile_server(answer) as server:
-        store = asked(server)
+        store = ask_endpoint(server)
         while not server.heads:  # the first call may need all of its time to prepare the client
             with pytest.raises(ArtifactFault, match="no answer within"):
                 store.listing(RUN)

@@ -26,7 +26,7 @@ def settings(request, settings, tmp_path):
     return settings.model_copy(update={"artifacts_url": url})
 
 
-IN_BOTH = pytest.mark.parametrize(
+IN_BOTH_STORES = pytest.mark.parametrize(
     "settings", [pytest.param("s3", marks=pytest.mark.nightly), "file"], indirect=True
 )
 
@@ -58,7 +58,7 @@ def members(answer):
 
 
 @pytest.fixture
-def go_away(monkeypatch):
+def take_store_away(monkeypatch):
     """A function that makes every request to the store fail."""
 
     def fail(*_):
@@ -71,7 +71,7 @@ def go_away(monkeypatch):
     return go_away
 
 
-@IN_BOTH
+@IN_BOTH_STORES
 def test_a_file_is_downloaded(client, run):
     path = f"/api/v1/runs/{run}/files/s000009-a1"
     answer = client.get(f"{path}/model.safetensors")
@@ -82,8 +82,8 @@ def test_a_file_is_downloaded(client, run):
     assert client.get(f"{path}/..%2F..%2Fother").status_code == 404
 
 
-@IN_BOTH
-def test_it_is_shown_where_the_files_of_checkpoints_are(client, run, sessions, settings):
+@IN_BOTH_STORES
+def test_the_checkpoint_list_shows_where_the_files_are(client, run, sessions, settings):
     path = f"/api/v1/runs/{run}/checkpoints/copies"
     with sessions.begin() as session:
         row = session.get_one(Run, run)
@@ -102,7 +102,7 @@ def test_it_is_shown_where_the_files_of_checkpoints_are(client, run, sessions, s
     assert client.get(path).json()["items"][1] == {"name": "s000019-a1", "is_here": True, "is_copied": True}
 
 
-def test_what_the_store_does_not_have_either_is_gone(client, run, settings):
+def test_files_missing_from_the_store_are_gone(client, run, settings):
     artifact_store(settings).remove_run(run)
     assert client.get(f"/api/v1/runs/{run}/files/s000009-a1/model.safetensors").status_code == 404
     assert client.get(f"/api/v1/runs/{run}/model").status_code == 409
@@ -110,8 +110,8 @@ def test_what_the_store_does_not_have_either_is_gone(client, run, settings):
     assert not any(name.startswith("checkpoints/") for name in archive)
 
 
-def test_a_store_that_is_away_is_not_taken_for_one_without_files(client, run, go_away):
-    go_away()
+def test_an_unreachable_store_is_not_treated_as_empty(client, run, take_store_away):
+    take_store_away()
     for path in (
         "files/s000009-a1/model.safetensors",
         "model",
@@ -133,7 +133,7 @@ def import_into(client, content):
     return client.post("/api/v1/imports?file=run.tar&experiment=x", content=content, headers=headers)
 
 
-@IN_BOTH
+@IN_BOTH_STORES
 def test_an_imported_archive_is_copied_to_the_store(client, run, settings):
     content = archive_of(client, run).content
     answer = import_into(client, content)
@@ -166,7 +166,7 @@ def test_the_command_line_exports_and_copies(
     assert "ARTIFACTS_URL is empty" in capsys.readouterr().err
 
 
-def test_a_sweep_misses_only_what_the_store_does_not_have(sessions, run, settings):
+def test_a_sweep_reports_only_files_missing_from_the_store(sessions, run, settings):
     (settings.state / "runs/01JSOMEOTHERDIRECTORY").mkdir(parents=True)  # the disk is present
 
     def told():
@@ -180,8 +180,8 @@ def test_a_sweep_misses_only_what_the_store_does_not_have(sessions, run, setting
     assert told() == ["checkpoint s000009-a1 is missing from the disk: no run can continue or start from it"]
 
 
-def test_a_sweep_accuses_nobody_while_the_store_is_away(sessions, run, settings, go_away):
-    go_away()
+def test_a_sweep_reports_nothing_while_the_store_is_unreachable(sessions, run, settings, take_store_away):
+    take_store_away()
     (settings.state / "runs/01JSOMEOTHERDIRECTORY").mkdir(parents=True)
     for _ in Strays(settings, sessions).sweep():
         pass

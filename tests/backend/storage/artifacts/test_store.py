@@ -41,7 +41,7 @@ def store(url, runs_root):
 
 
 @pytest.fixture
-def plain(url):
+def write_directly(url):
     """A function that writes a file into the store without the store's code, and its (file system, base)."""
     return fsspec.core.url_to_fs(url, skip_instance_cache=True, use_listings_cache=False)
 
@@ -67,7 +67,7 @@ def content_of(directory):
     }
 
 
-def test_a_checkpoint_comes_back_as_it_was(store, runs_root, tmp_path):
+def test_a_checkpoint_is_restored_unchanged(store, runs_root, tmp_path):
     directory = write(runs_root / RUN / NAME)
     store.upload(directory)
     assert store.listing(RUN) == {NAME: True}
@@ -80,10 +80,10 @@ def test_a_checkpoint_comes_back_as_it_was(store, runs_root, tmp_path):
     assert store.fetch(directory)  # it is present
 
 
-def test_half_a_checkpoint_is_not_complete_and_is_not_fetched(store, runs_root, plain):
+def test_an_incomplete_checkpoint_is_not_fetched(store, runs_root, write_directly):
     directory = write(runs_root / RUN / NAME)
     store.upload(directory)
-    files, base = plain
+    files, base = write_directly
     files.rm_file(f"{base}/{RUN}/{NAME}/manifest.json")
     assert store.listing(RUN) == {NAME: False}
     directory.rename(runs_root / "away")
@@ -91,7 +91,7 @@ def test_half_a_checkpoint_is_not_complete_and_is_not_fetched(store, runs_root, 
     assert not directory.exists()
 
 
-def test_what_is_removed_is_gone_and_its_neighbours_stay(store, runs_root):
+def test_a_removed_checkpoint_is_gone_and_its_neighbours_stay(store, runs_root):
     for name in (NAME, "s000004-a1"):
         store.upload(write(runs_root / RUN / name))
     store.upload(write(runs_root / f"{RUN}X" / NAME))
@@ -102,7 +102,7 @@ def test_what_is_removed_is_gone_and_its_neighbours_stay(store, runs_root):
     assert store.listing(f"{RUN}X") == {NAME: True}
 
 
-def test_files_are_read_piece_by_piece_and_from_this_machine_first(store, runs_root, settings, url):
+def test_files_are_read_in_chunks_and_from_this_machine_first(store, runs_root, settings, url):
     settings = settings.model_copy(update={"artifacts_url": url})
     directory = write(settings.artifact_dir(RUN) / NAME)
     ArtifactStore(url, settings.state).upload(directory)
@@ -140,8 +140,8 @@ def test_files_are_read_piece_by_piece_and_from_this_machine_first(store, runs_r
         b"[" * 100_000,
     ],
 )
-def test_a_manifest_that_somebody_made_up_writes_nothing(store, runs_root, plain, manifest):
-    files, base = plain
+def test_a_forged_manifest_writes_nothing(store, runs_root, write_directly, manifest):
+    files, base = write_directly
     key = f"{base}/{RUN}/{NAME}"
     if files.protocol[0] == "file":
         files.makedirs(f"{key}/trainer", exist_ok=True)
@@ -153,7 +153,7 @@ def test_a_manifest_that_somebody_made_up_writes_nothing(store, runs_root, plain
 
 
 @IN_A_DIRECTORY
-def test_a_manifest_of_any_size_is_not_read(store, runs_root, plain, monkeypatch):
+def test_an_oversized_manifest_is_not_read(store, runs_root, write_directly, monkeypatch):
     monkeypatch.setattr(module, "MAX_MANIFEST_BYTES", 100)
     store.upload(write(runs_root / RUN / NAME))
     (runs_root / RUN / NAME).rename(runs_root / "away")
@@ -163,7 +163,7 @@ def test_a_manifest_of_any_size_is_not_read(store, runs_root, plain, monkeypatch
 
 @IN_A_DIRECTORY
 @pytest.mark.parametrize("name", ["..", "../other", "s1", "x", ""])
-def test_no_other_name_is_removed_or_looked_at(store, runs_root, name):
+def test_no_other_name_is_removed_or_opened(store, runs_root, name):
     with pytest.raises(ArtifactFault, match="is not the name of a checkpoint"):
         store.remove_checkpoint(RUN, name)
     for run_id in ("", "..", "a/b", f"{RUN}/../x"):
@@ -174,7 +174,7 @@ def test_no_other_name_is_removed_or_looked_at(store, runs_root, name):
 
 
 @IN_A_DIRECTORY
-def test_a_full_disk_is_this_machines_fault_and_leaves_nothing(store, runs_root, monkeypatch):
+def test_a_full_disk_is_a_local_error_and_leaves_nothing(store, runs_root, monkeypatch):
     directory = write(runs_root / RUN / NAME)
     store.upload(directory)
     directory.rename(runs_root / "away")
@@ -185,7 +185,7 @@ def test_a_full_disk_is_this_machines_fault_and_leaves_nothing(store, runs_root,
     assert not directory.exists()
 
 
-def test_two_that_fetch_at_once_get_one_directory(url, runs_root, tmp_path):
+def test_two_concurrent_fetches_get_one_directory(url, runs_root, tmp_path):
     directory = write(runs_root / RUN / NAME)
     ArtifactStore(url, runs_root.parent).upload(directory)
     directory.rename(tmp_path / "away")
@@ -204,7 +204,7 @@ def test_two_that_fetch_at_once_get_one_directory(url, runs_root, tmp_path):
     assert sorted(path.name for path in runs_root.iterdir()) == [RUN]
 
 
-def test_a_server_that_accepts_and_never_answers_is_waited_for_a_while_only(s3, runs_root, monkeypatch):
+def test_the_wait_for_a_silent_server_is_bounded(s3, runs_root, monkeypatch):
     monkeypatch.setattr(module, "CALL_SECONDS", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{silent.getsockname()[1]}")
@@ -215,13 +215,13 @@ def test_a_server_that_accepts_and_never_answers_is_waited_for_a_while_only(s3, 
                 call()
 
 
-def test_a_directory_is_replaced_only_by_a_whole_copy(store, runs_root, plain):
+def test_a_directory_is_replaced_only_by_a_complete_copy(store, runs_root, write_directly):
     directory = write(runs_root / RUN / NAME)
     store.upload(directory)
     (directory / "model.safetensors").write_bytes(b"damaged")
     assert store.fetch(directory, replace_existing=True)
     assert (directory / "model.safetensors").read_bytes() == FILES["model.safetensors"]
-    files, base = plain
+    files, base = write_directly
     files.rm_file(f"{base}/{RUN}/{NAME}/model.safetensors")
     with pytest.raises(BadCopy):
         store.fetch(directory, replace_existing=True)
@@ -229,7 +229,7 @@ def test_a_directory_is_replaced_only_by_a_whole_copy(store, runs_root, plain):
     assert [path.name for path in (runs_root / RUN).iterdir()] == [NAME]
 
 
-def test_a_link_in_a_share_leads_nowhere(tmp_path, runs_root):
+def test_a_link_in_a_shared_directory_is_not_followed(tmp_path, runs_root):
     store = ArtifactStore(f"file://{tmp_path}/share", runs_root.parent)
     store.upload(write(runs_root / RUN / NAME))
     (tmp_path / "secret").write_text("secret")
@@ -246,7 +246,7 @@ def test_a_link_in_a_share_leads_nowhere(tmp_path, runs_root):
             ask(RUN)
 
 
-def test_a_manifest_is_the_one_of_the_row(store, runs_root, settings, url):
+def test_a_manifest_must_match_its_row(store, runs_root, settings, url):
     settings = settings.model_copy(update={"artifacts_url": url})
     directory = write(settings.artifact_dir(RUN) / NAME)
     content = (directory / "manifest.json").read_bytes()
@@ -261,7 +261,7 @@ def test_a_manifest_is_the_one_of_the_row(store, runs_root, settings, url):
         read_manifest(settings, Checkpoint(run_id=RUN, path="s000009-a1", sha256=""))
 
 
-def test_copies_are_made_of_what_is_missing(store, runs_root, url, settings):
+def test_missing_copies_are_made(store, runs_root, url, settings):
     with pytest.raises(Conflict, match="ARTIFACTS_URL is empty"):
         list(copy_missing(settings, []))
     settings = settings.model_copy(update={"artifacts_url": url})
