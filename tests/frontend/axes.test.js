@@ -90,7 +90,7 @@ test('zoom survives new data and not another axis', () => {
 
 const HUNDRED = Array.from({ length: 100 }, (_, i) => i);
 
-test('outliers are what lies far from all others', () => {
+test('outliers are values far from all others', () => {
   for (const values of [[1, 2, 3, 4, 5], Array(5).fill(1), [], [7]])
     assert.equal(rangeWithoutOutliers(values), null, String(values));
   for (const values of [

@@ -2,7 +2,7 @@ import { test } from 'node:test';
 import assert from 'node:assert/strict';
 import { readColumn, usualColumns, writeColumn } from '../../frontend/src/lib/columns.js';
 
-test('columns come back from the address, and anything else is none', () => {
+test('columns are restored from the address, and anything else is ignored', () => {
   for (const column of [
     { run: '', step: 0 },
     { run: 'r', step: null },

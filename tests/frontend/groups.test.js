@@ -97,7 +97,7 @@ test('an interval is drawn by itself only where there are ten seeds', () => {
   }
 });
 
-test('turns and errors of a run are marked once a step', () => {
+test('turns and errors of a run are marked once per step', () => {
   const event = (step, kind, level, message) => ({ step, kind, level, message });
   const events = [
     event(9, 'alert', 'error', 'skipped'),

@@ -4,7 +4,7 @@ import { best, inOrder, runQuery, score } from '../../frontend/src/lib/jump.js';
 
 const place = (name) => ({ key: name, name });
 
-test('a name that is the same, begins or has a part so stands before one that merely contains it', () => {
+test('exact, prefix and word matches come before other matches', () => {
   const names = ['objective.value.lr_factor', 'color', 'lr', 'lr-sweep', 'optimizer.lr', 'walrus'];
   assert.deepEqual(
     best(names.map(place), 'LR', 9).map(({ name }) => name),

@@ -43,7 +43,7 @@ test('seeds are lists and ranges', () => {
     assert.deepEqual(parseSeeds(text), { seeds, error: '' }, text);
 });
 
-test('what is no list of seeds says so', () => {
+test('an invalid list of seeds is reported', () => {
   for (const text of ['', 'a', '1.5', '-1', '5-2', '0-100000', '2147483648']) {
     const { seeds, error } = parseSeeds(text);
     assert.deepEqual(seeds, [], text);
@@ -86,7 +86,7 @@ const OFFERS = [
   { name: 'cispo', title: 'CISPO', family: 'others', note: 'Caps what GRPO clips.' },
 ];
 
-test('offers are found by name first and then by what is said of them', () => {
+test('offers match by name first and then by description', () => {
   for (const [typed, names] of [
     ['', ['grpo', 'dr_grpo', 'cispo']],
     ['GRPO dr', ['dr_grpo', 'grpo']],

@@ -2,7 +2,7 @@ import { test } from 'node:test';
 import assert from 'node:assert/strict';
 import { changedFields, placedErrors } from '../../frontend/src/lib/trials.js';
 
-test('of changes only what differs from the config is said', () => {
+test('only changes that differ from the config are shown', () => {
   const correctness = { name: 'correctness', weight: 1 };
   const format = { name: 'think_format', only_when_correct: false };
   const config = {

@@ -18,7 +18,7 @@ test('an unreadable parameter becomes its default', () => {
   assert.deepEqual([x, smoothing, zoom, all], ['step', 0, null, false]);
 });
 
-test('what is written is read again', () => {
+test('a written value can be read back', () => {
   const changes = {
     x: 'tokens',
     smoothing: 0.6,
