@@ -13,7 +13,7 @@ from typing import IO, Any, NamedTuple, Self
 from urllib.request import Request
 
 
-class Answer(NamedTuple):
+class Response(NamedTuple):
     """An HTTP response."""
 
     status: int
@@ -30,7 +30,7 @@ def fetch(
     headers: Mapping[str, str] = MappingProxyType({}),
     may_redirect_to: Callable[[str], bool] = lambda _address: False,
     uses_proxies: bool = False,
-) -> Answer:
+) -> Response:
     """Send a request to an http:// or https:// address and return the response. A `body` is sent with POST.
 
     `may_redirect_to` returns True for each address to which a redirect may lead, by default for none. A
@@ -41,11 +41,11 @@ def fetch(
     if request.type not in ("http", "https"):
         raise OSError(f"expected an address of http:// or https://, got one of {request.type}:")
     with Deadline(seconds) as deadline:
-        handlers = [_Redirects(may_redirect_to), _Statuses(), _Connections(deadline)]
+        handlers = [_Redirects(may_redirect_to), _NoErrorOnStatus(), _Connections(deadline)]
         proxies = [] if uses_proxies else [urllib.request.ProxyHandler({})]
         try:
             with _open(urllib.request.build_opener(*handlers, *proxies), request, seconds) as response:
-                answer = Answer(response.status, response.read(max_bytes))
+                answer = Response(response.status, response.read(max_bytes))
         except (OSError, http.client.HTTPException) as error:
             if deadline.is_late or isinstance(getattr(error, "reason", error), TimeoutError):
                 raise TimeoutError(f"no answer within {seconds:g} s") from None
@@ -130,7 +130,7 @@ def _connection_factory(kind: Callable[..., Any], deadline: Deadline) -> Callabl
     return connection
 
 
-class _Statuses(urllib.request.HTTPErrorProcessor):
+class _NoErrorOnStatus(urllib.request.HTTPErrorProcessor):
     """Returns responses of every status except redirects to the caller."""
 
     def http_response(self, request: Request, response: Any) -> Any:

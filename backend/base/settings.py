@@ -290,7 +290,7 @@ class Settings(BaseSettings):
         if scheme in ("memory", "local", "http", "https") or (
             scheme == "file" and not location.startswith("/")
         ):
-            raise ValueError("it must be a storage that can be written and that all machines name alike")
+            raise ValueError("it must be writable storage with the same address on all machines")
         if re.search(r"::|\.\.|[?#*\[\]{}\s]", url) or not url.isprintable():
             raise ValueError("it must be one plain address, without ?, #, *, brackets, spaces and ..")
         if "@" in location and scheme not in ("abfs", "abfss"):  # their syntax has container@account
@@ -359,7 +359,7 @@ class Settings(BaseSettings):
         return self
 
     @model_validator(mode="after")
-    def _has_a_place(self) -> Self:
+    def _check_node_rank(self) -> Self:
         if self.worker_node_rank >= self.worker_nodes:
             allowed_ranks = f"a group of {self.worker_nodes} has the ranks 0 to {self.worker_nodes - 1}"
             raise ValueError(f"WORKER_NODE_RANK is {self.worker_node_rank}: {allowed_ranks}")

@@ -52,7 +52,7 @@ def is_too_deep(document: Any, deepest: int = MAX_DEPTH) -> bool:
 def read_json(text: str | bytes, *, constants: Callable[[str], float] | None = None) -> Any:
     """Parse JSON from a process, server or model. `constants` converts NaN and infinities.
 
-    Raises ValueError if the text is not JSON or is nested deeper than DEEPEST_ANSWER.
+    Raises ValueError if the text is not JSON or is nested deeper than MAX_ANSWER_DEPTH.
     """
     try:
         document = json.loads(text, parse_constant=constants)

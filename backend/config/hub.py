@@ -11,7 +11,7 @@ from urllib.parse import quote, urlsplit
 
 from cachetools import TTLCache, cached
 
-from backend.base.outgoing import Answer, fetch
+from backend.base.outgoing import Response, fetch
 
 PARQUET_BRANCH = "refs/convert/parquet"
 """Branch in which the hub stores every public dataset as `<subset>/<split>/*.parquet`."""
@@ -60,7 +60,7 @@ def newest_commit(dataset: str) -> str:
 
 def ask_hub(
     address: str, *, max_bytes: int, seconds: float, headers: Mapping[str, str] = MappingProxyType({})
-) -> Answer:
+) -> Response:
     """Send a request to the hub and return the response.
 
     Redirects, which the hub uses for renamed repositories and large files, are followed to https:// addresses

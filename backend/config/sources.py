@@ -89,7 +89,7 @@ def checked_file(source: FileProblem, datasets_dir: Path, *, trains: bool = True
     status = path.stat()
     columns = Columns(source.prompt_field, source.answer_field)
     stamp = (status.st_size, status.st_mtime_ns, status.st_ino)
-    with _one_at_a_time:
+    with _index_lock:
         index = _cached_index(path, columns, stamp)
         is_empty = trains and not _has_training_rows(path, columns, stamp, source.eval_fraction)
     if source.sha256 and index.sha256 != source.sha256:
@@ -129,7 +129,8 @@ def _reward_errors(rewards: Sequence[RewardTerm], unserved: Mapping[str, str]) -
     for number, term in enumerate(rewards):
         if setting := unserved.get(term.name):
             message = (
-                f"the reward {term.name} asks a server that is not configured: the operator sets {setting}"
+                f"the reward {term.name} needs a server that is not configured: "
+                f"the operator must set {setting}"
             )
             yield FieldError(f"rewards.{number}.name", message)
         if isinstance(term, PluginReward):
@@ -166,5 +167,5 @@ def _has_training_rows(path: Path, columns: Columns, stamp: tuple[int, int, int]
     return any(key not in held_out for key in index.keys)
 
 
-_one_at_a_time = Lock()
-"""Lock for indexing, which takes seconds for a large file, so that concurrent requests wait and share it."""
+_index_lock = Lock()
+"""Lock that makes concurrent requests share one indexing of a file, which can take seconds."""

@@ -155,7 +155,7 @@ def _prompt_tokens(config: RunConfig, shape: ModelShape, settings: Settings) -> 
 
 def _source_tokens(source: ProblemSource, policy: PolicyConfig, settings: Settings) -> int:
     """Return the tokens of the longest sum, or the 95th percentile of a file's prompts; otherwise
-    PROMPT_TOKENS.
+    ASSUMED_PROMPT_TOKENS.
     """
     if isinstance(source, SumsProblem):
         return source.operands * (len(str(source.high)) + 1) + 1

@@ -133,8 +133,8 @@ def make_cell(
 
 
 def draw_cells(base: Fields, variants: Sequence[Fields], sweep: Sweep, *, seeds: int) -> list[Cell]:
-    """Return the candidates for the first cell of a search: at most DRAWN cells of a random sweep with its
-    seed.
+    """Return the candidates for the first cell of a search: at most MAX_PLANNED_CELLS cells of a random sweep
+    with its seed.
 
     Raise InvalidConfig for invalid values or an invalid search.
     """

@@ -75,7 +75,7 @@ class LargeBodies:
 
     @asynccontextmanager
     async def wait_for_turn(self, role: str, writer: str) -> AsyncIterator[None]:
-        """Wait for a turn and hold it; raise HTTPException (429) if there is none within WAIT_SECONDS."""
+        """Wait for a turn and hold it; raise HTTPException (429) if there is none within MAX_WAIT_SECONDS."""
         turns = [self._of_writer[writer]] if writer else []
         turns.append(self._of_role[role])
         taken: list[asyncio.Semaphore] = []

@@ -102,7 +102,7 @@ def series(  # noqa: PLR0913, PLR0917 - query parameters
 
 @contextmanager
 def _wait_for_turn() -> Iterator[None]:
-    """Wait until no other request computes curves, but at most TURN_SECONDS.
+    """Wait until no other request computes curves, but at most MAX_TURN_SECONDS.
 
     Concurrent threads compete for the interpreter lock at every row that they read. Eight threads compute
     half as many charts per second as a single one.

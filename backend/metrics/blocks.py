@@ -1,9 +1,9 @@
 """Read metric points from sealed blocks and from rows that are not sealed yet.
 
 The newest points of an attempt are rows of the table `metric`. The reconciler seals all but the last steps
-while the attempt trains, and the rest when it has ended: BLOCK steps of a metric become one block, and their
-rows are deleted in the same transaction. `Attempt.packed_step` is the last sealed step. A late point up to
-this step is written into its block, so that a point is either in a row or in a block, never in both. Each
+while the attempt trains, and the rest when it has ended: BLOCK_STEPS steps of a metric become one block, and
+their rows are deleted in the same transaction. `Attempt.packed_step` is the last sealed step. A late point up
+to this step is written into its block, so that a point is either in a row or in a block, never in both. Each
 block also has an outline, a tenth of the size, which is sufficient for a curve that is thinned to its peaks.
 `block_codec` describes the format.
 """

@@ -122,7 +122,7 @@ class Task:
 
 
 def find_sealable(session: Session) -> list[Task]:
-    """Return up to TASKS attempts whose points can be sealed."""
+    """Return up to MAX_TASKS attempts whose points can be sealed."""
     return [_make_task(attempt, run) for attempt, run in session.execute(_unsealed_attempts()).all()]
 
 

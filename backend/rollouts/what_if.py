@@ -88,7 +88,7 @@ def compute_what_if(
     if len(rows) * longest > MAX_VALUES:
         raise _too_large(f"{len(rows):,} completions of up to {longest:,} tokens")
     request = {
-        "own": config.objective.model_dump(mode="json"),
+        "run_objective": config.objective.model_dump(mode="json"),
         "objectives": [
             objective.model_dump(mode="json")
             for objective in (config.objective, *(variant.objective for variant in changed))

@@ -67,7 +67,7 @@ def public_id(group_id: str, position: int) -> str:
 
 
 def number_in_id(item_id: str) -> int:
-    """Return the number that the last DIGITS characters of an id encode."""
+    """Return the number that the last NUMBER_DIGITS characters of an id encode."""
     value = 0
     for offset in range(len(item_id) - NUMBER_DIGITS, len(item_id), 2):
         value = value << 10 | _VALUE_BY_PAIR[item_id[offset : offset + 2]]

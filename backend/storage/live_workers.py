@@ -10,5 +10,5 @@ MAX_SILENT_SECONDS = 30.0
 
 
 def has_recent_heartbeat() -> ColumnElement[bool]:
-    """Return the SQL condition that a slot has sent a heartbeat within SILENT_SECONDS."""
+    """Return the SQL condition that a slot has sent a heartbeat within MAX_SILENT_SECONDS."""
     return Worker.seen_at >= db_now() - MAX_SILENT_SECONDS

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.common.installation import installation
-from benchmarks.curves.beside import Beside, Plan, measure_beside
-from benchmarks.curves.ours import Ours
+from benchmarks.curves.beside import Comparison, Plan, measure_beside
+from benchmarks.curves.ours import LocalService
 from benchmarks.curves.peers import PEER_NAMES
 from benchmarks.curves.results import beside_table
 
@@ -72,12 +72,12 @@ def setting(size: Size) -> str:
     )
 
 
-def measure_systems(size: Size, databases: list[str], peers: list[str]) -> Beside:
+def measure_systems(size: Size, databases: list[str], peers: list[str]) -> Comparison:
     """Measure this service on each database, and the peers, in turn."""
     with ExitStack() as stack:
         ours = {}
         for database in databases:
-            ours[database] = Ours(stack.enter_context(installation(database)))
+            ours[database] = LocalService(stack.enter_context(installation(database)))
             stack.callback(ours[database].stop)
         root = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="grpolab-curves-")))
         plan = Plan(size.runs, size.steps, size.tables, size.rounds, size.seconds, size.within)

@@ -13,18 +13,18 @@ import httpx2
 
 from benchmarks.common.peers import python_of, run
 from benchmarks.curves.data import METRIC_NAME, SPIKE_VALUE, names_of, write_curves
-from benchmarks.curves.measure import Answered, ask
-from benchmarks.curves.ours import Ours
-from benchmarks.curves.peers import Asked, PeerServer
+from benchmarks.curves.measure import ResponseStats, ask
+from benchmarks.curves.ours import LocalService
+from benchmarks.curves.peers import HttpRequest, PeerServer
 
 CLIENT_COUNT = 20
 """Number of concurrent clients, measured in addition to a single client."""
 SIDES_PATH = Path(__file__).parent / "sides.py"
-RUNS_PAGE_REQUEST = Asked("GET", "/api/v1/runs?sort=-created_at&limit=50")
+RUNS_PAGE_REQUEST = HttpRequest("GET", "/api/v1/runs?sort=-created_at&limit=50")
 """First request of the page *Runs*."""
 
 
-def chart_of(runs: Sequence[str], **parameters: str | int) -> Asked:
+def chart_of(runs: Sequence[str], **parameters: str | int) -> HttpRequest:
     """Return the pages' request for one chart."""
     defaults = {
         "runs": ",".join(runs),
@@ -34,7 +34,7 @@ def chart_of(runs: Sequence[str], **parameters: str | int) -> Asked:
         "compact": "true",
     }
     query = "&".join(f"{name}={parameter}" for name, parameter in (defaults | parameters).items())
-    return Asked("GET", f"/api/v1/series?{query}")
+    return HttpRequest("GET", f"/api/v1/series?{query}")
 
 
 @dataclass(slots=True)
@@ -54,19 +54,20 @@ class System:
     """Seconds for the first chart after the start of the server."""
     survived: tuple[int, int] = (0, 0)
     """Numbers of the chart's runs in which the spike and the NaN are preserved."""
-    charts: dict[int, Answered] = field(default_factory=dict)
+    charts: dict[int, ResponseStats] = field(default_factory=dict)
     """Answers to chart requests, by number of clients."""
-    tables: dict[tuple[int, int], Answered] = field(default_factory=dict)
+    tables: dict[tuple[int, int], ResponseStats] = field(default_factory=dict)
     """Answers to table requests, by number of runs and of clients."""
 
 
 @dataclass(slots=True)
-class Beside:
+class Comparison:
     """All systems, and the peers that could not be measured, with the reason."""
 
     systems: list[System]
     absent: dict[str, str]
-    load: float = 0.0
+    load_average: float = 0.0
+    """Load of the machine over the last minute before measuring."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,17 +78,21 @@ class Plan:
     steps: int
     tables: Sequence[int]
     rounds: int
-    seconds: float
+    measurement_seconds: float
     """Duration of one measurement, in seconds."""
-    within: float
+    create_seconds: float
     """Time limit for a peer to create the runs of a table, in seconds."""
 
 
-def measure_beside(ours: Mapping[str, Ours], peers: Sequence[str], root: Path, plan: Plan) -> Beside:
+def measure_beside(
+    ours: Mapping[str, LocalService], peers: Sequence[str], root: Path, plan: Plan
+) -> Comparison:
     """Load everything, then send requests in turn, while the tables grow between the rounds."""
     write_curves(root / "curves", plan.runs, plan.steps)
     servers: dict[str, PeerServer] = {}
-    comparison = Beside([_load_ours(name, side, plan.runs, plan.steps) for name, side in ours.items()], {})
+    comparison = Comparison(
+        [_load_ours(name, side, plan.runs, plan.steps) for name, side in ours.items()], {}
+    )
     try:
         for peer in peers:
             try:
@@ -97,49 +102,55 @@ def measure_beside(ours: Mapping[str, Ours], peers: Sequence[str], root: Path, p
             else:
                 comparison.systems.append(system)
         for system, clients, request in _turns(comparison.systems, plan, lambda system: system.chart):
-            _ask(system, system.charts.setdefault(clients, Answered()), request, clients, plan)
-        tabled = dict(servers)
+            _ask(system, system.charts.setdefault(clients, ResponseStats()), request, clients, plan)
+        servers_with_table = dict(servers)
         for size in plan.tables:
             for side in ours.values():
                 side.add_runs(size - side.count, 1)
                 side.settle()
-            for peer, server in list(tabled.items()):
-                if reason := _grow(peer, server, root, size, within=plan.within):
+            for peer, server in list(servers_with_table.items()):
+                if reason := _create_runs_until(peer, server, root, size, within=plan.create_seconds):
                     comparison.absent[f"The table of {size:,} runs of {peer}"] = reason
-                    del tabled[peer]
+                    del servers_with_table[peer]
             measured_systems = [
-                system for system in comparison.systems if not system.peer or system.peer in tabled
+                system
+                for system in comparison.systems
+                if not system.peer or system.peer in servers_with_table
             ]
             for system, clients, request in _turns(measured_systems, plan, lambda system: system.table):
-                _ask(system, system.tables.setdefault((size, clients), Answered()), request, clients, plan)
+                _ask(
+                    system, system.tables.setdefault((size, clients), ResponseStats()), request, clients, plan
+                )
     finally:
         for server in servers.values():
             server.stop()
-    comparison.load = os.getloadavg()[0]
+    comparison.load_average = os.getloadavg()[0]
     return comparison
 
 
-def _ask(system: System, into: Answered, request: str, clients: int, plan: Plan) -> None:
+def _ask(system: System, into: ResponseStats, request: str, clients: int, plan: Plan) -> None:
     """Send requests. Errors of a peer are counted, and errors of this service end the benchmark."""
     may_fail = bool(system.peer)
-    ask(into, system.port, request, clients=clients, seconds=plan.seconds, may_fail=may_fail)
+    ask(into, system.port, request, clients=clients, seconds=plan.measurement_seconds, may_fail=may_fail)
 
 
 def _turns(
     systems: Sequence[System], plan: Plan, request: Callable[[System], str]
 ) -> Iterator[tuple[System, int, str]]:
-    """Measure each system with one client and with many, round after round."""
+    """Yield each system, number of clients and request, for every round."""
     for _ in range(plan.rounds):
         for clients in (1, CLIENT_COUNT):
             for system in systems:
                 yield system, clients, request(system)
 
 
-def _grow(peer: str, server: PeerServer, root: Path, size: int, *, within: float) -> str:
+def _create_runs_until(peer: str, server: PeerServer, root: Path, size: int, *, within: float) -> str:
     """Create runs until there are `size` of them, and return the reason if that takes too long."""
     print(f"{peer}: {size:,} runs", flush=True)
     run_count = len(server.runs)
-    filled = _fill(peer, root, [f"run-{number:05}" for number in range(run_count, size)], within=within)
+    filled = _create_runs_in_subprocess(
+        peer, root, [f"run-{number:05}" for number in range(run_count, size)], within=within
+    )
     server.runs += filled["ids"]
     if len(server.runs) < size:
         seconds_per_run = filled["seconds"] / max(1, len(filled["ids"]))
@@ -152,7 +163,7 @@ def _grow(peer: str, server: PeerServer, root: Path, size: int, *, within: float
     return ""
 
 
-def _load_ours(database: str, ours: Ours, runs: int, steps: int) -> System:
+def _load_ours(database: str, ours: LocalService, runs: int, steps: int) -> System:
     ids = ours.add_runs(runs, steps)
     seconds = ours.add_curves(ids, steps)
     service = ours.serve()
@@ -175,7 +186,7 @@ def _load_ours(database: str, ours: Ours, runs: int, steps: int) -> System:
     )
 
 
-def _fill(
+def _create_runs_in_subprocess(
     peer: str, root: Path, names: Sequence[str], curves: Path | None = None, *, within: float = 3_600
 ) -> dict[str, Any]:
     directory = root / peer
@@ -193,7 +204,7 @@ def _fill(
 
 def _load_peer(peer: str, root: Path, names: Sequence[str]) -> tuple[System, PeerServer]:
     print(f"{peer}: {len(names)} curves", flush=True)
-    loaded = _fill(peer, root, names, root / "curves")
+    loaded = _create_runs_in_subprocess(peer, root, names, root / "curves")
     server = PeerServer(peer, root / peer)
     server.runs += loaded["ids"]
     try:

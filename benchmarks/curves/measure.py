@@ -12,7 +12,7 @@ CLIENTS_PATH = Path(__file__).parent / "clients.py"
 
 
 @dataclass(slots=True)
-class Answered:
+class ResponseStats:
     """Responses to one request, over all rounds."""
 
     seconds: list[float] = field(default_factory=list)
@@ -33,7 +33,7 @@ class Answered:
 
 
 def ask(
-    into: Answered,
+    into: ResponseStats,
     port: int,
     request: str,
     *,

@@ -18,7 +18,7 @@ from benchmarks.scale.fill import attempt_row, ended_at, run_row, seal_all
 POINTS_PER_TRANSACTION = 20_000
 
 
-class Ours:
+class LocalService:
     """An installation that is filled directly, as trainers fill it, and served by a separate process."""
 
     def __init__(self, installation: Installation) -> None:

@@ -23,7 +23,7 @@ DOUBLE_BYTES = {SPIKE_VALUE: struct.pack("<d", SPIKE_VALUE), "nan": struct.pack(
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class HttpRequest:
     """A request of a page."""
 
     method: str
@@ -55,8 +55,8 @@ class Kind:
     """Commands and requests of a peer."""
 
     command: Callable[[Path, int], list[str]]
-    chart: Callable[[Sequence[str]], Asked]
-    table: Asked
+    chart: Callable[[Sequence[str]], HttpRequest]
+    table: HttpRequest
     count: Callable[[bytes], tuple[int, int]]
     """Function that counts the runs in a chart's answer in which the spike and the NaN are preserved."""
 
@@ -90,14 +90,14 @@ KIND_BY_PEER: dict[str, Kind] = {
             *("--artifacts-destination", str(root / "artifacts"), "--host", "127.0.0.1", "--port", str(port)),
             *("--workers", str(os.cpu_count())),
         ],
-        chart=lambda ids: Asked(
+        chart=lambda ids: HttpRequest(
             "GET",
             "/ajax-api/2.0/mlflow/metrics/get-history-bulk-interval?"
             + urlencode(
                 [("run_ids", run) for run in ids] + [("metric_key", METRIC_NAME), ("max_results", "320")]
             ),
         ),
-        table=Asked(
+        table=HttpRequest(
             "POST",
             "/ajax-api/2.0/mlflow/runs/search",
             json.dumps(
@@ -111,16 +111,18 @@ KIND_BY_PEER: dict[str, Kind] = {
             _bin("aim", "aim"),
             *("up", "--repo", str(root), "--host", "127.0.0.1", "--port", str(port), "--yes"),
         ],
-        chart=lambda _: Asked(
+        chart=lambda _: HttpRequest(
             "GET",
             f"/api/runs/search/metric/?q={quote(AIM_QUERY)}&p=50&report_progress=false",
         ),
-        table=Asked("GET", "/api/runs/search/run/?q=&limit=45&exclude_params=true&report_progress=false"),
+        table=HttpRequest(
+            "GET", "/api/runs/search/run/?q=&limit=45&exclude_params=true&report_progress=false"
+        ),
         count=_in_doubles,
     ),
     "trackio": Kind(
         command=lambda _, port: [str(python_of("trackio")), "-c", SHOW_TRACKIO, str(port)],
-        chart=lambda ids: Asked(
+        chart=lambda ids: HttpRequest(
             "POST",
             "/api/get_logs_batch",
             json.dumps(
@@ -131,7 +133,7 @@ KIND_BY_PEER: dict[str, Kind] = {
                 }
             ),
         ),
-        table=Asked("POST", "/api/get_runs_for_project", json.dumps({"project": "curves"})),
+        table=HttpRequest("POST", "/api/get_runs_for_project", json.dumps({"project": "curves"})),
         count=_in_json,
     ),
     "tensorboard": Kind(
@@ -139,13 +141,13 @@ KIND_BY_PEER: dict[str, Kind] = {
             _bin("tensorboard", "tensorboard"),
             *("--logdir", str(root), "--host", "127.0.0.1", "--port", str(port)),
         ],
-        chart=lambda ids: Asked(
+        chart=lambda ids: HttpRequest(
             "POST",
             "/data/plugin/scalars/scalars_multirun",
             urlencode([("tag", METRIC_NAME)] + [("runs", run) for run in ids]),
             "application/x-www-form-urlencoded",
         ),
-        table=Asked("GET", "/data/runs"),
+        table=HttpRequest("GET", "/data/runs"),
         count=_in_json,
     ),
 }
@@ -189,7 +191,7 @@ class PeerServer:
                 raise RuntimeError(f"the server did not answer within {seconds:g} s")
             time.sleep(0.3)
 
-    def fetch(self, asked: Asked) -> tuple[float, bytes]:
+    def fetch(self, asked: HttpRequest) -> tuple[float, bytes]:
         """Return the seconds and the content of one request on a new connection."""
         headers = {"Content-Type": asked.content_type} if asked.body else {}
         started = time.perf_counter()

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from benchmarks.curves.beside import CLIENT_COUNT, Beside
-from benchmarks.curves.measure import Answered
+from benchmarks.curves.beside import CLIENT_COUNT, Comparison
+from benchmarks.curves.measure import ResponseStats
 
 
 def _row(*cells: object) -> str:
@@ -14,14 +14,14 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     return "\n".join([_row(*head), "|---" * len(head) + "|", *(_row(*row) for row in rows)])
 
 
-def _ms(answered: Answered | None) -> str:
+def _ms(answered: ResponseStats | None) -> str:
     if answered is None:
         return "not measured"
     failed = f"; {answered.errors} of {len(answered.seconds)} were errors" if answered.errors else ""
     return f"{answered.middle * 1e3:,.1f} / {answered.p95 * 1e3:,.1f}{failed}"
 
 
-def beside_table(beside: Beside, sizes: Sequence[int]) -> str:
+def beside_table(beside: Comparison, sizes: Sequence[int]) -> str:
     """Return the times of a chart and of the table of runs in Markdown, with a row per system."""
     head = [
         "median / p95, ms",
@@ -55,7 +55,7 @@ def beside_table(beside: Beside, sizes: Sequence[int]) -> str:
     return "\n\n".join([" ".join(lines), _table(head, rows), *_ratios(beside)])
 
 
-def _ratios(beside: Beside) -> list[str]:
+def _ratios(beside: Comparison) -> list[str]:
     """Return how much faster a chart is here than with the fastest peer."""
     ours = [system for system in beside.systems if not system.peer]
     peers = [system for system in beside.systems if system.peer]

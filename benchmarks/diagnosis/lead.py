@@ -51,7 +51,7 @@ def _falls(log: Log) -> Iterator[int]:
 
 
 def surely_lower(best: float) -> float:
-    """Return the difference of two accuracies on HELD_OUT problems that chance does not explain."""
+    """Return the difference of two accuracies on HELD_OUT_PROBLEMS problems that chance does not explain."""
     return SIGNIFICANT_ERRORS * math.sqrt(2 * max(best * (1 - best), 0.01) / HELD_OUT_PROBLEMS)
 
 

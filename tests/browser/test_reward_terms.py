@@ -30,8 +30,8 @@ def test_the_form_shows_the_terms_and_refuses_an_unconfigured_judge(service, bro
 
     page.on("dialog", dismiss)
     page.goto("/launch?" + urlencode({"base": json.dumps({"rewards": REWARD_TERMS})}))
-    refusal = page.get_by_text("asks a server that is not configured: the operator sets JUDGE_URL").first
+    refusal = page.get_by_text("needs a server that is not configured: the operator must set JUDGE_URL").first
     expect(refusal).to_be_visible()
-    expect(page.get_by_text("the operator sets REWARD_MODEL_URL").first).to_be_visible()
+    expect(page.get_by_text("the operator must set REWARD_MODEL_URL").first).to_be_visible()
     assert alerts == []
     context.close()

@@ -161,7 +161,7 @@ def test_a_bad_source_is_refused_with_its_reason(source, reason):
 
 def test_a_reward_whose_server_is_not_configured_is_refused_by_name(tmp_path):
     rewards = [{"name": "correctness"}, {"name": "judge"}, {"name": "reward_model"}]
-    unset = "asks a server that is not configured: the operator sets"
+    unset = "needs a server that is not configured: the operator must set"
     assert errors_of([], tmp_path, rewards) == [
         ("rewards.1.name", f"the reward judge {unset} JUDGE_URL"),
         ("rewards.2.name", f"the reward reward_model {unset} REWARD_MODEL_URL"),

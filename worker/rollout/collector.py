@@ -38,7 +38,7 @@ from worker.rollout.turns import TakesTurns
 from worker.state import Parts
 from worker.types import Completion, Group
 
-LENGTH = LengthReward.model_fields["name"].default
+LENGTH_REWARD_NAME = LengthReward.model_fields["name"].default
 LENGTH_PENALTY = "length_penalty"
 """Name of the reward term of the length penalty."""
 
@@ -236,9 +236,9 @@ class Collector:
 
 
 def _rewards_without_length(group: Group) -> Sequence[float | None]:
-    if LENGTH not in group.counted:
+    if LENGTH_REWARD_NAME not in group.counted:
         return group.rewards
-    other_terms = {name: values for name, values in group.counted.items() if name != LENGTH}
+    other_terms = {name: values for name, values in group.counted.items() if name != LENGTH_REWARD_NAME}
     return weighted_sums(other_terms, group.weights, count=len(group.completions))
 
 
@@ -254,10 +254,10 @@ def shape_rewards(groups: Sequence[Group], length: LengthConfig, *, max_new_toke
 
 def _scale_truncated(group: Group, factor: float) -> Group:
     rewards, scored = reward_tensors([group.rewards])
-    cut = torch.tensor([[completion.is_truncated for completion in group.completions]])
-    scaled = shaping.scaled_truncated_rewards(rewards, cut, factor=factor)
+    is_truncated = torch.tensor([[completion.is_truncated for completion in group.completions]])
+    scaled = shaping.scaled_truncated_rewards(rewards, is_truncated, factor=factor)
     counted = {
-        name: _scale_term(values, cut, factor, sign=-1 if group.weights.get(name, 1.0) < 0 else 1)
+        name: _scale_term(values, is_truncated, factor, sign=-1 if group.weights.get(name, 1.0) < 0 else 1)
         for name, values in group.counted.items()
     }
     return replace(group, rewards=_to_tuple(scaled, scored), counted=counted)

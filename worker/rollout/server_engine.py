@@ -41,7 +41,7 @@ TOKENIZER_PROBE = "What is 12 + 34? \\boxed{46}\n\tdef f(x): return x**2  # naï
 
 BASE_ANSWER_BYTES = 4_000_000
 MAX_BYTES_PER_TOKEN = 256
-"""Maximum number of bytes of an answer per requested token, in addition to ANSWER_BYTES."""
+"""Maximum number of bytes of an answer per requested token, in addition to BASE_ANSWER_BYTES."""
 
 CLOSING_SECONDS = 10.0
 """Seconds that a server gets to unload the run's last adapter."""

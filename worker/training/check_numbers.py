@@ -19,7 +19,9 @@ from worker.types import Group
 
 GROUP_SIZES = (4, 8, 16, 32)
 POOR_SIGNAL_BELOW, GOOD_SIGNAL_FROM = 0.2, 0.5
-"""Shares of groups with signal: a config is rated poor below LITTLE_SIGNAL and good from ENOUGH_SIGNAL on."""
+"""Shares of groups with signal: a config is rated poor below POOR_SIGNAL_BELOW and good from GOOD_SIGNAL_FROM
+on.
+"""
 
 MIN_FORM_LEAD = 0.2
 """Lead of another prompt form, as a share of completions, from which it is reported."""

@@ -37,7 +37,7 @@ class Task(NamedTuple):
     """State of the random generator before the call."""
     beginnings: Sequence[Sequence[int]]
     knobs: dict[str, Any]
-    """Values of KNOBS for the sampler."""
+    """Values of SHARED_ARGUMENTS for the sampler."""
     rows: int = 0
     """Largest number of completions at once that fits on a rank, or 0 if memory never ran out."""
     number: int = 0

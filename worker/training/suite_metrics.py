@@ -59,7 +59,7 @@ def suite_metrics(graded: Sequence[GradedPrompt], *, seed: int) -> Metrics:
 
 
 def passing_ks(n: int) -> list[int]:
-    """Return every k from 2 to n up to EVERY_K, and beyond it the values of `chosen_ks`."""
+    """Return every k from 2 to n up to MAX_EVERY_K, and beyond it the values of `chosen_ks`."""
     return sorted({*range(2, min(n, MAX_EVERY_K) + 1), *chosen_ks(n)})
 
 
@@ -72,8 +72,8 @@ def maj_at_k(prompt: GradedPrompt, k: int, generator: np.random.Generator) -> fl
     """Return the probability that the majority among k of a prompt's completions is correct.
 
     Completions without an answer do not vote. If no completion votes, the majority is incorrect. In a tie of
-    m answers each counts 1/m. The value is exact for k = n. For k < n it is the mean over SUBSETS random
-    subsets.
+    m answers each counts 1/m. The value is exact for k = n. For k < n it is the mean over MAJORITY_SUBSETS
+    random subsets.
     """
     n = len(prompt.correct)
     answers = {vote: at for at, vote in enumerate(dict.fromkeys(v for v in prompt.votes if v is not None))}

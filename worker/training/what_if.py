@@ -40,7 +40,7 @@ def compute_answer(request: dict[str, Any], values: Values) -> dict[str, Any]:
     computed.
     """
     objective = Objective.model_validate(request["objective"])
-    run_objective = Objective.model_validate(request["own"])
+    run_objective = Objective.model_validate(request["run_objective"])
     try:
         batch = _batch(objective, run_objective, request, values)
         evaluated = _loss(objective, batch, request, values)
@@ -50,7 +50,7 @@ def compute_answer(request: dict[str, Any], values: Values) -> dict[str, Any]:
     if advantages.ndim == 2:
         advantages = (advantages * batch.mask).sum(dim=1) / batch.mask.sum(dim=1).clamp(min=1)
     clipped = evaluated.per_token.get("clipped")
-    weight, numbers = _numbers(objective, batch, advantages, clipped, request)
+    weight, numbers = _weight_statistics(objective, batch, advantages, clipped, request)
     gradient = evaluated.contributions["gradient"]
     metrics = evaluated.metrics.values()
     return {
@@ -80,16 +80,14 @@ def compute_answer(request: dict[str, Any], values: Values) -> dict[str, Any]:
     }
 
 
-def _numbers(
+def _weight_statistics(
     objective: Objective,
     batch: PolicyBatch,
     advantages: Tensor,
     clipped: Tensor | None,
     request: dict[str, Any],
 ) -> tuple[str, dict[str, float]]:
-    """Return the weight formula of a completion's tokens with this batch's counts, and the numbers to
-    show.
-    """
+    """Return the formula of a token's weight in the loss of this batch, and statistics of the batch."""
     lengths, weights = batch.mask.sum(dim=1), _weights(objective, batch, request).weights
     completions, prompts = len(lengths), int(batch.group_index.unique().numel())
     tokens = int(lengths.sum())
@@ -111,7 +109,7 @@ def _numbers(
             assert_never(objective.aggregation)
     if request["loss_share"] != 1 and not isinstance(objective.aggregation, knobs.TokenMean):
         weight += f", times the share of groups that trained, {request['loss_share']:.4g}"
-    spread = advantages.double()
+    exact_advantages = advantages.double()
     numbers = {
         "completions": completions,
         "prompts": prompts,
@@ -120,10 +118,10 @@ def _numbers(
         "longest": int(lengths.max()),
         "weight_lowest": float(weights.min()),
         "weight_highest": float(weights.max()),
-        "advantage_mean": float(spread.mean()),
-        "advantage_std": float(spread.std(correction=0)),
-        "advantage_lowest": float(spread.min()),
-        "advantage_highest": float(spread.max()),
+        "advantage_mean": float(exact_advantages.mean()),
+        "advantage_std": float(exact_advantages.std(correction=0)),
+        "advantage_lowest": float(exact_advantages.min()),
+        "advantage_highest": float(exact_advantages.max()),
     }
     if clipped is not None:
         sides = {"clipped_below": -1, "clipped_above": 1, "clipped_dual": 2}
@@ -136,7 +134,7 @@ def _batch(
 ) -> PolicyBatch:
     """Return the stored groups as one optimizer batch, with the advantages of an objective."""
     mask = values["mask"] > 0
-    is_own = objective == run_objective
+    is_run_objective = objective == run_objective
     old = values.get("old_logprob", values["policy_logprob"])
     batch = PolicyBatch(
         mask=mask,
@@ -153,19 +151,19 @@ def _batch(
         correct=torch.tensor(request["correct"]),
         router_shift=values.get("router_shift"),
     )
-    if is_own or objective.advantage == run_objective.advantage:
+    if is_run_objective or objective.advantage == run_objective.advantage:
         recorded = values.get("advantage", torch.tensor(request["advantages"], dtype=torch.float32))
         batch = replace(batch, advantages=recorded)
     else:
         batch = _estimate_advantages(objective, batch, request)
     if isinstance(objective.token_weight, knobs.TopEntropy):
-        if is_own and "uncertain" in values:
+        if is_run_objective and "uncertain" in values:
             batch = replace(batch, uncertain=values["uncertain"] > 0)
         elif "entropy" in values:
             batch = choose_entropic_tokens(batch, values["entropy"], objective.token_weight)
         else:
             raise ValueError("needs the entropy of each token, which is not stored")
-    if is_own and "covariant" in values:
+    if is_run_objective and "covariant" in values:
         return replace(batch, covariant=values["covariant"] > 0)
     return choose_covariant_tokens(batch, objective.surrogate, torch.Generator().manual_seed(0))
 
@@ -255,8 +253,8 @@ def main() -> None:
     request = json.loads(str(arrays["request"]))
     values = {name: torch.from_numpy(arrays[name]) for name in arrays.files if name != "request"}
     for objective in request.pop("objectives"):
-        numbers = compute_answer(request | {"objective": objective}, values)
-        sys.stdout.write(json.dumps(spell_all(numbers)) + "\n")
+        answer = compute_answer(request | {"objective": objective}, values)
+        sys.stdout.write(json.dumps(spell_all(answer)) + "\n")
 
 
 if __name__ == "__main__":

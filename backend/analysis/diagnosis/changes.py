@@ -15,8 +15,8 @@ SMOOTHING_POINTS = 5
 """Window of the running median in points, which one or two spikes do not affect."""
 
 ALARM_SPREADS, CALM_SPREADS = 4.0, 2.0
-"""Distances from the healthy median in spreads: a change must exceed ALARM,
-and it begins after the last CALM point.
+"""Distances from the healthy median in spreads: a change must exceed ALARM_SPREADS,
+and it begins after the last CALM_SPREADS point.
 """
 
 MIN_BASELINE_POINTS = 4

@@ -287,7 +287,9 @@ def _explains(explainer: Finding, finding: Finding, sizes: Mapping[str, float], 
 
 
 def _precedes(finding: Finding, second: Finding) -> bool:
-    """Return whether two causes explain each other and the first has the earlier onset or a lower ORDER."""
+    """Return whether two causes explain each other and the first has the earlier onset or a lower
+    CAUSE_ORDER.
+    """
     if second.cause not in CONSEQUENCES.get(finding.cause, ()):
         return False
     return (finding.onset.middle, CAUSE_ORDER[finding.cause]) < (

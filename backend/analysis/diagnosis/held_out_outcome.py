@@ -19,7 +19,7 @@ ASSUMED_PROBLEMS = 128
 """Assumed number of problems in an evaluation if the config does not contain it."""
 
 FALL_ALPHA = 0.02
-"""Significance level of the test for a fall of at least MIN_ORDERED evaluations."""
+"""Significance level of the test for a fall of at least MIN_TESTED_EVALUATIONS evaluations."""
 
 MIN_TESTED_EVALUATIONS = 6
 """Minimum number of evaluations for a permutation test, because fewer have too few permutations."""

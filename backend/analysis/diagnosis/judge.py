@@ -8,7 +8,7 @@ from backend.analysis.diagnosis.outcome import DECLINED_FRACTION, Outcome
 from backend.analysis.diagnosis.training_outcome import judge_goal
 from backend.config.causes import Verdict
 
-GOALS = ("reward/accuracy", "eval/accuracy", "reward/correctness/mean", "reward/mean")
+GOAL_METRICS = ("reward/accuracy", "eval/accuracy", "reward/correctness/mean", "reward/mean")
 """Goals in the order of preference. Training accuracy comes first because it has a point at every step."""
 
 MIN_POINTS = 12
@@ -23,53 +23,64 @@ def judge(log: Log) -> Outcome:
     """Return the outcome according to the training goal and, if there
     are evaluations, the held-out accuracy.
     """
-    goal_series = log.find(*GOALS, least=MIN_POINTS)
+    goal_series = log.find(*GOAL_METRICS, least=MIN_POINTS)
     held_out = log.held_out()
-    trained = (
-        judge_goal(*goal_series, log) if goal_series else Outcome("inconclusive", "", note=_too_few(log))
+    training_outcome = (
+        judge_goal(*goal_series, log)
+        if goal_series
+        else Outcome("inconclusive", "", note=_inconclusive_note(log))
     )
-    if not held_out or trained.goal == "eval/accuracy":
-        return trained
+    if not held_out or training_outcome.goal == "eval/accuracy":
+        return training_outcome
     goal = goal_series[1] if goal_series else None
     outcomes = [
-        _with_held_out(trained, goal, log, *evaluated, count=len(held_out)) for evaluated in held_out.items()
+        _with_held_out(training_outcome, goal, log, *evaluated, count=len(held_out))
+        for evaluated in held_out.items()
     ]
     return max(outcomes, key=lambda outcome: SEVERITY_BY_VERDICT[outcome.verdict])
 
 
-def _too_few(log: Log) -> str:
-    point_count = max((len(series.finite()) for name in GOALS if (series := log.series.get(name))), default=0)
+def _inconclusive_note(log: Log) -> str:
+    point_count = max(
+        (len(series.finite()) for name in GOAL_METRICS if (series := log.series.get(name))), default=0
+    )
     return (
-        f"{point_count} points of a goal; {MIN_POINTS} are needed"
+        f"the goal metric has only {point_count} points, but {MIN_POINTS} are required"
         if point_count
         else "no accuracy and no reward"
     )
 
 
 def _with_held_out(
-    trained: Outcome, goal: Series | None, log: Log, name: str, evaluations: Series, *, count: int
+    training_outcome: Outcome, goal: Series | None, log: Log, name: str, evaluations: Series, *, count: int
 ) -> Outcome:
     """Return the outcome of the training goal, unless evaluations clearly contradict it.
 
     The significance level is divided by the number `count` of evaluated sets, each of which may fall by
     chance.
     """
-    held_out = judge_evaluations(name, evaluations, goal, log, trained, alpha=FALL_ALPHA / count)
-    if SEVERITY_BY_VERDICT[held_out.verdict] > SEVERITY_BY_VERDICT[trained.verdict]:
+    held_out = judge_evaluations(name, evaluations, goal, log, training_outcome, alpha=FALL_ALPHA / count)
+    if SEVERITY_BY_VERDICT[held_out.verdict] > SEVERITY_BY_VERDICT[training_outcome.verdict]:
         return held_out
-    if held_out.onset is not None and trained.onset is not None and held_out.onset.sick < trained.onset.sick:
-        return trained._replace(onset=held_out.onset).with_window_before_the_onset()
+    if (
+        held_out.onset is not None
+        and training_outcome.onset is not None
+        and held_out.onset.sick < training_outcome.onset.sick
+    ):
+        return training_outcome._replace(onset=held_out.onset).with_window_before_the_onset()
     end, best = float(evaluations.values[-1]), held_out.best
-    if trained.verdict == "declining" and end > DECLINED_FRACTION * best:
-        return trained._replace(
-            verdict="healthy", onset=None, note=f"{trained.goal} fell, the held-out accuracy did not"
+    if training_outcome.verdict == "declining" and end > DECLINED_FRACTION * best:
+        return training_outcome._replace(
+            verdict="healthy",
+            onset=None,
+            note=f"{training_outcome.goal} fell, but the held-out accuracy did not",
         )
-    if trained.verdict == "collapsed" and end > DECLINED_FRACTION * best:
-        return trained._replace(note="the held-out accuracy has not fallen")
+    if training_outcome.verdict == "collapsed" and end > DECLINED_FRACTION * best:
+        return training_outcome._replace(note="the held-out accuracy has not fallen")
     # without a training goal there are no best and end values
-    base_outcome = trained if trained.goal else held_out
-    if trained.verdict == "inconclusive" and float(np.ptp(evaluations.values)) == 0.0:
+    base_outcome = training_outcome if training_outcome.goal else held_out
+    if training_outcome.verdict == "inconclusive" and float(np.ptp(evaluations.values)) == 0.0:
         return base_outcome._replace(verdict="never_learned", note="all evaluations are equal")
-    if trained.verdict in {"inconclusive", "never_learned"} and held_out.note == ROSE:
+    if training_outcome.verdict in {"inconclusive", "never_learned"} and held_out.note == ROSE:
         return base_outcome._replace(verdict="healthy", note="by the held-out accuracy")
-    return trained
+    return training_outcome

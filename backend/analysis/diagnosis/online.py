@@ -17,7 +17,7 @@ DIAGNOSIS_INTERVAL_STEPS = 10
 """Number of steps between diagnoses of a short run."""
 
 INTERVAL_GROWTH_STEPS = 400
-"""Number of steps after each of which the interval between diagnoses grows by EVERY."""
+"""Number of steps after each of which the interval between diagnoses grows by DIAGNOSIS_INTERVAL_STEPS."""
 
 
 def is_due(step: int) -> bool:

@@ -64,7 +64,7 @@ def _binned(values: Floats) -> Floats:
 
 
 def _shuffled(values: Floats, size: int) -> Matrix:
-    """Return the series with its blocks in random orders, of shape (ORDERS, points)."""
+    """Return the series with its blocks in random orders, of shape (ORDER_COUNT, points)."""
     count = len(values) // size
     blocks = values.reshape(count, size)
     ranks = np.random.default_rng(SEED).random((ORDER_COUNT, count))

@@ -115,7 +115,7 @@ def has_any_metric(log: Log, *metrics: str) -> bool:
     return any(log.find(metric) is not None for metric in metrics)
 
 
-def standing(log: Log, cause: str, metric: str, limit: float) -> Finding | None:
+def find_standing(log: Log, cause: str, metric: str, limit: float) -> Finding | None:
     """Return a finding for a metric whose median over all steps exceeds a limit, or None."""
     named_series = log.find(metric, least=5)
     if named_series is None or (median := float(np.median(named_series[1].values))) <= limit:

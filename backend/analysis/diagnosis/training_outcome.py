@@ -189,7 +189,9 @@ def _least_noise(name: str, values: Floats, log: Log) -> float:
 
 
 def _fall(goal: _Goal, sure: float) -> int | None:
-    """Return the index from which half of the best value so far is lost for at least HOLD points, or None."""
+    """Return the index from which half of the best value so far is lost for at least MIN_FALL_POINTS points,
+    or None.
+    """
     best = np.maximum.accumulate(goal.settled) - goal.luck
     loss = best - goal.settled
     is_low = (loss > (1 - FALLEN_FRACTION) * goal.size(best)) & (loss > sure)

@@ -29,7 +29,7 @@ def ngrams(question: str, n: int) -> set[Gram]:
 def find_overlapping(questions: Iterable[str], held_out: Collection[str], n: int) -> set[int]:
     """Return the indices of questions that share an n-gram with a held-out question.
 
-    N-grams in more than COMMON_ROWS questions count only if they are a whole held-out question.
+    N-grams in more than MAX_ROWS_PER_NGRAM questions count only if they are a whole held-out question.
     """
     held_out_grams = {gram for question in held_out for gram in ngrams(question, n)}
     shared_by_index: dict[int, set[Gram]] = {}

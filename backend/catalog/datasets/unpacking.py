@@ -30,7 +30,9 @@ class BadFile(ValueError):
 
 
 def decompress(file: IO[bytes], kind: str, *, max_bytes: int) -> Iterator[bytes]:
-    """Yield the content in pieces. Raises BadFile if it is damaged or exceeds `max_bytes` or MAX_RATIO."""
+    """Yield the content in pieces. Raises BadFile if it is damaged or exceeds `max_bytes` or
+    MAX_COMPRESSION_RATIO.
+    """
     size = 0
     try:
         for piece in _READERS[kind](file):
@@ -43,7 +45,7 @@ def decompress(file: IO[bytes], kind: str, *, max_bytes: int) -> Iterator[bytes]
     except (gzip.BadGzipFile, zlib.error, zstandard.ZstdError) as error:
         raise BadFile(f"is not a valid {kind} file ({error})") from None
     except EOFError:
-        raise BadFile(f"ends in the middle of what {kind} stands for") from None
+        raise BadFile(f"is truncated: the {kind} data is incomplete") from None
 
 
 def _read_plain(file: IO[bytes]) -> Iterator[bytes]:

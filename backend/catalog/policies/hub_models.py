@@ -130,7 +130,7 @@ def _are_file_names(values: Any) -> bool:
 
 
 class _HubRequests:
-    """Requests to the hub about one model, with ASK_SECONDS in total."""
+    """Requests to the hub about one model, with MAX_REQUEST_SECONDS in total."""
 
     def __init__(self, name: str, commit: str) -> None:
         endpoint = os.environ.get("HF_ENDPOINT", "https://huggingface.co").rstrip("/")

@@ -36,7 +36,9 @@ NON_TEXT_NAME_PARTS = frozenset(
 """Parts of the names of weights that do not belong to the text model."""
 
 UNLOADED_NAME_PARTS = frozenset({"mtp"})
-"""Name parts in BESIDE of layers that predict several tokens, which no model of transformers loads."""
+"""Name parts in NON_TEXT_NAME_PARTS of layers that predict several tokens, which no model of transformers
+loads.
+"""
 
 FULLY_LOADED_MODEL_TYPES = frozenset({"gemma3", "gemma3n", "gemma4", "gemma4_unified"})
 """Model types of which AutoModelForCausalLM loads all parts instead of only the text model."""

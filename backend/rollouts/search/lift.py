@@ -114,7 +114,7 @@ def score_phrase(text: str, a: int, b: int, n: int, m: int) -> Phrase:
 
 
 def _count_phrases(texts: Sequence[Sequence[str]], first: int) -> list[tuple[str, int, int]]:
-    """Return (phrase, texts before `first`, other texts) of each phrase in at least LEAST texts."""
+    """Return (phrase, texts before `first`, other texts) of each phrase in at least MIN_COMPLETIONS texts."""
     vocabulary: dict[str, int] = {}
     words = [word for text in texts for word in text]
     ids = np.array([vocabulary.setdefault(word, len(vocabulary) + 1) for word in words], np.uint64)
@@ -135,7 +135,9 @@ def _count_phrases(texts: Sequence[Sequence[str]], first: int) -> list[tuple[str
 
 
 def _count_keys(keys: NDArray[np.uint64], owner: NDArray[Any], first: int) -> list[tuple[int, int, int]]:
-    """Return (index of first occurrence, texts before `first`, other texts) of each key in LEAST texts."""
+    """Return (index of first occurrence, texts before `first`, other texts) of each key in MIN_COMPLETIONS
+    texts.
+    """
     if not len(keys):
         return []
     order = np.lexsort((owner, keys))

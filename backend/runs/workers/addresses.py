@@ -50,7 +50,7 @@ def node_address(settings: Settings) -> NodeAddress:
 def listen(ip: str, port: int) -> socket.socket:
     """Return a socket that listens at this address, at the first free port from `port` on.
 
-    If `port` is 0, the system chooses a port. Raise OSError if none of the PORTS ports is free.
+    If `port` is 0, the system chooses a port. Raise OSError if none of the MAX_PORTS ports is free.
     """
     family = socket.AF_INET6 if ":" in ip else socket.AF_INET
     last = min(65535, port + MAX_PORTS - 1) if port else 0

@@ -17,7 +17,7 @@ import { Icon } from '../components/shared/icons.js';
 import { Ago, Empty, Loaded, Skeleton } from '../components/shared/states.js';
 
 const SPEC = { q: text() };
-const PAUSE_MS = 200;
+const SEARCH_DEBOUNCE_MS = 200;
 const MAX_VARIANTS = 3;
 const STATUSES = ['running', 'queued', 'paused', 'finished', 'stopped', 'failed'];
 
@@ -54,7 +54,7 @@ function SearchField({ value, onChange }) {
   useKeys({ '/': { label: 'search experiments', run: () => field?.focus() } });
   useEffect(() => setTyped(value), [value]);
   useEffect(() => {
-    const timer = setTimeout(() => onChange(typed), PAUSE_MS);
+    const timer = setTimeout(() => onChange(typed), SEARCH_DEBOUNCE_MS);
     return () => clearTimeout(timer);
   }, [typed]);
   return html`<label class="search">

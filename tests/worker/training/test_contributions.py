@@ -97,7 +97,7 @@ def assert_what_if_agrees(config, record) -> None:
     size = len(record.groups[0].completions)
     objective = config.objective.model_dump(mode="json")
     request = {
-        "own": objective,
+        "run_objective": objective,
         "objective": objective,
         "group_index": np.repeat(np.arange(len(trained_groups(record))), size).tolist(),
         "group_size": size,

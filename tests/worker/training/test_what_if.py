@@ -36,7 +36,7 @@ def values_of(lengths):
 def request_of(objective, lengths, size):
     own_objective = objective.model_dump(mode="json")
     return {
-        "own": own_objective,
+        "run_objective": own_objective,
         "objective": own_objective,
         "group_index": [at // size for at in range(len(lengths))],
         "group_size": size,

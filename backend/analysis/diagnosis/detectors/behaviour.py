@@ -10,11 +10,11 @@ from backend.analysis.diagnosis.signs import (
     MAX_TRUNCATED_FRACTION,
     Answer,
     change_of,
+    find_standing,
     finding_of,
     first_of,
     has_any_metric,
     missing_data,
-    standing,
 )
 
 
@@ -35,7 +35,7 @@ def mismatch(log: Log, outcome: Outcome) -> Answer:
     )
     if (change := first_of(log, outcome, *signs)) is not None:
         return finding_of("mismatch", change)
-    return standing(log, "mismatch", "mismatch/k3", 5e-2)
+    return find_standing(log, "mismatch", "mismatch/k3", 5e-2)
 
 
 def staleness(log: Log, outcome: Outcome) -> Answer:
@@ -87,7 +87,7 @@ def entropy_explosion(log: Log, outcome: Outcome) -> Answer:
     change = change_of(log, outcome, Sign("policy/entropy", "up", 2.0, 0.02, margin=0.25))
     if change is None:
         return None
-    return _pushed(log, outcome, "entropy_explosion", change, "down")
+    return _entropy_finding(log, outcome, "entropy_explosion", change, "down")
 
 
 def entropy_collapse(log: Log, outcome: Outcome) -> Answer:
@@ -97,10 +97,10 @@ def entropy_collapse(log: Log, outcome: Outcome) -> Answer:
     change = change_of(log, outcome, Sign("policy/entropy", "down", 0.3, 0.02))
     if change is None:
         return None
-    return _pushed(log, outcome, "entropy_collapse", change, "up")
+    return _entropy_finding(log, outcome, "entropy_collapse", change, "up")
 
 
-def _pushed(log: Log, outcome: Outcome, cause: str, change: Change, direction: Direction) -> Finding:
+def _entropy_finding(log: Log, outcome: Outcome, cause: str, change: Change, direction: Direction) -> Finding:
     """Return a finding about the entropy, with the onset of the loss term if that grew first."""
     term = change_of(
         log,
@@ -141,7 +141,7 @@ def length_blowup(log: Log, outcome: Outcome) -> Answer:
 
 
 def _truncated(log: Log, outcome: Outcome) -> Answer:
-    standing_finding = standing(log, "length_blowup", "length/truncated_frac", MAX_TRUNCATED_FRACTION)
+    standing_finding = find_standing(log, "length_blowup", "length/truncated_frac", MAX_TRUNCATED_FRACTION)
     if (
         standing_finding is not None
         and log.series["length/truncated_frac"].finite().values[0] > MAX_TRUNCATED_FRACTION / 2

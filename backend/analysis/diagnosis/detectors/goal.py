@@ -14,10 +14,10 @@ from backend.analysis.diagnosis.signs import (
     TITLES,
     Answer,
     change_of,
+    find_standing,
     finding_of,
     has_any_metric,
     missing_data,
-    standing,
     unjudged,
 )
 from backend.analysis.diagnosis.smoothing import noise
@@ -56,7 +56,7 @@ def verifier(log: Log, outcome: Outcome) -> Answer:
         )
         onset = Interval(int(series.steps[0]), int(series.steps[0]))
         is_cut_off = (
-            standing(log, "length_blowup", "length/truncated_frac", MAX_TRUNCATED_FRACTION) is not None
+            find_standing(log, "length_blowup", "length/truncated_frac", MAX_TRUNCATED_FRACTION) is not None
         )
         reasons = (
             ("an answer that is cut off cannot be right, which may be the reason",) if is_cut_off else ()

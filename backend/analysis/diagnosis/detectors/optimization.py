@@ -12,11 +12,11 @@ from backend.analysis.diagnosis.outcome import Interval, Outcome
 from backend.analysis.diagnosis.signs import (
     TITLES,
     Answer,
+    find_standing,
     finding_of,
     first_of,
     has_any_metric,
     missing_data,
-    standing,
     unjudged,
 )
 
@@ -82,7 +82,7 @@ def update_size(log: Log, outcome: Outcome) -> Answer:
 
 
 MAX_EARLY_STEP = 10
-"""Last step of a fall that leaves no healthy window for comparison."""
+"""A fall that begins by this step leaves too few healthy steps to compare with."""
 
 
 def _large_from_the_start(log: Log, outcome: Outcome) -> Answer:
@@ -92,8 +92,8 @@ def _large_from_the_start(log: Log, outcome: Outcome) -> Answer:
     if outcome.onset is None or outcome.onset.healthy > MAX_EARLY_STEP:
         return None
     return (
-        standing(log, "update_size", "ratio/max", 10.0)
-        or standing(log, "update_size", "kl/k3", 0.5)
+        find_standing(log, "update_size", "ratio/max", 10.0)
+        or find_standing(log, "update_size", "kl/k3", 0.5)
         or _changed_at_once(log)
     )
 
@@ -158,7 +158,7 @@ def _same_evaluations(log: Log) -> tuple[str, ...]:
 
 
 def kl_pull(log: Log, outcome: Outcome) -> Answer:
-    """The KL term jumps in the loss or dominates the gradient. k1 in the loss may even push away."""
+    """The KL term jumps in the loss or dominates the gradient. k1 in the loss may push the policy away."""
     if not has_any_metric(log, "loss/kl", "optim/kl_share"):
         return None if has_any_metric(log, "loss/total") else unjudged("kl_pull", "the KL term of the loss")
     change = first_of(
@@ -178,7 +178,7 @@ def kl_pull(log: Log, outcome: Outcome) -> Answer:
     )
     overall_share = _share_of_kl(log, 0, outcome)
     if overall_share > DOMINANT_FRACTION:
-        return _always_pulled(log, (_dominates(overall_share), *evidence))
+        return _kl_dominates_throughout(log, (_dominates(overall_share), *evidence))
     if change is None:
         return None
     share = _share_of_kl(log, change.onset.sick, outcome)
@@ -205,7 +205,7 @@ def _share_of_kl(log: Log, first: int, outcome: Outcome) -> float:
     return float(np.median(with_signal)) if len(with_signal) >= 3 else 0.0
 
 
-def _always_pulled(log: Log, words: tuple[str, ...]) -> Finding:
+def _kl_dominates_throughout(log: Log, words: tuple[str, ...]) -> Finding:
     first_step = int(log.series["optim/kl_share"].steps[0])
     onset, metrics = Interval(first_step, first_step), ("optim/kl_share",)
     return Finding("kl_pull", TITLES["kl_pull"], onset, "consistent", 0.8, 1.0, words, metrics)
@@ -215,7 +215,7 @@ def kl_runaway(log: Log, outcome: Outcome) -> Answer:
     """The distance from the reference grows far beyond that of working runs."""
     if gap := missing_data(log, "kl_runaway", "a KL to the reference", "kl/k3", "kl/k2", "kl/k1"):
         return gap
-    if (always_large := standing(log, "kl_runaway", "kl/k3", MAX_WORKING_KL_NATS)) is not None:
+    if (always_large := find_standing(log, "kl_runaway", "kl/k3", MAX_WORKING_KL_NATS)) is not None:
         return always_large
     threshold = FALL_KL_NATS if outcome.onset is not None else WARNING_KL_NATS
     signs = [Sign(metric, "up", 5.0, 1e-3, is_log=True, threshold=threshold) for metric in ("kl/k3", "kl/k2")]
@@ -225,7 +225,7 @@ def kl_runaway(log: Log, outcome: Outcome) -> Answer:
 
 FALL_KL_NATS, WARNING_KL_NATS, MAX_WORKING_KL_NATS = 0.2, 1.0, 10.0
 """Limits of the KL in nats per token. Runs without a penalty may learn
-at a few tenths, but never at ABSURD_KL.
+at a few tenths, but never at MAX_WORKING_KL_NATS.
 """
 
 

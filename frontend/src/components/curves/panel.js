@@ -171,7 +171,7 @@ export function Panel({
     </header>
     <div class="panel-body">
       ${main.loading && !main.loaded && html`<div class="panel-loading"></div>`}
-      <div class=${`panel-plot${tall ? ' is-tall' : ''}${main.loaded ? '' : ' is-old'}`} ref=${element}></div>
+      <div class=${`panel-plot${tall ? ' is-tall' : ''}${main.loaded ? '' : ' is-stale'}`} ref=${element}></div>
       <${PanelNote} main=${main} hasRuns=${runs.length > 0} zoom=${view.zoom} onZoom=${onZoom} />
     </div>
     ${hasTable && isBelow && html`<${Values} ...${values} />`}

@@ -11,7 +11,7 @@ export function Report({ report, several }) {
     <p>
       ${plural(points, 'value')} of ${plural(metrics, 'metric')} in ${plural(rows, 'row')}, steps ${formatCount(first)}
       ${' '}to ${formatCount(last)}${several && ', in the first of the chosen runs'}.
-      ${report.config_fields > 0 && ` ${plural(report.config_fields, 'field')} of its config are kept.`}
+      ${report.config_fields > 0 && ` Its config has ${plural(report.config_fields, 'field')}.`}
     </p>
     <${Notes} report=${report} />
   `;
@@ -27,7 +27,7 @@ function Notes({ report }) {
           `The step goes back ${plural(restartCount, 'time')}, first from ${restarts[0].before} to ${restarts[0].after}.`,
         ]
       : []),
-    ...(replaced ? [`${plural(replaced, 'value')} are replaced by a later one of the same step.`] : []),
+    ...(replaced ? [`A later row of the same step replaced ${plural(replaced, 'value')}.`] : []),
   ];
   if (!sentences.length && !count) return null;
   return html`<ul class="import-notes">
@@ -56,7 +56,7 @@ function Notes({ report }) {
  * @param {{report: any, mapping: Record<string, string>, onChange: (mapping: Record<string, string>) => void}} props
  */
 export function ColumnTable({ report, mapping, onChange }) {
-  const name = (column, guess, typed) => {
+  const renameColumn = (column, guess, typed) => {
     const { [column]: _, ...otherColumns } = mapping;
     onChange(typed === guess ? otherColumns : { ...otherColumns, [column]: typed });
   };
@@ -67,7 +67,7 @@ export function ColumnTable({ report, mapping, onChange }) {
           <th>column of the log</th>
           <th>metric here</th>
           <th class="number">values</th>
-          <th>why</th>
+          <th>reason</th>
         </tr>
       </thead>
       <tbody>
@@ -88,7 +88,7 @@ export function ColumnTable({ report, mapping, onChange }) {
                 maxlength="128"
                 placeholder="left out"
                 value=${lookup(mapping, column) ?? metric}
-                onInput=${(event) => name(column, metric, event.target.value.trim())}
+                onInput=${(event) => renameColumn(column, metric, event.target.value.trim())}
               />
             </td>
             <td class="number">${formatCount(points)}</td>
@@ -98,7 +98,7 @@ export function ColumnTable({ report, mapping, onChange }) {
                 suggestion &&
                 lookup(mapping, column) !== suggestion &&
                 html`${reason ? '; ' : ''}may be ${suggestion}: ${hint}${' '}
-                  <button type="button" class="button-quiet" onClick=${() => name(column, metric, suggestion)}>
+                  <button type="button" class="button-quiet" onClick=${() => renameColumn(column, metric, suggestion)}>
                     Call it ${suggestion}
                   </button>`
               }

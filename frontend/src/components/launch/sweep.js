@@ -216,7 +216,7 @@ function Cells({ plan, isOld }) {
         Examples of configurations, drawn from the ranges. The search leaves out those that cannot run.
       </p>`
     }
-    <div class=${isOld ? 'table-scroll sweep-cells is-old' : 'table-scroll sweep-cells'} tabindex="0" role="group"
+    <div class=${isOld ? 'table-scroll sweep-cells is-stale' : 'table-scroll sweep-cells'} tabindex="0" role="group"
       aria-label="Cells">
       <table class="table">
         <caption class="visually-hidden">Cells of the sweep</caption>

@@ -94,7 +94,7 @@ export function VariantCard({
         <${IconButton} icon="cross" label=${`Remove ${variant.name}`} title="Remove" onClick=${onRemove} />
       </span>
     </header>
-    <${PresetAbout} preset=${preset} start=${start} below=${knobs.below} />
+    <${PresetSummary} preset=${preset} start=${start} below=${knobs.below} />
     <${ChangedKnobs} ...${knobs} />
     <details class="more variant-objective">
       <summary>Objective and notes</summary>
@@ -156,7 +156,7 @@ function PresetSelect({ value, presets, index, onChange }) {
  * The knobs that the preset sets.
  * @param {{preset: Offer | undefined, start: Fields, below: Fields}} props
  */
-function PresetAbout({ preset, start, below }) {
+function PresetSummary({ preset, start, below }) {
   const sets = preset ? methodDifferences(start, below) : [];
   if (!sets.length) return null;
   return html`<p class="variant-about preset-sets">
@@ -175,7 +175,7 @@ function PresetAbout({ preset, start, below }) {
  */
 function Objective({ name, verdict: { valid, checking, errors } }) {
   return html`<aside
-    class=${checking || errors.length ? 'formula is-old' : 'formula'}
+    class=${checking || errors.length ? 'formula is-stale' : 'formula'}
     aria-label=${`Objective of ${name}`}
   >
     ${
