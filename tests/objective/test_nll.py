@@ -47,5 +47,5 @@ def test_masked_tokens_are_not_imitated():
 def test_a_batch_without_correctness_is_refused():
     batch: PolicyBatch = f.batch(VAPO_OBJECTIVE, correct=None)
     weights = denominators(batch.mask, batch.group_index, VAPO_OBJECTIVE, max_new_tokens=4)
-    with pytest.raises(ValueError, match="needs to know which completions are correct"):
+    with pytest.raises(ValueError, match="needs which completions are correct"):
         policy_loss(f.NEW_LOGPROBS, batch, VAPO_OBJECTIVE, weights)
