@@ -53,9 +53,15 @@ def start_postgres(directory: Path, *, durable: bool = False) -> Server:
         "-A",
         "trust",
     ]
-    subprocess.run(
-        [*initdb, "-E", "UTF8", "--locale=C", "--no-sync"], check=True, cwd=directory, capture_output=True
+    result = subprocess.run(
+        [*initdb, "-E", "UTF8", "--locale=C", "--no-sync"],
+        check=False,
+        cwd=directory,
+        capture_output=True,
+        text=True,
     )
+    if result.returncode:
+        raise RuntimeError(f"initdb failed: {result.stderr or result.stdout}")
     return serve_postgres(directory, durable=durable)
 
 

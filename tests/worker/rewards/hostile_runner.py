@@ -26,8 +26,11 @@ from worker.rewards.formats import boxed_format, lenient_answer, think_format
 from worker.rewards.reasoning_gym.entries import entry_at, library, score_at
 
 LIMIT_SECONDS = 0.5
+"""Processor time for an answer, so that a busy machine changes nothing."""
 LONG_LIMIT_SECONDS = 10.0
-"""Time limit of an answer of one megabyte that is read in one pass; no model writes this much."""
+"""Processor time for an answer of one megabyte that is read in one pass; no model writes this much."""
+BLOCKED_SECONDS = 120.0
+"""Time limit for an answer that uses no processor time."""
 CHECKED_EVERY = 25
 """Number of hostile answers between two honest ones."""
 BEGIN, END = "/hostile-answers-begin", "/hostile-answers-end"
@@ -261,14 +264,16 @@ def lines_of_fork(subject: Subject, start: int) -> Iterator[dict[str, Any]]:
 def _judge(subject: Subject, start: int, out: Any) -> None:
     events: list[str] = []
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.signal(signal.SIGPROF, signal.SIG_DFL)
     sys.addaudithook(lambda event, args: _note(events, event, args))
     os.access(BEGIN, os.F_OK)
     for number in range(start, len(subject.answers)):
         is_long = len(subject.answers[number]) > MAX_ANSWER_CHARS
-        signal.setitimer(signal.ITIMER_REAL, LONG_LIMIT_SECONDS if is_long else LIMIT_SECONDS)
+        signal.setitimer(signal.ITIMER_PROF, LONG_LIMIT_SECONDS if is_long else LIMIT_SECONDS)
+        signal.setitimer(signal.ITIMER_REAL, BLOCKED_SECONDS)
         _judged(subject, subject.answers[number])
         is_last = number == len(subject.answers) - 1 or number % CHECKED_EVERY == 0
-        signal.setitimer(signal.ITIMER_REAL, 30)
+        signal.setitimer(signal.ITIMER_PROF, BLOCKED_SECONDS)
         honest = [_judged(subject, answer) for answer in subject.honest * 2] if is_last else None
         out.write(json.dumps({"number": number, "events": [*events], "honest": honest}) + "\n")
         out.flush()
