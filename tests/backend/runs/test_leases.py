@@ -46,7 +46,7 @@ def watch_for(watch, session, clock, seconds):
     return [lease.run_id for lease in expired]
 
 
-def test_watch(clock):
+def watch_leases(clock):
     return LostRuns(60, look_seconds=1, clock=clock)
 
 
@@ -55,13 +55,13 @@ def test_the_grace_of_a_lease_of_a_minute_is_20_seconds_and_shrinks_with_the_lea
 
 
 def test_a_lease_that_stays_expired_for_the_grace_period_is_lost(session, clock, run_id):
-    watch = test_watch(clock)
+    watch = watch_leases(clock)
     assert watch_for(watch, session, clock, 20) == []
     assert watch_for(watch, session, clock, 1) == [run_id]
 
 
 def test_a_renewal_within_the_grace_period_keeps_the_run(session, clock, run_id):
-    watch = test_watch(clock)
+    watch = watch_leases(clock)
     watch_for(watch, session, clock, 15)
     leases.renew_lease(session, run_id, 1)
     assert watch_for(watch, session, clock, 20) == []
@@ -70,7 +70,7 @@ def test_a_renewal_within_the_grace_period_keeps_the_run(session, clock, run_id)
 
 
 def test_time_without_a_look_or_a_response_does_not_count(session, clock, run_id):
-    watch = test_watch(clock)
+    watch = watch_leases(clock)
     watch_for(watch, session, clock, 15)
     clock.now += 600
     assert watch_for(watch, session, clock, 15) == []
@@ -80,7 +80,7 @@ def test_time_without_a_look_or_a_response_does_not_count(session, clock, run_id
 
 
 def test_a_lease_renewed_after_the_look_is_neither_claimed_nor_requeued(session, clock, run_id):
-    watch = test_watch(clock)
+    watch = watch_leases(clock)
     watch_for(watch, session, clock, 21)
     lost = watch.look(session)
     leases.renew_lease(session, run_id, 1)
