@@ -29,7 +29,7 @@ def lab(tmp_path):
 @pytest.fixture
 def pushed(lab, tmp_path, monkeypatch):
     client = load_client()
-    monkeypatch.setattr(client, "SIGN_SECONDS", 3600.0)  # only its records are received
+    monkeypatch.setattr(client, "HEARTBEAT_SECONDS", 3600.0)  # only its records are received
     run = client.init(
         lab.base, writer_token(Settings(state_dir=tmp_path), "node-7"),
         name=f"pushed {HOSTILE_TEXT}", origin="trl", steps=40, directory=tmp_path / "spool",

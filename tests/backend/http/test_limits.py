@@ -32,7 +32,7 @@ def service(tmp_path_factory):
 def impatient(monkeypatch):
     """A service that waits two seconds for a complete request."""
     for module in (limits, server):
-        monkeypatch.setattr(module, "ARRIVAL_SECONDS", 2.0)
+        monkeypatch.setattr(module, "MAX_ARRIVAL_SECONDS", 2.0)
 
 
 @pytest.fixture

@@ -110,7 +110,7 @@ function Browser({ run, items, live, onset, siblings }) {
   const kinds = useMemo(() => kindsOf(items), [items]);
   const kind = kinds.find(({ value }) => value === view.kind)?.value ?? kinds[0].value;
   const steps = useMemo(() => stepsOf(items, kind), [items, kind]);
-  const step = steps[nearestStep(steps, view.step ?? Infinity)];
+  const step = steps[nearestStep(steps, view.step ?? (live ? Infinity : (onset?.sick ?? Infinity)))];
   const rollouts = useLoad(
     `${run} ${kind} ${step}`,
     (signal) => getAll('/rollouts', { run, step, kind, limit: 64 }, { limit: MAX_GROUPS, signal }),

@@ -28,7 +28,7 @@ def grpolab(tmp_path, monkeypatch) -> Iterator[ModuleType]:
     monkeypatch.chdir(tmp_path)
     module = load_client()
     monkeypatch.setattr(module, "BATCH_SECONDS", 0.02)
-    monkeypatch.setattr(module, "LONGEST_PAUSE", 0.1)
+    monkeypatch.setattr(module, "MAX_PAUSE_SECONDS", 0.1)
     before = set(threading.enumerate())
     yield module
     remaining = [

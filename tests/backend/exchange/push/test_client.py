@@ -193,7 +193,7 @@ def test_a_refused_run_is_sent_again_after_a_pause_with_all_records(
         return post(self, spool, lines)
 
     monkeypatch.setattr(grpolab._Service, "_post", counting)
-    monkeypatch.setattr(grpolab, "LONGEST_PAUSE", 0.5)
+    monkeypatch.setattr(grpolab, "MAX_PAUSE_SECONDS", 0.5)
     name = f"refused-{records}"
     run = grpolab.init(lab.base, token, id=name, name=name, origin="nobody")
     pauses = pauses_of(run, monkeypatch)
@@ -218,7 +218,7 @@ def test_a_refusal_that_persists_without_the_record_does_not_blame_it(grpolab, r
         raise urllib.error.HTTPError("http://h", 422, "Unprocessable", Message(), None)
 
     monkeypatch.setattr(grpolab._Service, "_post", refuse)
-    monkeypatch.setattr(grpolab, "LONGEST_PAUSE", 0.5)
+    monkeypatch.setattr(grpolab, "MAX_PAUSE_SECONDS", 0.5)
     pauses = pauses_of(run, monkeypatch)
     run.log({"reward": 1}, step=1)
     wait_for(lambda: pauses.count(0.5) >= 3)
@@ -317,7 +317,7 @@ def test_memory_is_bounded_while_nothing_can_be_written(grpolab, run, monkeypatc
     def full(descriptor, data):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(grpolab, "HELD_BYTES", 10_000)
+    monkeypatch.setattr(grpolab, "MAX_HELD_BYTES", 10_000)
     with monkeypatch.context() as patched:
         patched.setattr(os, "write", full)
         for step in range(1, 1_000):
@@ -401,7 +401,7 @@ def test_an_endless_config_is_dropped(grpolab, tmp_path, capsys):
 
 
 def test_a_batch_holds_at_most_as_many_values_as_the_service_accepts(grpolab, run, lab, monkeypatch):
-    monkeypatch.setattr(grpolab, "BATCH_VALUES", 10)
+    monkeypatch.setattr(grpolab, "MAX_BATCH_VALUES", 10)
     for step in range(1, 20):
         run.log({"reward": 1, "kl": 2, "loss": 3}, step=step)
     lines = run._spools[-1].next_lines()
