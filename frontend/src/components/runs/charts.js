@@ -96,8 +96,8 @@ function ShownMenu({ runs, shown, unlisted, change }) {
   const trained = runs.items.filter((run) => !isEvaluation(run)).map(({ id }) => id);
   const unlistedCount = shown.filter((id) => !ids.includes(id)).length;
   const hiddenCount = ids.filter((id) => !trained.includes(id) && !shown.includes(id)).length;
+  const hidden = hiddenCount && `${plural(hiddenCount, 'check or evaluation', 'checks and evaluations')} hidden`;
   const notes = [
-    hiddenCount && `${plural(hiddenCount, 'check or evaluation', 'checks and evaluations')} hidden`,
     unlistedCount && `${formatCount(unlistedCount)} not in this list`,
     unlisted.missing.length && `${formatCount(unlisted.missing.length)} deleted`,
   ]
@@ -127,6 +127,7 @@ function ShownMenu({ runs, shown, unlisted, change }) {
     `}
   >
     ${(close) => html`
+      ${hidden && html`<p class="faint">${hidden} (no curves)</p>`}
       ${item('First 10 in the list', undefined, close)}
       ${item('First 50 in the list', trained.slice(0, 50), close)}
       ${ids.length <= 200 && item(`All ${ids.length}`, ids, close)}
