@@ -40,7 +40,7 @@ def tables(url):
 def test_a_sqlite_database_is_copied_before_an_upgrade(tmp_path, monkeypatch):
     url = f"sqlite:///{tmp_path / 'old.db'}"
     upgrade(url)
-    monkeypatch.setattr("backend.storage.migrate.newest_schema", lambda: "0101")
+    monkeypatch.setattr("backend.storage.migrate.newest_schema", lambda: "9998")
     monkeypatch.setattr("backend.storage.migrate.upgrade_within", lambda *_: None)
     upgrade(url)
     (copy,) = tmp_path.glob("old.db.*.backup")
@@ -88,8 +88,8 @@ def test_of_two_concurrent_upgrades_one_does_the_work_and_both_succeed(empty_url
 @pytest.mark.parametrize(
     ("schema", "reason"),
     [
-        ("9999", "schema 9999, which is newer than this version knows (0100): start the newer version again"),
-        ("0031", "schema 0031, of a version before the first release, which is not read any more: export"),
+        ("9999", "schema 9999, which is newer than this version knows (0101): start the newer version again"),
+        ("0100", "schema 0100, of a version before the first release, which is not read any more: export"),
     ],
 )
 def test_a_database_of_an_unknown_schema_is_refused_and_unchanged(empty_url, schema, reason):

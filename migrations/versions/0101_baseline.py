@@ -1,12 +1,12 @@
 """The first supported schema.
 
-Revision: 0100, after nothing: schemas 0001 to 0031 were those of unreleased versions.
+Revision: 0101, after nothing: lower numbers were those of unreleased versions.
 """
 
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0100"
+revision = "0101"
 down_revision = None
 branch_labels = None
 depends_on = None
