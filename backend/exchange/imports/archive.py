@@ -1,4 +1,4 @@
-"""Import archives of logs: a directory of W&B, TensorBoard, TRL, verl or prime-rl as zip, tar or tar.gz.
+"""Import archives of logs: a directory of W&B, TensorBoard, MLflow, TRL, verl or prime-rl, as zip or tar.
 
 The contents are listed in the sandbox. The files are unpacked one by one, never under their own names, and
 read like any other log. The event files of a directory are one run, and completions belong to the run there.
@@ -13,9 +13,13 @@ from collections.abc import Callable, Iterator
 from pathlib import PurePosixPath
 from typing import IO, Literal, NamedTuple
 
+import numpy as np
+
 from backend.exchange.imports.completions import Completions
+from backend.exchange.imports.guess import step_candidates, steps_of
 from backend.exchange.imports.log import Log
 from backend.exchange.imports.log_file import LogFile, invalid_reply
+from backend.exchange.imports.mlflow import run_directory
 from backend.exchange.imports.operations import MAX_RUNS
 from backend.exchange.imports.table import MAX_POINTS, BadLog, Table, TooMany, excerpt, too_many_values
 from backend.exchange.imports.tensorboard import merged_events
@@ -58,7 +62,7 @@ IGNORED_SUFFIXES = (
 """Suffixes of files that are stored next to a log, but are not logs."""
 _OF_A_STEP = re.compile(r"(?:^|/)(?:rollouts|dumped_evals)/(?:global_)?step_\d+[^/]*/.*$", re.DOTALL)
 """Pattern of files with the completions of one step, in subdirectories of the run's directory."""
-MERGED_FORMATS = {"tensorboard", "trl"}
+MERGED_FORMATS = {"tensorboard", "trl", "mlflow"}
 """Formats for which all files in a directory belong to one run."""
 
 ReadFile = Callable[[LogFile], tuple[str, list[Log]]]
@@ -91,6 +95,11 @@ class LogInArchive(NamedTuple):
     kind: str
     log: Log
 
+    @property
+    def directory(self) -> str:
+        """Directory of the run; MLflow keeps the metrics of a run below it."""
+        return run_directory(self.member.directory) if self.kind == "mlflow" else self.member.directory
+
 
 class _Contents:
     """The logs that were read so far, within the limits of an import."""
@@ -107,7 +116,7 @@ class _Contents:
         """Add a log; raise TooMany if a limit is exceeded. Only the longest state of a TRL run keeps its
         values.
         """
-        number, kind, directory = len(self.found), log_in_archive.kind, log_in_archive.member.directory
+        number, kind, directory = len(self.found), log_in_archive.kind, log_in_archive.directory
         self.found.append(log_in_archive)
         self.left -= log_in_archive.log.table.size
         if kind == "trl":
@@ -120,12 +129,12 @@ class _Contents:
             raise _too_many_runs()
 
     def _keep_longest(self, log_in_archive: LogInArchive) -> None:
-        longest = self._longest.setdefault(log_in_archive.member.directory, log_in_archive)
+        longest = self._longest.setdefault(log_in_archive.directory, log_in_archive)
         if longest is not log_in_archive:
             shorter, longer = sorted(
                 (longest, log_in_archive), key=lambda candidate: len(candidate.log.table)
             )
-            self._longest[log_in_archive.member.directory] = longer
+            self._longest[log_in_archive.directory] = longer
             self.left += shorter.log.table.size
             shorter.log.table = Table()
 
@@ -293,30 +302,27 @@ def _runs(logs_in_archive: list[LogInArchive]) -> list[Log]:
     logs_by_run: dict[tuple[str, str], list[LogInArchive]] = defaultdict(list)
     single_logs, completions = [], list[LogInArchive]()
     wandb_directories = {
-        f"{log_file.member.directory}/files".lstrip("/")
-        for log_file in logs_in_archive
-        if log_file.kind == "wandb"
+        f"{log_file.directory}/files".lstrip("/") for log_file in logs_in_archive if log_file.kind == "wandb"
     }
     for log_file in logs_in_archive:
-        if log_file.member.directory in wandb_directories:
+        if log_file.directory in wandb_directories:
             continue  # printed output, which the history of the run includes
         if log_file.log.is_derived:
             completions.append(log_file)
         elif log_file.kind in MERGED_FORMATS:
-            logs_by_run[log_file.member.directory, log_file.kind].append(log_file)
-        elif log_file.kind == "csv" and log_file.log.origin == "tensorboard":  # a single curve of a run
-            logs_by_run[log_file.member.directory, f"csv {log_file.log.facts.name}"].append(log_file)
+            logs_by_run[log_file.directory, log_file.kind].append(log_file)
+        elif log_file.log.origin == "tensorboard":  # a CSV or JSON file with a single curve of a run
+            logs_by_run[log_file.directory, f"curves {log_file.log.facts.name}"].append(log_file)
         else:
             single_logs.append(log_file)
     logs_with_directory = [
-        (log_files[0].member.directory, _merged(kind, log_files))
-        for (_, kind), log_files in logs_by_run.items()
+        (log_files[0].directory, _merged(kind, log_files)) for (_, kind), log_files in logs_by_run.items()
     ]
-    siblings = Counter(log_file.member.directory for log_file in single_logs)
+    siblings = Counter(log_file.directory for log_file in single_logs)
     for log_file in single_logs:
-        if siblings[log_file.member.directory] > 1:
+        if siblings[log_file.directory] > 1:
             log_file.log.facts.name = log_file.log.facts.name or PurePosixPath(log_file.member.name).stem
-    logs_with_directory += [(log_file.member.directory, log_file.log) for log_file in single_logs]
+    logs_with_directory += [(log_file.directory, log_file.log) for log_file in single_logs]
     logs_with_directory += _add_completions(logs_with_directory, completions)
     if len(logs_with_directory) > MAX_RUNS:
         raise _too_many_runs()
@@ -329,12 +335,10 @@ def _runs(logs_in_archive: list[LogInArchive]) -> list[Log]:
 
 
 def _merged(kind: str, log_files: list[LogInArchive]) -> Log:
-    if kind.startswith("csv"):
-        for later_file in log_files[1:]:
-            log_files[0].log.table.append(later_file.log.table)
-        return log_files[0].log
     if kind == "tensorboard":
         return merged_events([log_file.log for log_file in log_files])
+    if kind != "trl":
+        return _joined_curves([log_file.log for log_file in log_files])
     # A later checkpoint contains the history of earlier ones.
     longest = max(log_files, key=lambda log_file: len(log_file.log.table))
     if len(log_files) > 1:
@@ -344,11 +348,21 @@ def _merged(kind: str, log_files: list[LogInArchive]) -> Log:
     return longest.log
 
 
+def _joined_curves(logs: list[Log]) -> Log:
+    """Return one log of several files that contain a curve each, ordered by step."""
+    first, *later_logs = logs
+    for log in later_logs:
+        first.table.append(log.table)
+    if step := first.step or next(iter(step_candidates(first.table)), None):
+        first.table.reorder(np.argsort(steps_of(first.table, step), kind="stable"))
+    return first
+
+
 def _add_completions(placed: list[tuple[str, Log]], files: list[LogInArchive]) -> list[tuple[str, Log]]:
     """Add each file of completions to the run in its directory or above; others become new runs."""
     new_runs: dict[str, Log] = {}
     for log_file in files:
-        directory = log_file.member.directory
+        directory = log_file.directory
         siblings = [log for directory_of_run, log in placed if directory_of_run == directory]
         logs_below = [log for directory_of_run, log in placed if _is_above(directory, directory_of_run)]
         target_logs = (

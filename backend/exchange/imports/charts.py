@@ -1,16 +1,19 @@
-"""Read CSV files that W&B exports from a chart: `Step`, and each curve as `run - metric` with its bounds."""
+"""Read CSV files of a chart, as W&B exports it: `Step`, and each curve as `run - metric` with its bounds."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from backend.exchange.imports.guess import is_step_name
 from backend.exchange.imports.log import Facts, Log
+from backend.exchange.imports.names import is_known
 from backend.exchange.imports.table import BadLog, Table, excerpt
 
 BOUND_SUFFIXES = ("__MIN", "__MAX")
 OWN_COLUMNS = ("_step", "Step")
 """Curves that only contain the step."""
 _SEPARATOR = " - "
+_TIME_SUFFIX = "_timestamp"
+"""Suffix of the column with the times of a curve, which SwanLab adds."""
 
 
 class ChartColumn(NamedTuple):
@@ -25,9 +28,12 @@ def chart_columns(header: Sequence[str]) -> list[ChartColumn]:
     """Return the columns of a chart's file, or an empty list for other files; the first is the x axis."""
     names = set(header)
     bounded = [name for name in header[1:] if all(f"{name}{bound}" in names for bound in BOUND_SUFFIXES)]
-    if not bounded or not all(_SEPARATOR in name for name in bounded):
+    curves = bounded or [name for name in header[1:] if name.removesuffix(_TIME_SUFFIX) not in names - {name}]
+    if not curves or not all(_SEPARATOR in name for name in curves):
         return []
-    return [ChartColumn(name, *name.rsplit(_SEPARATOR, 1)) for name in bounded]
+    charts = [ChartColumn(name, *name.rsplit(_SEPARATOR, 1)) for name in curves]
+    is_chart = bounded or (is_step_name(header[0]) and any(is_known(chart.metric) for chart in charts))
+    return charts if is_chart else []
 
 
 def from_charts(table: Table, charts: Sequence[ChartColumn], axis: str) -> list[Log]:

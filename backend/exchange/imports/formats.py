@@ -10,9 +10,10 @@ from backend.exchange.imports.archive import read_archive, read_gzip
 from backend.exchange.imports.console.read import read_console
 from backend.exchange.imports.dumps import is_dump, read_dump, read_torch_dump
 from backend.exchange.imports.guess import step_candidates
-from backend.exchange.imports.lines import parse
+from backend.exchange.imports.lines import NotUtf8, parse
 from backend.exchange.imports.log import Log
 from backend.exchange.imports.log_file import ImportSandbox, LogFile
+from backend.exchange.imports.mlflow import is_metric_file, read_metric_file
 from backend.exchange.imports.parquet import read_parquet
 from backend.exchange.imports.runs import split_trainings
 from backend.exchange.imports.table import BadLog
@@ -30,6 +31,8 @@ HEAD_BYTES = 65_536
 GZIP = b"\x1f\x8b"
 UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 """Byte order marks of UTF-16 text, which PowerShell writes."""
+WESTERN = "windows-1252"
+"""Encoding of text that is not UTF-8: Excel's default in Western languages, and a superset of Latin-1."""
 ROLLOUT_FIELDS = {"input", "output", "score", "step"}
 """Fields of a completion in a rollout dump of verl."""
 
@@ -80,6 +83,7 @@ FORMATS: dict[str, Format] = {
     "verl-console": Format("verl console output", "verl", read_console, restarts=True),
     "notebook": Format("Jupyter notebook", "text", read_notebook, restarts=True),
     "html": Format("HTML page with a table", "text", read_html, restarts=True),
+    "mlflow": Format("metric file of MLflow", "text", read_metric_file),
     "tensorboard": Format("TensorBoard event file", "tensorboard", lambda file: [read_tensorboard(file)]),
     "wandb": Format("W&B .wandb file", "wandb", lambda file: [read_wandb(file)]),
     "trackio": Format("Trackio database", "trackio", read_trackio),
@@ -137,6 +141,8 @@ def _text_format(head: str) -> str:
         return "notebook"
     if _JSON_PATTERN.match(text) and _may_be_json(first.rstrip(), following):
         return _json_format(first.rstrip())
+    if is_metric_file(first, following):
+        return "mlflow"
     if text.startswith("<") and _PAGE_PATTERN.search(head):
         return "html"
     return "csv" if is_csv(first, following) else "console"
@@ -189,10 +195,17 @@ def _read(file: LogFile, format_name: str | None = None) -> tuple[str, list[Log]
     if format_name is None and beginning == GZIP:
         return read_gzip(file, _read_unpacked)
     if beginning in UTF_16:
-        return _read_utf_16(file, format_name)
+        return _read_converted(file, "utf-16", format_name)
     chosen = format_name or detect(file.content)
     file.content.seek(0)
-    logs = FORMATS[chosen].read(file)
+    try:
+        logs = FORMATS[chosen].read(file)
+    except NotUtf8 as error:
+        if not error.may_be_western:
+            raise
+        chosen, logs = _read_converted(file, WESTERN, chosen)
+        logs[0].facts.notes.append("The text is not UTF-8; it is read as Windows-1252 (Latin-1).")
+        return chosen, logs
     if len(logs) == 1 and FORMATS[chosen].restarts and logs[0].completions is None:
         candidates = [logs[0].step] if logs[0].step else step_candidates(logs[0].table)[:1]
         logs = [
@@ -204,10 +217,10 @@ def _read(file: LogFile, format_name: str | None = None) -> tuple[str, list[Log]
     return chosen, logs
 
 
-def _read_utf_16(file: LogFile, format_name: str | None) -> tuple[str, list[Log]]:
-    """Convert text from UTF-16 to UTF-8 and read it."""
+def _read_converted(file: LogFile, encoding: str, format_name: str | None) -> tuple[str, list[Log]]:
+    """Convert text from another encoding to UTF-8 and read it."""
     path = file.sandbox.new_path()
-    decoder = codecs.getincrementaldecoder("utf-16")(errors="replace")
+    decoder = codecs.getincrementaldecoder(encoding)(errors="replace")
     file.content.seek(0)
     with path.open("w+b") as text:
         while block := file.content.read(HEAD_BYTES):

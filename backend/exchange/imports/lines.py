@@ -1,4 +1,4 @@
-"""Read the lines of a text log in strict UTF-8, with size limits."""
+"""Read the lines of a UTF-8 text log, with size limits."""
 
 import json
 from collections.abc import Iterator
@@ -20,18 +20,31 @@ class BrokenDocument(BadLog):
     """A JSON document that ends early, or several of them in one file."""
 
 
+class NotUtf8(BadLog):
+    """A text that is not UTF-8; `may_be_western` if everything before its first other byte is ASCII."""
+
+    def __init__(self, position: str, *, may_be_western: bool) -> None:
+        super().__init__(f"is not UTF-8 text: {position}")
+        self.may_be_western = may_be_western
+
+
 def text_lines(file: IO[bytes]) -> Iterator[tuple[int, str]]:
-    """Yield (number from 1, text with line break); raise BadLog if a line is not UTF-8 or too long."""
+    """Yield (number from 1, text with line break); raise NotUtf8, or BadLog if a line is too long."""
     file.seek(0)
-    number = 0
+    number, is_ascii = 0, True
     while line := file.readline(MAX_LINE_BYTES + 1):
         number += 1
         if len(line) > MAX_LINE_BYTES:
             raise BadLog(f"has a line of more than {MAX_LINE_BYTES:,} bytes: line {number}")
         try:
-            yield number, line.decode("utf-8-sig" if number == 1 else "utf-8")
+            text = line.decode("utf-8-sig" if number == 1 else "utf-8")
         except UnicodeDecodeError as error:
-            raise BadLog(f"is not UTF-8 text: line {number}, byte {error.start + 1}") from None
+            raise NotUtf8(
+                f"line {number}, byte {error.start + 1}",
+                may_be_western=is_ascii and line[: error.start].isascii(),
+            ) from None
+        is_ascii = is_ascii and line.isascii()
+        yield number, text
 
 
 def document(file: IO[bytes]) -> Any:
@@ -45,7 +58,8 @@ def document(file: IO[bytes]) -> Any:
     try:
         return parse(content)
     except UnicodeDecodeError as error:
-        raise BadLog(f"is not UTF-8 text: byte {error.start + 1}") from None
+        may_be_western = content[: error.start].isascii()
+        raise NotUtf8(f"byte {error.start + 1}", may_be_western=may_be_western) from None
     except ValueError as error:
         if "Extra data" in str(error):
             raise BrokenDocument("holds several JSON documents") from None

@@ -165,6 +165,17 @@ class Table:
         self.bad.count += table.bad.count
         self.bad.first = [*self.bad.first, *table.bad.first][:MAX_SHOWN]
 
+    def reorder(self, order: Ints) -> None:
+        """Rearrange the rows; `order` contains the current index of each new row."""
+        new_rows = np.empty(len(self), np.int64)
+        new_rows[order] = np.arange(len(self))
+        self.lines = array("q", np.asarray(self.lines, np.int64)[order].tobytes())
+        for column in self.columns.values():
+            rows, values = column.numbers()
+            column_order = np.argsort(new_rows[rows], kind="stable")
+            column.rows = array("q", new_rows[rows][column_order].tobytes())
+            column.values = array("d", values[column_order].tobytes())
+
 
 def as_number(value: Any) -> float | None:
     """Return the number in a cell, including NaN and the infinities; None if there is none."""

@@ -31,6 +31,8 @@ _PRINTED_TEXT_PATTERN = re.compile(r"[={}]|: \S|[A-Za-z] [-+]?\d+\.\d")
 """Matches characters of printed lines that column names do not contain."""
 _DECIMAL_COMMA_PATTERN = re.compile(r"\s*[-+]?\d{1,20},\d{1,20}(?:[eE][-+]?\d{1,3})?\s*%?")
 _TENSORBOARD_COLUMNS = {"wall time", "step", "value"}
+_TENSORBOARD_ITEM = ("Wall time", "Step", "Value")
+"""Names of the three numbers of each item in a JSON export."""
 _METRIC_BY_FILE_NAME = {
     f"{prefix}{alias}".replace("/", "_").lower(): f"{prefix}{alias}"
     for alias in ALIASES
@@ -211,6 +213,8 @@ def _read_objects(file: LogFile) -> list[Log]:
         table.add(line, named_values.cells(row) if named_values else flat(row))
         for texts in table.labels.values():
             texts.extend([""] * (len(table) - len(texts)))
+    if set(table.columns) == set(_TENSORBOARD_ITEM):
+        return [_named_by_file(table, list(_TENSORBOARD_ITEM), file.name)]
     return split_runs(Log(table, origin="wandb" if len(_WANDB_COLUMNS & table.columns.keys()) > 1 else ""))
 
 
@@ -248,8 +252,14 @@ def _items(rows: list[Any], table: Table) -> Iterator[tuple[int, dict[str, Any]]
     for number, row in enumerate(rows, 1):
         if isinstance(row, dict):
             yield 0, row
+        elif _is_tensorboard_item(row):
+            yield 0, dict(zip(_TENSORBOARD_ITEM, row, strict=True))
         else:
             table.bad.add(0, f"item {number} is not an object")
+
+
+def _is_tensorboard_item(row: Any) -> bool:
+    return isinstance(row, list) and len(row) == 3 and all(type(cell) in {int, float} for cell in row)
 
 
 def _parse_single_document(file: IO[bytes]) -> list[Any] | None:

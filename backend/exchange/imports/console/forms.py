@@ -47,6 +47,9 @@ VERL_AGAIN = re.compile(
 )
 """Pattern of cells in a continuation of a broken line of verl."""
 _NUMPY = re.compile(r"^np\.\w+\((.*)\)$|^array\((.*)\)$")
+_EVALUATION_PATTERN = re.compile(
+    r"\bEvaluated (?:\S{1,200} on )?(?P<suite>[\w.@/+-]{1,80}) in [\d.]{1,12}s \((?P<results>.{1,1000})\)\s*$"
+)
 _BULLET = re.compile(r"^[\s•*+>-]+")
 _GRID = re.compile(rf"[│|]\s*([\w./@-]{{1,200}})\s*[│|]\s*({NUMBER})\s*(?=[│|])")
 _RULE_PATTERN = re.compile(r"^[\s|:+=\u2500-\u257f-]*[-=\u2500\u2501\u2550][\s|:+=\u2500-\u257f-]*$")
@@ -113,6 +116,17 @@ def _spaced_pairs(text: str) -> list[tuple[str, str]]:
 def bar_pairs(text: str) -> list[tuple[str, str]]:
     """Return the pairs after the times of a progress bar: `3/9 [00:12<01:02, 3.1s/it, reward=0.5]`."""
     return pairs(text[text.rfind("[") :])
+
+
+def evaluation_cells(text: str) -> list[tuple[str, str]]:
+    """Return the results that prime-rl prints after an evaluation, named `eval/<suite>/<result>`."""
+    match = _EVALUATION_PATTERN.search(text)
+    if match is None:
+        return []
+    return [
+        (f"eval/{match['suite']}/{name.lower().replace(' ', '_')}", value)
+        for name, value in pairs(match["results"])
+    ]
 
 
 def lone_pairs(text: str) -> list[tuple[str, str]]:

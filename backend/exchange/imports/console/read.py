@@ -14,6 +14,7 @@ from backend.exchange.imports.console.forms import (
     Heading,
     bar_counter,
     bar_pairs,
+    evaluation_cells,
     heading,
     is_rule,
     lone_pairs,
@@ -24,7 +25,7 @@ from backend.exchange.imports.console.forms import (
 )
 from backend.exchange.imports.console.literals import Incomplete, read_object
 from backend.exchange.imports.console.rows import NO_STEP, Clue, Rows, with_steps
-from backend.exchange.imports.console.steps import steps_of_rows
+from backend.exchange.imports.console.steps import order_of_rows, steps_of_rows
 from backend.exchange.imports.console.terminal import pieces, without_writer
 from backend.exchange.imports.guess import STEP_NAMES
 from backend.exchange.imports.log import Facts, Log
@@ -89,6 +90,8 @@ class ConsoleText:
         """
         self._heading = Heading(None)
         self._heading_line = 0
+        self._evaluated_step = NO_STEP
+        """Step in the last line that announced an evaluation."""
         self._list: list[tuple[str, str]] = []
         self._open: list[str] = []
         """Lines of an object that is not closed yet."""
@@ -249,6 +252,9 @@ class ConsoleText:
         if " = " in text and (total := _TOTALS.search(text)):
             self._take_total(text, int(total[1].replace(",", "")))
             return ""
+        if "Evaluated " in text and (cells := evaluation_cells(text)):
+            self._add_pairs(PAIRS, line, cells, Clue(self._evaluated_step, writer=writer))
+            return PAIRS
         if may_name_step(text):
             named = heading(text)
             if named.step is not None or named.epoch is not None:
@@ -287,6 +293,8 @@ class ConsoleText:
             return ""
         self._end_list()
         self._heading, self._heading_line = named, line
+        if "eval" in text.lower():
+            self._evaluated_step = named.step
         return LISTS
 
     def _end_list(self) -> None:
@@ -390,6 +398,7 @@ def _trainings(text: ConsoleText, form: str, rows: Rows) -> list[Log]:
         ]
         steps, note = steps_of_rows(training_rows, text.total, text.epochs)
         with_steps(table, steps, "step")
+        table.reorder(order_of_rows(training_rows.clues, steps))
         facts = Facts(name=f"training {number + 1}" if count > 1 else "", config=dict(text.facts.config))
         facts.notes += [note] if note else []
         logs.append(Log(table, facts, origin=_origin(form, table.columns), step="step"))

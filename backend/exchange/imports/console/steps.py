@@ -1,5 +1,6 @@
 """Determine the steps of printed rows, from the log or else from progress bars, epochs or line order."""
 
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -101,6 +102,26 @@ def _eval_with_training(clues: Sequence[Clue], steps: Ints) -> Ints:
         elif steps[number] != NO_STEP:
             last = int(steps[number])
     return steps
+
+
+def order_of_rows(clues: Sequence[Clue], steps: Ints) -> Ints:
+    """Return the order in which an evaluation printed late follows the training rows up to its step.
+
+    Without it, an evaluation that runs beside the training would look like a resume from an earlier step.
+    """
+    positions = np.arange(len(clues), dtype=float)
+    stretch_steps: list[int] = []
+    stretch_rows: list[int] = []
+    for row, (clue, step) in enumerate(zip(clues, steps.tolist(), strict=True)):
+        is_backward = bool(stretch_steps) and step < stretch_steps[-1]
+        if is_backward and clue.is_eval:
+            positions[row] = stretch_rows[bisect_right(stretch_steps, step)] - 0.5
+            continue
+        if is_backward:
+            stretch_steps, stretch_rows = [], []
+        stretch_steps.append(step)
+        stretch_rows.append(row)
+    return np.argsort(positions, kind="stable")
 
 
 def _rising(counts: Sequence[int]) -> Ints | None:

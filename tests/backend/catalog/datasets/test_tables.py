@@ -135,9 +135,9 @@ BAD_TABLES: dict[str, tuple[str, bytes, str, str]] = {
         "a.csv", b"prompt,answer,prompt\na,1,b\n", "file", "two columns of the name 'prompt'"
     ),
     "images": ("a.parquet", parquet(binary_parquet()), "file", "column 'image' holds bytes (images, audio)"),
-    "no Parquet": ("a.parquet", b"PAR1" + b"x" * 100, "file", "is not what .parquet stands for"),
-    "a cut file": ("a.parquet", parquet(ROWS)[:-30], "file", "is not what .parquet stands for"),
-    "an empty file": ("a.parquet", b"", "file", "is not what .parquet stands for"),
+    "no Parquet": ("a.parquet", b"PAR1" + b"x" * 100, "file", "is not a valid .parquet file"),
+    "a cut file": ("a.parquet", parquet(ROWS)[:-30], "file", "is not a valid .parquet file"),
+    "an empty file": ("a.parquet", b"", "file", "is not a valid .parquet file"),
     "an empty CSV": ("a.csv", b"", "file", "has no first line with the names"),
     "a header alone": ("a.csv", b"prompt,answer\n", "file", "has no row"),
     "Latin-1": ("a.csv", "prompt,answer\nx,1\ncafé,1\n".encode("latin-1"), "file", "row 2 is not UTF-8"),

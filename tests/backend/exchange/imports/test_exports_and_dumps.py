@@ -41,14 +41,32 @@ def test_an_mlflow_export_holds_one_value_per_row():
     assert curves(logs(json.dumps({"metrics": metrics}))[0]) == {"reward/mean": {1: 0.25, 2: 0.5}}
 
 
+def test_the_metric_files_of_an_mlflow_run_are_one_run():
+    values = {"reward": (0.5, 0.75), "train/kl": (0.25, 0.5)}
+    files = {
+        f"mlruns/1/calm-crab/metrics/{name}": "".join(
+            f"{1700000000000 + step} {value} {step}\n" for step, value in enumerate(pair, 1)
+        )
+        for name, pair in values.items()
+    }
+    [log] = logs(zipped({**files, "mlruns/1/calm-crab/params/lr": "1e-6"}))
+    assert log.facts.name == "calm-crab"
+    assert curves(log) == {"reward/mean": {1: 0.5, 2: 0.75}, "kl/k3": {1: 0.25, 2: 0.5}}
+    [single_log] = logs(files["mlruns/1/calm-crab/metrics/reward"], "reward")
+    assert curves(single_log) == {"reward/mean": {1: 0.5, 2: 0.75}}
+
+
 def test_tensorboard_curve_exports_are_named_by_their_files_and_make_one_run():
     table = "Wall time,Step,Value\n1700000000.5,1,0.5\n"
     names = {
         f"run-a-tag-{tag}.csv": table for tag in ("train_reward", "train_completions_mean_length", "mine")
     }
+    names["run-a-tag-train_kl.json"] = "[[1700000000.5, 1, 0.5], [1700000009.5, 2, 0.75]]"
     [log] = logs(zipped(names))
     assert log.facts.name == "a"
-    assert curves(log) == {name: {1: 0.5} for name in ("length/mean", "mine", "reward/mean")}
+    assert curves(log) == {name: {1: 0.5} for name in ("length/mean", "mine", "reward/mean")} | {
+        "kl/k3": {1: 0.5, 2: 0.75}
+    }
 
 
 def test_the_printed_output_of_a_wandb_run_is_not_a_second_run():
@@ -71,6 +89,9 @@ def test_a_wandb_chart_is_read_over_any_counter_and_refused_over_time():
     table = ",a - b - reward,a - b - reward__MIN,a - b - reward__MAX\n1,0.5,0.5,0.5\n2,1,1,1\n"
     [log] = logs(f"train/global_step{table}")
     assert (log.facts.name, curves(log)) == ("a - b", {"reward/mean": {1: 0.5, 2: 1.0}})
+    [first, second] = logs("step,a - reward,b - reward,b - reward_timestamp\n1,0.5,0.25,17\n2,1,0.75,18\n")
+    assert (first.facts.name, curves(first)) == ("a", {"reward/mean": {1: 0.5, 2: 1.0}})
+    assert (second.facts.name, curves(second)) == ("b", {"reward/mean": {1: 0.25, 2: 0.75}})
     with pytest.raises(BadLog, match="set the chart's x axis to Step"):
         logs(f"Relative Time (Process){table}")
 

@@ -236,6 +236,23 @@ def test_an_evaluation_belongs_to_the_training_step_before_it():
     assert plan.log.facts.config["training_summary"]["train_runtime"] == 9.1
 
 
+def test_an_evaluation_of_prime_rl_belongs_to_the_checkpoint_that_it_evaluates():
+    text = "".join(
+        f"09:0{step} SUCCESS Step {step} | Time: 12.1s | Reward: 0.{step} | Seq. Length: 90.1 tokens/sample\n"
+        for step in range(9)
+    )
+    evaluation = (
+        "09:12:09 INFO Running evals for checkpoint step 4\n"
+        "09:12:09 SUCCESS Evaluated Qwen/Qwen3-4B on aime2024 in 34.30s (Avg@16=0.3200, Pass@8: 0.5100, "
+        "No-response: 0.0%, Completion Length: 812.20 (±120.33, ∈[12.00, 2048.00]), Truncated: 3.2%)\n"
+    )
+    [plan] = read(text + evaluation)
+    assert plan.restart_count == 0
+    assert curve(plan) == {step: pytest.approx(step / 10) for step in range(9)}
+    assert curve(plan, "eval/accuracy") == {4: 0.32}
+    assert curve(plan, "eval/aime2024/truncated") == {4: pytest.approx(0.032)}
+
+
 def test_objects_in_completions_and_printed_configs_are_not_rows():
     noise = "{'model': 'a', 'batch': 8, 'steps': 9}\nThe answer is {\"phase\": 3, \"green\": 20}.\n"
     [plan] = read(noise + TRL_WITH_BARS.replace("\n", "\n" + noise.split("\n")[1] + "\n"))

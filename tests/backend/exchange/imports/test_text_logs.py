@@ -227,6 +227,7 @@ def test_nested_objects_and_a_list_of_objects_are_read():
 
 VALID_SPELLINGS = {
     "UTF-16, as PowerShell writes it": "step,eval_acc\n5,0.25\n10,0.5\n".encode("utf-16"),
+    "Latin-1, as Excel writes it": "step;eval_acc;Länge\n5;0,25;3\n10;0,5;4\n".encode("latin-1"),
     "decimal commas": b"step;eval_acc\n5;0,25\n10;0,5\n",
     "steps of all, percent": b"Step,Test accuracy (%)\n5/400,25%\n10/400,50 %\n",
     "thousands of steps": b"step,eval_acc\n0.005k,0.25\n0.01k,0.5\n",
@@ -258,7 +259,7 @@ def test_common_spellings_of_numbers_are_read(content):
 
 HOSTILE_CONTENTS = {
     "is empty": [b"", b"  \n\n"],
-    "is not UTF-8 text: line 2": [b"step,loss\n1,\xff\n"],
+    "is not UTF-8 text: line 2": ["step,loss,é\n".encode() + b"1,\xff,2\n"],
     "is cut off: its packed content does not end": [b"\x1f\x8b\x08\x00rest"],
     "is damaged: Parquet file size is": [b"PAR1\x15\x04"],
     "is damaged: File is not a zip file": [b"PK\x03\x04"],
