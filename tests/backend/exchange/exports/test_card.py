@@ -15,8 +15,6 @@ from backend.exchange.exports.facts import CardFacts
 from backend.exchange.exports.markdown import fenced, inline, quoted
 from backend.metrics.series import Points
 
-HUB_PROBLEM = {"name": "hub", "dataset": "openai/gsm8k", "prompt_field": "question", "answer_field": "answer"}
-
 
 def facts(**fields):
     defaults: dict[str, Any] = {

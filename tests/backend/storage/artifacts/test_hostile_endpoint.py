@@ -12,7 +12,6 @@ from tests.hostile_server import endless, hostile_server
 
 RUN, NAME = "01JRUN", "s000002-a1"
 XML_RESPONSE = b"HTTP/1.1 200 OK\r\nContent-Type: application/xml\r\nConnection: close\r\n\r\n"
-OBJECT_RESPONSE = b"HTTP/1.1 206 Partial Content\r\nConnection: close\r\n\r\n"
 HEAD_RESPONSE = b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n"
 
 
