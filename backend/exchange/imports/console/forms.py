@@ -4,6 +4,8 @@ import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from backend.exchange.imports.names import is_known
+
 MAX_LINE_CHARACTERS = 8_000
 """Maximum length of a line of pairs or of a table; longer lines are text."""
 NUMBER = (
@@ -27,13 +29,21 @@ _EPOCH_PATTERN = re.compile(
 )
 _PAIR_PATTERN = re.compile(
     r"(?<![\w./@-])([A-Za-z_][\w./@()%-]{0,79}(?: [A-Za-z_/][\w./@()%-]{0,39}){0,4})\s{0,2}([:=])\s{0,12}"
-    rf"((?:{NUMBER})\s?%?)(?:\s?[A-Za-z/]{{1,8}})?(?=$|[\s,;|\])}}>])"
+    rf"((?:{NUMBER})\s?%?)(?:\s?[A-Za-z/]{{1,8}})?(?=$|[\s,;|\])}}>±]|\.(?:\s|$))"
 )
 _SPACED = re.compile(
     r"(?<![\w./@-])([A-Za-z_][\w./@-]{0,79}(?: [A-Za-z_][\w./@-]{0,39}){0,3}) {1,12}"
-    rf"((?:{NUMBER})\s?%?)(?=$|[\s,;|])"
+    rf"((?:{NUMBER})\s?%?)(?=$|[\s,;|±])"
 )
+_ERROR_PATTERN = re.compile(rf"\s?(?:±|\+/-)\s?(?:{NUMBER})")
+_AT_STEP_PATTERN = re.compile(
+    r"(?<![\w./@-])([A-Za-z_][\w./@-]{0,79}(?: [A-Za-z_][\w./@-]{0,39}){0,3}?) (?:of|at|in|for|after) "
+    rf"(?:step|iteration|update|epoch|episode) \d{{1,10}}\s?[:=]\s?((?:{NUMBER})\s?%?)(?=$|[\s,;|±])",
+    re.IGNORECASE,
+)
+"""Pattern of `Average reward after step 12: 0.3`."""
 _BETWEEN = re.compile(r"\s*(?:[|;]|[,:]\s|\s-\s)\s*")
+_SEPARATORS = " ,;|-\t"
 _BAR_PATTERN = re.compile(r"(\d{1,10})/(\d{1,10}) \[")
 _NOISE = {
     "pid", "ip", "port", "rank", "local_rank", "seed", "eta", "epoch", "step", "global_step", "global step",
@@ -94,23 +104,31 @@ def pairs(text: str) -> list[tuple[str, str]]:
     """Return all `name: number` and `name=number` pairs of a line."""
     cells = []
     for match in _PAIR_PATTERN.finditer(text):
-        name = match[1] if match[2] == ":" else match[1].rsplit(" ", 1)[-1]
+        name = _without_sentence(match[1]) if match[2] == ":" else match[1].rsplit(" ", 1)[-1]
         is_place_in_code = match[2] == ":" and text[: match.start()].endswith(":") and match[3].isdecimal()
         if name.lower() not in _NOISE and not name.endswith(".py") and not is_place_in_code:
             cells.append((name, match[3].replace(",", "")))
     return cells or _spaced_pairs(text)
 
 
+def _without_sentence(name: str) -> str:
+    """Return a name without the end of a sentence before it; `Grad. Norm` is a name."""
+    _, separator, following = name.rpartition(". ")
+    return following if separator and is_known(following) else name
+
+
 def _spaced_pairs(text: str) -> list[tuple[str, str]]:
-    """Return the pairs of a line such as `step 12 | reward 0.5 | kl 0.1`, if there are at least two."""
+    """Return the pairs of `step 12 | reward 0.5 | kl 0.1`, if there are several or the metric is known."""
     cells = [
         (match[1], match[2].replace(",", ""))
-        for segment in _BETWEEN.split(text)
+        for segment in _BETWEEN.split(_ERROR_PATTERN.sub("", text))
         if not _SPACED.sub("", segment).strip()
         for match in _SPACED.finditer(segment)
         if match[1].lower() not in _NOISE
     ]
-    return cells if len(cells) > 1 else []
+    if len(cells) > 1 or (cells and is_known(cells[0][0])):
+        return cells
+    return [(match[1], match[2].replace(",", "")) for match in _AT_STEP_PATTERN.finditer(text)]
 
 
 def bar_pairs(text: str) -> list[tuple[str, str]]:
@@ -134,9 +152,10 @@ def lone_pairs(text: str) -> list[tuple[str, str]]:
     if "│" in text:
         return [(match[1], match[2]) for match in _GRID.finditer(text)]
     plain = _BULLET.sub("", text)
-    if not _PAIR_PATTERN.sub("", plain).strip(" ,;|-\t"):
-        return pairs(plain)
-    return []
+    first = _PAIR_PATTERN.search(plain)
+    if first is None or plain[: first.start()].strip(_SEPARATORS):
+        return []
+    return [] if _PAIR_PATTERN.sub("", plain).strip(_SEPARATORS) else pairs(plain)
 
 
 def verl_cells(text: str) -> Iterator[tuple[str, Any]]:

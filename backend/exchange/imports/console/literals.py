@@ -12,7 +12,7 @@ _TOKEN_PATTERN = re.compile(
     r"""\s*(?:
       (?P<text>'[^'\\]*(?:\\.[^'\\]*)*'|"[^"\\]*(?:\\.[^"\\]*)*")
     | (?P<number>[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?(?![\w.]))
-    | (?P<word>[-+]?[A-Za-z_][\w.]*)
+    | (?P<word>[-+]?[A-Za-z_][\w.]*|<\w{1,60}Backward\w{0,9}>)
     | (?P<sign>[{}\[\]():,=])
     )""",
     re.VERBOSE | re.DOTALL,

@@ -60,10 +60,12 @@ _BEFORE = re.compile(
 _TOTALS = re.compile(r"(?:Total optimization steps|Num [Ee]pochs) = ([\d,]{1,12})")
 _MAY_BE_PAIRS = re.compile(r"=-?[\d.n].*=|: ?-?[\d.n].*: ?-?[\d.n]")
 """Pattern of two named numbers, which a line without a step must contain to be a row."""
+_EVALUATED = re.compile(r"\s{0,9}(?:eval|val|test)", re.IGNORECASE)
 _SUMMARY = "train_runtime"
 _COUNTERS = (
     "global_step", "train/global_step", "training/global_step", "trainer/global_step",
-    "global_step/max_steps", "system/step", "step", "_step", "iteration", "train/step", "rollout/step",
+    "global_step/max_steps", "system/step", "step", "_step", "training_step", "train_step", "global_steps",
+    "iteration", "iter", "train/step", "rollout/step",
 )  # fmt: skip
 
 
@@ -259,13 +261,17 @@ class ConsoleText:
             named = heading(text)
             if named.step is not None or named.epoch is not None:
                 return self._take_heading(line, text, named, writer)
-        cells = lone_pairs(text) if self._heading.step is not None or _MAY_BE_PAIRS.search(text) else []
+        is_candidate = self._heading.step is not None or _MAY_BE_PAIRS.search(text) or _EVALUATED.match(text)
+        cells = lone_pairs(text) if is_candidate else []
         if cells and {name for name, _ in cells} & {name for name, _ in self._list}:
             self._end_list()  # a second row needs its own heading
             self._heading = Heading(None)
         if cells and self._heading.step is not None:
             self._list += cells
             return LISTS
+        if cells and len(self.forms[PAIRS]) and _is_eval(name for name, _ in cells):
+            self._add_pairs(PAIRS, line, cells, Clue(writer=writer))
+            return PAIRS
         if len(cells) > 1 and any(is_known(name) for name, _ in cells):
             self._add_pairs(BARE_PAIRS, line, cells, Clue(writer=writer))
             return BARE_PAIRS
@@ -337,7 +343,7 @@ class ConsoleText:
 
 
 def _is_eval(names: Iterable[str]) -> bool:
-    return all(name.startswith(("eval", "val", "test")) or name == "epoch" for name in names)
+    return all(name.lower().startswith(("eval", "val", "test")) or name == "epoch" for name in names)
 
 
 def _own_step(named: dict[str, Any], before: str) -> tuple[int, str]:

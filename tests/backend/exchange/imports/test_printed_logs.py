@@ -122,6 +122,21 @@ OUTPUT_FORMS = {
         TENTHS_BY_STEP,
         "",
     ),
+    "a sentence": (
+        "".join(f"Training step {n}/70 done. Mean reward: {n / 10}. KL: 0.1.\n" for n in TENTHS_BY_STEP),
+        TENTHS_BY_STEP,
+        "",
+    ),
+    "the step after the name": (
+        "".join(f"Average reward after step {n}: {n / 10}\n" for n in TENTHS_BY_STEP),
+        TENTHS_BY_STEP,
+        "",
+    ),
+    "an error after the value": (
+        "".join(f"Step {n} | reward {n / 10}±0.05\n" for n in TENTHS_BY_STEP),
+        TENTHS_BY_STEP,
+        "",
+    ),
     "MiniMind": (
         "".join(f"Epoch:[1/1]({n}/90), Reward: {n / 10}, Actor Loss: 0.0\n" for n in TENTHS_BY_STEP),
         TENTHS_BY_STEP,
@@ -236,6 +251,12 @@ def test_an_evaluation_belongs_to_the_training_step_before_it():
     assert plan.log.facts.config["training_summary"]["train_runtime"] == 9.1
 
 
+def test_an_evaluation_on_a_line_without_a_step_belongs_to_the_line_before_it():
+    lines = [f"Step {step}, mean_reward: 0.{step}, entropy: 0.5\n" for step in range(1, 5)]
+    [plan] = read("".join([*lines[:2], "Eval success rate: 0.25\n", *lines[2:], "Eval success rate: 0.5\n"]))
+    assert curve(plan, "eval/accuracy") == {2: 0.25, 4: 0.5}
+
+
 def test_an_evaluation_of_prime_rl_belongs_to_the_checkpoint_that_it_evaluates():
     text = "".join(
         f"09:0{step} SUCCESS Step {step} | Time: 12.1s | Reward: 0.{step} | Seq. Length: 90.1 tokens/sample\n"
@@ -277,7 +298,8 @@ def test_code_in_a_literal_is_never_evaluated():
     ):
         with pytest.raises(ValueError, match=r"is no|nested"):
             read_object(text + " ", 0, is_last=False)
-    assert read_object("{'a': tensor(0.5, device='cuda:0'), 'b': -inf, 'c': None}", 0, is_last=False)[0] == {
+    text = "{'a': tensor(0.5, device='cuda:0', grad_fn=<MeanBackward0>), 'b': -inf, 'c': None}"
+    assert read_object(text, 0, is_last=False)[0] == {
         "a": 0.5,
         "b": float("-inf"),
         "c": None,
