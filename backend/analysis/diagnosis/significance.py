@@ -38,8 +38,15 @@ def end_p_value(values: Floats) -> float:
 
 
 def rise_p_value(values: Floats) -> float:
-    """Return the p-value of the largest rise from an earlier to a later part."""
-    return _p_value(values, _largest_rises)
+    """Return the p-value of the largest rise from an earlier to a later part.
+
+    A long series is also tested by its first points alone, because a rise within fewer steps than a bin has
+    would disappear in the mean of the bin.
+    """
+    p_value = _p_value(values, _largest_rises)
+    if len(values) <= MAX_TESTED_POINTS:
+        return p_value
+    return min(1.0, 2 * min(p_value, _p_value(values[:MAX_TESTED_POINTS], _largest_rises)))
 
 
 def _p_value(values: Floats, statistic: Callable[[Matrix], Floats]) -> float:
@@ -113,8 +120,7 @@ def _falls_to_the_end(matrix: Matrix) -> Floats:
 
 def _largest_rises(matrix: Matrix) -> Floats:
     count = matrix.shape[1]
-    min_size = max(2, count // 20)
-    sizes = np.arange(min_size, count - min_size + 1)
+    sizes = np.arange(2, count - 1)
     sums = np.cumsum(matrix, axis=1)
     before = sums[:, sizes - 1] / sizes
     after = (sums[:, -1:] - sums[:, sizes - 1]) / (count - sizes)

@@ -65,6 +65,14 @@ def test_the_bound_for_a_run_that_never_learned_shrinks_with_its_length():
     assert bounds[1] < bounds[0] < 0.05
 
 
+@pytest.mark.parametrize("count", [100, 500, 2000])
+def test_a_run_that_learns_within_its_first_steps_has_learned(count):
+    for seed in range(5):
+        chance = np.random.default_rng(seed)
+        values = 0.6 / (1 + np.exp(-(np.arange(count) - 6) / 2)) + chance.normal(0, 0.08, count)
+        assert judge(Log({"reward/mean": series(values)})).verdict == "healthy"
+
+
 def test_accuracies_in_percent_have_the_verdict_of_fractions_in_their_own_unit():
     falling = np.array([0.1, 0.4, 0.55, 0.6, 0.6, 0.35, 0.2, 0.12, 0.1])
     outcomes = [
