@@ -162,17 +162,17 @@ def _attempt(row: Attempt) -> ArchivedAttempt:
 
 
 def _write_events(sessions: Sessions, run_id: str, file: IO[bytes]) -> None:
-    after = 0
+    last_id = 0
     names = ("at", "kind", "level", "attempt", "step", "message", "data")
     while True:
         with reading(sessions) as session:
-            query = select(Event).where(Event.run_id == run_id, Event.id > after).order_by(Event.id)
+            query = select(Event).where(Event.run_id == run_id, Event.id > last_id).order_by(Event.id)
             rows = list(session.scalars(query.limit(EVENTS_AT_ONCE)))
         for row in rows:
             file.write(orjson.dumps({name: getattr(row, name) for name in names}) + b"\n")
         if len(rows) < EVENTS_AT_ONCE:
             return
-        after = rows[-1].id
+        last_id = rows[-1].id
 
 
 CheckpointsFound = dict[str, tuple[ArchivedCheckpoint, list[Described]]]

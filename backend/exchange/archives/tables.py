@@ -62,7 +62,7 @@ def write_metrics(sessions: Sessions, run_id: str, file: IO[bytes]) -> None:
     )
     with reading(sessions) as session:
         names = load_metric_names(
-            session, [stretch.run for stretch in load_lineages(session, [run_id])[run_id]]
+            session, [segment.run for segment in load_lineages(session, [run_id])[run_id]]
         )
     with pq.ParquetWriter(file, schema, compression="zstd") as writer:
         for start in range(0, len(names), METRICS_AT_ONCE):
@@ -180,11 +180,11 @@ Page = tuple[list[RolloutGroup], dict[str, list[Completion]], dict[str, bytes], 
 
 def _pages(sessions: Sessions, run_id: str) -> Iterator[Page]:
     columns = (RolloutGroup.step, RolloutGroup.kind, RolloutGroup.prompt_index, RolloutGroup.id)
-    after: tuple[Any, ...] = (-2, "", 0, "")
+    last_key: tuple[Any, ...] = (-2, "", 0, "")
     while True:
         with reading(sessions) as session:
             query = select(RolloutGroup).where(
-                *valid_group_conditions(session, run_id), tuple_(*columns) > after
+                *valid_group_conditions(session, run_id), tuple_(*columns) > last_key
             )
             groups = list(session.scalars(query.order_by(*columns).limit(GROUPS_AT_ONCE)))
             ids = [group.id for group in groups]
@@ -198,7 +198,7 @@ def _pages(sessions: Sessions, run_id: str) -> Iterator[Page]:
             return
         yield groups, completions, packed, labelled
         last = groups[-1]
-        after = (last.step, last.kind, last.prompt_index, last.id)
+        last_key = (last.step, last.kind, last.prompt_index, last.id)
 
 
 def _labels(session: Session, groups: Sequence[str]) -> dict[str, list[RolloutLabel]]:
@@ -245,11 +245,11 @@ def _number(completion: Completion, name: str) -> float | None:
 def with_exact(texts: dict[str, str]) -> dict[str, Any]:
     """Return texts as UTF-8 columns, and the bytes of texts that are not valid UTF-8."""
     clean_texts = {name: clean_text(text) for name, text in texts.items()}
-    exact = {
+    exact_bytes = {
         exact_name(name): text.encode("utf-8", "surrogatepass") if clean_texts[name] != text else None
         for name, text in texts.items()
     }
-    return clean_texts | exact
+    return clean_texts | exact_bytes
 
 
 def _token_batch(row: int, tokens: Tokens, arrays: Sequence[str], schema: Any) -> Any:

@@ -35,7 +35,7 @@ def model_card(facts: CardFacts, *, merged: bool = True) -> str:
     """Return the card as Markdown with YAML front matter; `merged` means a complete model instead of an
     adapter.
     """
-    parts = [
+    sections = [
         _front_matter(facts, merged=merged),
         f"# {inline(facts.name)}",
         _introduction(facts, merged=merged),
@@ -56,7 +56,7 @@ def model_card(facts: CardFacts, *, merged: bool = True) -> str:
         REPRODUCE,
         fenced(json.dumps(facts.config.model_dump(mode="json"), indent=1), "json"),
     ]
-    return "\n\n".join(parts) + "\n"
+    return "\n\n".join(sections) + "\n"
 
 
 def _front_matter(facts: CardFacts, *, merged: bool) -> str:
@@ -92,7 +92,7 @@ def _introduction(facts: CardFacts, *, merged: bool) -> str:
 
 
 def _data(config: RunConfig) -> str:
-    parts = {"problems": config.problems, "rewards": config.rewards}
+    components_by_title = {"problems": config.problems, "rewards": config.rewards}
     return "\n\n".join(
         table(
             [title, "weight", "settings"],
@@ -101,7 +101,7 @@ def _data(config: RunConfig) -> str:
                 for component in components
             ],
         )
-        for title, components in parts.items()
+        for title, components in components_by_title.items()
     )
 
 
@@ -122,13 +122,16 @@ def _value(value: Any) -> str:
 def _recipe(config: RunConfig) -> str:
     preset = PRESETS.get(config.preset)
     preset_text = f"Preset {inline(preset.title)} ({inline(preset.source)})." if preset else "No preset."
-    changed = dict(_differences(RunConfig().model_dump(mode="json"), config.model_dump(mode="json")))
+    changed_fields = dict(_differences(RunConfig().model_dump(mode="json"), config.model_dump(mode="json")))
     skipped = ("problems", "rewards", "seed", "preset")
-    knobs = [[path, _value(value)] for path, value in changed.items() if path not in skipped]
-    parts = [f"{preset_text} The run minimises", fenced(formula(config)["text"], "text")]
+    knobs = [[path, _value(value)] for path, value in changed_fields.items() if path not in skipped]
+    paragraphs = [f"{preset_text} The run minimises", fenced(formula(config)["text"], "text")]
     if knobs:
-        parts += ["All fields that differ from the defaults of GRPO Lab:", table(["field", "value"], knobs)]
-    return "\n\n".join(parts)
+        paragraphs += [
+            "All fields that differ from the defaults of GRPO Lab:",
+            table(["field", "value"], knobs),
+        ]
+    return "\n\n".join(paragraphs)
 
 
 def _differences(before: Any, after: Any, path: str = "") -> Iterator[tuple[str, Any]]:
@@ -192,9 +195,9 @@ def _evaluation(facts: CardFacts) -> str:
 
 def _interval(facts: CardFacts, name: str, share: float, step: int) -> str:
     """Return the recorded interval of a suite, or Wilson's interval of held-out accuracy; otherwise empty."""
-    ends = [facts.curves.get(end) for end in interval_names(name)]
-    recorded = [float(points.values[-1]) for points in ends if points and int(points.steps[-1]) == step]
-    if len(recorded) == len(ends):
+    bounds = [facts.curves.get(end) for end in interval_names(name)]
+    recorded = [float(points.values[-1]) for points in bounds if points and int(points.steps[-1]) == step]
+    if len(recorded) == len(bounds):
         low, high = recorded
     elif name == "eval/accuracy" and 0 <= share <= 1:
         low, high = wilson(share, facts.config.evaluation.prompts)

@@ -68,14 +68,14 @@ def source_of(settings: Settings, run: str, step: int | None) -> Source:
     with _reading(settings) as session:
         checkpoint = find_checkpoint(session, run_called(session, run), step)
         directory = settings.artifact_dir(checkpoint.run_id) / checkpoint.path
-        facts = facts_of(session, checkpoint)
+        card_facts = facts_of(session, checkpoint)
     try:
         is_there = directory.is_dir() or _fetch(settings, directory)
     except OSError as error:
         raise Unavailable(f"checkpoint {checkpoint.path} was not fetched: {error.strerror}") from None
     if not is_there:
         raise Conflict(f"checkpoint {checkpoint.path} is not on this machine: {directory} is missing")
-    return Source(directory, facts.name, model_card(facts))
+    return Source(directory, card_facts.name, model_card(card_facts))
 
 
 def _fetch(settings: Settings, directory: Path) -> bool:

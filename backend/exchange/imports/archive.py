@@ -78,10 +78,10 @@ class Member(NamedTuple):
     def directory(self) -> str:
         """Directory of the run that this file belongs to; the text is never used as a path."""
         name = _OF_A_STEP.sub("/x", self.name.replace("\\", "/"))
-        parts = list(PurePosixPath(name).parts[:-1])
-        while parts and (parts[-1].startswith(STEP_PREFIXES) or parts[-1].lower() in PARTS):
-            parts.pop()
-        return "/".join(path_part for path_part in parts if path_part not in {"/", ".."})
+        path_parts = list(PurePosixPath(name).parts[:-1])
+        while path_parts and (path_parts[-1].startswith(STEP_PREFIXES) or path_parts[-1].lower() in PARTS):
+            path_parts.pop()
+        return "/".join(path_part for path_part in path_parts if path_part not in {"/", ".."})
 
 
 class LogInArchive(NamedTuple):
@@ -235,10 +235,10 @@ def _inflate(
     file: IO[bytes], to: IO[bytes], inflater: "zlib._Decompress", limit: int, packed: int | None
 ) -> None:
     """Decompress a stream; raise BadLog if it is damaged or exceeds the size limit."""
-    written = 0
+    written_bytes = 0
     try:
         for block in _blocks(file, packed if packed is not None else 1 << 62):
-            written = _take(block, inflater, to, written, limit)
+            written_bytes = _take(block, inflater, to, written_bytes, limit)
             if inflater.eof:
                 break
     except zlib.error as error:
@@ -249,7 +249,7 @@ def _inflate(
 
 def _gunzip(file: IO[bytes], to: IO[bytes], limit: int) -> None:
     """Decompress all members of a gzip file and ignore trailing zeros; raise BadLog like `_inflate`."""
-    inflater, members, written = zlib.decompressobj(31), 1, 0
+    inflater, members, written_bytes = zlib.decompressobj(31), 1, 0
     try:
         for block in _blocks(file, 1 << 62, GZIP_CHUNK_BYTES):
             remaining = block
@@ -261,7 +261,7 @@ def _gunzip(file: IO[bytes], to: IO[bytes], limit: int) -> None:
                     inflater, members = zlib.decompressobj(31), members + 1
                     if members > MAX_MEMBERS:
                         raise BadLog(f"has more than {MAX_MEMBERS:,} gzip members; that is the limit")
-                written = _take(remaining, inflater, to, written, limit)
+                written_bytes = _take(remaining, inflater, to, written_bytes, limit)
                 remaining = inflater.unused_data
     except zlib.error as error:
         raise BadLog(f"is damaged: {error}") from None

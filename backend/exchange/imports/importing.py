@@ -141,23 +141,23 @@ def _labelled(logs: list[Log], file: str) -> dict[str, Log]:
 
 
 def _chosen(labelled: dict[str, Log], request: ImportRequest) -> dict[str, Log]:
-    if unknown := [label for label in request.runs if label not in labelled]:
+    if unknown_labels := [label for label in request.runs if label not in labelled]:
         examples = ", ".join(map(excerpt, list(labelled)[:5])) + (", ..." if len(labelled) > 5 else "")
         raise InvalidRequest(
-            [FieldError("runs", f"the file has no run {excerpt(unknown[0])}, but {examples}")]
+            [FieldError("runs", f"the file has no run {excerpt(unknown_labels[0])}, but {examples}")]
         )
-    chosen = {label: log for label, log in labelled.items() if not request.runs or label in request.runs}
+    chosen_logs = {label: log for label, log in labelled.items() if not request.runs or label in request.runs}
     single_run_options = {
         "name": bool(request.name),
         "seed": request.seed is not None,
         "into": bool(request.into),
     }
-    if len(chosen) > 1 and (
+    if len(chosen_logs) > 1 and (
         invalid_options := [name for name, is_given in single_run_options.items() if is_given]
     ):
         reason = f"is for one run, and the file has {len(labelled)}: choose one of them with `runs`"
         raise InvalidRequest([FieldError(name, reason) for name in invalid_options])
-    return chosen
+    return chosen_logs
 
 
 def _planned(chosen: dict[str, Log], request: ImportRequest) -> dict[str, Plan]:
@@ -239,18 +239,18 @@ def _names(session: Session, plans: list[Plan], request: ImportRequest) -> list[
     used_names, variants = {name for row in rows for name in row}, dict[str, str]()
     names_of_runs = []
     for plan in plans:
-        facts, stem = plan.log.facts, clean_text(PurePath(request.file).stem)
-        preferred_name = clean_text(facts.name) or stem
+        metadata, stem = plan.log.facts, clean_text(PurePath(request.file).stem)
+        preferred_name = clean_text(metadata.name) or stem
         name = request.name or next(
             candidate for candidate in _numbered(preferred_name[:MAX_NAME]) if candidate not in used_names
         )
         variant = name
-        if facts.variant is not None:  # seeds of one another, but not of existing runs
-            shared = (clean_text(facts.variant) or stem)[:MAX_NAME]
+        if metadata.variant is not None:  # seeds of one another, but not of existing runs
+            shared = (clean_text(metadata.variant) or stem)[:MAX_NAME]
             unused = next(candidate for candidate in _numbered(shared) if candidate not in used_names)
             variant = variants.setdefault(shared, unused)
         used_names.add(name)
-        seed = request.seed if request.seed is not None else facts.seed
+        seed = request.seed if request.seed is not None else metadata.seed
         seed = seed if seed is not None and 0 <= seed < 2**31 else 0
         names_of_runs.append(Names(name, experiment, request.variant or variant, seed, request.file))
     return names_of_runs

@@ -102,9 +102,9 @@ def _means(samples: list[Sample]) -> Iterator[tuple[str, float]]:
         for name in dict.fromkeys(name for sample in split_samples for name in sample.rewards):
             columns[f"reward/{name}/mean"] = [sample.rewards.get(name) for sample in split_samples]
         for name, values in columns.items():
-            present = [value for value in values if value is not None]
-            if present:
-                yield prefix + name, _mean(present)
+            numbers = [value for value in values if value is not None]
+            if numbers:
+                yield prefix + name, _mean(numbers)
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -178,8 +178,8 @@ def _held_out_accuracies(columns: Mapping[str, Floats]) -> dict[str, Naming]:
     for column, values in columns.items():
         match = _held_out(column)
         if match is not None and _are_shares(values, match["what"]):
-            data, what, repeats = match["data"], match["what"], match.groupdict().get("n") or 0
-            rank = (what.startswith(("acc", "pass")), int(repeats))
+            data, quantity, repeats = match["data"], match["what"], match.groupdict().get("n") or 0
+            rank = (quantity.startswith(("acc", "pass")), int(repeats))
             best[data] = max(best.get(data, (rank, column)), (rank, column))
         eval_set = _EVAL_SET_PATTERN.fullmatch(column)
         if eval_set is not None and f"{column}{_TRUNCATED}" in columns and _are_fractions(values):

@@ -133,22 +133,22 @@ def plan_import(log: Log, *, step: str | None = None, mapping: Names | None = No
             f"has no rows; line {bad_lines[0].line} {bad_lines[0].reason}" if bad_lines else "has no rows"
         )
     candidates = [log.step] if log.step is not None and log.step in table.columns else step_candidates(table)
-    chosen = (candidates[0] if candidates else ROW_NUMBER) if step is None else step
-    _check_choice(table, chosen, mapping)
-    plan = Plan(log, chosen, candidates)
-    steps = steps_of(table, chosen or None)
+    step_column = (candidates[0] if candidates else ROW_NUMBER) if step is None else step
+    _check_choice(table, step_column, mapping)
+    plan = Plan(log, step_column, candidates)
+    steps = steps_of(table, step_column or None)
     passes = _passes(steps)
     _note_rows(plan, steps)
     _read_times(log)
     metrics = {
         column: table.columns[column].numbers()[1]
         for column in table.columns
-        if column != chosen and not _left_out(plan, column, mapping.get(column))
+        if column != step_column and not _left_out(plan, column, mapping.get(column))
     }
     names = names_of(metrics, mapping)
     used_metrics = set[str]()
     for column in table.columns:
-        if column != chosen:
+        if column != step_column:
             decision, series = _decide(
                 plan, column, Placed(steps, passes), mapping.get(column), names, used_metrics
             )
@@ -255,15 +255,18 @@ def _have_metrics(table: Table) -> NDArray[np.bool_]:
 
 
 def _read_times(log: Log) -> None:
-    facts = log.facts
-    facts.started_at, facts.finished_at = _possible(facts.started_at), _possible(facts.finished_at)
+    metadata = log.facts
+    metadata.started_at, metadata.finished_at = (
+        _possible(metadata.started_at),
+        _possible(metadata.finished_at),
+    )
     for name in (*TIME_COLUMNS, CLOCK_COLUMN):
         if name in log.table.columns:
             _, values = log.table.columns[name].numbers()
             times = values[np.isfinite(values) & (values > 1e8) & (values < MAX_UNIX_TIME)]
             if len(times):
-                facts.started_at = facts.started_at or float(times.min())
-                facts.finished_at = facts.finished_at or float(times.max())
+                metadata.started_at = metadata.started_at or float(times.min())
+                metadata.finished_at = metadata.finished_at or float(times.max())
 
 
 def _possible(time: float | None) -> float | None:
@@ -353,15 +356,15 @@ def _series(table: Table, column: str, placed: Placed) -> tuple[Series, int, int
     passes = placed.passes[rows]
     order = np.lexsort((np.arange(len(rows)), passes, steps))
     steps, passes, values = steps[order], passes[order], values[order]
-    begins = np.flatnonzero(np.append(True, (np.diff(steps) != 0) | (np.diff(passes) != 0)))
-    sizes = np.diff(np.append(begins, len(steps)))
-    is_last = np.append(np.diff(steps[begins]) != 0, True)
+    block_starts = np.flatnonzero(np.append(True, (np.diff(steps) != 0) | (np.diff(passes) != 0)))
+    sizes = np.diff(np.append(block_starts, len(steps)))
+    is_last = np.append(np.diff(steps[block_starts]) != 0, True)
     with np.errstate(invalid="ignore", over="ignore"):
-        means = np.where(sizes > 1, np.add.reduceat(values, begins) / sizes, values[begins])
-    is_different = np.fmax.reduceat(values, begins) != np.fmin.reduceat(values, begins)
-    means = np.where(is_different, means, values[begins])
+        means = np.where(sizes > 1, np.add.reduceat(values, block_starts) / sizes, values[block_starts])
+    is_different = np.fmax.reduceat(values, block_starts) != np.fmin.reduceat(values, block_starts)
+    means = np.where(is_different, means, values[block_starts])
     merged = int(sizes[is_last & (sizes > 1) & is_different].sum())
-    return Series(steps[begins[is_last]], means[is_last]), int(sizes[~is_last].sum()), merged
+    return Series(steps[block_starts[is_last]], means[is_last]), int(sizes[~is_last].sum()), merged
 
 
 def _note_columns(plan: Plan, *, is_guessed: bool) -> None:

@@ -100,8 +100,8 @@ class ImportAnswer(Documented):
 
 def report_of(plan: Plan, format_name: str) -> ImportReport:
     """Return the report on a plan."""
-    table, facts = plan.log.table, plan.log.facts
-    config, left_out = storable_config(facts.config)
+    table, metadata = plan.log.table, plan.log.facts
+    config, left_out = storable_config(metadata.config)
     completions = plan.log.completions
     return ImportReport(
         format=format_name,
@@ -123,7 +123,7 @@ def report_of(plan: Plan, format_name: str) -> ImportReport:
         completions=len(completions or ()),
         config_fields=len(config),
         notes=[
-            *facts.notes,
+            *metadata.notes,
             *([left_out] if left_out else []),
             *(completions.notes() if completions is not None else []),
         ],

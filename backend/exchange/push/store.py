@@ -74,9 +74,9 @@ def push(sessions: Sessions, owner: Owner, batch: Batch) -> PushAnswer:
         if isinstance(record, MetricsRecord)
     }
     _check_number({name for values_of_record in values.values() for name in values_of_record})
-    written = _written(record for _, record in new_records)
+    completions_by_step = _written(record for _, record in new_records)
     with reading(sessions) as session:
-        texts = compute_text_points(session, run_id, written)
+        texts = compute_text_points(session, run_id, completions_by_step)
     with sessions.begin() as session:
         run_now = _run_of(session, owner, locks=True)
         if run_now is None or run_now.id != run_id:
@@ -91,7 +91,7 @@ def push(sessions: Sessions, owner: Owner, batch: Batch) -> PushAnswer:
             remaining,
             packed,
             values,
-            refresh_points(session, run_id, written, texts),
+            refresh_points(session, run_id, completions_by_step, texts),
         )
         last = max(stored, batch.first + len(batch.records) - 1)
         session_update = update(PushSession).where(
@@ -275,13 +275,13 @@ def _store(
     texts: Points,
 ) -> None:
     summary, last_step = Summary.read(run.summary), run.last_step
-    take = summary.take if process_place.is_newest else summary.add
+    add_record = summary.take if process_place.is_newest else summary.add
     points: list[tuple[int, Mapping[str, float]]] = [*texts] if records else []
     for step, metrics in points:
         summary.add(step, metrics)
     for number, record in records:
         if isinstance(record, MetricsRecord):
-            take(record.step, values[number])
+            add_record(record.step, values[number])
             points.append((record.step, values[number]))
         elif isinstance(record, CompletionsRecord):
             replace_groups(session, packed[number])
@@ -290,15 +290,15 @@ def _store(
         session, run, summary.document()["last"].keys(), {name for _, metrics in points for name in metrics}
     )
     write_points(session, run.id, ATTEMPT, points)
-    changes: dict[str, Any] = {
+    changed_fields: dict[str, Any] = {
         "summary": (document := summary.document()),
         **sort_values(document),
         "last_step": last_step,
         "steps": max(run.steps, last_step),
     }
     if any(step <= (run.judged_step or -1) for step, _ in points):
-        changes["judged_step"] = None  # the verdict is based on values that no longer exist
-    session.execute(update(Run).where(Run.id == run.id).values(progress_at=db_now(), **changes))
+        changed_fields["judged_step"] = None  # the verdict is based on values that no longer exist
+    session.execute(update(Run).where(Run.id == run.id).values(progress_at=db_now(), **changed_fields))
     session.refresh(run)
     for _, record in records:
         if isinstance(record, FinishRecord) and not process_place.is_replaced:

@@ -115,20 +115,20 @@ def is_run_archive(file: IO[bytes]) -> bool:
 
 def read_run_archive(file: IO[bytes], run_id: str) -> ReadArchive:
     """Read and check everything for a run with this id; raise BadLog."""
-    with ImportSandbox(MAX_ARCHIVE_SECONDS) as sandbox, ExitStack() as opened:
-        places = _places(LogFile(file, sandbox))
-        manifest = _manifest(file, places)
-        _check_files(file, places, manifest)
-        run = _run(file, places[RUN])
+    with ImportSandbox(MAX_ARCHIVE_SECONDS) as sandbox, ExitStack() as open_files:
+        extents = _places(LogFile(file, sandbox))
+        manifest = _manifest(file, extents)
+        _check_files(file, extents, manifest)
+        run = _run(file, extents[RUN])
         metrics, rollouts, tokens = (
-            opened.enter_context(_copy(file, sandbox, name, places[name]))
+            open_files.enter_context(_copy(file, sandbox, name, extents[name]))
             for name in (METRICS, ROLLOUTS, TOKENS)
         )
         series = _series(metrics)
         attempts = {attempt.number for attempt in run.attempts}
         packed = read_rollouts(run_id, rollouts, tokens, attempts)
         tallies, prompts, labels = (
-            opened.enter_context(_copy(file, sandbox, name, places[name]))
+            open_files.enter_context(_copy(file, sandbox, name, extents[name]))
             for name in (TALLIES, PROMPTS, LABELS)
         )
         count = sum(len(groups.rollouts) for groups in packed)
@@ -137,9 +137,9 @@ def read_run_archive(file: IO[bytes], run_id: str) -> ReadArchive:
             read_prompts(prompts, run_id),
             read_labels(labels.content, count),
         )
-        with _copy(file, sandbox, EVENTS, places[EVENTS]) as log:
+        with _copy(file, sandbox, EVENTS, extents[EVENTS]) as log:
             events = _events(log.content)
-    checkpoints = _checkpoints(file, places, manifest, run)
+    checkpoints = _checkpoints(file, extents, manifest, run)
     return ReadArchive(run, series, packed, extras, events, checkpoints, manifest.missing)
 
 
@@ -271,11 +271,11 @@ def _series(file: LogFile) -> dict[str, Curve]:
         names = np.array([name or b"" for name in cells.texts["metric"]], dtype=object)
         starts = np.flatnonzero(np.append(True, names[1:] != names[:-1]))
         for start, end in zip(starts, [*starts[1:], len(names)], strict=True):
-            piece = steps[start:end].astype(np.int64), values[start:end].copy()
-            pieces_by_metric.setdefault(_metric(names[start]), []).append(piece)
+            segment = steps[start:end].astype(np.int64), values[start:end].copy()
+            pieces_by_metric.setdefault(_metric(names[start]), []).append(segment)
         if len(pieces_by_metric) > MAX_METRICS:
             raise BadLog(f"has more than {MAX_METRICS:,} metrics")
-    return {name: _joined(name, pieces) for name, pieces in pieces_by_metric.items()}
+    return {name: _joined(name, segments) for name, segments in pieces_by_metric.items()}
 
 
 def _joined(name: str, pieces: list[Curve]) -> Curve:

@@ -154,10 +154,11 @@ def _write_checkpoints(file: IO[bytes], archive: ReadArchive, artifacts: Path) -
     if not needed_bytes:
         return
     make_directory(artifacts)
-    free = free_bytes(artifacts)
-    if free is not None and free < needed_bytes + RESERVE_BYTES:
+    available_bytes = free_bytes(artifacts)
+    if available_bytes is not None and available_bytes < needed_bytes + RESERVE_BYTES:
         raise Unavailable(
-            f"the checkpoints need {size_text(needed_bytes)}, and {size_text(free)} are free on {artifacts}"
+            f"the checkpoints need {size_text(needed_bytes)}, "
+            f"and {size_text(available_bytes)} are free on {artifacts}"
         )
     for name, files in archive.checkpoints.items():
         draft = artifacts / f".{name}.draft"
@@ -265,13 +266,13 @@ def _store_history(session: Session, archive: ReadArchive, run_id: str) -> None:
         same_fields = attempt.model_dump(exclude={"from_step"})
         session.add(Attempt(run_id=run_id, worker_id="", from_step=from_step, **same_fields))
     session.flush()
-    parts: dict[int, dict[str, Any]] = {}
+    series_by_attempt: dict[int, dict[str, Any]] = {}
     for name, (steps, values) in archive.series.items():
         numbers = attempt_at(archive.run.attempts, steps)
         for number in dict.fromkeys(numbers.tolist()):
             is_of_attempt = numbers == number
-            parts.setdefault(number, {})[name] = steps[is_of_attempt], values[is_of_attempt]
-    for number, series in sorted(parts.items()):
+            series_by_attempt.setdefault(number, {})[name] = steps[is_of_attempt], values[is_of_attempt]
+    for number, series in sorted(series_by_attempt.items()):
         write_series(session, run_id, number, series)
     if archive.events:
         rows = [{"run_id": run_id, **event._asdict()} for event in archive.events]
