@@ -125,9 +125,11 @@ def _fork(settings: Settings, parent: Run, request: ForkRequest) -> ChildRun:
 def _other_policy(parent: Run, config: RunConfig) -> Iterator[FieldError]:
     """Yield an error for each change to the policy: a fork continues with the weights of its parent."""
     policy = RunConfig.model_validate(parent.config).policy.model_dump(mode="json")
-    for name, new in config.policy.model_dump(mode="json").items():
-        if new != (old := policy[name]):
-            reason = f"is {new!r}, but a fork continues the policy of {parent.name}: expected {old!r}"
+    for name, new_value in config.policy.model_dump(mode="json").items():
+        if new_value != (old_value := policy[name]):
+            reason = (
+                f"is {new_value!r}, but a fork continues the policy of {parent.name}: expected {old_value!r}"
+            )
             yield FieldError(f"policy.{name}", reason)
 
 

@@ -67,10 +67,10 @@ class StillNeeded(Conflict):
     """The run cannot be deleted because other runs start from its checkpoints."""
 
     def __init__(self, name: str, needed_by: Sequence[str]) -> None:
-        named = ", ".join(needed_by[:MAX_NAMED]) + (", ..." if len(needed_by) > MAX_NAMED else "")
+        names = ", ".join(needed_by[:MAX_NAMED]) + (", ..." if len(needed_by) > MAX_NAMED else "")
         is_single = len(needed_by) == 1
         super().__init__(
-            f"{named} {'begins' if is_single else 'begin'} with a checkpoint of {name}: delete "
+            f"{names} {'begins' if is_single else 'begin'} with a checkpoint of {name}: delete "
             f"{'it' if is_single else 'them'} first"
         )
 
@@ -179,8 +179,8 @@ def _find_marked(sessions: Sessions) -> list[str]:
     with reading(sessions) as session:
         query = select(Run.id, Run.parent_run, Run.fork_step).where(Run.deleting_at.is_not(None))
         rows = session.execute(query.order_by(Run.deleting_at, Run.id)).all()
-    needed = {row.parent_run for row in rows if row.fork_step is not None}
-    return [row.id for row in rows if row.id not in needed]
+    parent_ids = {row.parent_run for row in rows if row.fork_step is not None}
+    return [row.id for row in rows if row.id not in parent_ids]
 
 
 def _remove_in_batches(sessions: Sessions, run_id: str) -> Iterator[int]:

@@ -64,8 +64,8 @@ class DatabaseLoss(NamedTuple):
                 f": {self.events:,} or more of its newest events are missing, last seen {iso_time(self.at)}"
             )
         if self.ahead:
-            named = ", ".join(self.ahead[:MAX_NAMED]) + (", ..." if len(self.ahead) > MAX_NAMED else "")
-            sentence += f"; {len(self.ahead)} checkpoints of steps that it does not know are kept ({named}): "
+            names = ", ".join(self.ahead[:MAX_NAMED]) + (", ..." if len(self.ahead) > MAX_NAMED else "")
+            sentence += f"; {len(self.ahead)} checkpoints of steps that it does not know are kept ({names}): "
             sentence += "a run that is resumed or retried uses its own again"
         return (
             f"{sentence}. If its -wal file or a newer copy exists, stop and put it back; otherwise continue"

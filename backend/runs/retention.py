@@ -29,14 +29,16 @@ def kept_ids(
     newest = newest_first[:keep]
     measured = [checkpoint for checkpoint in newest_first if checkpoint.accuracy is not None]
     best = max(measured, key=lambda checkpoint: checkpoint.accuracy or 0.0, default=None)
-    kept = {checkpoint.id for checkpoint in newest} | {
+    retained_ids = {checkpoint.id for checkpoint in newest} | {
         checkpoint.id for checkpoint in saved if checkpoint.step in needed or checkpoint is best
     }
     older = {
-        checkpoint.step: checkpoint.id for checkpoint in reversed(newest_first) if checkpoint.id not in kept
+        checkpoint.step: checkpoint.id
+        for checkpoint in reversed(newest_first)
+        if checkpoint.id not in retained_ids
     }  # the checkpoint of the last attempt
     steps = spread_steps(list(older), newest_steps=[checkpoint.step for checkpoint in newest], limit=spaced)
-    return kept | {older[step] for step in steps}
+    return retained_ids | {older[step] for step in steps}
 
 
 def max_kept_checkpoints(*, keep: int, spaced: int) -> int:
@@ -59,7 +61,7 @@ def spread_steps(steps: Sequence[int], *, newest_steps: Sequence[int], limit: in
         return set()
     newest, nearest = max(newest_steps, default=remaining[-1]), min(newest_steps, default=remaining[-1])
     unit = min(
-        (after - before for before, after in pairwise([*remaining, nearest]) if after > before), default=1
+        (later - earlier for earlier, later in pairwise([*remaining, nearest]) if later > earlier), default=1
     )
     while len(remaining) > limit:
         ages = [newest - step + unit for step in [*remaining, nearest]]

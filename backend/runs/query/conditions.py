@@ -80,9 +80,11 @@ def _experiment_condition(condition: Condition) -> Condition:
 def _comparison_condition(session: Session, comparison: Comparison) -> Condition:
     field = find_field(session, comparison.name)
     operator = {"!=": "=", "!~": "~"}.get(comparison.operator, comparison.operator)
-    allowed = {"text": "=~", "tags": "=~", "config": "=<=>=~"}.get(field.type, "=<=>=")
-    if operator not in allowed:
-        expected = ", ".join(symbol for symbol in syntax.OPERATORS if symbol.removeprefix("!") in allowed)
+    allowed_operators = {"text": "=~", "tags": "=~", "config": "=<=>=~"}.get(field.type, "=<=>=")
+    if operator not in allowed_operators:
+        expected = ", ".join(
+            symbol for symbol in syntax.OPERATORS if symbol.removeprefix("!") in allowed_operators
+        )
         raise QueryError(f"{field.name} is compared with {expected} or in", comparison.at)
     condition = or_(*(_relation_condition(session, field, operator, value) for value in comparison.values))
     return condition if operator == comparison.operator else _negate(condition)

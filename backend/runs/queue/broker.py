@@ -103,7 +103,7 @@ def server_command(program: Path, *, socket: Path, directory: Path) -> tuple[str
         "maxmemory-policy": "noeviction",
         "hz": "4",  # wake-ups per second, 10 by default; the server also stops only at a wake-up
     }
-    return (str(program), *(word for key, value in options.items() for word in (f"--{key}", value)))
+    return (str(program), *(argument for key, value in options.items() for argument in (f"--{key}", value)))
 
 
 def prepare_broker(broker: Broker, settings: Settings) -> None:

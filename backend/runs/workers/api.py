@@ -54,21 +54,19 @@ def queue(session: ReadSession, limit: Limit = 100, cursor: Cursor = "") -> Json
     waiting = run_columns().add_columns(Run.run_after, Run.own_failures, Run.devices, Run.nodes)
     waiting = waiting.where(Run.status == "queued", Run.deleted_at.is_(None))
     first = 1
-    if after := read_cursor(cursor, int, int, (int, float), str):
-        position, priority, *since = after
-        later = tuple_(Run.queued_at, Run.id) > tuple(since)
+    if last_key := read_cursor(cursor, int, int, (int, float), str):
+        position, priority, *queue_key = last_key
+        later = tuple_(Run.queued_at, Run.id) > tuple(queue_key)
         waiting = waiting.where(or_(Run.priority < priority, and_(Run.priority == priority, later)))
         first = position + 1
     order = (Run.priority.desc(), Run.queued_at, Run.id)
     rows = session.execute(waiting.order_by(*order).limit(limit + 1)).all()
-    waiting_reason_of = _waiting_reasons(session)
+    explain_waiting = _waiting_reasons(session)
     return Json(
         make_page(
             list(enumerate(rows, first)),
             limit,
-            lambda item: (
-                run_json(item[1]) | {"position": item[0], "why": waiting_reason_of(item[0], item[1])}
-            ),
+            lambda item: run_json(item[1]) | {"position": item[0], "why": explain_waiting(item[0], item[1])},
             lambda item: (item[0], item[1].priority, item[1].queued_at, item[1].id),
         )
     )
@@ -96,7 +94,9 @@ def _waiting_reasons(session: Session) -> Any:
             return "about to start"
         ahead = position - 1
         behind = f"; {ahead} {'run' if ahead == 1 else 'runs'} ahead of it" if ahead else ""
-        needed = "a free worker slot" if run.devices == 1 else f"{run.devices} free devices of one worker"
-        return f"{needed}{behind}"
+        requirement = (
+            "a free worker slot" if run.devices == 1 else f"{run.devices} free devices of one worker"
+        )
+        return f"{requirement}{behind}"
 
     return why

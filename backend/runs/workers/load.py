@@ -111,8 +111,11 @@ class GpuLoad:
         """Return the mean or maximum values since the last call; empty if there was no reading in between."""
         with self._lock:
             readings, self._seen = self._seen, {}
-        means = ("gpu_frac", "gpu_watts")
-        return {name: fmean(values) if name in means else max(values) for name, values in readings.items()}
+        averaged_names = ("gpu_frac", "gpu_watts")
+        return {
+            name: fmean(values) if name in averaged_names else max(values)
+            for name, values in readings.items()
+        }
 
     def close(self) -> None:
         """Stop the thread."""
