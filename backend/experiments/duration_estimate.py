@@ -98,7 +98,7 @@ def _duration(
         for seconds, past in seen
         if _policy_key(past) == _policy_key(document)
     ]
-    min_work, max_work = (work * config.steps for work in _work_range(document))
+    min_work, max_work = (work_per_step * config.steps for work_per_step in _work_range(document))
     if seconds_per_pass:
         low, high = min(rate for rate, _ in seconds_per_pass), max(rate for _, rate in seconds_per_pass)
         return Duration(
@@ -192,8 +192,8 @@ def _parameters(policy: str, models_dir: Path) -> tuple[float, float]:
     stored = sum(path.stat().st_size for path in (models_dir / policy).glob("*.safetensors"))
     if stored:
         return stored / 4, stored / 2  # 32 or 16 bits per parameter
-    if named := re.search(r"(\d+(?:\.\d+)?)[bB](?![a-zA-Z])", policy):
-        return float(named[1]) * 1e9, float(named[1]) * 1e9
+    if size_match := re.search(r"(\d+(?:\.\d+)?)[bB](?![a-zA-Z])", policy):
+        return float(size_match[1]) * 1e9, float(size_match[1]) * 1e9
     return UNKNOWN_SIZE_RANGE
 
 

@@ -66,5 +66,5 @@ def _ask(url: str) -> str:
 
 def _redact_address(url: str) -> str:
     """Return the address without credentials, path and query."""
-    parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.hostname}" + (f":{parts.port}" if parts.port else "")
+    url_parts = urlsplit(url)
+    return f"{url_parts.scheme}://{url_parts.hostname}" + (f":{url_parts.port}" if url_parts.port else "")

@@ -241,8 +241,8 @@ def _collect_errors(
     for _, cell, error in cell_errors:
         names.setdefault((error.path, error.message), []).append(cell.variant["name"])
     return [
-        FieldError(f"sweep.{path}", f"{message} (in {_join_names(of)})")
-        for (path, message), of in names.items()
+        FieldError(f"sweep.{path}", f"{message} (in {_join_names(variant_names)})")
+        for (path, message), variant_names in names.items()
     ]
 
 

@@ -65,7 +65,9 @@ def contrast(values: Mapping[int, float], base: Mapping[int, float], looks: Look
     if is_paired:
         own_values, base_values = [values[seed] for seed in shared], [base[seed] for seed in shared]
     else:
-        own_values, base_values = ([side[seed] for seed in sorted(side)] for side in (values, base))
+        own_values, base_values = (
+            [value_by_seed[seed] for seed in sorted(value_by_seed)] for value_by_seed in (values, base)
+        )
         if looks == "any time":
             size = min(len(own_values), len(base_values))
             own_values, base_values = own_values[:size], base_values[:size]
@@ -115,7 +117,7 @@ def _welch_contrast(values: Sequence[float], base: Sequence[float]) -> Contrast:
 
 def _is_constant(std: float, *values: Sequence[float]) -> bool:
     """Return whether a spread is only the rounding error of equal numbers."""
-    return std <= 1e-12 * max(abs(value) for side in values for value in side)
+    return std <= 1e-12 * max(abs(value) for sample in values for value in sample)
 
 
 def _hedges(mean: float, std: float | None, second_std: float | None, freedom: int) -> float | None:

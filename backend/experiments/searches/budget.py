@@ -73,8 +73,8 @@ def lacking_reason(
     remaining_hours = sum(
         max(0.0, hours_per_run - cost.by_run.get(run.id, 0.0)) for run in runs if run.status in LIVE_STATUSES
     )
-    needed = cost.hours + remaining_hours + additional_runs * hours_per_run
-    if search.hours is not None and needed > search.hours:
+    needed_hours = cost.hours + remaining_hours + additional_runs * hours_per_run
+    if search.hours is not None and needed_hours > search.hours:
         return f"another run does not fit into {search.hours:g} hours: {cost.hours:.2g} are spent"
     price = newest_price(session)
     if search.money is None or price is None:

@@ -78,11 +78,11 @@ def _next_cause(session: Session, trial: Trial) -> str:
     except RunNotFound:
         return ""
     untried = (
-        ranked.finding.title
-        for ranked in causes
-        if not ranked.explained_by
-        and ranked.finding.cause != trial.cause
-        and ranked.remedy.changes not in tried
+        ranked_cause.finding.title
+        for ranked_cause in causes
+        if not ranked_cause.explained_by
+        and ranked_cause.finding.cause != trial.cause
+        and ranked_cause.remedy.changes not in tried
     )
     return next(untried, "")
 
@@ -117,7 +117,7 @@ def _outcome(status: str, verdict: str) -> Outcome:
 
 def _count_outcomes(arm: Mapping[str, Any], runs: Sequence[JudgedRun], planned: int, goal: str) -> ArmResult:
     outcomes = [run.outcome for run in runs]
-    ends = [run.end for run in runs if run.goal == goal and run.end is not None]
+    goal_ends = [run.end for run in runs if run.goal == goal and run.end is not None]
     planned = 0 if arm.get("is_pending") else planned
     return ArmResult(
         name=arm["name"],
@@ -131,7 +131,7 @@ def _count_outcomes(arm: Mapping[str, Any], runs: Sequence[JudgedRun], planned: 
         failed=outcomes.count("failed"),
         stopped=outcomes.count("stopped"),
         deleted=outcomes.count("deleted") + planned - len(runs),
-        goal_end=fmean(ends) if ends else None,
+        goal_end=fmean(goal_ends) if goal_ends else None,
         p=None,
     )
 
@@ -155,8 +155,8 @@ def _compare_repeat(session: Session, trial: Trial, runs: Sequence[Run]) -> Repe
         return RepeatResult(state="unknown" if run.deleted_at is not None else "waiting")
     if run.last_step <= trial.fork_step:
         return RepeatResult(state="unknown")
-    after = trial.fork_step if trial.fork_run else -1
-    difference = first_difference(session, parent, run, after=after)
+    last_common_step = trial.fork_step if trial.fork_run else -1
+    difference = first_difference(session, parent, run, after=last_common_step)
     if difference is None:
         return RepeatResult(state="repeats")
     return RepeatResult(state="differs", step=difference.step, metric=difference.metric)
