@@ -172,11 +172,11 @@ def backup(settings: Settings, *, to: str) -> int:
     os.umask(0o077)
     directory = Path(to).expanduser().absolute()
     with Terminal().step("backup", f"to {directory}") as step:
-        saved = save_backup(settings, directory)
-        step.result = saved.in_words()
-    for name in saved.missing:
+        saved_backup = save_backup(settings, directory)
+        step.result = saved_backup.in_words()
+    for name in saved_backup.missing:
         print(f"  not included: checkpoint {name}, whose files are not on this machine")
-    for damage in saved.damage:
+    for damage in saved_backup.damage:
         print(f"  damaged: {damage}")
     return 0
 

@@ -81,9 +81,9 @@ def open_below(directory: Path, name: str) -> BufferedReader:
     parent = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
         for segment in parents:
-            inner = os.open(segment, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=parent)
+            child_descriptor = os.open(segment, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=parent)
             os.close(parent)
-            parent = inner
+            parent = child_descriptor
         # O_NONBLOCK, because opening a pipe without a writer would block.
         descriptor = os.open(last, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=parent)
     finally:

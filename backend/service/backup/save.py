@@ -79,15 +79,15 @@ def save_backup(settings: Settings, directory: Path) -> SavedBackup:
                 _take_checkpoints(settings.state / "runs", draft / "runs")
                 with _open_snapshot(engine, draft) as connection:
                     rows = _checkpoints(connection)
-                    absent = _match_checkpoints(rows, settings.state / "runs", draft / "runs")
-                    missing = [row_id for row_id in absent if not _may_have_copy(copies, rows[row_id])]
+                    absent_ids = _match_checkpoints(rows, settings.state / "runs", draft / "runs")
+                    missing = [row_id for row_id in absent_ids if not _may_have_copy(copies, rows[row_id])]
                     if missing and attempt < MAX_ATTEMPTS - 1:
                         continue
                     tables = _save_tables(connection, draft, missing)
                     damage = _find_damage(connection)
                     break
             _take_uploads(settings.datasets_dir, draft)
-            manifest = _manifest(engine, draft, tables, len(rows) - len(absent))
+            manifest = _manifest(engine, draft, tables, len(rows) - len(absent_ids))
             check_contents(manifest)
             write_json(draft / MANIFEST, manifest.model_dump(mode="json"))
     except (OSError, sqlite3.Error, OperationalError) as error:
@@ -95,7 +95,7 @@ def save_backup(settings: Settings, directory: Path) -> SavedBackup:
         raise Unavailable(f"no backup was written to {directory}: {reason}") from None
     finally:
         engine.dispose()
-    return SavedBackup(manifest, [rows[row_id] for row_id in missing], len(absent) - len(missing), damage)
+    return SavedBackup(manifest, [rows[row_id] for row_id in missing], len(absent_ids) - len(missing), damage)
 
 
 def _may_have_copy(copies: Copies, name: str) -> bool:

@@ -32,7 +32,7 @@ def save_tables(
 ) -> dict[str, SavedTable]:
     """Save all rows of all tables in the transaction's snapshot, except the checkpoints in `without`."""
     directory.mkdir(parents=True)
-    saved = {}
+    saved_tables = {}
     for table in ordered_tables():
         columns = [column.name for column in table.columns]
         query = sql.SQL("SELECT {} FROM {}").format(
@@ -50,8 +50,8 @@ def save_tables(
         ):
             for block in copy:
                 packed.write(block)
-        saved[table.name] = SavedTable(columns=columns, rows=cursor.rowcount)
-    return saved
+        saved_tables[table.name] = SavedTable(columns=columns, rows=cursor.rowcount)
+    return saved_tables
 
 
 def load_tables(connection: Connection, directory: Path, saved: Mapping[str, SavedTable]) -> None:

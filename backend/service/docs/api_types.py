@@ -49,11 +49,11 @@ def _references(node: Any) -> Iterator[str]:
     if isinstance(node, Mapping):
         if isinstance(node.get("$ref"), str):
             yield node["$ref"].rsplit("/", 1)[-1]
-        for inner in node.values():
-            yield from _references(inner)
+        for child in node.values():
+            yield from _references(child)
     elif isinstance(node, list):
-        for inner in node:
-            yield from _references(inner)
+        for child in node:
+            yield from _references(child)
 
 
 def _declaration(name: str, schema: Mapping[str, Any]) -> list[str]:

@@ -86,10 +86,10 @@ def sync_seconds(directory: Path) -> float:
     try:
         with path.open("wb", buffering=0) as file:
             for _ in range(5):
-                began = time.perf_counter()
+                started_at = time.perf_counter()
                 file.write(bytes(4096))
                 os.fsync(file.fileno())
-                durations.append(time.perf_counter() - began)
+                durations.append(time.perf_counter() - started_at)
     except OSError:
         return float("inf")
     finally:

@@ -57,13 +57,13 @@ async def metrics(request: Request) -> Response:
 
 def _scrape(request: Request) -> bytes:
     state = request.app.state
-    facts = {
+    gauge_values = {
         "grpolab_streams": float(state.broadcaster.listeners),
         "grpolab_reconciler_age_seconds": state.reconciler.age_seconds,
     }
     registry = CollectorRegistry()
     registry.register(
-        Gauges(get_lab(request), facts, state.status.look(), (request.app.version, newest_schema()))
+        Gauges(get_lab(request), gauge_values, state.status.look(), (request.app.version, newest_schema()))
     )
     ProcessCollector(registry=registry)
     return generate_latest(registry) + generate_latest(REQUESTS)

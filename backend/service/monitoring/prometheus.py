@@ -168,8 +168,10 @@ def _machine_samples(slots: Sequence[Worker]) -> Iterator[Sample]:
 
 def _diagnosis_samples(session: Session) -> Iterator[Sample]:
     """Yield the metrics of verdicts, their events, and the webhook that reports them."""
-    judged = select(Run.verdict, func.count()).where(Run.deleted_at.is_(None), Run.verdict.is_not(None))
-    counts: Any = session.execute(judged.group_by(Run.verdict)).all()
+    verdict_query = select(Run.verdict, func.count()).where(
+        Run.deleted_at.is_(None), Run.verdict.is_not(None)
+    )
+    counts: Any = session.execute(verdict_query.group_by(Run.verdict)).all()
     for verdict, count in (dict.fromkeys(get_args(Verdict), 0) | dict(tuple(row) for row in counts)).items():
         yield "grpolab_runs_by_verdict", (verdict,), count
     event_counts = select(Event.level, func.count()).where(Event.kind == "diagnosis").group_by(Event.level)

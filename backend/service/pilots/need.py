@@ -48,8 +48,8 @@ def compute_need(session: Session, pilots: Pilots, *, most: int, devices: int = 
         if nodes == 1
         else count_runs_without_group(session, runs, free_slots, nodes)
     )
-    needed = min(runs_without_slot - pilots.waiting, most - pilots.waiting - pilots.running)
-    return Need(len(runs), len(free_slots), max(0, needed))
+    missing_pilots = min(runs_without_slot - pilots.waiting, most - pilots.waiting - pilots.running)
+    return Need(len(runs), len(free_slots), max(0, missing_pilots))
 
 
 def count_runs_without_group(

@@ -40,10 +40,10 @@ def choose_format(url: str, requested: str) -> Format:
     """Return the requested format, or else the format for the host of the URL."""
     if requested in {"json", "slack", "discord"}:
         return requested  # type: ignore[return-value]
-    parts = urlsplit(url)
-    if parts.hostname == "hooks.slack.com":
+    url_parts = urlsplit(url)
+    if url_parts.hostname == "hooks.slack.com":
         return "slack"
-    is_discord = parts.hostname in {"discord.com", "discordapp.com"} and parts.path.startswith(
+    is_discord = url_parts.hostname in {"discord.com", "discordapp.com"} and url_parts.path.startswith(
         "/api/webhooks/"
     )
     return "discord" if is_discord else "json"
