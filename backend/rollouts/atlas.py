@@ -96,8 +96,8 @@ def load_atlas(session: Session, run_id: str, *, state: State | None, sort: Orde
     counts: dict[str, int] = {}
     for prompt in histories:
         counts[prompt.state] = counts.get(prompt.state, 0) + 1
-    chosen = [prompt for prompt in histories if state is None or prompt.state == state]
-    return Atlas(_sort_prompts(chosen, sort), counts, first, last)
+    selected_prompts = [prompt for prompt in histories if state is None or prompt.state == state]
+    return Atlas(_sort_prompts(selected_prompts, sort), counts, first, last)
 
 
 def _histories(session: Session, valid: Sequence[Any], first: int, last: int) -> Iterable[PromptHistory]:
@@ -120,9 +120,13 @@ def _histories(session: Session, valid: Sequence[Any], first: int, last: int) ->
     for window, columns in enumerate(window_sums):
         for column, values in enumerate(columns):
             tallies[column, : len(values), window] = values
-    right, wrong, groups = tallies
+    right_counts, wrong_counts, groups = tallies
     return map(
-        make_history, index_by_prompt, right.tolist(), (right + wrong).tolist(), groups.sum(axis=1).tolist()
+        make_history,
+        index_by_prompt,
+        right_counts.tolist(),
+        (right_counts + wrong_counts).tolist(),
+        groups.sum(axis=1).tolist(),
     )
 
 
@@ -228,10 +232,10 @@ def load_probes(session: Session, runs: Sequence[str], kind: str) -> dict[str, A
             .where(*valid_tally_conditions(session, run, kind))
             .group_by(GroupTally.prompt_id, GroupTally.step)
         )
-        for prompt, step, right, wrong, stored in session.execute(query):
-            graded = right + wrong
+        for prompt, step, right_count, wrong_count, stored in session.execute(query):
+            graded = right_count + wrong_count
             rates = cells.setdefault(prompt, {}).setdefault(run, {})
-            rates[step] = (right / graded if graded else None, bool(stored))
+            rates[step] = (right_count / graded if graded else None, bool(stored))
         steps[run] = sorted({step for by_run in cells.values() for step in by_run.get(run, ())})
     width = sum(map(len, steps.values()))
     limit = min(MAX_PROBES, max(1, MAX_CELLS // max(1, width)))

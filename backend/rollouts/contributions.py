@@ -81,8 +81,8 @@ def _sum(arrays: Arrays, name: str) -> float | None:
 
 def _total(sums: Iterable[float | None]) -> float | None:
     """Return the sum of the values that are not None; None if there are none."""
-    present = [value for value in sums if value is not None]
-    return sum(present) if present else None
+    numbers = [value for value in sums if value is not None]
+    return sum(numbers) if numbers else None
 
 
 def _spell(value: float | None) -> float | str | None:

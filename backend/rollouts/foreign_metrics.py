@@ -70,21 +70,21 @@ def compute_text_points(session: Session, run_id: str, new: Mapping[int, Places]
     `refresh_points` then updates the points within it.
     """
     logged = _stored_values(session, run_id, new)
-    points, seen = [], {}
-    for step, places in sorted(new.items()):
+    points, stored_by_step = [], {}
+    for step, completions_by_prompt in sorted(new.items()):
         stored = _stored_measures(session, run_id, step)
         own_values = average_measures(_flatten(stored))
         client_names = {
             name for name, value in logged[step].items() if _is_client_value(value, own_values.get(name))
         }
-        fresh = {
+        measures_by_prompt = {
             prompt_index: [_measure(completion) for completion in completions]
-            for prompt_index, completions in places.items()
+            for prompt_index, completions in completions_by_prompt.items()
         }
-        metrics = average_measures(_flatten(stored | fresh))
+        metrics = average_measures(_flatten(stored | measures_by_prompt))
         points.append((step, {name: value for name, value in metrics.items() if name not in client_names}))
-        seen[step] = (set(stored), logged[step])
-    return TextPoints(points, seen)
+        stored_by_step[step] = (set(stored), logged[step])
+    return TextPoints(points, stored_by_step)
 
 
 def _flatten(places: Mapping[int, Sequence[Measures]]) -> list[Measures]:
@@ -99,8 +99,8 @@ def _is_client_value(stored: float, ours: float | None) -> bool:
 def refresh_points(session: Session, run_id: str, new: Mapping[int, Places], computed: TextPoints) -> Points:
     """Return the points, recomputed for the steps whose stored data have changed in the meantime."""
     stored, logged = _stored_positions(session, run_id, new), _stored_values(session, run_id, new)
-    current = {step: (stored.get(step, set()), logged[step]) for step in new}
-    outdated = {step: new[step] for step in new if current[step] != computed.seen[step]}
+    current_by_step = {step: (stored.get(step, set()), logged[step]) for step in new}
+    outdated = {step: new[step] for step in new if current_by_step[step] != computed.seen[step]}
     refreshed = dict(compute_text_points(session, run_id, outdated).points)
     return [(step, refreshed.get(step, metrics)) for step, metrics in computed.points]
 

@@ -64,8 +64,8 @@ def group_marks(rewards: Sequence[float | None], left_out: str, *, is_stored: bo
 
 def parse_marks(names: Sequence[str]) -> int:
     """Return the bits of several marks; raise InvalidRequest for an unknown mark."""
-    if unknown := [name for name in names if name not in BIT_BY_MARK]:
+    if unknown_names := [name for name in names if name not in BIT_BY_MARK]:
         raise InvalidRequest(
-            [FieldError("mark", f"is {unknown[0][:64]!r}; expected one of {', '.join(MARKS)}")]
+            [FieldError("mark", f"is {unknown_names[0][:64]!r}; expected one of {', '.join(MARKS)}")]
         )
     return sum(BIT_BY_MARK[name] for name in set(names))

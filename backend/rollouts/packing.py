@@ -137,11 +137,11 @@ def unpack_tokens(data: bytes) -> list[Tokens]:
     with _translate_errors():
         raw = _decompress(data, MAX_UNPACKED_BYTES)
         header, start = _read_header(raw)
-        ends = list(accumulate(header["strings"], initial=start))
-        strings = [raw[a:b].decode("utf-8", "surrogatepass") for a, b in pairwise(ends)]
+        end_offsets = list(accumulate(header["strings"], initial=start))
+        strings = [raw[a:b].decode("utf-8", "surrogatepass") for a, b in pairwise(end_offsets)]
         offsets = list(accumulate(header["lengths"], initial=0))
-        ids = np.frombuffer(raw, "<i4", offsets[-1], ends[-1])
-        arrays = _read_arrays(raw, header, ends[-1] + 4 * offsets[-1])
+        ids = np.frombuffer(raw, "<i4", offsets[-1], end_offsets[-1])
+        arrays = _read_arrays(raw, header, end_offsets[-1] + 4 * offsets[-1])
         bounds = list(pairwise(offsets))
         return [Tokens(strings[a:b], ids[a:b], arrays[n]) for n, (a, b) in enumerate(bounds)]
 

@@ -31,14 +31,14 @@ def load_signal_budgets(session: Session, runs: Sequence[str], bins: int) -> lis
     names = [budget_metric(category, unit) for unit in UNITS for category in PARTS]
     points = read_points(session, runs, names)
     budgets = []
-    parts: Sequence[str]
+    part_names: Sequence[str]
     for run in runs:
         logged = {name: curve for (owner, name), curve in points.items() if owner == run}
         if logged:
-            source, parts, (steps, values) = "trainer", PARTS, _read_logged(logged)
+            source, part_names, (steps, values) = "trainer", PARTS, _read_logged(logged)
         else:
-            source, parts, (steps, values) = "rollouts", TALLIED, _read_tallies(session, run)
-        budgets.append(_budget_json(run, source if len(steps) else "", parts, steps, values, bins))
+            source, part_names, (steps, values) = "rollouts", TALLIED, _read_tallies(session, run)
+        budgets.append(_budget_json(run, source if len(steps) else "", part_names, steps, values, bins))
     return budgets
 
 
@@ -99,7 +99,7 @@ def _budget_json(
 ) -> dict[str, Any]:
     """Return the sums over all steps, and over each of several ranges with about equal numbers of steps."""
     count = min(bins, len(steps))
-    edges = [len(steps) * at // count for at in range(count + 1)] if count else []
+    edges = [len(steps) * index // count for index in range(count + 1)] if count else []
     units = [unit for unit in UNITS if unit in values and values[unit].any()]
     return {
         "run": run,

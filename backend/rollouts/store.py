@@ -63,7 +63,8 @@ def pack_groups(
         number = _group_number(run_id, attempt, group.kind, group.prompt_index)
         group_id = _group_id(run_id, step, number)
         completions = [
-            _stored_completion(completion, group_id, at) for at, completion in enumerate(group.completions)
+            _stored_completion(completion, group_id, position)
+            for position, completion in enumerate(group.completions)
         ]
         row = _group_row(group, id=group_id, completions=encode(completions), **ids_of_row)
         packed.groups.append(row)

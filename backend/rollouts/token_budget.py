@@ -78,11 +78,11 @@ class TokenBudget:
             query = select(Run.id, Run.attempt, Run.last_step).where(Run.deleting_at.is_(None))
             runs: dict[str, Stamp] = {row[0]: (row[1], row[2]) for row in session.execute(query)}
         self._known = {run: usage for run, usage in self._known.items() if run in runs}
-        for run, stamp in runs.items():
+        for run, progress in runs.items():
             usage = self._known.get(run)
-            if usage is None or usage.stamp != stamp:
+            if usage is None or usage.stamp != progress:
                 with reading(self._sessions) as session:
-                    self._known[run] = _count_bytes(session, run, stamp, usage)
+                    self._known[run] = _count_bytes(session, run, progress, usage)
                 yield
             if self._of_run and self._known[run].size > self._of_run:
                 self._count_again([run], runs)
@@ -146,14 +146,14 @@ def _removal_sentence(removed: dict[str, int], megabytes: float, whose: str) -> 
 def _count_bytes(session: Session, run_id: str, stamp: Stamp, before: _CountedBytes | None) -> _CountedBytes:
     """Count the bytes of a run; within the same attempt, only those of the newest steps are counted again."""
     attempt, last_step = stamp
-    end, settled = BEFORE_ALL_STEPS, 0
+    end, settled_bytes = BEFORE_ALL_STEPS, 0
     if before is not None and before.stamp[0] == attempt:
-        end, settled = before.end, before.settled
+        end, settled_bytes = before.end, before.settled
     new_end = max(end, last_step - LATE_STEPS)
     # The event is read before the values are counted.
     event = _newest_event(session, run_id) if before is None else before.event
-    settled += _sum_bytes(session, run_id, end, new_end)
-    return _CountedBytes(stamp, new_end, settled, _sum_bytes(session, run_id, new_end, None), event)
+    settled_bytes += _sum_bytes(session, run_id, end, new_end)
+    return _CountedBytes(stamp, new_end, settled_bytes, _sum_bytes(session, run_id, new_end, None), event)
 
 
 def _newest_event(session: Session, run_id: str) -> int:
@@ -226,7 +226,7 @@ def _repack(session: Session, run_id: str, step: int, stays: Callable[[str], boo
     ids = session.scalars(_step_condition(run_id, step)).all()
     for start in range(0, len(ids), GROUPS_AT_ONCE):
         is_in_chunk = RolloutTokens.group_id.in_(ids[start : start + GROUPS_AT_ONCE])
-        changed = []
+        changed_rows = []
         for group, data in session.execute(
             select(RolloutTokens.group_id, RolloutTokens.data).where(is_in_chunk)
         ):
@@ -236,12 +236,12 @@ def _repack(session: Session, run_id: str, step: int, stays: Callable[[str], boo
                 damage[group] = str(error)
                 continue
             if len(packed) < len(data):
-                changed.append({"group": group, "packed": packed})
+                changed_rows.append({"group": group, "packed": packed})
                 freed += len(data) - len(packed)
-        if changed:
+        if changed_rows:
             table: Any = RolloutTokens.__table__
             statement = update(table).where(table.c.group_id == bindparam("group"))
-            session.connection().execute(statement.values(data=bindparam("packed")), changed)
+            session.connection().execute(statement.values(data=bindparam("packed")), changed_rows)
     if damage:
         _report_damage(session, run_id, step, damage)
     return freed

@@ -39,11 +39,11 @@ def _facts(turn: Mapping[str, Any]) -> dict[str, Any]:
 
 def observation_mask(turns: Sequence[Mapping[str, Any]], count: int) -> list[int]:
     """Return a list of length `count` with 1 for each token that belongs to a tool's answer, else 0."""
-    marks = [0] * count
+    mask = [0] * count
     for turn in turns:
         first, end = turn["tokens"]
-        marks[first:end] = [1] * (min(end, count) - first)
-    return marks
+        mask[first:end] = [1] * (min(end, count) - first)
+    return mask
 
 
 def read_turns(claimed: Any, text: str, tokens: int) -> list[dict[str, Any]]:

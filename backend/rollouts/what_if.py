@@ -70,7 +70,7 @@ def compute_what_if(
     if not has_run_config(run):
         raise NotFound("the run was trained elsewhere: what its loss is computed from was not recorded")
     config, step = RunConfig.model_validate(run.config), order.step
-    changed = [_variant_config(run, change) for change in order.variants]
+    variant_configs = [_variant_config(run, change) for change in order.variants]
     _check_size(session, run.id, step)
     groups, total, damaged = _trained_groups(session, run.id, step)
     if not groups:
@@ -91,7 +91,7 @@ def compute_what_if(
         "run_objective": config.objective.model_dump(mode="json"),
         "objectives": [
             objective.model_dump(mode="json")
-            for objective in (config.objective, *(variant.objective for variant in changed))
+            for objective in (config.objective, *(variant.objective for variant in variant_configs))
         ],
         "group_index": np.repeat(np.arange(len(complete)), size).tolist(),
         "group_size": size,
@@ -121,7 +121,7 @@ def compute_what_if(
             {"name": name, **_formula_texts(config_), **losses}
             for name, config_, losses in zip(
                 ["this run", *(change.preset or "changed" for change in order.variants)],
-                [config, *changed],
+                [config, *variant_configs],
                 _run_process(request, _pad_arrays(arrays, longest), allowance),
                 strict=True,
             )
@@ -200,8 +200,10 @@ def _token_share(session: Session, config: RunConfig, run_id: str, step: int) ->
     if not isinstance(config.filters.refill, NoRefill):
         return 1.0
     is_trained = GroupTally.marks.bitwise_and(BIT_BY_MARK["left_out"]) == 0
-    tally = (func.sum(GroupTally.tokens), func.count(GroupTally.prompt_index.distinct()))
-    query = select(*tally).where(*valid_tally_conditions(session, run_id, "train"), GroupTally.step == step)
+    tally_columns = (func.sum(GroupTally.tokens), func.count(GroupTally.prompt_index.distinct()))
+    query = select(*tally_columns).where(
+        *valid_tally_conditions(session, run_id, "train"), GroupTally.step == step
+    )
     if isinstance(config.length.truncated, MaskTruncated):
         query = query.where(GroupTally.marks.bitwise_and(BIT_BY_MARK["truncated"]) == 0)
     tokens, groups = session.execute(query).one()
