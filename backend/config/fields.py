@@ -150,7 +150,9 @@ def _choices(values: list[Any]) -> str:
 def _range(node: Node) -> str:
     if "minimum" in node and "maximum" in node:
         return f"{_format_number(node['minimum'])} to {_format_number(node['maximum'])}"
-    return ", ".join(f"{word} {_format_number(node[edge])}" for edge, word in RANGE_WORDING if edge in node)
+    return ", ".join(
+        f"{wording} {_format_number(node[edge])}" for edge, wording in RANGE_WORDING if edge in node
+    )
 
 
 def _format_number(number: float) -> str:

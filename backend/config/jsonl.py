@@ -77,7 +77,7 @@ def index_dataset(path: Path, columns: Columns) -> JsonlIndex:
 
     Raises BadDataset with up to 20 errors, each with the line, the field, the value and the expected value.
     """
-    check, digest, stamp = RowCheck(columns), sha256(), _stamp(path)
+    check, digest, file_version = RowCheck(columns), sha256(), _stamp(path)
     offsets, keys, lines, lengths = array("Q"), array("Q"), array("I"), array("I")
     splits, conversation = bytearray(), 0
     for line in _lines(path, digest):
@@ -94,7 +94,9 @@ def index_dataset(path: Path, columns: Columns) -> JsonlIndex:
             break
     if errors := check.finish():
         raise BadDataset(path.name, errors)
-    return JsonlIndex(path, digest.hexdigest(), offsets, keys, splits, lines, lengths, conversation, stamp)
+    return JsonlIndex(
+        path, digest.hexdigest(), offsets, keys, splits, lines, lengths, conversation, file_version
+    )
 
 
 def read_row(index: JsonlIndex, number: int) -> dict[str, Any]:
@@ -139,7 +141,7 @@ def _stamp(path: Path) -> tuple[int, int]:
 def _lines(path: Path, digest: Any) -> Iterator[Line]:
     splitter = LineSplitter()
     with path.open("rb") as file:
-        while piece := file.read(PIECE_BYTES):
-            digest.update(piece)
-            yield from splitter.feed(piece)
+        while chunk := file.read(PIECE_BYTES):
+            digest.update(chunk)
+            yield from splitter.feed(chunk)
     yield from splitter.finish()

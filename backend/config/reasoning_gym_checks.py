@@ -76,7 +76,7 @@ def _broken_rules(name: str, task: Task, config: Mapping[str, Any]) -> Iterator[
     values = {key: parameter.default for key, parameter in task.parameters.items()} | dict(config)
     reported: set[str] = set()
     for rule in task.rules:
-        left_value, right_value = (_value(side, values) for side in (rule.left, rule.right))
+        left_value, right_value = (_value(operand, values) for operand in (rule.left, rule.right))
         parameter_key = rule.left if rule.left in config else rule.right
         if (
             parameter_key in config

@@ -31,8 +31,8 @@ def _scaled_difference(advantage: knobs.RewardAdvantage) -> str:
         case knobs.BatchStd():
             return fraction("cᵢ", _deviation("c_step", scale))
         case knobs.SeqWhiten() | knobs.TokenWhiten():
-            over = "c_minibatch" if isinstance(scale, knobs.SeqWhiten) else "c_tokens"
-            return fraction(f"cᵢ − mean({over})", _deviation(over, scale))
+            pool = "c_minibatch" if isinstance(scale, knobs.SeqWhiten) else "c_tokens"
+            return fraction(f"cᵢ − mean({pool})", _deviation(pool, scale))
         case knobs.Sas():
             return "smaller(S_new, S_tot)"
         case _:

@@ -155,11 +155,11 @@ def _natural_gradient_errors(config: RunSections) -> Iterator[Problem]:
 
 def _reward_errors(config: RunSections) -> Iterator[Problem]:
     yield from _domain_errors(config)
-    seen: set[tuple[str, str]] = set()
+    seen_terms: set[tuple[str, str]] = set()
     for index, term in enumerate(config.rewards):
-        if (term.label, term.domain) in seen:
+        if (term.label, term.domain) in seen_terms:
             yield f"rewards.{index}.name", f"{term.label!r} is listed twice for the same domain"
-        seen.add((term.label, term.domain))
+        seen_terms.add((term.label, term.domain))
     if all(term.weight == 0 for term in config.rewards):
         yield "rewards", "all weights are 0, so nothing would be rewarded"
 
@@ -191,9 +191,9 @@ def _kl_errors(config: RunSections) -> Iterator[Problem]:
     domain_list = ", ".join(domains)
     # rows of files and datasets may have other domains
     is_all = all(isinstance(source, SumsProblem | ReasoningGymProblem) for source in config.problems)
-    for unknown in sorted(coefficients.keys() - set(domains)) if is_all else ():
+    for unknown_domain in sorted(coefficients.keys() - set(domains)) if is_all else ():
         yield (
-            f"objective.kl.coef.{unknown}",
+            f"objective.kl.coef.{unknown_domain}",
             f"is not a domain of the problems; they have {domain_list}",
         )
     for missing in (domain for domain in domains if domain not in coefficients):
