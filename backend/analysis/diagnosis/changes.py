@@ -92,9 +92,9 @@ def change(sign: Sign, series: Series, healthy: Interval) -> Change | None:
         return None
     healthy_median = float(np.median(finite.values[is_base]))
     smooth = finite.values if sign.is_setting else running_median(finite.values, SMOOTHING_POINTS)
-    level = sign.level(healthy_median)
+    alarm_value = sign.level(healthy_median)
     is_up = sign.direction == "up"
-    is_reached = smooth >= level if is_up else smooth <= level
+    is_reached = smooth >= alarm_value if is_up else smooth <= alarm_value
     distance = _away(finite.values[is_base], smooth, sign)
     start = int(np.flatnonzero(is_base)[0])
     excursion = _first_excursion(distance, is_reached, start)
@@ -103,7 +103,7 @@ def change(sign: Sign, series: Series, healthy: Interval) -> Change | None:
     start_index, alarm = excursion
     extreme_index = alarm + int(np.argmax(distance[alarm:]))
     # A slow drift begins halfway, not at its first visible deviation.
-    halfway = (healthy_median + level) / 2
+    halfway = (healthy_median + alarm_value) / 2
     is_near = smooth <= halfway if is_up else smooth >= halfway
     calm = np.flatnonzero((distance <= CALM_SPREADS)[:alarm] | is_near[:alarm])
     last_calm = int(calm[-1]) if len(calm) else start_index
@@ -152,9 +152,9 @@ def _first_excursion(away: Floats, is_reached: NDArray[np.bool_], start: int) ->
     calm = np.flatnonzero(away[start:] <= CALM_SPREADS)
     if not len(calm):
         return None
-    begin = max(start + int(calm[0]), start + MIN_BASELINE_POINTS)
+    search_start = max(start + int(calm[0]), start + MIN_BASELINE_POINTS)
     is_out = away > CALM_SPREADS
-    is_out[:begin] = False
+    is_out[:search_start] = False
     edges = np.flatnonzero(np.diff(np.concatenate([[False], is_out, [False]]).astype(int)))
     for first, end in zip(edges[::2], edges[1::2], strict=True):
         alarms = np.flatnonzero((away[first:end] > ALARM_SPREADS) & is_reached[first:end])

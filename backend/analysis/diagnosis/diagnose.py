@@ -264,9 +264,9 @@ def _behind(cause: str, explainers: dict[str, list[str]]) -> set[str]:
     ancestors: set[str] = set()
     queue = [cause]
     while queue:
-        new = set(explainers[queue.pop()]) - ancestors
-        ancestors |= new
-        queue += new
+        new_causes = set(explainers[queue.pop()]) - ancestors
+        ancestors |= new_causes
+        queue += new_causes
     return ancestors
 
 

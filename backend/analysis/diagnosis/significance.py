@@ -116,8 +116,8 @@ def _largest_rises(matrix: Matrix) -> Floats:
     min_size = max(2, count // 20)
     sizes = np.arange(min_size, count - min_size + 1)
     sums = np.cumsum(matrix, axis=1)
-    before = sums[:, sizes - 1] / sizes
-    after = (sums[:, -1:] - sums[:, sizes - 1]) / (count - sizes)
+    means_before = sums[:, sizes - 1] / sizes
+    means_after = (sums[:, -1:] - sums[:, sizes - 1]) / (count - sizes)
     weight = np.sqrt(sizes * (count - sizes) / count)
-    rises: Floats = ((after - before) * weight).max(axis=1, initial=0.0) / _noise(matrix)
+    rises: Floats = ((means_after - means_before) * weight).max(axis=1, initial=0.0) / _noise(matrix)
     return rises

@@ -53,7 +53,7 @@ def parent_config_of(session: Session, run_id: str) -> Mapping[str, Any]:
 
 def series_of(session: Session, run_id: str) -> dict[str, Series]:
     """Return the recorded points of all metrics that detectors read."""
-    runs = [stretch.run for stretch in load_lineages(session, [run_id])[run_id]]
+    runs = [segment.run for segment in load_lineages(session, [run_id])[run_id]]
     metrics = [metric for metric in load_metric_names(session, runs) if is_read(metric)]
     curves = read_curves(session, [run_id], metrics, "step")
     return {metric: Series(curve.steps, curve.values) for (_, metric), curve in curves.items()}
@@ -134,7 +134,7 @@ def judge_runs(sessions: Sessions, run_ids: Sequence[str]) -> Iterator[None]:
     for run_id in run_ids:
         with suppress(RunNotFound):  # deleted in the meantime
             with reading(sessions) as session:
-                judged = judge_run(session, run_id)
+                judgement = judge_run(session, run_id)
             with sessions.begin() as session:
-                store_verdict(session, judged)
+                store_verdict(session, judgement)
         yield

@@ -45,14 +45,18 @@ def judge_goal(name: str, series: Series, log: Log) -> Outcome:
     window = window_for(sigma, scale=scale, count=len(values))
     error = sigma / math.sqrt(window)
     smooth = trailing_mean(values, window)
-    settled = smooth.copy()
-    settled[: window - 1] = smooth[window - 1]  # means of fewer points are noisier
+    trailing_means = smooth.copy()
+    trailing_means[: window - 1] = smooth[window - 1]  # means of fewer points are noisier
     start, end = float(smooth[window - 1]), float(smooth[-1])
     goal = _Goal(
-        series, settled, window, luck=error * luck_of_best(len(values) / window), zero=_zero(values, start)
+        series,
+        trailing_means,
+        window,
+        luck=error * luck_of_best(len(values) / window),
+        zero=_zero(values, start),
     )
     outcome = Outcome("healthy", name, start, goal.best(), goal.step_of_best(), end)
-    outcome = outcome._replace(healthy=_window(series, settled, goal))
+    outcome = outcome._replace(healthy=_window(series, trailing_means, goal))
     min_loss = MIN_SIGNIFICANT_ERRORS * error * math.sqrt(2)
     fall = _fall(goal, min_loss)
     if fall is not None and fall_p_value(values) <= FALL_ALPHA:
@@ -72,7 +76,7 @@ def judge_goal(name: str, series: Series, log: Log) -> Outcome:
         and loss > (1 - DECLINED_FRACTION) * goal.size(outcome.best)
         and end_p_value(values) <= FALL_ALPHA
     ):
-        is_high = settled >= outcome.best - (1 - DECLINED_FRACTION) * goal.size(outcome.best)
+        is_high = trailing_means >= outcome.best - (1 - DECLINED_FRACTION) * goal.size(outcome.best)
         onset = _onset(goal, min(int(np.flatnonzero(is_high)[-1]) + 1, len(values) - 1))
         return outcome._replace(verdict="declining", onset=onset).with_window_before_the_onset()
     return _learned(outcome, values, sigma, scale, is_accuracy=is_accuracy)
@@ -166,9 +170,9 @@ def _largest_rise(values: Floats, sigma: float) -> float:
     min_size = max(3, count // 8)
     sizes = np.arange(min_size, count - min_size + 1)
     sums = np.cumsum(values)
-    before, after = sums[sizes - 1] / sizes, (sums[-1] - sums[sizes - 1]) / (count - sizes)
+    means_before, means_after = sums[sizes - 1] / sizes, (sums[-1] - sums[sizes - 1]) / (count - sizes)
     margin = ONE_SIDED_ERRORS * sigma * np.sqrt(1 / sizes + 1 / (count - sizes))
-    return max(0.0, float(np.max(after - before + margin)))
+    return max(0.0, float(np.max(means_after - means_before + margin)))
 
 
 def _least_noise(name: str, values: Floats, log: Log) -> float:

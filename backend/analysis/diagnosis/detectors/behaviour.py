@@ -45,8 +45,8 @@ def staleness(log: Log, outcome: Outcome) -> Answer:
     updates = log.find("optim/updates")
     is_reused = updates is not None and float(np.median(updates[1].values)) > 1
     if age is None and updates is None:
-        needs = "the age of samples and the updates per step"
-        return missing_data(log, "staleness", needs, "sampling/staleness", "optim/updates")
+        needed_data = "the age of samples and the updates per step"
+        return missing_data(log, "staleness", needed_data, "sampling/staleness", "optim/updates")
     if not (is_old or is_reused):
         return None
     change = first_of(

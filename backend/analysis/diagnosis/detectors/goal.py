@@ -67,8 +67,8 @@ def verifier(log: Log, outcome: Outcome) -> Answer:
         )
     if (contradicted := _contradicted(log)) is not None:
         return contradicted
-    if outcome.verdict == "never_learned" and (wrong := _always_wrong(log)) is not None:
-        return wrong
+    if outcome.verdict == "never_learned" and (finding := _always_wrong(log)) is not None:
+        return finding
     if outcome.onset is None or outcome.goal.startswith("eval/"):
         return None  # evaluations are too rare to show a change within a step
     return _sudden(log, outcome, series, outcome.onset)
@@ -131,9 +131,9 @@ def _sudden(log: Log, outcome: Outcome, series: Series, fall: Interval) -> Answe
     )
     index = int(np.argmax(drops)) + 1
     values_after = series.values[series.steps >= nearby.steps[index]][:6]
-    level = float(values_before[-5:].mean())
-    if level - float(values_after.mean()) < max(
-        MIN_JUMP_ERRORS * sigma / math.sqrt(min(3, len(values_after))), 0.6 * level
+    mean_before = float(values_before[-5:].mean())
+    if mean_before - float(values_after.mean()) < max(
+        MIN_JUMP_ERRORS * sigma / math.sqrt(min(3, len(values_after))), 0.6 * mean_before
     ):
         return None
     step = int(nearby.steps[index])
@@ -147,7 +147,7 @@ def _sudden(log: Log, outcome: Outcome, series: Series, fall: Interval) -> Answe
     if any(change.onset.healthy < step for change in earlier):
         return None
     evidence = (
-        f"{outcome.goal} fell from {level:.3g} to {float(values_after.mean()):.3g} within step {step}",
+        f"{outcome.goal} fell from {mean_before:.3g} to {float(values_after.mean()):.3g} within step {step}",
         f"{', '.join(unchanging)} did not change at that step",
     )
     onset = Interval(int(series.steps[series.steps < step][-1]), step)
@@ -236,11 +236,16 @@ def _before_and_after(series: Series, healthy: Interval, onset: Interval) -> tup
 
     All are NaN if there are fewer than three points before or after it.
     """
-    before, after = series.between(healthy.healthy, onset.healthy), series.between(onset.sick, math.inf)
-    if len(before) < 3 or len(after) < 3:
+    points_before, points_after = (
+        series.between(healthy.healthy, onset.healthy),
+        series.between(onset.sick, math.inf),
+    )
+    if len(points_before) < 3 or len(points_after) < 3:
         return math.nan, math.nan, math.nan
-    standard_error = noise(series.values) * math.hypot(1 / math.sqrt(len(before)), 1 / math.sqrt(len(after)))
-    return float(before.values.mean()), float(after.values.mean()), standard_error
+    standard_error = noise(series.values) * math.hypot(
+        1 / math.sqrt(len(points_before)), 1 / math.sqrt(len(points_after))
+    )
+    return float(points_before.values.mean()), float(points_after.values.mean()), standard_error
 
 
 RIGHT_TERM_PATTERN = re.compile(r"acc|correct|right|solve|exact|answer", re.IGNORECASE)
@@ -307,8 +312,8 @@ def vanishing_signal(log: Log, outcome: Outcome) -> Answer:
     """In most groups all completions have the same reward, so that they have no gradient."""
     equal_groups = log.find("groups/zero_variance_frac", least=5)
     if equal_groups is None:
-        needs = "the share of groups with equal rewards"
-        return missing_data(log, "vanishing_signal", needs, "groups/zero_variance_frac", min_points=5)
+        needed_data = "the share of groups with equal rewards"
+        return missing_data(log, "vanishing_signal", needed_data, "groups/zero_variance_frac", min_points=5)
     limit = {"never_learned": 0.5, "inconclusive": MAX_EQUAL_GROUP_FRACTION}.get(outcome.verdict, 1.0)
     if (median_share := float(np.median(equal_groups[1].values))) > limit:
         first_step = int(equal_groups[1].steps[0])

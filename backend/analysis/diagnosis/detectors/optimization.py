@@ -125,8 +125,8 @@ def dead_run(log: Log, outcome: Outcome) -> Answer:
     limits = {"optim/update_norm": 0.0, "optim/lr": MAX_DEAD_LEARNING_RATE, "optim/grad_norm": 0.0}
     logged_series = [named_series for name in limits if (named_series := log.find(name, least=5)) is not None]
     if not logged_series:
-        needs = "the learning rate, the gradient norm or the size of the updates"
-        return missing_data(log, "dead_run", needs, *limits, min_points=5)
+        needed_data = "the learning rate, the gradient norm or the size of the updates"
+        return missing_data(log, "dead_run", needed_data, *limits, min_points=5)
     same_evaluations = _same_evaluations(log)
     for name, series in logged_series:
         values = series.values[len(series) // 10 :]
@@ -233,8 +233,8 @@ def displacement(log: Log, outcome: Outcome) -> Answer:
     """Updates make right answers less likely, as a side effect of pushing away from wrong ones."""
     lift_series = log.find("policy/lift_right", least=4)
     if lift_series is None:
-        needs = "the lift of right answers (policy/lift_right)"
-        return missing_data(log, "displacement", needs, "policy/lift_right", min_points=4)
+        needed_data = "the lift of right answers (policy/lift_right)"
+        return missing_data(log, "displacement", needed_data, "policy/lift_right", min_points=4)
     if outcome.healthy is None or outcome.onset is None:
         return None
     lift_before = lift_series[1].between(-math.inf, outcome.healthy.sick).values
