@@ -37,21 +37,23 @@ def make_answer(
     ends: bool,
 ) -> dict[str, Any]:
     """Return the curves of runs, or the means of groups of runs, as the fields of a `SeriesAnswer`."""
-    present = [run for run in run_ids if run in row_by_run]
+    known_runs = [run for run in run_ids if run in row_by_run]
     intervals = (
         [] if group_by else [end for name in names if has_interval(name) for end in interval_names(name)]
     )
     is_whole = bool(group_by) or ends
     curves = read_visible_curves(
-        session, row_by_run, present, [*names, *intervals], view, needs_all_points=is_whole
+        session, row_by_run, known_runs, [*names, *intervals], view, needs_all_points=is_whole
     )
     if group_by:
         keys = split_list(group_by)
-        configs = load_configs(session, present) if any(key.startswith(CONFIG_PREFIX) for key in keys) else {}
-        groups = group_runs([row_by_run[run] for run in present], configs, keys)
+        configs = (
+            load_configs(session, known_runs) if any(key.startswith(CONFIG_PREFIX) for key in keys) else {}
+        )
+        groups = group_runs([row_by_run[run] for run in known_runs], configs, keys)
         items = [item for name in names for item in _group_items(curves, groups, name, band, view)]
     else:
-        keys_of_curves = [(run, name) for name in names for run in present if (run, name) in curves]
+        keys_of_curves = [(run, name) for name in names for run in known_runs if (run, name) in curves]
         items = single_items(row_by_run, curves, keys_of_curves, view)
     if ends:
         items = [item | {"end": _end(item, curves)} for item in items]
@@ -81,11 +83,11 @@ MAX_FLOAT32_INTEGER = 2**24
 
 def _round_to_seven_digits(values: Any) -> NDArray[np.floating]:
     """Return the values as float32, or unchanged if large integers or extreme values would be lost."""
-    exact = np.asarray(values, np.float64)
-    size = np.abs(exact)
+    float64_values = np.asarray(values, np.float64)
+    size = np.abs(float64_values)
     is_beyond = (size > FLOAT32_LIMITS.max) | ((size > 0) & (size < FLOAT32_LIMITS.tiny))
-    is_count = (size > MAX_FLOAT32_INTEGER) & (exact == np.trunc(exact))
-    return exact if (is_beyond | is_count).any() else exact.astype(np.float32)
+    is_count = (size > MAX_FLOAT32_INTEGER) & (float64_values == np.trunc(float64_values))
+    return float64_values if (is_beyond | is_count).any() else float64_values.astype(np.float32)
 
 
 def read_visible_curves(

@@ -81,18 +81,18 @@ def batch_sizes(session: Session, runs: Iterable[str]) -> dict[str, list[BatchSi
 
     Runs with an unknown batch size are omitted.
     """
-    stretches = load_lineages(session, runs)
-    involved = {stretch.run for run_stretches in stretches.values() for stretch in run_stretches}
+    segments = load_lineages(session, runs)
+    involved = {segment.run for run_segments in segments.values() for segment in run_segments}
     query = select(Run.id, Run.config["sampling"]).where(Run.id.in_(involved))
     completions = {run: _batch_completions(sampling) for run, sampling in session.execute(query)}
     return {
         run: [
-            BatchSize(stretch.last_step, size)
-            for stretch in run_stretches
-            if (size := completions.get(stretch.run))
+            BatchSize(segment.last_step, size)
+            for segment in run_segments
+            if (size := completions.get(segment.run))
         ]
-        for run, run_stretches in stretches.items()
-        if all(completions.get(stretch.run) for stretch in run_stretches)
+        for run, run_segments in segments.items()
+        if all(completions.get(segment.run) for segment in run_segments)
     }
 
 

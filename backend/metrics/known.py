@@ -16,8 +16,8 @@ def require_known(session: Session, names: Sequence[str], path: str) -> None:
     """Raise InvalidRequest with an error at the parameter `path` for each unknown name."""
     uncatalogued = [name for name in names if find_metric(name) is None]
     recorded = find_keys(session, uncatalogued) if uncatalogued else {}
-    if unknown := [name for name in uncatalogued if name not in recorded]:
-        raise InvalidRequest([FieldError(path, unknown_name_message(name)) for name in unknown])
+    if unknown_names := [name for name in uncatalogued if name not in recorded]:
+        raise InvalidRequest([FieldError(path, unknown_name_message(name)) for name in unknown_names])
 
 
 def unknown_name_message(name: str) -> str:

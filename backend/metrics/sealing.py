@@ -128,7 +128,7 @@ def find_sealable(session: Session) -> list[Task]:
 
 def _unsealed_attempts() -> Select[Attempt, Run]:
     """Return the query for attempts that may have points to seal."""
-    full = (
+    complete_steps = (
         (Run.last_step + 1) // blocks.BLOCK_STEPS * blocks.BLOCK_STEPS
     )  # number of steps in complete blocks
     return (
@@ -141,7 +141,7 @@ def _unsealed_attempts() -> Select[Attempt, Run]:
                 Attempt.number < Run.attempt,
                 Run.status != "running",
                 # until an attempt begins, last_step is that of the attempt before it
-                and_(Attempt.from_step != NOT_BEGUN, full > Attempt.packed_step + 1),
+                and_(Attempt.from_step != NOT_BEGUN, complete_steps > Attempt.packed_step + 1),
             ),
         )
         .order_by(Attempt.run_id, Attempt.number)
@@ -229,8 +229,8 @@ def _seal_block(session: Session, task: Task, first: int, report_damage: ReportD
     points = {key: stored for key, stored in stored_by_key.items() if len(stored.steps)}
     last_sealed = end_step
     if not any(stored.steps[-1] == end_step for stored in points.values()):
-        following = session.scalar(_NEXT, {**attempt_keys, "after": end_step, "last": task.last})
-        last_sealed = task.last if following is None else following - 1
+        next_step = session.scalar(_NEXT, {**attempt_keys, "after": end_step, "last": task.last})
+        last_sealed = task.last if next_step is None else next_step - 1
     session.execute(
         update(Attempt).where(_attempt_condition(task.run, task.attempt)).values(packed_step=last_sealed)
     )
@@ -291,8 +291,8 @@ def put_into_blocks(
     if not rows:
         return
     query = insert_into(session, MetricBlock)
-    changed = {name: query.excluded[name] for name in ("last_step", "points", "outline", "data")}
-    session.execute(query.on_conflict_do_update(index_elements=BLOCK_KEY_COLUMNS, set_=changed), rows)
+    changed_columns = {name: query.excluded[name] for name in ("last_step", "points", "outline", "data")}
+    session.execute(query.on_conflict_do_update(index_elements=BLOCK_KEY_COLUMNS, set_=changed_columns), rows)
 
 
 def seal_curves(session: Session, run: str, attempt: int, curves: Mapping[int, Stored]) -> None:
@@ -309,9 +309,9 @@ def seal_curves(session: Session, run: str, attempt: int, curves: Mapping[int, S
 
 def _split_by_block(points: Stored) -> Iterator[tuple[int, Stored]]:
     numbers = points.steps // blocks.BLOCK_STEPS
-    changes = np.flatnonzero(numbers[1:] != numbers[:-1]) + 1
-    for begin, end in pairwise([0, *changes.tolist(), len(numbers)]):
-        yield int(numbers[begin]), points.at(slice(begin, end))
+    boundaries = np.flatnonzero(numbers[1:] != numbers[:-1]) + 1
+    for start, end in pairwise([0, *boundaries.tolist(), len(numbers)]):
+        yield int(numbers[start]), points.at(slice(start, end))
 
 
 def _read_old_blocks(

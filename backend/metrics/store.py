@@ -140,8 +140,8 @@ def key_ids(session: Session, names: Iterable[str]) -> dict[str, int]:
         if not session.info.get(NEW_KEYS_MARK):
             known_ids.update(stored_ids)
         ids |= stored_ids
-        if new := [name for name in missing if name not in stored_ids]:
-            ids |= _make_keys(session, new)
+        if new_names := [name for name in missing if name not in stored_ids]:
+            ids |= _make_keys(session, new_names)
     return ids
 
 

@@ -63,8 +63,8 @@ def load_run_points(
 ) -> list[RunPoints]:
     """Return the selection of the current points of each stretch, optionally with hidden points."""
     stretches = list(stretches)
-    limits = {} if all_attempts else load_limits(session, [stretch.run for stretch in stretches])
-    return [_stretch_points(session, stretch, limits.get(stretch.run, ())) for stretch in stretches]
+    limits = {} if all_attempts else load_limits(session, [segment.run for segment in stretches])
+    return [_stretch_points(session, segment, limits.get(segment.run, ())) for segment in stretches]
 
 
 def _stretch_points(session: Session, stretch: Stretch, limits: Sequence[Limit]) -> RunPoints:
@@ -197,10 +197,10 @@ def _merge_points(curves: Sequence[tuple[Stored, str]]) -> list[StoredPoint]:
 
 def iterate_points(session: Session, run_points: RunPoints) -> Iterator[StoredPoint]:
     """Yield all points of a selection in the transaction of the session."""
-    after = -1
-    while (window := find_next_window(session, run_points, after)) is not None:
+    last_step = -1
+    while (window := find_next_window(session, run_points, last_step)) is not None:
         yield from read_window(session, run_points, *window)
-        after = window[1]
+        last_step = window[1]
 
 
 def load_metric_names(session: Session, runs: Iterable[str]) -> list[str]:
