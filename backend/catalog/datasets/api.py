@@ -141,8 +141,8 @@ async def preview(
     """
     kind = file_kind(name)
     async with _receive_draft(request, settings) as (_, received):
-        look = partial(preview_upload, name=name, kind=kind, columns=named, is_cut=cut)
-        rows_shown = await run_in_threadpool(look, received)
+        read_preview = partial(preview_upload, name=name, kind=kind, columns=named, is_cut=cut)
+        rows_shown = await run_in_threadpool(read_preview, received)
     return Json(rows_shown.model_dump(mode="json"))
 
 

@@ -32,29 +32,29 @@ def fitting_changes(
     Return an empty list if the run already fits. Changes are tried in the order of docs/one-gpu.md, and those
     that turn out to be unnecessary are left out.
     """
-    chosen: list[tuple[str, Any]] = []
+    selected_changes: list[tuple[str, Any]] = []
     size = peak(config)
     while size > capacity:
         options = (
             option
-            for option in _candidate_changes(_apply_changes(config, chosen) or config, row_tokens)
-            if option not in chosen
+            for option in _candidate_changes(_apply_changes(config, selected_changes) or config, row_tokens)
+            if option not in selected_changes
         )
         for path, value in options:
-            other_changes = [change for change in chosen if change[0] != path]
-            changed = _apply_changes(config, [*other_changes, (path, value)])
-            if changed is not None and (smaller := peak(changed)) < 0.99 * size:
-                chosen, size = [*other_changes, (path, value)], smaller
+            other_changes = [change for change in selected_changes if change[0] != path]
+            changed_config = _apply_changes(config, [*other_changes, (path, value)])
+            if changed_config is not None and (smaller := peak(changed_config)) < 0.99 * size:
+                selected_changes, size = [*other_changes, (path, value)], smaller
                 break
         else:
             return None
-    for change in list(chosen):
-        remaining = [kept_change for kept_change in chosen if kept_change is not change]
+    for change in list(selected_changes):
+        remaining = [kept_change for kept_change in selected_changes if kept_change is not change]
         if (smaller_config := _apply_changes(config, remaining)) is not None and peak(
             smaller_config
         ) <= capacity:
-            chosen = remaining
-    return list(_with_savings(config, _enlarge_microbatches(config, chosen, peak, capacity), peak))
+            selected_changes = remaining
+    return list(_with_savings(config, _enlarge_microbatches(config, selected_changes, peak, capacity), peak))
 
 
 def _enlarge_microbatches(
@@ -65,8 +65,8 @@ def _enlarge_microbatches(
         larger = [
             (path, 2 * value if path == "resources.microbatch_tokens" else value) for path, value in chosen
         ]
-        changed = _apply_changes(config, larger)
-        if larger == chosen or changed is None or peak(changed) > capacity:
+        changed_config = _apply_changes(config, larger)
+        if larger == chosen or changed_config is None or peak(changed_config) > capacity:
             return chosen
         chosen = larger
 
@@ -74,8 +74,8 @@ def _enlarge_microbatches(
 def _with_savings(config: RunConfig, chosen: list[tuple[str, Any]], peak: PeakMemory) -> Iterator[Change]:
     previous_bytes = peak(config)
     for count, (path, value) in enumerate(chosen, 1):
-        changed = _apply_changes(config, chosen[:count])
-        changed_bytes = previous_bytes if changed is None else peak(changed)
+        changed_config = _apply_changes(config, chosen[:count])
+        changed_bytes = previous_bytes if changed_config is None else peak(changed_config)
         yield Change(path, value, previous_bytes - changed_bytes)
         previous_bytes = changed_bytes
 

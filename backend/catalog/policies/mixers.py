@@ -75,7 +75,7 @@ def state_space(shape: ModelShape, run: ForwardPass) -> float:
     chunk, width, base = shape.size("mamba_chunk_size") or 256, run.value_bytes, run.trains_base
     padded = run.rows * math.ceil(run.columns / chunk) * chunk
     head_values = 3 * chunk + 5 * state + 6 * wide + 2 * wide * state / chunk + 4
-    inner = heads * wide
-    per_token = (1 + base) * width * (inner + 2 * groups * state) + 2 * width * heads
-    per_token += inner * (width + 4) if shape.kind == "falcon_h1" else 20 * inner + 4
+    inner_size = heads * wide
+    per_token = (1 + base) * width * (inner_size + 2 * groups * state) + 2 * width * heads
+    per_token += inner_size * (width + 4) if shape.kind == "falcon_h1" else 20 * inner_size + 4
     return 4 * padded * heads * head_values + run.tokens * per_token

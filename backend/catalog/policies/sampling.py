@@ -150,8 +150,8 @@ def prefill_parts(shape: ModelShape, run: DecodingBatch) -> Parts:
     Keys and values have room for all rows from the start. States exist only for the prompts.
     """
     tokens = run.prompts * run.prompt_tokens
-    inner = shape.size("intermediate_size", "moe_intermediate_size")
-    activations = float(tokens * run.value_bytes * (4 * shape.hidden + 3 * inner))
+    inner_size = shape.size("intermediate_size", "moe_intermediate_size")
+    activations = float(tokens * run.value_bytes * (4 * shape.hidden + 3 * inner_size))
     linear = [number for number, weights in shape.layers.items() if _is_linear(weights)]
     last_layer = max(linear or shape.layers, default=0)
     if linear:

@@ -17,9 +17,9 @@ def tree_layer(shape: ModelShape, run: ForwardPass) -> tuple[tuple[float, ...], 
     layer_bytes = []
     for weights in shape.layers.values():
         linear = {weight.module_name: weight for weight in filter(is_linear, weights)}
-        inner = linear["down_proj"].shape[1]
+        inner_size = linear["down_proj"].shape[1]
         per_node = (
-            2 * (4 * shape.hidden + 4 + gain_bytes * shape.hidden) + 4 * 4 * inner + 4 * (queries + keys)
+            2 * (4 * shape.hidden + 4 + gain_bytes * shape.hidden) + 4 * 4 * inner_size + 4 * (queries + keys)
         )
         if has_head_norm:
             per_node += (shape.heads + shape.kv_heads) * (4 * head_width + 4 + gain_bytes * head_width)
