@@ -78,12 +78,12 @@ class LargeBodies:
         """Wait for a turn and hold it; raise HTTPException (429) if there is none within MAX_WAIT_SECONDS."""
         turns = [self._of_writer[writer]] if writer else []
         turns.append(self._of_role[role])
-        taken: list[asyncio.Semaphore] = []
+        acquired_turns: list[asyncio.Semaphore] = []
         try:
-            await _acquire_turns(turns, taken)
+            await _acquire_turns(turns, acquired_turns)
             yield
         finally:
-            for turn in taken:
+            for turn in acquired_turns:
                 turn.release()
 
 
@@ -163,10 +163,12 @@ def json_size(content: bytes, *, limit: int = MAX_JSON_VALUES) -> tuple[int, int
     for start in range(0, len(characters), BLOCK_BYTES):
         block = characters[start : start + BLOCK_BYTES]
         inside = np.logical_xor.accumulate(block == QUOTE) ^ is_inside
-        begins = ~inside & ((block == LIST) | (block == OBJECT))
-        ends = ~inside & ((block == LIST_END) | (block == OBJECT_END))
-        values += int(np.count_nonzero(begins) + np.count_nonzero(~inside & (block == COMMA)))
-        levels = level + np.cumsum(begins.view(np.int8) - ends.view(np.int8), dtype=np.int32)
+        container_starts = ~inside & ((block == LIST) | (block == OBJECT))
+        container_ends = ~inside & ((block == LIST_END) | (block == OBJECT_END))
+        values += int(np.count_nonzero(container_starts) + np.count_nonzero(~inside & (block == COMMA)))
+        levels = level + np.cumsum(
+            container_starts.view(np.int8) - container_ends.view(np.int8), dtype=np.int32
+        )
         deepest, level, is_inside = max(deepest, int(levels.max())), int(levels[-1]), inside[-1]
         if values > limit:
             break

@@ -72,10 +72,10 @@ class Module:
             return ""
         if names.startswith("* as "):
             return f"const {names.removeprefix('* as ')} = {source};"
-        default, brace, listed = names.partition("{")
+        default, brace, named_imports = names.partition("{")
         default = f"default: {default.strip(' ,')}, " if default.strip() else ""
-        listed = RENAMED_PATTERN.sub(": ", listed) if brace else " }"
-        return f"const {{ {default}{listed} = {source};"
+        named_imports = RENAMED_PATTERN.sub(": ", named_imports) if brace else " }"
+        return f"const {{ {default}{named_imports} = {source};"
 
     def _rewrite_reexport(self, match: re.Match[str], exports: list[str]) -> str:
         names = [name.strip() for name in match["names"].split(",") if name.strip()]
@@ -94,12 +94,13 @@ class Bundles:
     def __init__(self, frontend: Path, views: Sequence[str]) -> None:
         self._frontend = frontend
         self._modules: dict[str, Module] = {}
-        needed = {view: self._closure([f"src/views/{view}.js"]) for view in views}
-        use_counts = Counter(path for paths in needed.values() for path in paths)
+        paths_by_view = {view: self._closure([f"src/views/{view}.js"]) for view in views}
+        use_counts = Counter(path for paths in paths_by_view.values() for path in paths)
         shared = [path for path, count in use_counts.items() if count > 1]
         self._app = self._closure([*shared, "src/main.js"])
         self._views = {
-            view: [path for path in paths if path not in set(self._app)] for view, paths in needed.items()
+            view: [path for path in paths if path not in set(self._app)]
+            for view, paths in paths_by_view.items()
         }
 
     def file(self, name: str) -> str | None:

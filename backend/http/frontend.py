@@ -165,7 +165,7 @@ def with_edition(page_html: str) -> str:
 
 def serve_pages(app: FastAPI) -> None:
     """Add the frontend to the application."""
-    for path in (HOME, *(listed.path for listed in PAGES), *REDIRECTS):
+    for path in (HOME, *(page.path for page in PAGES), *REDIRECTS):
         router.add_api_route(path, _index, methods=["GET", "HEAD"])
     router.add_api_route("/vendor/plotly.min.js", plotly, methods=["GET", "HEAD"])
     router.add_api_route("/docs", _docs, methods=["GET", "HEAD"])
@@ -192,7 +192,7 @@ def _index_html(path: str) -> str:
 
     It lists the scripts of the page at `path`, so that browsers can load them in parallel.
     """
-    names = [APP, *(listed.name for listed in PAGES if listed.path == path)]
+    names = [APP, *(page.name for page in PAGES if page.path == path)]
     scripts = [
         *(f"{BUNDLES}/{name}.js" for name in names),
         *bundles(FRONTEND, current_edition()).libraries,
@@ -210,8 +210,7 @@ def _index_html(path: str) -> str:
 def pages_as_json() -> str:
     """Return the list of pages as JSON for the router and the menu of the frontend."""
     pages = [
-        listed._asdict() | {"script": f"/static/{current_edition()}/{BUNDLES}/{listed.name}.js"}
-        for listed in PAGES
+        page._asdict() | {"script": f"/static/{current_edition()}/{BUNDLES}/{page.name}.js"} for page in PAGES
     ]
     return json.dumps(pages)
 

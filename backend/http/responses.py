@@ -60,9 +60,9 @@ def _replace_non_finite(value: Any) -> Any:
         case float():
             return value if math.isfinite(value) else None
         case dict():
-            return {key: _replace_non_finite(inner) for key, inner in value.items()}
+            return {key: _replace_non_finite(child) for key, child in value.items()}
         case list() | tuple():
-            return [_replace_non_finite(inner) for inner in value]
+            return [_replace_non_finite(child) for child in value]
         case orjson.Fragment():
             return json.loads(orjson.dumps(value))
         case np.ndarray() | np.generic():
