@@ -153,11 +153,11 @@ class Forks:
             while pending and len(running) < maximum:
                 index, request = pending.pop()
                 running.append(Fork(index, operation, request, self._rules))
-            ended = self._collect_replies(running)
-            running = [fork for fork in running if fork not in ended]
+            reply_by_fork = self._collect_replies(running)
+            running = [fork for fork in running if fork not in reply_by_fork]
             if not running:
                 self._clear()
-            yield from ((fork.at, reply) for fork, reply in ended.items())
+            yield from ((fork.at, reply) for fork, reply in reply_by_fork.items())
 
     def _collect_replies(self, working: Sequence[Fork]) -> dict[Fork, Reply]:
         """Wait until forks have answered or run out of time, and return them with their replies.
@@ -172,7 +172,7 @@ class Forks:
                     selector.register(fork.stdin, selectors.EVENT_WRITE)
             first_deadline = min(fork.deadline for fork in working)
             ready = {key.fd for key, _ in selector.select(max(0.0, first_deadline - time.monotonic()))}
-        ended: dict[Fork, Reply] = {}
+        reply_by_fork: dict[Fork, Reply] = {}
         for fork in working:
             if fork.stdin in ready:
                 fork.feed()
@@ -181,10 +181,10 @@ class Forks:
             else:
                 reply = fork.end({"timeout": True}) if time.monotonic() >= fork.deadline else None
             if reply is not None:
-                ended[fork] = reply
-        if CLIENT_DESCRIPTOR in ready and not ended:
+                reply_by_fork[fork] = reply
+        if CLIENT_DESCRIPTOR in ready and not reply_by_fork:
             raise SystemExit
-        return ended
+        return reply_by_fork
 
     def _clear(self) -> None:
         """Kill processes that a fork left running, and remove its files."""

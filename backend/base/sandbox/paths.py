@@ -66,8 +66,8 @@ def existing_paths(names: Iterable[str]) -> list[Path]:
 
 def _outermost_paths(paths: Iterable[Path]) -> list[Path]:
     """Return the existing absolute paths without duplicates and without paths inside another path."""
-    existing = sorted({path for path in paths if path.is_absolute() and path.exists()})
-    return [path for path in existing if not any(parent in existing for parent in path.parents)]
+    present_paths = sorted({path for path in paths if path.is_absolute() and path.exists()})
+    return [path for path in present_paths if not any(parent in present_paths for parent in path.parents)]
 
 
 def _contains(directory: Path, secret: Path) -> bool:
