@@ -71,7 +71,7 @@ def write_prompts(sessions: Sessions, run_id: str, file: IO[bytes]) -> list[str]
     schema = pa.schema(columns)
     query = select(RunPrompt).where(RunPrompt.run_id == run_id).order_by(RunPrompt.id).limit(PROMPTS_AT_ONCE)
     last_id: str | None = None
-    missing: list[str] = []
+    missing_texts: list[str] = []
     with pq.ParquetWriter(file, schema, compression="zstd") as writer:
         while True:
             with reading(sessions) as session:
@@ -81,14 +81,14 @@ def write_prompts(sessions: Sessions, run_id: str, file: IO[bytes]) -> list[str]
             for row in rows:
                 texts = {name: try_unpack_text(getattr(row, name)) for name in PROMPT_EXACT}
                 prompts.append(_prompt(row, {name: text for name, (text, _) in texts.items()}))
-                missing += [
+                missing_texts += [
                     f"prompt {row.id[:200]}, {name}: damaged, and left out ({reason})"
                     for name, (_, reason) in texts.items()
                     if reason
                 ]
             writer.write_table(pa.Table.from_pylist(prompts, schema=schema))
             if len(rows) < PROMPTS_AT_ONCE:
-                return missing
+                return missing_texts
             last_id = rows[-1].id
 
 

@@ -81,12 +81,16 @@ def _introduction(facts: CardFacts, *, merged: bool) -> str:
     policy = facts.config.policy
     revision = f", revision {inline(policy.revision)}" if policy.revision else ""
     kind = "The LoRA adapter of" if facts.is_adapter and not merged else "A model trained from"
-    trained = ", trained" if facts.is_adapter and not merged else ""
-    merging = " A LoRA adapter was trained and merged into it." if facts.is_adapter and merged else ""
+    trained_phrase = ", trained" if facts.is_adapter and not merged else ""
+    merging_sentence = (
+        " A LoRA adapter was trained and merged into it." if facts.is_adapter and merged else ""
+    )
     return (
-        f"{kind} {inline(policy.name)}{revision}{trained} by reinforcement learning in GRPO Lab: the state "
+        f"{kind} {inline(policy.name)}{revision}{trained_phrase} "
+        "by reinforcement learning in GRPO Lab: the state "
         f"after step {facts.step} of {facts.config.steps}, variant {inline(facts.variant)}, seed "
-        f"{facts.config.seed}.{merging} The license of the result is not known to GRPO Lab: that of the base "
+        f"{facts.config.seed}.{merging_sentence} "
+        "The license of the result is not known to GRPO Lab: that of the base "
         "model and those of the data apply."
     )
 
@@ -123,8 +127,8 @@ def _recipe(config: RunConfig) -> str:
     preset = PRESETS.get(config.preset)
     preset_text = f"Preset {inline(preset.title)} ({inline(preset.source)})." if preset else "No preset."
     changed_fields = dict(_differences(RunConfig().model_dump(mode="json"), config.model_dump(mode="json")))
-    skipped = ("problems", "rewards", "seed", "preset")
-    knobs = [[path, _value(value)] for path, value in changed_fields.items() if path not in skipped]
+    skipped_fields = ("problems", "rewards", "seed", "preset")
+    knobs = [[path, _value(value)] for path, value in changed_fields.items() if path not in skipped_fields]
     paragraphs = [f"{preset_text} The run minimises", fenced(formula(config)["text"], "text")]
     if knobs:
         paragraphs += [
@@ -196,9 +200,11 @@ def _evaluation(facts: CardFacts) -> str:
 def _interval(facts: CardFacts, name: str, share: float, step: int) -> str:
     """Return the recorded interval of a suite, or Wilson's interval of held-out accuracy; otherwise empty."""
     bounds = [facts.curves.get(end) for end in interval_names(name)]
-    recorded = [float(points.values[-1]) for points in bounds if points and int(points.steps[-1]) == step]
-    if len(recorded) == len(bounds):
-        low, high = recorded
+    recorded_bounds = [
+        float(points.values[-1]) for points in bounds if points and int(points.steps[-1]) == step
+    ]
+    if len(recorded_bounds) == len(bounds):
+        low, high = recorded_bounds
     elif name == "eval/accuracy" and 0 <= share <= 1:
         low, high = wilson(share, facts.config.evaluation.prompts)
     else:

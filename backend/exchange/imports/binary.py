@@ -82,14 +82,14 @@ def checked(answer: Any, size: int) -> Answer:
         names = [str(name) for name in answer["names"]]
         columns = [b64decode(column, validate=True) for column in answer["columns"]]
         name, step, value, time = (np.frombuffer(b, k) for b, k in zip(columns, COLUMN_TYPES, strict=True))
-        used, metadata = int(answer["used"]), dict(answer["facts"])
+        used_bytes, metadata = int(answer["used"]), dict(answer["facts"])
     except (KeyError, TypeError, ValueError):
         raise invalid_reply() from None
-    is_consistent = len(name) == len(step) == len(value) == len(time) and 0 <= used <= size
+    is_consistent = len(name) == len(step) == len(value) == len(time) and 0 <= used_bytes <= size
     in_range = not len(name) or (name.min() >= 0 and name.max() < len(names) <= MAX_PART_NAMES)
     if not (is_consistent and in_range):
         raise invalid_reply()
-    return Answer(used, Points(names, name.astype(np.int64), step, value, time), metadata)
+    return Answer(used_bytes, Points(names, name.astype(np.int64), step, value, time), metadata)
 
 
 def joined(parts: list[Points]) -> Points:

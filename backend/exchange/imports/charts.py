@@ -24,10 +24,12 @@ class ChartColumn(NamedTuple):
 def chart_columns(header: Sequence[str]) -> list[ChartColumn]:
     """Return the columns of a chart's file, or an empty list for other files; the first is the x axis."""
     names = set(header)
-    bounded = [name for name in header[1:] if all(f"{name}{bound}" in names for bound in BOUND_SUFFIXES)]
-    if not bounded or not all(_SEPARATOR in name for name in bounded):
+    bounded_names = [
+        name for name in header[1:] if all(f"{name}{bound}" in names for bound in BOUND_SUFFIXES)
+    ]
+    if not bounded_names or not all(_SEPARATOR in name for name in bounded_names):
         return []
-    return [ChartColumn(name, *name.rsplit(_SEPARATOR, 1)) for name in bounded]
+    return [ChartColumn(name, *name.rsplit(_SEPARATOR, 1)) for name in bounded_names]
 
 
 def from_charts(table: Table, charts: Sequence[ChartColumn], axis: str) -> list[Log]:

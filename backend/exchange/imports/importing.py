@@ -193,7 +193,7 @@ def _store(
     sessions: Sessions, plans: list[Plan], request: ImportRequest, keys: list[str], digest: str
 ) -> tuple[list[Names], list[str | None]]:
     """Return names and ids of the runs, created in one transaction so that no name is taken meanwhile."""
-    prepared = [prepare_run(plan) for plan in plans]
+    prepared_runs = [prepare_run(plan) for plan in plans]
     with sessions.begin() as session:
         lock_experiment(session, _experiment(request))
         run_ids = [
@@ -202,7 +202,7 @@ def _store(
         if None not in run_ids:
             return [names_of(session, run, request.file) for run in run_ids if run], run_ids
         names = _names(session, plans, request)
-        for index, (plan, prepared_run, key) in enumerate(zip(plans, prepared, keys, strict=True)):
+        for index, (plan, prepared_run, key) in enumerate(zip(plans, prepared_runs, keys, strict=True)):
             if run_ids[index] is None:
                 run_ids[index] = store_run(session, plan, names[index], prepared_run, key=key, digest=digest)
         return names, run_ids
@@ -246,9 +246,11 @@ def _names(session: Session, plans: list[Plan], request: ImportRequest) -> list[
         )
         variant = name
         if metadata.variant is not None:  # seeds of one another, but not of existing runs
-            shared = (clean_text(metadata.variant) or stem)[:MAX_NAME]
-            unused = next(candidate for candidate in _numbered(shared) if candidate not in used_names)
-            variant = variants.setdefault(shared, unused)
+            shared_name = (clean_text(metadata.variant) or stem)[:MAX_NAME]
+            unused_name = next(
+                candidate for candidate in _numbered(shared_name) if candidate not in used_names
+            )
+            variant = variants.setdefault(shared_name, unused_name)
         used_names.add(name)
         seed = request.seed if request.seed is not None else metadata.seed
         seed = seed if seed is not None and 0 <= seed < 2**31 else 0

@@ -110,13 +110,15 @@ def _storable(metric: str) -> str:
 
 
 def _own_name(column: str) -> Naming:
-    clean = _UNSTORABLE_PATTERN.sub("_", column)
-    if len(clean) > MAX_CHARACTERS:
+    clean_name = _UNSTORABLE_PATTERN.sub("_", column)
+    if len(clean_name) > MAX_CHARACTERS:
         digest = blake2b(column.encode(errors="surrogatepass"), digest_size=4).hexdigest()
         # The digest distinguishes names that start with the same characters.
-        shortened = f"{clean[: MAX_CHARACTERS - len(digest) - 1]}-{digest}"
-        return Naming(shortened, f"a name has at most {MAX_CHARACTERS} characters")
-    return Naming(clean, "" if clean == column else "only letters, digits and _ . / @ - stand in a name")
+        short_name = f"{clean_name[: MAX_CHARACTERS - len(digest) - 1]}-{digest}"
+        return Naming(short_name, f"a name has at most {MAX_CHARACTERS} characters")
+    return Naming(
+        clean_name, "" if clean_name == column else "only letters, digits and _ . / @ - stand in a name"
+    )
 
 
 def _by_own_names(columns: Mapping[str, Floats]) -> dict[str, Naming]:
@@ -199,8 +201,8 @@ def _held_out_accuracies(columns: Mapping[str, Floats]) -> dict[str, Naming]:
 
 def _is_accurate(term: str) -> bool:
     name = term.lower()
-    while (shortened := _AFFIX_PATTERN.sub("", name)) != name:
-        name = shortened
+    while (short_name := _AFFIX_PATTERN.sub("", name)) != name:
+        name = short_name
     return name in _ACCURATE
 
 

@@ -173,23 +173,24 @@ def _with_suggestions(plan: Plan, mapping: Names) -> list[Decision]:
     lacks.
     """
     guesses = {
-        decision.column: guessed
+        decision.column: guessed_name
         for decision in plan.decisions
         if decision.metric and decision.column not in mapping and find_metric(decision.metric) is None
         if may_be_suggested(decision.column)
-        if (guessed := suggestion(plan.series[decision.metric].values)) is not None
+        if (guessed_name := suggestion(plan.series[decision.metric].values)) is not None
     }
-    counts = Counter(guessed.metric for guessed in guesses.values())
-    unambiguous = {
-        column: guessed
-        for column, guessed in guesses.items()
-        if counts[guessed.metric] == 1 and guessed.metric not in plan.series
+    counts = Counter(guessed_name.metric for guessed_name in guesses.values())
+    unambiguous_guesses = {
+        column: guessed_name
+        for column, guessed_name in guesses.items()
+        if counts[guessed_name.metric] == 1 and guessed_name.metric not in plan.series
     }
     return [
         decision._replace(
-            suggestion=unambiguous[decision.column].metric, hint=unambiguous[decision.column].reason
+            suggestion=unambiguous_guesses[decision.column].metric,
+            hint=unambiguous_guesses[decision.column].reason,
         )
-        if decision.column in unambiguous
+        if decision.column in unambiguous_guesses
         else decision
         for decision in plan.decisions
     ]
@@ -223,8 +224,8 @@ def _check_choice(table: Table, step: str, mapping: Names) -> None:
                 FieldError("mapping", f"{excerpt(column)} is to be called {excerpt(name)}; {expected}")
             )
     name_counts = Counter(name for name in mapping.values() if name)
-    if repeated := next((name for name, count in name_counts.items() if count > 1), None):
-        errors.append(FieldError("mapping", f"two columns are to be called {excerpt(repeated)}"))
+    if repeated_name := next((name for name, count in name_counts.items() if count > 1), None):
+        errors.append(FieldError("mapping", f"two columns are to be called {excerpt(repeated_name)}"))
     if errors:
         raise InvalidRequest(errors[:MAX_SHOWN])
 
@@ -285,15 +286,15 @@ def _decide(
     table_column = plan.log.table.columns[column]
     if reason := _left_out(plan, column, wanted_name):
         return Decision(column, "", "dropped", len(table_column.values), reason), None
-    series, replaced, merged = _series(plan.log.table, column, placed)
+    series, replaced_count, merged_count = _series(plan.log.table, column, placed)
     if not len(series.steps):
         return Decision(column, "", "dropped", 0, "no row with a value has a step"), None
     name, reason = names[column]
     if name in taken:
         reason = f"another column is already called {name}"
         return Decision(column, "", "dropped", len(series.steps), reason), None
-    plan.replaced += replaced
-    plan.merged += merged
+    plan.replaced += replaced_count
+    plan.merged += merged_count
     series = _fractions(plan, column, name, series)
     state: State = "taken" if name == column else "renamed"
     return Decision(column, name, state, len(series.steps), reason), series
@@ -337,11 +338,11 @@ def _passes(steps: Ints) -> Ints:
 
     If the step decreases all the time, several processes wrote the rows, which then belong to one pass.
     """
-    placed = np.flatnonzero(steps >= 0)
+    placed_rows = np.flatnonzero(steps >= 0)
     passes = np.zeros(len(steps), np.int64)
-    is_back = np.diff(steps[placed]) < 0
-    if is_back.sum() * INTERLEAVED < len(placed):
-        passes[placed[1:]] = np.cumsum(is_back)
+    is_back = np.diff(steps[placed_rows]) < 0
+    if is_back.sum() * INTERLEAVED < len(placed_rows):
+        passes[placed_rows[1:]] = np.cumsum(is_back)
     return passes
 
 
@@ -363,8 +364,8 @@ def _series(table: Table, column: str, placed: Placed) -> tuple[Series, int, int
         means = np.where(sizes > 1, np.add.reduceat(values, block_starts) / sizes, values[block_starts])
     is_different = np.fmax.reduceat(values, block_starts) != np.fmin.reduceat(values, block_starts)
     means = np.where(is_different, means, values[block_starts])
-    merged = int(sizes[is_last & (sizes > 1) & is_different].sum())
-    return Series(steps[block_starts[is_last]], means[is_last]), int(sizes[~is_last].sum()), merged
+    merged_count = int(sizes[is_last & (sizes > 1) & is_different].sum())
+    return Series(steps[block_starts[is_last]], means[is_last]), int(sizes[~is_last].sum()), merged_count
 
 
 def _note_columns(plan: Plan, *, is_guessed: bool) -> None:

@@ -115,7 +115,7 @@ def report_of(plan: Plan, format_name: str) -> ImportReport:
         step=plan.step,
         step_candidates=plan.step_candidates,
         columns=[ColumnItem(**decision._asdict()) for decision in plan.decisions],
-        bad_lines=[BadLineItem(**bad._asdict()) for bad in table.bad.first],
+        bad_lines=[BadLineItem(**bad_line._asdict()) for bad_line in table.bad.first],
         bad_line_count=table.bad.count,
         restarts=[RestartItem(**restart._asdict()) for restart in plan.restarts],
         restart_count=plan.restart_count,

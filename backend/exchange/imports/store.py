@@ -86,8 +86,8 @@ def store_run(
     run_id: str | None = session.scalar(statement.returning(Run.id))
     if run_id is not None:
         _enter_points(session, run_id, plan, names.file)
-        for packed in prepared.packed:
-            write_groups(session, packed)
+        for groups in prepared.packed:
+            write_groups(session, groups)
     return run_id
 
 

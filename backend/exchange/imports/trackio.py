@@ -40,15 +40,15 @@ def read_trackio(file: LogFile) -> list[Log]:
 
 
 def _read_run(file: LogFile, key: str, run: str, remaining_values: int) -> Log:
-    chunks, completions, rows, row, done = list[Points](), Completions(), Table(), 0, 0
+    chunks, completions, rows, row, read_values = list[Points](), Completions(), Table(), 0, 0
     while True:
-        reply = checked(file.ask("trackio-values", key=key, run=run, row=row, done=done), MAX_ROW)
+        reply = checked(file.ask("trackio-values", key=key, run=run, row=row, done=read_values), MAX_ROW)
         next_done = reply.facts.get("done")
         if not reply.used and not next_done:
             break
-        if type(next_done) is not int or (reply.used, next_done) <= (row, done):
+        if type(next_done) is not int or (reply.used, next_done) <= (row, read_values):
             raise invalid_reply()
-        row, done, remaining_values = reply.used, next_done, remaining_values - len(reply.points.value)
+        row, read_values, remaining_values = reply.used, next_done, remaining_values - len(reply.points.value)
         if remaining_values < 0:
             raise too_many_values()
         chunks.append(reply.points)

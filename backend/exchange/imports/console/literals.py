@@ -72,8 +72,12 @@ class _Scanner:
         match = _TOKEN_PATTERN.match(self._text, self._at)
         self._left -= 1
         if match is None:
-            remaining = self._text[self._at : self._at + 200].lstrip()
-            raise Incomplete if not remaining or remaining[0] in "'\"" else ValueError("is no literal")
+            remaining_text = self._text[self._at : self._at + 200].lstrip()
+            raise (
+                Incomplete
+                if not remaining_text or remaining_text[0] in "'\""
+                else ValueError("is no literal")
+            )
         if self._left < 0:
             raise ValueError("is too large")
         self._at = match.end()

@@ -125,10 +125,10 @@ def _by_bar(clues: Sequence[Clue]) -> Ints | None:
         )
         counted_rows = np.flatnonzero(counts != NO_STEP)
         if len(counted_rows) >= MIN_COVERED_SHARE * len(clues) and len(counted_rows):
-            interpolated = (
+            interpolated_counts = (
                 np.interp(np.arange(len(clues)), counted_rows, counts[counted_rows]).round().astype(np.int64)
             )
-            if (steps := _rising(interpolated.tolist())) is not None and int(steps.max()) > 0:
+            if (steps := _rising(interpolated_counts.tolist())) is not None and int(steps.max()) > 0:
                 return steps
     return None
 

@@ -78,9 +78,9 @@ def read_tallies(file: LogFile, attempts: AbstractSet[int]) -> Tallies:
             texts[name] += [_interned(text) for text in cells.texts[name]]
         if not all(map(KIND_PATTERN.fullmatch, set(texts["kind"][-cells.rows :]))):
             raise BadLog(f"is damaged: {TALLIES} has an unknown kind")
-        if unexpected := set(cells.numbers["attempt"].tolist()) - attempts:
+        if extra_attempts := set(cells.numbers["attempt"].tolist()) - attempts:
             raise BadLog(
-                f"is damaged: {TALLIES} has attempt {unexpected.pop():.0f}, which the run does not have"
+                f"is damaged: {TALLIES} has attempt {extra_attempts.pop():.0f}, which the run does not have"
             )
         marks = cells.numbers["marks"].astype(np.int64)
         if (marks >= 1 << len(MARKS)).any() or (marks & BIT_BY_MARK["stored"]).any():
@@ -124,8 +124,8 @@ def read_prompts(file: LogFile, run_id: str) -> list[dict[str, Any]]:
             size += sum(map(len, exact_texts.values()))
             if size > MAX_TEXT_BYTES:
                 raise BadLog(f"is too large: {PROMPTS} has more than {MAX_TEXT_BYTES:,} characters")
-            packed = {name: pack_text(text) for name, text in exact_texts.items()}
-            prompts.append({"run_id": run_id, **clean_texts, **packed})
+            packed_texts = {name: pack_text(text) for name, text in exact_texts.items()}
+            prompts.append({"run_id": run_id, **clean_texts, **packed_texts})
     return prompts
 
 

@@ -126,12 +126,12 @@ def read_run_archive(file: IO[bytes], run_id: str) -> ReadArchive:
         )
         series = _series(metrics)
         attempts = {attempt.number for attempt in run.attempts}
-        packed = read_rollouts(run_id, rollouts, tokens, attempts)
+        packed_rollouts = read_rollouts(run_id, rollouts, tokens, attempts)
         tallies, prompts, labels = (
             open_files.enter_context(_copy(file, sandbox, name, extents[name]))
             for name in (TALLIES, PROMPTS, LABELS)
         )
-        count = sum(len(groups.rollouts) for groups in packed)
+        count = sum(len(groups.rollouts) for groups in packed_rollouts)
         extras = RolloutExtras(
             read_tallies(tallies, attempts),
             read_prompts(prompts, run_id),
@@ -140,7 +140,7 @@ def read_run_archive(file: IO[bytes], run_id: str) -> ReadArchive:
         with _copy(file, sandbox, EVENTS, extents[EVENTS]) as log:
             events = _events(log.content)
     checkpoints = _checkpoints(file, extents, manifest, run)
-    return ReadArchive(run, series, packed, extras, events, checkpoints, manifest.missing)
+    return ReadArchive(run, series, packed_rollouts, extras, events, checkpoints, manifest.missing)
 
 
 def _places(file: LogFile) -> dict[str, FileExtent]:
@@ -203,10 +203,10 @@ def _check_files(file: IO[bytes], places: dict[str, FileExtent], manifest: Manif
     for name in manifest.files:
         if name not in TABLES and not CHECKPOINT_FILE_PATTERN.fullmatch(name):
             raise BadLog(f"names a file that no archive of a run has: {excerpt(name)}")
-    if missing := sorted({*TABLES, *manifest.files} - places.keys()):
-        raise BadLog(f"is incomplete: {excerpt(missing[0])} is missing")
-    if unexpected := sorted(places.keys() - manifest.files.keys() - {MANIFEST}):
-        raise BadLog(f"holds a file that its manifest does not name: {excerpt(unexpected[0])}")
+    if missing_files := sorted({*TABLES, *manifest.files} - places.keys()):
+        raise BadLog(f"is incomplete: {excerpt(missing_files[0])} is missing")
+    if unexpected_files := sorted(places.keys() - manifest.files.keys() - {MANIFEST}):
+        raise BadLog(f"holds a file that its manifest does not name: {excerpt(unexpected_files[0])}")
     for name, expected in manifest.files.items():
         if _described(file, places[name]) != expected:
             raise BadLog(f"is damaged: {excerpt(name)} is not the file that was archived")
@@ -223,9 +223,9 @@ def _described(file: IO[bytes], extent: FileExtent) -> ArchivedFile:
 def blocks_of(file: IO[bytes], extent: FileExtent) -> Iterator[bytes]:
     """Yield the content of a file of the archive."""
     file.seek(extent.offset)
-    remaining = extent.size
-    while remaining and (block := file.read(min(CHUNK_BYTES, remaining))):
-        remaining -= len(block)
+    remaining_bytes = extent.size
+    while remaining_bytes and (block := file.read(min(CHUNK_BYTES, remaining_bytes))):
+        remaining_bytes -= len(block)
         yield block
 
 

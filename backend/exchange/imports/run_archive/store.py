@@ -63,11 +63,11 @@ def import_any(
     """
     if request.format or not is_run_archive(file):
         return import_log(sessions, file, request, key=key)
-    if inapplicable := [
+    if inapplicable_fields := [
         name for name in _LOG_PARAMETERS if getattr(request, name) not in ("", None, (), [], {})
     ]:
         reason = "does not apply to an archive of this service, which contains it"
-        raise InvalidRequest([FieldError(name, reason) for name in inapplicable])
+        raise InvalidRequest([FieldError(name, reason) for name in inapplicable_fields])
     run_id = new_id()
     try:
         with _one_at_a_time:
@@ -218,8 +218,8 @@ def _store(
     data = {"to": _status(run)["status"], "file": names.file}
     add_event(session, "lifecycle", message, run_id=run_id, data=data)
     for sentence in archive.missing:
-        missing = f"missing in the archive: {clean_text(sentence)}"
-        add_event(session, "data", missing, run_id=run_id, level="warning")
+        missing_note = f"missing in the archive: {clean_text(sentence)}"
+        add_event(session, "data", missing_note, run_id=run_id, level="warning")
     return created_id
 
 
@@ -229,10 +229,10 @@ def _store_rollouts(session: Session, archive: ReadArchive, run_id: str) -> None
     write_groups(session, PackedGroups(prompts=extras.prompts))
     for rows in extras.tallies.rows(run_id):
         write_groups(session, PackedGroups(tallies=rows))
-    for packed in archive.rollouts:
-        write_groups(session, packed)
+    for groups in archive.rollouts:
+        write_groups(session, groups)
     if extras.labels:
-        ids = [ids for packed in archive.rollouts for ids in packed.rollouts]
+        ids = [ids for groups in archive.rollouts for ids in groups.rollouts]
         session.execute(insert(RolloutLabel), label_rows(extras.labels, ids, run_id))
 
 

@@ -594,12 +594,12 @@ class GRPOLabCallback:
         completions = []
         for index, (prompt, text) in enumerate(zip(logs["prompt"], texts)):
             rewards = {name: values[index] for name, values in terms.items() if index < len(values)}
-            weighted = [
+            weighted_rewards = [
                 w * r for w, r in zip(weights, rewards.values()) if r is not None and not math.isnan(r)
             ]
             completions.append({
                 "prompt": prompt, "completion": text, "rewards": rewards,
-                "reward": math.fsum(weighted) if weighted else None,
+                "reward": math.fsum(weighted_rewards) if weighted_rewards else None,
                 "advantage": advantages[index] if index < len(advantages) else None,
                 "answer": list(extra_columns["answer"])[index] if "answer" in extra_columns else "",
             })  # fmt: skip
@@ -714,24 +714,24 @@ def _text(value: Any) -> str:
 
 def _storable(head: dict[str, Any]) -> dict[str, Any]:
     """Return the description of a run within the limits of the service, which would refuse any other."""
-    storable = dict(head)
+    storable_head = dict(head)
     for field in _NAMES:
         if len(text := _clean(str(head.get(field, "")))) > MAX_NAME_CHARACTERS:
             _say(f"{field}: expected at most {MAX_NAME_CHARACTERS} characters, got {len(text)}: it is cut")
         if field in head:
-            storable[field] = text[:MAX_NAME_CHARACTERS]
+            storable_head[field] = text[:MAX_NAME_CHARACTERS]
     for field, (minimum, maximum) in _RANGE_BY_WHOLE_FIELD.items():
         if field in head and (number := _whole_number(head[field], minimum, maximum)) is None:
             expected = f"expected a whole number from {minimum} to {maximum}, got {head[field]!r:.40}"
             _say(f"{field}: {expected}: it is left out")
-            del storable[field]
+            del storable_head[field]
         elif field in head:
-            storable[field] = number
+            storable_head[field] = number
     config = json.dumps(head.get("config"), ensure_ascii=False, separators=(",", ":"))
     if (size := len(config.encode("utf-8", "replace"))) > MAX_CONFIG_BYTES:
         _say(f"config: expected at most {MAX_CONFIG_BYTES:,} bytes of JSON, got {size:,}: it is left out")
-        del storable["config"]
-    return storable
+        del storable_head["config"]
+    return storable_head
 
 
 def _whole_number(value: Any, minimum: int, maximum: int) -> int | None:
