@@ -74,8 +74,8 @@ def empty(session: WriteSession, *, forever: bool) -> Json:
         raise InvalidRequest(
             [FieldError("forever", "must be true: emptying the trash deletes runs permanently")]
         )
-    deleted, not_deleted = empty_trash(session)
-    return Json({"deleted": deleted, "kept": not_deleted}, 202)
+    deleted_runs, kept_runs = empty_trash(session)
+    return Json({"deleted": deleted_runs, "kept": kept_runs}, 202)
 
 
 @router.delete("/{run_id}", response_model=RunItem, response_model_exclude_unset=True)

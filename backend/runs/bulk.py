@@ -89,15 +89,15 @@ def _unarchive(session: Session, rows: Sequence[Row[Any]], _outcome: Outcome, _t
 
 
 def _tag(session: Session, rows: Sequence[Row[Any]], outcome: Outcome, tag: str) -> list[str]:
-    untagged = [row for row in rows if tag not in row.tags]
-    at_limit = [row for row in untagged if len(row.tags) >= MAX_TAGS]
+    untagged_rows = [row for row in rows if tag not in row.tags]
+    at_limit = [row for row in untagged_rows if len(row.tags) >= MAX_TAGS]
     outcome.refused += [_refusal(row, f"a run has at most {MAX_TAGS} tags") for row in at_limit]
-    return _write_tags(session, {row.id: [*row.tags, tag] for row in untagged if row not in at_limit})
+    return _write_tags(session, {row.id: [*row.tags, tag] for row in untagged_rows if row not in at_limit})
 
 
 def _untag(session: Session, rows: Sequence[Row[Any]], _outcome: Outcome, tag: str) -> list[str]:
-    tagged = [row for row in rows if tag in row.tags]
-    return _write_tags(session, {row.id: [name for name in row.tags if name != tag] for row in tagged})
+    tagged_rows = [row for row in rows if tag in row.tags]
+    return _write_tags(session, {row.id: [name for name in row.tags if name != tag] for row in tagged_rows})
 
 
 def _write_tags(session: Session, tags: dict[str, list[str]]) -> list[str]:
@@ -120,9 +120,9 @@ def _trash(session: Session, rows: Sequence[Row[Any]], outcome: Outcome, _tag: s
 
 def _restore(session: Session, rows: Sequence[Row[Any]], outcome: Outcome, _tag: str) -> list[str]:
     """Restore runs from the trash, and withdraw the stop of those that are still running."""
-    trashed = [row for row in rows if row.deleted_at is not None]
-    training = [row for row in trashed if row.status == "running"]
-    not_training = [row for row in trashed if row.status != "running"]
+    trashed_rows = [row for row in rows if row.deleted_at is not None]
+    training = [row for row in trashed_rows if row.status == "running"]
+    not_training = [row for row in trashed_rows if row.status != "running"]
     return _update_rows(session, not_training, deleted_at=None) + _change_each(
         session, training, outcome, restore_run
     )

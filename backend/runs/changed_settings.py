@@ -46,7 +46,7 @@ def _find_changes(config_json: str) -> dict[str, Any]:
     """
     try:
         config = RunConfig.model_validate_json(config_json)
-        current_settings, usual = (
+        current_settings, usual_settings = (
             dict(flatten(c.model_dump(mode="json"))) for c in (config, usual_config(config))
         )
     except ValidationError:
@@ -56,6 +56,6 @@ def _find_changes(config_json: str) -> dict[str, Any]:
         (path, value)
         for path, value in current_settings.items()
         if not path.startswith(EXCLUDED_PREFIXES)
-        and (usual[path] != value if path in usual else not path.startswith(lists))
+        and (usual_settings[path] != value if path in usual_settings else not path.startswith(lists))
     )
     return dict(islice(differences, MAX_SETTINGS))

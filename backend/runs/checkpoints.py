@@ -90,6 +90,8 @@ def forget_old_checkpoints(
     newest_copied = [row.step for row in rows if row.path in copied][:1]
     protected_steps = {*newest_copied, *(row.step for row in rows if row.kept_for or row.path in uploading)}
     needed_steps = protected_steps | {step for step in origins if step is not None}
-    remaining = kept_ids(saved_checkpoints, keep=keep, spaced=spaced, needed=needed_steps)
-    session.execute(delete(Checkpoint).where(Checkpoint.run_id == run_id, Checkpoint.id.not_in(remaining)))
-    return {row.path for row in rows if row.id in remaining}
+    remaining_ids = kept_ids(saved_checkpoints, keep=keep, spaced=spaced, needed=needed_steps)
+    session.execute(
+        delete(Checkpoint).where(Checkpoint.run_id == run_id, Checkpoint.id.not_in(remaining_ids))
+    )
+    return {row.path for row in rows if row.id in remaining_ids}

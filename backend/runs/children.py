@@ -161,9 +161,11 @@ def _suites(parent: Run, request: EvaluationRequest) -> list[dict[str, Any]]:
         reason = "is empty and held_out is false: nothing would be evaluated"
         raise InvalidRequest([FieldError("suites", reason)])
     suite_by_name = {suite["name"]: suite for suite in parent.config.get("evaluation", {}).get("suites", ())}
-    for number, requested in enumerate(request.suites):
-        if isinstance(requested, str) and requested not in suite_by_name:
-            reason = f"is {requested!r}; {parent.name} has the suites: {', '.join(suite_by_name) or 'none'}"
+    for number, requested_suite in enumerate(request.suites):
+        if isinstance(requested_suite, str) and requested_suite not in suite_by_name:
+            reason = (
+                f"is {requested_suite!r}; {parent.name} has the suites: {', '.join(suite_by_name) or 'none'}"
+            )
             raise InvalidRequest([FieldError(f"suites.{number}", reason)])
     suites = [suite_by_name[suite] if isinstance(suite, str) else suite for suite in request.suites]
     return [suite | UNSCHEDULED_FIELDS for suite in suites]

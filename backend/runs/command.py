@@ -68,9 +68,9 @@ def _number(value: float | str | None) -> str:
 
 def _format_table(rows: list[tuple[str, ...]]) -> Iterator[str]:
     """Yield the rows as aligned columns, with control characters escaped."""
-    safe = [[_escape_text(cell)[:MAX_COLUMN_WIDTH] for cell in row] for row in rows]
-    widths = [max(len(row[column]) for row in safe) for column in range(len(HEAD))]
-    for row in safe:
+    safe_rows = [[_escape_text(cell)[:MAX_COLUMN_WIDTH] for cell in row] for row in rows]
+    widths = [max(len(row[column]) for row in safe_rows) for column in range(len(HEAD))]
+    for row in safe_rows:
         yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
 
 

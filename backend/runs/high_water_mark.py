@@ -97,8 +97,12 @@ def find_older(settings: Settings, session: Session) -> DatabaseLoss | None:
     """Return the data that the database lost according to the state directory; None if it lost nothing."""
     mark = read_mark(settings)
     missing_events = max(mark.event - _last_event_number(session), 0) if mark else 0
-    ahead = list(_unknown_checkpoints(settings, session))
-    return DatabaseLoss(missing_events, mark.at if mark else 0.0, ahead) if missing_events or ahead else None
+    unknown_checkpoints = list(_unknown_checkpoints(settings, session))
+    return (
+        DatabaseLoss(missing_events, mark.at if mark else 0.0, unknown_checkpoints)
+        if missing_events or unknown_checkpoints
+        else None
+    )
 
 
 def report_if_older(settings: Settings, session: Session) -> DatabaseLoss | None:

@@ -209,10 +209,10 @@ def take_back_lost(session: Session, leases: Collection[Lease]) -> list[str]:
         .where(is_lost_lease(leases))
         .with_for_update(skip_locked=True)
     )
-    lost = session.execute(query).all()
-    for run_id, attempt, requested_action in lost:
+    lost_runs = session.execute(query).all()
+    for run_id, attempt, requested_action in lost_runs:
         _leave_running(session, run_id, attempt, _status_for(requested_action), LOST_REASON, level="warning")
-    return [run_id for run_id, _, _ in lost]
+    return [run_id for run_id, _, _ in lost_runs]
 
 
 def _status_for(requested_action: str) -> str:
@@ -241,8 +241,8 @@ def _leave_running(
     }
     if status in ENDED_STATUSES:
         values |= {"finished_at": now_or_later(Run.started_at)}
-    owned = update(Run).where(Run.id == run_id, Run.attempt == attempt, Run.status == "running")
-    if not _update_once(session, owned.values(**values)):
+    owned_update = update(Run).where(Run.id == run_id, Run.attempt == attempt, Run.status == "running")
+    if not _update_once(session, owned_update.values(**values)):
         raise Fenced(run_id, attempt)
     _close_attempt(session, run_id, attempt, note or reason or status)
     level = level or ("error" if status == "failed" else "info")
@@ -355,8 +355,10 @@ def _move(session: Session, run: Run, status: str, reason: str, *, note: str = "
 
 def _change(session: Session, run: Run, values: dict[str, Any]) -> None:
     """Change the row if its status and attempt are unchanged; raise MoveForbidden otherwise."""
-    unchanged = update(Run).where(Run.id == run.id, Run.status == run.status, Run.attempt == run.attempt)
-    if not _update_once(session, unchanged.values(**values)):
+    unchanged_update = update(Run).where(
+        Run.id == run.id, Run.status == run.status, Run.attempt == run.attempt
+    )
+    if not _update_once(session, unchanged_update.values(**values)):
         raise MoveForbidden(run.id, "changing", "this", "no longer changing state: try again")
     session.expire(run)
 

@@ -106,9 +106,9 @@ def _select_by_index(
         with_value = select(Run.id, key.label("sort_key")).where(*conditions, key.is_not(None))
         if last_value is not None:
             # The first condition is a range scan of the index.
-            beyond = key < last_value if order.is_descending else key > last_value
+            is_beyond = key < last_value if order.is_descending else key > last_value
             at_least = key <= last_value if order.is_descending else key >= last_value
-            with_value = with_value.where(at_least, or_(beyond, *after_last))
+            with_value = with_value.where(at_least, or_(is_beyond, *after_last))
         selects.insert(0, with_value.order_by(*clauses).limit(limit))
     combined = union_all(*(select(*query.subquery().c) for query in selects)).subquery()
     return (
@@ -154,8 +154,8 @@ def read_order(sort: str) -> RunOrder:
         return RunOrder(
             _column((NUMBER_COLUMN_BY_PATH | TEXT_COLUMN_BY_PATH).get(path)), "", is_descending, sort, path
         )
-    sortable = ", ".join((*SORTABLE, "summary.<metric>", "config.<path>"))
-    reason = f"is {sort!r}; expected {sortable}, with - for descending"
+    sortable_names = ", ".join((*SORTABLE, "summary.<metric>", "config.<path>"))
+    reason = f"is {sort!r}; expected {sortable_names}, with - for descending"
     raise InvalidRequest([FieldError("sort", reason)])
 
 

@@ -110,8 +110,8 @@ def prepare_broker(broker: Broker, settings: Settings) -> None:
     """Create the private directories of the broker, and stop a server that a killed launcher left behind."""
     if broker.url.startswith("filesystem://"):
         private_directory(queue_folder(settings))
-        for unfinished in queue_folder(settings).glob("*.tmp"):
-            unfinished.unlink(missing_ok=True)
+        for unfinished_file in queue_folder(settings).glob("*.tmp"):
+            unfinished_file.unlink(missing_ok=True)
         logger.warning("no Valkey or Redis found: the queue uses files, and runs may start a second later")
     if broker.socket:
         private_directory(broker.socket.parent)

@@ -152,8 +152,8 @@ def find_order(seats: Sequence[Seat]) -> Order | None:
 
 def is_current_attempt(session: Session, run_id: str, attempt: int) -> bool:
     """Return whether this attempt still owns its run."""
-    owned = select(Run.id).where(Run.id == run_id, Run.attempt == attempt, Run.status == "running")
-    return session.scalar(owned) is not None
+    owned_query = select(Run.id).where(Run.id == run_id, Run.attempt == attempt, Run.status == "running")
+    return session.scalar(owned_query) is not None
 
 
 def difference_sentence(seats: Sequence[Seat]) -> str:
