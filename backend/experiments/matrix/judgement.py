@@ -101,12 +101,12 @@ def judge(
                 or _missing_values_reason(column, base, planned)
                 or _untestable_reason(contrasts[cell], looks)
             )
-    tested = [
+    tested_p_values = [
         None if (reasons[cell] or contrast_ is None) else contrast_.p for cell, contrast_ in contrasts.items()
     ]
-    corrected = dict(zip(contrasts, holm_correction(tested), strict=True))
-    claimed = sum(p is not None and p <= ALPHA for p in corrected.values())
-    corrected_alpha = ALPHA / max(1, len(contrasts) - claimed)
+    corrected_p_values = dict(zip(contrasts, holm_correction(tested_p_values), strict=True))
+    claimed_count = sum(p is not None and p <= ALPHA for p in corrected_p_values.values())
+    corrected_alpha = ALPHA / max(1, len(contrasts) - claimed_count)
     judgements = {}
     for column, rows in entries.items():
         for index, entry in enumerate(rows):
@@ -118,7 +118,9 @@ def judge(
                     contrasts[cell], reasons[cell], planned, entry, rows[baseline]
                 )
             else:
-                judgement = _tested_judgement(column, contrasts[cell], corrected[cell], corrected_alpha)
+                judgement = _tested_judgement(
+                    column, contrasts[cell], corrected_p_values[cell], corrected_alpha
+                )
             judgements[cell] = replace(judgement, reached=entry.reached)
     return judgements
 
@@ -171,8 +173,8 @@ def _missing_values_reason(column: Column, entry: Entry, planned: int | None) ->
         return f"{progress}: not tested until all have finished."
     if not ended_values:
         return f"No run of {entry.name} has finished yet."
-    missing = sum(value is None for value in ended_values)
-    if missing and column.reading in THRESHOLDS:
+    missing_count = sum(value is None for value in ended_values)
+    if missing_count and column.reading in THRESHOLDS:
         unrecorded_metrics = [
             entry.unrecorded[seed] for seed in sorted(entry.ended) if seed in entry.unrecorded
         ]
@@ -182,11 +184,13 @@ def _missing_values_reason(column: Column, entry: Entry, planned: int | None) ->
                 f"{len(unrecorded_metrics)} of {len(ended_values)} runs of {entry.name} "
                 f"do not record {names}."
             )
-        return f"{missing} of {len(ended_values)} runs of {entry.name} never reached {column.threshold:g}."
-    if missing == len(ended_values):
+        return (
+            f"{missing_count} of {len(ended_values)} runs of {entry.name} never reached {column.threshold:g}."
+        )
+    if missing_count == len(ended_values):
         return f"{entry.name} has no value here."
-    if missing:
-        explanation = f"{missing} of {len(ended_values)} runs of {entry.name} have no value here"
+    if missing_count:
+        explanation = f"{missing_count} of {len(ended_values)} runs of {entry.name} have no value here"
         return f"{explanation}: the others are not representative."
     if not_finite := sum(
         math.isnan(value) or abs(value) >= MAX_FINITE for value in ended_values if value is not None

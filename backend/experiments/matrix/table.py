@@ -144,9 +144,9 @@ def _choose_test(rows: Sequence[Row], planned: int | None) -> tuple[Looks, list[
     ]
     if planned is None:
         return "any time", notes
-    if extended := [row.name for row in rows if len(row.counted_runs) > planned]:
+    if long_rows := [row.name for row in rows if len(row.counted_runs) > planned]:
         notes.append(
-            f"{', '.join(extended)} has more than the {planned} planned seeds: intervals are always-valid."
+            f"{', '.join(long_rows)} has more than the {planned} planned seeds: intervals are always-valid."
         )
         return "any time", notes
     return "planned", notes
@@ -220,10 +220,10 @@ class _Reader:
         cost.
         """
         curves = [self._curves.get((run.id, column.metric)) for run in runs]
-        logged = [curve for curve in curves if curve is not None]
-        if column.reading not in THRESHOLDS or not logged:
+        logged_curves = [curve for curve in curves if curve is not None]
+        if column.reading not in THRESHOLDS or not logged_curves:
             return None
-        return sum(_reached(curve, curve.x, column) is not None for curve in logged)
+        return sum(_reached(curve, curve.x, column) is not None for curve in logged_curves)
 
     def _curve_along(self, run: Run, curve: Curve, total: str) -> tuple[Curve, Floats] | None:
         """Return the curve with the tokens or seconds spent at each point; None if they were not recorded."""
@@ -255,10 +255,10 @@ def _entry(row: Row, column: Column, read: _Reader) -> Entry:
     runs = row.counted_runs
     values = {run.seed: read.value(run, column) for run in runs}
     ended_seeds = {run.seed for run in runs if run.status in ENDED_STATUSES}
-    unrecorded = {
+    unrecorded_metrics = {
         run.seed: unrecorded_metric for run in runs if (unrecorded_metric := read.unrecorded(run, column))
     }
-    return Entry(row.name, values, ended_seeds, unrecorded, read.reached(runs, column))
+    return Entry(row.name, values, ended_seeds, unrecorded_metrics, read.reached(runs, column))
 
 
 def _column_json(column: Column) -> dict[str, Any]:

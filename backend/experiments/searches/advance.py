@@ -84,13 +84,14 @@ def stop_search(session: Session, experiment_id: str) -> None:
 
 def _claim_revision(session: Session, search: SearchRow) -> bool:
     """Lock the search, and return whether no other process has made a decision since the rows were read."""
-    unchanged = update(Search).where(
+    unchanged_update = update(Search).where(
         Search.experiment_id == search.experiment_id,
         Search.revision == search.revision,
         Search.status.in_(ACTIVE_STATUSES),
     )
     result = session.execute(
-        unchanged.values(revision=Search.revision + 1), execution_options={"synchronize_session": False}
+        unchanged_update.values(revision=Search.revision + 1),
+        execution_options={"synchronize_session": False},
     )
     return cast("CursorResult[Any]", result).rowcount == 1
 
@@ -220,8 +221,8 @@ def _begin_trial(
         run_id, rejection_reason = None, config if isinstance(config, str) else ""
         if not isinstance(config, str):
             reason = f"queued by a search: configuration {number + 1}"
-            planned = [PlannedRun(name, search.seeds[0], config, reason=reason)]
-            [run_id] = queue_runs(session, search.experiment_id, planned, search.run_fields)
+            planned_runs = [PlannedRun(name, search.seeds[0], config, reason=reason)]
+            [run_id] = queue_runs(session, search.experiment_id, planned_runs, search.run_fields)
             add_event(session, "search", f"configuration {number + 1} was chosen", run_id=run_id)
         session.add(
             SearchTrial(
@@ -260,7 +261,7 @@ def _choose_finalists(session: Session, settings: Settings, state: SearchState, 
         return _finish(search, f"{ended}; {explanation}" if explanation else ended)
 
     def write(session: Session) -> None:
-        planned = [
+        planned_runs = [
             PlannedRun(
                 trial.variant,
                 seed,
@@ -271,7 +272,7 @@ def _choose_finalists(session: Session, settings: Settings, state: SearchState, 
             for trial in best
             if (config := configs[trial.number]) is not None
         ]
-        queue_runs(session, search.experiment_id, planned, search.run_fields)
+        queue_runs(session, search.experiment_id, planned_runs, search.run_fields)
         for trial in best:
             _update_trial(session, search, trial.number, chosen=True)
             if trial.run:

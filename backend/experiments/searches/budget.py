@@ -79,7 +79,7 @@ def lacking_reason(
     price = newest_price(session)
     if search.money is None or price is None:
         return ""
-    spent = cost.money.get(price.currency, 0.0)
-    if spent + (remaining_hours + additional_runs * hours_per_run) * price.per_hour > search.money:
-        return f"another run does not fit into {search.money:g} {price.currency}: {spent:.2f} are spent"
+    spent_money = cost.money.get(price.currency, 0.0)
+    if spent_money + (remaining_hours + additional_runs * hours_per_run) * price.per_hour > search.money:
+        return f"another run does not fit into {search.money:g} {price.currency}: {spent_money:.2f} are spent"
     return ""

@@ -78,12 +78,12 @@ def plan_trial(session: Session, settings: Settings, run_id: str, request: Trial
     errors: list[FieldError] = []
     common = common_changes(run, steps)
     base = _fork_config(settings, run, point, common, "", errors)
-    requested = request.arms
-    if requested is None:
-        requested = ranked_arms(diagnosis) if request.one_by_one else default_arms(diagnosis, cause)
+    requested_arms = request.arms
+    if requested_arms is None:
+        requested_arms = ranked_arms(diagnosis) if request.one_by_one else default_arms(diagnosis, cause)
     arms = tuple(
         Arm(arm.name, arm.changes, _arm_config(settings, run, point, common, base, number, arm, errors))
-        for number, arm in enumerate(requested)
+        for number, arm in enumerate(requested_arms)
     )
     if not arms:
         errors.append(FieldError("arms", "is empty: write down at least one change to try"))

@@ -37,9 +37,9 @@ def sentences(trouble_found: str, verdict: TrialVerdict, next_cause: str = "") -
 
 def _healing_sentences(arms: Sequence[ArmResult], next_cause: str) -> list[str]:
     """Return a sentence about the arm that healed, or that none did and what to try next."""
-    healing = next((arm for arm in arms if arm.spared >= healthy_runs_needed(arm.planned)), None)
-    if healing is not None:
-        return [f"{healing.spared} of {healing.planned} runs stayed healthy {_arm_label(healing)}: it heals."]
+    healer = next((arm for arm in arms if arm.spared >= healthy_runs_needed(arm.planned)), None)
+    if healer is not None:
+        return [f"{healer.spared} of {healer.planned} runs stayed healthy {_arm_label(healer)}: it heals."]
     if not arms:
         return []
     needed_runs = f"{healthy_runs_needed(arms[0].planned)} of {arms[0].planned}"
