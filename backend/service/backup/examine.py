@@ -48,11 +48,11 @@ def check_sqlite(file: Path, revision: str) -> None:
             for pragma in ("trusted_schema=OFF", "cell_size_check=ON", "mmap_size=0"):
                 database.execute(f"PRAGMA {pragma}")
             schema = _read_schema(database)
-            if unexpected := sorted(
+            if bad_objects := sorted(
                 schema.keys() ^ (expected_schema := _expected_schema(file, revision)).keys()
             ):
                 raise BadBackup(
-                    f"its database has a different schema than {revision}: {' '.join(unexpected[0])!r:.200}"
+                    f"its database has a different schema than {revision}: {' '.join(bad_objects[0])!r:.200}"
                 )
             if changed_objects := sorted(key for key, sql in schema.items() if sql != expected_schema[key]):
                 raise BadBackup(

@@ -78,9 +78,9 @@ def _check_fits(settings: Settings, manifest: Manifest) -> None:
     columns_by_table = {table.name: set(table.columns.keys()) for table in ordered_tables()}
     for name, table in manifest.tables.items():
         if name not in columns_by_table or (
-            unexpected := sorted(set(table.columns) - columns_by_table[name])
+            unexpected_columns := sorted(set(table.columns) - columns_by_table[name])
         ):
-            unknown_name = name if name not in columns_by_table else f"{name}.{unexpected[0]}"
+            unknown_name = name if name not in columns_by_table else f"{name}.{unexpected_columns[0]}"
             raise BadBackup(
                 f"this backup has a table or column that this version does not know: {unknown_name!r:.200}"
             )
@@ -146,13 +146,13 @@ def _replace(settings: Settings, directory: Path, manifest: Manifest) -> None:
                 _replace_file(file, directory, manifest)
         except SQLAlchemyError as error:
             raise Unavailable(f"the database could not be restored: {_reason(error)}; run it again") from None
-        replaced = settings.state / ".runs.replaced"
-        shutil.rmtree(replaced, ignore_errors=True)
+        replaced_directory = settings.state / ".runs.replaced"
+        shutil.rmtree(replaced_directory, ignore_errors=True)
         if runs.exists():
-            runs.rename(replaced)
+            runs.rename(replaced_directory)
         draft.rename(runs)
         sync(settings.state)
-    shutil.rmtree(replaced, ignore_errors=True)
+    shutil.rmtree(replaced_directory, ignore_errors=True)
 
 
 @contextmanager

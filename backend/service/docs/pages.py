@@ -153,9 +153,12 @@ def gauges() -> str:
 
 def architectures() -> str:
     """Return a list of the tested model types and a table of the refused ones."""
-    tested = " ".join(f"`{kind}`" for kind in sorted(TESTED_MODEL_TYPES))
+    tested_types = " ".join(f"`{kind}`" for kind in sorted(TESTED_MODEL_TYPES))
     rows = [[f"`{kind}`", reason] for kind, reason in sorted(REFUSED_MODEL_TYPES.items())]
-    return f"Tested model types: {tested}.\n\nRefused at the form:\n\n{_table(['model type', 'why'], rows)}"
+    return (
+        f"Tested model types: {tested_types}.\n\n"
+        f"Refused at the form:\n\n{_table(['model type', 'why'], rows)}"
+    )
 
 
 def fields() -> str:

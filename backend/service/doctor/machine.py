@@ -89,11 +89,11 @@ def torch() -> Finding:
 
 def sandbox(settings: Settings) -> Finding:
     """Check the sandbox layers around the processes that read the output of models."""
-    missing = missing_layers()
-    if not missing:
+    absent_layers = missing_layers()
+    if not absent_layers:
         return ok("sandbox", f"all layers: {', '.join(layer.name for layer in layers())}")
     text = "; ".join(
-        f"no {layer.name}, which keeps out {layer.keeps_out}: {layer.missing}" for layer in missing
+        f"no {layer.name}, which keeps out {layer.keeps_out}: {layer.missing}" for layer in absent_layers
     )
     if refusal_reason := program_refusal(settings):
         text += f"; the reward code, plugins and the tool python are refused: {refusal_reason}"

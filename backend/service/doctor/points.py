@@ -58,7 +58,7 @@ def free_pages(connection: Connection) -> Finding:
         connection.scalar(text(f"PRAGMA {name}")) or 0
         for name in ("page_size", "page_count", "freelist_count")
     )
-    used = f"{size * free_count / 1e6:,.0f} of {size * pages / 1e6:,.0f} MB are free and will be used again"
+    usage = f"{size * free_count / 1e6:,.0f} of {size * pages / 1e6:,.0f} MB are free and will be used again"
     if size * free_count > MANY_FREE_BYTES and 2 * free_count > pages:
-        return warn("pages", f"{used}; to have them back, stop the service and run `VACUUM` in sqlite3")
-    return ok("pages", used)
+        return warn("pages", f"{usage}; to have them back, stop the service and run `VACUUM` in sqlite3")
+    return ok("pages", usage)

@@ -75,8 +75,8 @@ def port(settings: Settings) -> Finding:
     """Check that the port is free, or used by this installation."""
     try:
         check_state_dir(settings)
-        if running := running_instance(settings):
-            return ok("port", str(running))
+        if instance := running_instance(settings):
+            return ok("port", str(instance))
         check_exposure(settings)
         if is_alive(service_url(settings)):
             return warn(
@@ -242,11 +242,12 @@ def _collation(connection: Connection) -> str:
         "SELECT datcollversion, pg_database_collation_actual_version(oid) "
         "FROM pg_database WHERE datname = current_database()"
     )
-    created, current_version = connection.execute(query).one()
-    if created == current_version or created is None:
+    created_version, current_version = connection.execute(query).one()
+    if created_version == current_version or created_version is None:
         return ""
     return (
-        f"its collation has changed since it was created ({created}, now {current_version}): REINDEX DATABASE"
+        "its collation has changed since it was created "
+        f"({created_version}, now {current_version}): REINDEX DATABASE"
     )
 
 

@@ -149,8 +149,10 @@ class Broadcaster:
                 continue
             while not queue.empty():  # slow readers get all queued messages at once
                 parcels.append(queue.get_nowait())
-            delivered = [parcel for parcel in parcels if parcel is not None]
-            if content := b"".join(parcel.content for parcel in delivered if not parcel.is_known(told)):
+            delivered_parcels = [parcel for parcel in parcels if parcel is not None]
+            if content := b"".join(
+                parcel.content for parcel in delivered_parcels if not parcel.is_known(told)
+            ):
                 yield content
             if None in parcels:
                 return

@@ -55,8 +55,8 @@ def make_body(event: Event, run: RunNames | None, form: Format) -> bytes:
         return orjson.dumps(_document(event, run))
     text = redact(f"{_title(run)}{event.message}")[:MAX_CHARACTERS]
     if form == "slack":
-        escaped = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-        return orjson.dumps({"text": escaped, "mrkdwn": False, "link_names": False})
+        escaped_text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+        return orjson.dumps({"text": escaped_text, "mrkdwn": False, "link_names": False})
     escaped_markdown = re.sub(r"([\\`*_~|<>\[\]()#:@])", r"\\\1", text)[:MAX_CHARACTERS]
     return orjson.dumps(
         {"content": escaped_markdown, "allowed_mentions": {"parse": []}, "flags": SUPPRESS_EMBEDS}
@@ -77,8 +77,8 @@ def _document(event: Event, run: RunNames | None) -> dict[str, Any]:
         "message": event.message,
         "details": event.data,
     }
-    redacted: dict[str, Any] = redact_document(data)
-    return {"type": event_type(event), "timestamp": iso_time(event.at), "data": redacted}
+    redacted_data: dict[str, Any] = redact_document(data)
+    return {"type": event_type(event), "timestamp": iso_time(event.at), "data": redacted_data}
 
 
 def event_type(event: Event) -> str:
