@@ -128,8 +128,8 @@ def list_groups(
         if len(rows) < size or len(ids) > limit:
             break
         last_key, size = list(rows[-1])[1:], min(4 * size, MAX_AT_ONCE)
-    matching = select(RolloutGroup).where(RolloutGroup.id.in_(ids[: limit + 1])).order_by(*order)
-    return session.scalars(matching).all()
+    matching_groups = select(RolloutGroup).where(RolloutGroup.id.in_(ids[: limit + 1])).order_by(*order)
+    return session.scalars(matching_groups).all()
 
 
 def _matching_groups(session: Session, rollout_filter: RolloutFilter, ids: Sequence[str]) -> Iterator[str]:
@@ -260,19 +260,21 @@ def load_tokens(session: Session, rollout_id: str) -> dict[str, Any]:
     if rollout is None:
         raise NotFound(f"there is no completion {rollout_id!r}")
     group = session.get_one(RolloutGroup, rollout.group_id)
-    packed = session.get(RolloutTokens, rollout.group_id)
-    shared = {"id": rollout.id, "advantage": rollout.spell("advantage")}
-    if packed is None:
+    packed_tokens = session.get(RolloutTokens, rollout.group_id)
+    shared_fields = {"id": rollout.id, "advantage": rollout.spell("advantage")}
+    if packed_tokens is None:
         if note := removal_reason(session, group.run_id, group.step):
-            return shared | _missing_tokens(note=note)
+            return shared_fields | _missing_tokens(note=note)
         raise NotFound(f"the tokens of completion {rollout_id!r} were not recorded (recording.tokens)")
     try:
-        group_tokens = unpack_tokens(packed.data)
+        group_tokens = unpack_tokens(packed_tokens.data)
         tokens = group_tokens[rollout.position]
     except PackedDamaged as error:
-        return shared | _missing_tokens(damage=str(error))
+        return shared_fields | _missing_tokens(damage=str(error))
     except IndexError:
-        return shared | _missing_tokens(damage=f"it holds tokens of {len(group_tokens)} completions alone")
+        return shared_fields | _missing_tokens(
+            damage=f"it holds tokens of {len(group_tokens)} completions alone"
+        )
     arrays = {
         name: [spell(value) for value in values.tolist()]
         for name, values in tokens.arrays.items()
@@ -285,7 +287,7 @@ def load_tokens(session: Session, rollout_id: str) -> dict[str, Any]:
     ]
     mask = tokens.arrays.get("mask")
     return {
-        **shared,
+        **shared_fields,
         "tokens": list(tokens.strings),
         "token_ids": tokens.ids.tolist(),
         "arrays": arrays,

@@ -101,8 +101,8 @@ def decode(raw: bytes, offset: int, count: int, kind: Kind, scale: float) -> NDA
 def _shorten(values: NDArray[np.float32]) -> bytes:
     """Return the upper three bytes of each number, rounded to nearest; non-finite numbers stay unchanged."""
     bits = values.astype("<f4").view("<u4")
-    rounded = np.where(np.isfinite(values), bits + np.uint32(0x80), bits)
-    quiet = np.where(np.isnan(values), rounded | np.uint32(0x400000), rounded)
+    rounded_bits = np.where(np.isfinite(values), bits + np.uint32(0x80), bits)
+    quiet = np.where(np.isnan(values), rounded_bits | np.uint32(0x400000), rounded_bits)
     return _planes(quiet.astype("<u4"), first=1)
 
 

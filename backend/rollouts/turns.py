@@ -51,14 +51,14 @@ def read_turns(claimed: Any, text: str, tokens: int) -> list[dict[str, Any]]:
     if not isinstance(claimed, list) or len(claimed) > MAX_TURNS:
         raise ValueError("has turns that are no list")
     previous_end = 0
-    checked = []
+    checked_turns = []
     for turn in claimed:
         checked_turn = _read_turn(turn, len(text), tokens)
         if checked_turn["call"][0] < previous_end or checked_turn["observation"][0] < checked_turn["call"][1]:
             raise ValueError("has turns that overlap")
         previous_end = checked_turn["observation"][1]
-        checked.append(checked_turn)
-    return checked
+        checked_turns.append(checked_turn)
+    return checked_turns
 
 
 def _read_turn(turn: Any, characters: int, tokens: int) -> dict[str, Any]:

@@ -148,11 +148,11 @@ def _compared_sets(scope: Scope, by: str, a: Window, b: Window) -> list[tuple[st
             reason = f"names {len(scope.runs)} runs; two are compared"
             raise InvalidRequest([FieldError("runs", reason)])
         return [(run, scope.of_run(run)) for run in scope.runs]
-    if missing := [
+    if missing_names := [
         name for name, step in zip(("a_last", "b_first"), (a[1], b[0]), strict=True) if step is None
     ]:
         raise InvalidRequest(
-            [FieldError(name, "is missing: two windows of steps are compared") for name in missing]
+            [FieldError(name, "is missing: two windows of steps are compared") for name in missing_names]
         )
     return [
         (

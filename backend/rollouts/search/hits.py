@@ -84,8 +84,10 @@ class GroupRange:
             ]
             return [number == func.any(array(sampled_numbers, type_=BigInteger))]
         if self.every > 1:  # listed, because otherwise every row of the table is read
-            sampled = select(RolloutGroup.search_number).where(RolloutGroup.search_number % self.every == 0)
-            return [number == func.any(func.array(sampled.scalar_subquery()))]
+            sampled_query = select(RolloutGroup.search_number).where(
+                RolloutGroup.search_number % self.every == 0
+            )
+            return [number == func.any(func.array(sampled_query.scalar_subquery()))]
         return []
 
 
@@ -100,10 +102,10 @@ def count_waiting(session: Session, scope: Scope) -> int:
 
 def is_rare(session: Session, terms: Sequence[Term], limit: int) -> bool:
     """Return whether the words match at most `limit` completions of all runs."""
-    required, excluded_terms = index_terms(terms)
-    if not required:
+    required_terms, excluded_terms = index_terms(terms)
+    if not required_terms:
         return False
-    hits = select_hits(session, required, excluded_terms, ALL_GROUPS).limit(limit + 1).subquery()
+    hits = select_hits(session, required_terms, excluded_terms, ALL_GROUPS).limit(limit + 1).subquery()
     return (session.scalar(select(func.count()).select_from(hits)) or 0) <= limit
 
 
@@ -119,8 +121,8 @@ def plan_terms(session: Session, terms: Sequence[Term]) -> Sequence[Term]:
 
 def index_terms(terms: Sequence[Term]) -> tuple[list[Term], list[Term]]:
     """Return the terms that are looked up in the index: the required and the unwanted ones."""
-    required = [term for term in terms if term.whole_words and not term.is_not]
-    return required, [term for term in terms if term.is_not and not term.is_exact and not term.is_read]
+    required_terms = [term for term in terms if term.whole_words and not term.is_not]
+    return required_terms, [term for term in terms if term.is_not and not term.is_exact and not term.is_read]
 
 
 def is_phrase(term: Term) -> bool:
@@ -167,8 +169,8 @@ def _fts5_term(term: Term) -> str:
         return "(" + " AND ".join(f'"{word}"' for word in term.words) + ")"
     if term.is_read:
         return f'"{" ".join(term.whole_words)}"'
-    escaped = term.text.replace('"', " ")
-    return f'"{escaped}"{" *" if term.is_prefix else ""}'
+    escaped_text = term.text.replace('"', " ")
+    return f'"{escaped_text}"{" *" if term.is_prefix else ""}'
 
 
 def _may_match(term: Term) -> ColumnElement[bool]:

@@ -96,10 +96,10 @@ def compare_phrases(a: Sample, b: Sample, *, limit: int) -> tuple[list[Phrase], 
     if a.texts and b.texts:
         phrase_counts = _count_phrases([*a.texts, *b.texts], len(a.texts))
     n, m = len(a.texts), len(b.texts)
-    scored = [score_phrase(*counts, n, m) for counts in phrase_counts]
-    scored.sort(key=lambda phrase: (-abs(phrase.z), -len(phrase.text), phrase.text))
-    grew = _longest_phrases([phrase for phrase in scored if phrase.z > 0], limit)
-    return grew, _longest_phrases([phrase for phrase in scored if phrase.z < 0], limit)
+    scored_phrases = [score_phrase(*counts, n, m) for counts in phrase_counts]
+    scored_phrases.sort(key=lambda phrase: (-abs(phrase.z), -len(phrase.text), phrase.text))
+    grew = _longest_phrases([phrase for phrase in scored_phrases if phrase.z > 0], limit)
+    return grew, _longest_phrases([phrase for phrase in scored_phrases if phrase.z < 0], limit)
 
 
 def score_phrase(text: str, a: int, b: int, n: int, m: int) -> Phrase:
@@ -160,15 +160,19 @@ def _longest_phrases(phrases: Sequence[Phrase], limit: int) -> list[Phrase]:
     """
     selected_phrases: list[Phrase] = []
     for phrase in phrases[:MAX_COMPARED]:
-        repeated = [index for index, longer in enumerate(selected_phrases) if _is_repetition(phrase, longer)]
-        if not repeated:
+        repeated_indices = [
+            index
+            for index, longer_phrase in enumerate(selected_phrases)
+            if _is_repetition(phrase, longer_phrase)
+        ]
+        if not repeated_indices:
             selected_phrases += [phrase] if len(selected_phrases) < limit else []
-        elif all(len(phrase.text) > len(selected_phrases[index].text) for index in repeated):
-            selected_phrases[repeated[0]] = phrase
+        elif all(len(phrase.text) > len(selected_phrases[index].text) for index in repeated_indices):
+            selected_phrases[repeated_indices[0]] = phrase
             selected_phrases = [
                 chosen_phrase
                 for index, chosen_phrase in enumerate(selected_phrases)
-                if index not in repeated[1:]
+                if index not in repeated_indices[1:]
             ]
     return selected_phrases
 

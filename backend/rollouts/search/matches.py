@@ -61,8 +61,8 @@ def find_matches(
     page: Page = ALL_MATCHES,
 ) -> Iterator[CompletionPlace]:
     """Yield the places of the matching completions, in page order; `terms` must come from `plan_terms`."""
-    required, _ = index_terms(terms)
-    completion_places = (_matches_by_words if required else _matches_by_groups)(
+    required_terms, _ = index_terms(terms)
+    completion_places = (_matches_by_words if required_terms else _matches_by_groups)(
         session, scope, terms, groups, page
     )
     for count, completion_place in enumerate(completion_places):
@@ -199,14 +199,16 @@ def _select_groups(session: Session, scope: Scope, groups: GroupRange, page: Pag
 
 def make_test(session: Session, scope: Scope, terms: Sequence[Term]) -> Test | None:
     """Return a function that tests a completion, or None if all completions pass."""
-    labelled = scope.labelled(session) if scope.label else None
+    labelled_ids = scope.labelled(session) if scope.label else None
     exact_terms = [term for term in terms if term.is_exact]
     read_patterns = [(term.pattern(), term.is_not) for term in terms if term.is_read]
-    if labelled is None and not exact_terms and not read_patterns and not scope.filter.is_of_completions:
+    if labelled_ids is None and not exact_terms and not read_patterns and not scope.filter.is_of_completions:
         return None
 
     def test(completion: Completion) -> bool:
-        if not scope.filter.passes(completion) or (labelled is not None and completion.id not in labelled):
+        if not scope.filter.passes(completion) or (
+            labelled_ids is not None and completion.id not in labelled_ids
+        ):
             return False
         text = completion.clean_text if exact_terms or read_patterns else ""
         return all((term.text in text) != term.is_not for term in exact_terms) and all(
@@ -218,8 +220,10 @@ def make_test(session: Session, scope: Scope, terms: Sequence[Term]) -> Test | N
 
 def _make_long_test(session: Session, terms: Sequence[Term]) -> Test | None:
     """Return a function that tests a text whose word positions are not all indexed, or None."""
-    required, excluded_terms = index_terms(terms)
-    phrases = [(term.pattern(), term.is_not) for term in (*required, *excluded_terms) if is_phrase(term)]
+    required_terms, excluded_terms = index_terms(terms)
+    phrases = [
+        (term.pattern(), term.is_not) for term in (*required_terms, *excluded_terms) if is_phrase(term)
+    ]
     if not phrases or not is_postgres(session):
         return None
 

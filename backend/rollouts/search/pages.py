@@ -127,24 +127,27 @@ def counts_by_step(session: Session, scope: Scope, terms: Sequence[Term]) -> Cou
     """Return the number of matching and of stored completions at each step."""
     count = func.sum(GroupTally.completions)
     query = select(GroupTally.step, count).where(*scope.of_tallies(session)).group_by(GroupTally.step)
-    stored: dict[int, int] = {row[0]: int(row[1]) for row in session.execute(query)}
-    sampled = ALL_GROUPS
+    stored_counts: dict[int, int] = {row[0]: int(row[1]) for row in session.execute(query)}
+    sampled_groups = ALL_GROUPS
     terms = plan_terms(session, terms)
     if not is_rare(session, terms, RARE_MATCH_LIMIT):
-        sampled = replace(ALL_GROUPS, every=math.ceil(sum(stored.values()) / MAX_COUNTED) or 1)
-        groups = _read_counted_groups(session, scope, sampled)
-        sampled = replace(sampled, numbers=sorted(group.number for group in groups) or [0])
+        sampled_groups = replace(ALL_GROUPS, every=math.ceil(sum(stored_counts.values()) / MAX_COUNTED) or 1)
+        groups = _read_counted_groups(session, scope, sampled_groups)
+        sampled_groups = replace(sampled_groups, numbers=sorted(group.number for group in groups) or [0])
         if scope.filter.is_of_completions or any(term.is_exact or term.is_read for term in terms):
-            sampled = _affordable_groups(session, scope, terms, sampled)
-        if sampled.every > 1:
-            stored = Counter()
-            for group in (candidate for candidate in groups if candidate.number % sampled.every == 0):
-                stored[group.step] += group.completions
-    matched = Counter(
-        completion_place[0] for completion_place in find_matches(session, scope, terms, sampled)
+            sampled_groups = _affordable_groups(session, scope, terms, sampled_groups)
+        if sampled_groups.every > 1:
+            stored_counts = Counter()
+            for group in (candidate for candidate in groups if candidate.number % sampled_groups.every == 0):
+                stored_counts[group.step] += group.completions
+    matched_counts = Counter(
+        completion_place[0] for completion_place in find_matches(session, scope, terms, sampled_groups)
     )
-    items = [{"step": step, "matched": matched.get(step, 0), "of": stored[step]} for step in sorted(stored)]
-    return Counts(items, sampled.every)
+    items = [
+        {"step": step, "matched": matched_counts.get(step, 0), "of": stored_counts[step]}
+        for step in sorted(stored_counts)
+    ]
+    return Counts(items, sampled_groups.every)
 
 
 class _CountedGroup(NamedTuple):
