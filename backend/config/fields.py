@@ -62,14 +62,14 @@ def _read(path: str, node: Node, models: Node, sections_by_path: dict[str, Secti
         if name and name not in section.options:
             section.options[name] = member.get("description", "")
         for key, field_node in member["properties"].items():
-            resolved = _resolve(field_node, models)
-            if "const" in resolved:
+            resolved_node = _resolve(field_node, models)
+            if "const" in resolved_node:
                 continue
             field_path = f"{path}.{key}".lstrip(".")
-            row = _row(field_path, resolved, models, required=key in member.get("required", ()))
+            row = _row(field_path, resolved_node, models, required=key in member.get("required", ()))
             section.rows.setdefault(row, {})[name] = None
-            if any(_members(resolved, models)):
-                _read(field_path, resolved, models, sections_by_path)
+            if any(_members(resolved_node, models)):
+                _read(field_path, resolved_node, models, sections_by_path)
 
 
 def _resolve(node: Node, models: Node) -> dict[str, Any]:

@@ -114,10 +114,12 @@ def held_out_keys(keys: Sequence[int], splits: Sequence[int], fraction: float) -
     Unmarked questions with the lowest hashes are held out. If a question occurs in several rows, all of them
     are held out. At least one question is held out.
     """
-    marked = {key for key, split in zip(keys, splits, strict=True) if split == EVAL}
-    unmarked = {key for key, split in zip(keys, splits, strict=True) if split == UNMARKED} - marked
-    count = round(fraction * len(unmarked)) if marked else max(1, round(fraction * len(unmarked)))
-    return marked | set(sorted(unmarked)[:count])
+    marked_keys = {key for key, split in zip(keys, splits, strict=True) if split == EVAL}
+    unmarked_keys = {key for key, split in zip(keys, splits, strict=True) if split == UNMARKED} - marked_keys
+    count = (
+        round(fraction * len(unmarked_keys)) if marked_keys else max(1, round(fraction * len(unmarked_keys)))
+    )
+    return marked_keys | set(sorted(unmarked_keys)[:count])
 
 
 def resolve_dataset(datasets_dir: Path, name: str) -> Path:

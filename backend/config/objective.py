@@ -134,8 +134,10 @@ class Objective(Frozen):
         ratio = info.data.get("ratio")
         if token_weight.type != "none" and ratio is not None and ratio.is_shared:
             reason = f"is {token_weight.type}, which gives tokens their own advantages, but "
-            shared = f"ratio {ratio.type} has one gradient for all: expected ratio token or seq_geo_token"
-            raise refusal([("type", reason + shared)])
+            explanation = (
+                f"ratio {ratio.type} has one gradient for all: expected ratio token or seq_geo_token"
+            )
+            raise refusal([("type", reason + explanation)])
         return token_weight
 
     @property

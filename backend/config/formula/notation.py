@@ -162,8 +162,8 @@ class _Reader:
 
     def _operand(self, token: _Token) -> _Operand:
         operand = self._plain(token)
-        if raised := self._next("raised"):
-            mathml = f"<msup>{operand.mathml}{_RAISED[raised]}</msup>"
+        if exponent := self._next("raised"):
+            mathml = f"<msup>{operand.mathml}{_RAISED[exponent]}</msup>"
             return _Operand(mathml, mathml)
         return operand
 

@@ -138,8 +138,8 @@ def _weighted_sum(share: Share, extra: Sequence[str]) -> str:
     weighted_values = [(term.weight, _value(term)) for term in share.terms if term.weight]
     for weight, value in [*weighted_values, *((1.0, value) for value in extra)]:
         sign = "−" if weight < 0 else "+"
-        weighted = value if abs(weight) == 1 else f"{number(abs(weight))} {value}"
-        text_parts += [sign, weighted] if text_parts or weight < 0 else [weighted]
+        weighted_value = value if abs(weight) == 1 else f"{number(abs(weight))} {value}"
+        text_parts += [sign, weighted_value] if text_parts or weight < 0 else [weighted_value]
     return " ".join(text_parts) or "0"
 
 
@@ -178,11 +178,11 @@ def _penalty(config: RunConfig) -> list[str]:
 
 def _terms(config: RunConfig, shares: Sequence[Share]) -> list[str]:
     """Return the definitions of terms that are computed from other symbols."""
-    used = [term for share in shares for term in share.terms]
+    used_terms = [term for share in shares for term in share.terms]
     rows: list[str] = []
     for reward_term in config.rewards:
         name = term(term_name(reward_term))
-        if reward_term not in used:
+        if reward_term not in used_terms:
             continue
         if isinstance(reward_term, CorrectnessReward) and reward_term.map == "-1/1":
             rows.append(f"{name} = 2 score − 1{_whose(reward_term, config)}")

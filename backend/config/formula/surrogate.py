@@ -41,8 +41,8 @@ def surrogate_term(objective: Objective) -> str:
         case knobs.ClipCov():
             return f"mᵢₜ {_pessimistic(objective, _clipped_ratio(ratio, rule.eps_low, rule.eps_high), 0)}"
         case knobs.Fipo():
-            clipped = _clipped_ratio(ratio, rule.eps_low, rule.eps_high)
-            return f"sg[fᵢₜ] {_pessimistic(objective, clipped, rule.dual_clip)}"
+            clipped_ratio = _clipped_ratio(ratio, rule.eps_low, rule.eps_high)
+            return f"sg[fᵢₜ] {_pessimistic(objective, clipped_ratio, rule.dual_clip)}"
         case knobs.KlCov():
             return f"{product} − {number(rule.coef)} uᵢₜ |log {ratio}|"
         case knobs.Vespo():
@@ -59,8 +59,8 @@ def _clipped_ratio(ratio: str, eps_low: float, eps_high: float) -> str:
 
 def _pessimistic(objective: Objective, clipped: str, dual_clip: float) -> str:
     advantage = advantage_symbol(objective)
-    smaller = f"min({ratio_symbol(objective)} {advantage}, {clipped} {advantage})"
-    return f"max({smaller}, min({number(dual_clip)} {advantage}, 0))" if dual_clip else smaller
+    smaller_term = f"min({ratio_symbol(objective)} {advantage}, {clipped} {advantage})"
+    return f"max({smaller_term}, min({number(dual_clip)} {advantage}, 0))" if dual_clip else smaller_term
 
 
 def surrogate_definitions(objective: Objective) -> list[str]:
@@ -131,13 +131,13 @@ def _divergence(rule: knobs.DivergenceMask, objective: Objective, advantage: str
     upper_condition = f"{advantage} > 0, pᵢₜ > q′ᵢₜ and Dᵢₜ > {number(rule.high)}"
     lower_condition = f"{advantage} < 0, pᵢₜ < q′ᵢₜ and Dᵢₜ > {number(rule.low)}"
     if rule.measure == "tv":
-        measured = "|pᵢₜ − q′ᵢₜ|"
+        difference = "|pᵢₜ − q′ᵢₜ|"
     else:
         odds = f"(1 − q′ᵢₜ + {_TINY}) / (1 − pᵢₜ + {_TINY})"
-        measured = f"q′ᵢₜ log (q′ᵢₜ/pᵢₜ) + (1 − q′ᵢₜ) log ({odds})"
+        difference = f"q′ᵢₜ log (q′ᵢₜ/pᵢₜ) + (1 − q′ᵢₜ) log ({odds})"
     return [
         f"mᵢₜ = 0 where {upper_condition} or {lower_condition}, else 1",
-        f"Dᵢₜ = {measured}",
+        f"Dᵢₜ = {difference}",
         f"pᵢₜ = {POLICY}",
         f"q′ᵢₜ = {_denominator(objective)}",
     ]

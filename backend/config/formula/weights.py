@@ -45,8 +45,8 @@ def _course(controller: knobs.Controller, weight: str) -> list[str]:
                 f"{weight} ← {weight}/2 where KL < {number(target / 1.5)}",
             ]
         case knobs.HorizonController(target=target, horizon=horizon):
-            clipped = f"clip({fraction('KL', number(target))} − 1, −0.2, 0.2)"
-            return [f"{weight} ← {weight} (1 + {clipped} {fraction('B_step', number(horizon))})"]
+            clipped_error = f"clip({fraction('KL', number(target))} − 1, −0.2, 0.2)"
+            return [f"{weight} ← {weight} (1 + {clipped_error} {fraction('B_step', number(horizon))})"]
         case _:
             assert_never(controller)
 

@@ -176,9 +176,9 @@ def _domain_errors(config: RunSections) -> Iterator[Problem]:
         domain_list = ", ".join(sorted(domains))
         domain = config.rewards[index].domain
         yield f"rewards.{index}.domain", f"is {domain!r}, but the problems have the domains {domain_list}"
-    rewarded = {term.domain for term in config.rewards}
+    rewarded_domains = {term.domain for term in config.rewards}
     for index, source in enumerate(config.problems):
-        if not unknown_terms and "" not in rewarded and source.domain not in rewarded:
+        if not unknown_terms and "" not in rewarded_domains and source.domain not in rewarded_domains:
             yield f"problems.{index}.domain", f"is {source.domain!r}, but no reward term is for that domain"
 
 
@@ -196,10 +196,10 @@ def _kl_errors(config: RunSections) -> Iterator[Problem]:
             f"objective.kl.coef.{unknown_domain}",
             f"is not a domain of the problems; they have {domain_list}",
         )
-    for missing in (domain for domain in domains if domain not in coefficients):
+    for missing_domain in (domain for domain in domains if domain not in coefficients):
         yield (
             "objective.kl.coef",
-            f"has nothing for the domain {missing!r}: expected one for each of {domain_list}",
+            f"has nothing for the domain {missing_domain!r}: expected one for each of {domain_list}",
         )
     if config.objective.reference.type == "on_stagnation" and config.evaluation.every == 0:
         reason = "is on_stagnation, but evaluation.every is 0: without evaluations no stagnation can be seen"
