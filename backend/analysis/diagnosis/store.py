@@ -114,8 +114,8 @@ def store_verdict(session: Session, judged: Judged) -> None:
         columns["changed_at"] = Run.changed_at  # pages need no update
     is_unchanged = and_(Run.last_step == judged.last_step, Run.changed_at == judged.changed_at)
     can_store = and_(Run.id == judged.run_id, HAS_NO_TRAINER, is_unchanged)
-    stored = session.scalar(update(Run).where(can_store).values(**columns).returning(Run.id))
-    if stored is not None and (verdict_change := judged.news) is not None:
+    stored_id = session.scalar(update(Run).where(can_store).values(**columns).returning(Run.id))
+    if stored_id is not None and (verdict_change := judged.news) is not None:
         add_event(
             session, "diagnosis", verdict_change.message, run_id=judged.run_id, level=verdict_change.level,
             step=judged.last_step, data=verdict_change.data,

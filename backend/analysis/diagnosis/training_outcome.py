@@ -44,10 +44,10 @@ def judge_goal(name: str, series: Series, log: Log) -> Outcome:
     scale = unit_of(values) if is_accuracy else _usual_size(values)
     window = window_for(sigma, scale=scale, count=len(values))
     error = sigma / math.sqrt(window)
-    smooth = trailing_mean(values, window)
-    trailing_means = smooth.copy()
-    trailing_means[: window - 1] = smooth[window - 1]  # means of fewer points are noisier
-    start, end = float(smooth[window - 1]), float(smooth[-1])
+    smooth_values = trailing_mean(values, window)
+    trailing_means = smooth_values.copy()
+    trailing_means[: window - 1] = smooth_values[window - 1]  # means of fewer points are noisier
+    start, end = float(smooth_values[window - 1]), float(smooth_values[-1])
     goal = _Goal(
         series,
         trailing_means,
@@ -68,8 +68,8 @@ def judge_goal(name: str, series: Series, log: Log) -> Outcome:
         )
         outcome = outcome._replace(verdict="collapsed" if is_fallen else "recovered")
         return outcome.with_window_before_the_onset()
-    if early := _early_death(values, _least_noise(name, values[:1], log), log):
-        return _dead_early(name, series, early)
+    if early_death := _early_death(values, _least_noise(name, values[:1], log), log):
+        return _dead_early(name, series, early_death)
     loss = outcome.best - end
     if (
         loss > min_loss
@@ -200,8 +200,8 @@ def _fall(goal: _Goal, sure: float) -> int | None:
     loss = best - goal.settled
     is_low = (loss > (1 - FALLEN_FRACTION) * goal.size(best)) & (loss > sure)
     for index in np.flatnonzero(is_low):
-        ahead = is_low[index : index + MIN_FALL_POINTS]
-        if ahead.all() and len(ahead) >= min(MIN_FALL_POINTS, 3):
+        next_points = is_low[index : index + MIN_FALL_POINTS]
+        if next_points.all() and len(next_points) >= min(MIN_FALL_POINTS, 3):
             return int(index)
     return None
 

@@ -117,8 +117,8 @@ def _entropy_finding(log: Log, outcome: Outcome, cause: str, change: Change, dir
         is_specific = cause == "entropy_explosion" or similarity is not None
         evidence = (f"{similarity.metric} went to {similarity.extreme:.2f}",) if similarity else ()
         return finding_of(cause, change, tier="specific" if is_specific else "consistent", evidence=evidence)
-    pushed = finding_of(cause, change, evidence=(f"loss/entropy went to {term.extreme:.3g} before it",))
-    return pushed._replace(onset=term.onset, metrics=("loss/entropy", *pushed.metrics))
+    finding = finding_of(cause, change, evidence=(f"loss/entropy went to {term.extreme:.3g} before it",))
+    return finding._replace(onset=term.onset, metrics=("loss/entropy", *finding.metrics))
 
 
 def length_blowup(log: Log, outcome: Outcome) -> Answer:

@@ -29,9 +29,9 @@ def non_finite(log: Log, outcome: Outcome) -> Answer:
         for name in names
         if (series := log.series.get(name)) is not None and not np.isfinite(series.values).all()
     }
-    skipped = log.series.get("optim/skipped")
-    if skipped is not None and (skipped.values > 0).any():
-        first_steps["optim/skipped"] = int(skipped.steps[skipped.values > 0][0])
+    skipped_updates = log.series.get("optim/skipped")
+    if skipped_updates is not None and (skipped_updates.values > 0).any():
+        first_steps["optim/skipped"] = int(skipped_updates.steps[skipped_updates.values > 0][0])
     if not first_steps:
         return (
             None
@@ -199,10 +199,10 @@ def _dominates(share: float) -> str:
 def _share_of_kl(log: Log, first: int, outcome: Outcome) -> float:
     """Return the KL term's median fraction of the gradient from a step until the fall, or 0 if unknown."""
     last_step = outcome.onset.sick if outcome.onset and outcome.onset.sick > first + 2 else math.inf
-    measured = log.find("optim/kl_share")
-    values = measured[1].between(first, last_step).values if measured else np.zeros(0)
-    with_signal = values[values < 1]
-    return float(np.median(with_signal)) if len(with_signal) >= 3 else 0.0
+    kl_share = log.find("optim/kl_share")
+    values = kl_share[1].between(first, last_step).values if kl_share else np.zeros(0)
+    signal_values = values[values < 1]
+    return float(np.median(signal_values)) if len(signal_values) >= 3 else 0.0
 
 
 def _kl_dominates_throughout(log: Log, words: tuple[str, ...]) -> Finding:
