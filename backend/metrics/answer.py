@@ -57,10 +57,10 @@ def make_answer(
         items = single_items(row_by_run, curves, keys_of_curves, view)
     if ends:
         items = [item | {"end": _end(item, curves)} for item in items]
-    missing = [
+    missing_curves = [
         _missing(run, name, row_by_run) for run in run_ids for name in names if (run, name) not in curves
     ]
-    return {"series": items, "missing": missing, "cursor": next_cursor(curves, row_by_run)}
+    return {"series": items, "missing": missing_curves, "cursor": next_cursor(curves, row_by_run)}
 
 
 def compact_item(item: dict[str, Any], x: str) -> dict[str, Any]:
@@ -116,8 +116,8 @@ def single_items(
     view: View,
 ) -> list[dict[str, Any]]:
     """Return one item for each requested curve, thinned for display."""
-    smoothed = [view.smooth(curves[key]) for key in keys_of_curves]
-    visible_curves = [curve.at(view.visible(curve)) for curve in smoothed]
+    smoothed_curves = [view.smooth(curves[key]) for key in keys_of_curves]
+    visible_curves = [curve.at(view.visible(curve)) for curve in smoothed_curves]
     items = []
     for key, curve, indices in zip(
         keys_of_curves, visible_curves, thin_all(visible_curves, view.max_points), strict=True
@@ -185,13 +185,13 @@ def _group_items(
     for group, members in groups.items():
         runs_with_metric = [run for run in members if (run, metric) in curves]
         if runs_with_metric:
-            smoothed = [view.smooth(curves[run, metric]) for run in runs_with_metric]
+            smoothed_curves = [view.smooth(curves[run, metric]) for run in runs_with_metric]
             yield {
                 "group": group,
                 "name": group,
                 "runs": runs_with_metric,
                 "metric": metric,
-                **mean_item(smoothed, band, view),
+                **mean_item(smoothed_curves, band, view),
             }
 
 
@@ -205,10 +205,10 @@ def mean_item(curves: Sequence[Curve], band: SpreadKind, view: View) -> dict[str
     mean = band_of_mean.at(view.visible(band_of_mean.mean))
     visible_curves = [curve.at(view.visible(curve)) for curve in curves]
     edges = (mean.low, mean.high) if band else ()
-    bucketed = replace(mean.mean, steps=mean.places)
-    drawn_indices = thin(bucketed, view.max_points, *edges)
+    bucketed_curve = replace(mean.mean, steps=mean.places)
+    drawn_indices = thin(bucketed_curve, view.max_points, *edges)
     item = _drawn_points(mean.mean, drawn_indices, view) | {"n": mean.n[drawn_indices]}
-    item["gaps"] = _non_finite(mean.mean.at(thin_non_finite(bucketed, view.max_points)))
+    item["gaps"] = _non_finite(mean.mean.at(thin_non_finite(bucketed_curve, view.max_points)))
     item["non_finite"] = [
         point for curve in visible_curves for point in _drawn_points(curve, [], view)["non_finite"]
     ]
@@ -234,9 +234,9 @@ def next_cursor(curves: Mapping[tuple[str, str], Curve], row_by_run: Mapping[str
     last_steps = dict.fromkeys(row_by_run, -1)
     for (run, _), curve in curves.items():
         last_steps[run] = max(last_steps.get(run, -1), int(curve.steps[-1]))
-    growing = [
+    growing_runs = [
         step for run, step in last_steps.items() if row_by_run[run].status in ("queued", "running", "paused")
     ]
-    if growing:
-        return str(min(growing))
+    if growing_runs:
+        return str(min(growing_runs))
     return str(max(last_steps.values())) if last_steps and max(last_steps.values()) >= 0 else None

@@ -199,11 +199,11 @@ def _join_points(
     session: Session, blocks_by_curve: Mapping[tuple[str, int], list[Any]]
 ) -> dict[tuple[str, int], Stored]:
     """Return the points of all blocks. Damaged blocks are recorded and omitted."""
-    stored = [row for blocks in blocks_by_curve.values() for row in _sort_blocks(blocks)]
+    stored_rows = [row for blocks in blocks_by_curve.values() for row in _sort_blocks(blocks)]
     rows: list[Any] = []
-    point_count = sum(max(0, min(row[6], MAX_BLOCK_POINTS)) for row in stored)
+    point_count = sum(max(0, min(row[6], MAX_BLOCK_POINTS)) for row in stored_rows)
     columns = decode_all(
-        _contents(session, stored, rows), point_count
+        _contents(session, stored_rows, rows), point_count
     )  # decoded together, so that many short curves are fast
     end_indices = np.cumsum(columns.counts).tolist()
     weights = _point_weights(columns.counts, [row[6] for row in rows])

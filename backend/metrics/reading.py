@@ -49,10 +49,10 @@ def read_points(
                 _valid_points(stored[segment.run, key], segment, limits.get(segment.run, ())).of_run(number)
                 for number, segment in enumerate(run_segments)
             ]
-            joined = sum(valid_points[1:], valid_points[0])
-            if outlined is not None and _has_overlapping_attempts(joined):
+            joined_points = sum(valid_points[1:], valid_points[0])
+            if outlined is not None and _has_overlapping_attempts(joined_points):
                 return read_points(session, runs, metrics, row_by_run=row_by_run)
-            if points := _newest_points(joined):
+            if points := _newest_points(joined_points):
                 points_by_curve[run, name] = points
     return points_by_curve
 

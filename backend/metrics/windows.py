@@ -149,10 +149,10 @@ def read_window(session: Session, run_points: RunPoints, first: int, last: int) 
     """Return the valid points in a range of steps, ordered by step, attempt and name."""
     tails = _rows(session, run_points, first, last)
     numbers = (first // blocks.BLOCK_STEPS, last // blocks.BLOCK_STEPS)
-    sealed = read_blocks(session, [run_points.run], run_points.keys, numbers=numbers)
+    sealed_points = read_blocks(session, [run_points.run], run_points.keys, numbers=numbers)
     points_by_name: list[tuple[Stored, str]] = []
     for key, name in run_points.keys.items():
-        points = sealed[run_points.run, key].add_tail(tails.get(key, NO_POINTS))
+        points = sealed_points[run_points.run, key].add_tail(tails.get(key, NO_POINTS))
         inside = points.at((points.steps >= first) & (points.steps <= last))
         points_by_name.append((run_points.counting(inside), name))
     return _merge_points(points_by_name)
