@@ -89,8 +89,8 @@ class _Index:
         self._runs, self._limit = runs, limit
         self._by_run: defaultdict[int, array[int]] = defaultdict(lambda: array("i"))
         self._is_own = np.zeros(runs.distinct, dtype=bool)
-        rarest = runs.sizes - np.ceil(limit * runs.sizes - ROUNDING_TOLERANCE).astype(np.int64) + 1
-        self._indexed = np.maximum(rarest - (runs.sizes - np.diff(runs.starts)), 0)
+        prefix_sizes = runs.sizes - np.ceil(limit * runs.sizes - ROUNDING_TOLERANCE).astype(np.int64) + 1
+        self._indexed = np.maximum(prefix_sizes - (runs.sizes - np.diff(runs.starts)), 0)
         """Number of indexed runs of each question, which are the rarest ones, of shape [questions]."""
 
     def add(self, number: int) -> None:
@@ -110,16 +110,16 @@ class _Index:
         candidates, shared_counts = np.unique(np.concatenate(lists), return_counts=True)
         if len(candidates) > MAX_CANDIDATES:
             candidates = np.sort(candidates[np.argsort(-shared_counts, kind="stable")[:MAX_CANDIDATES]])
-        shared = self._count_shared_runs(number, candidates)
+        shared_run_counts = self._count_shared_runs(number, candidates)
         sizes = self._runs.sizes
-        similarity = shared / (sizes[number] + sizes[candidates] - shared)
+        similarity = shared_run_counts / (sizes[number] + sizes[candidates] - shared_run_counts)
         best = int(np.argmax(similarity))
         return (int(candidates[best]), float(similarity[best])) if similarity[best] >= self._limit else None
 
     def _rarest(self, number: int) -> list[int]:
         start = self._runs.starts[number]
-        rarest: list[int] = self._runs.ranks[start : start + self._indexed[number]].tolist()
-        return rarest
+        rarest_ranks: list[int] = self._runs.ranks[start : start + self._indexed[number]].tolist()
+        return rarest_ranks
 
     def _count_shared_runs(self, number: int, candidates: NDArray[np.int32]) -> NDArray[np.int64]:
         """Return the number of runs that each candidate shares with a question, of shape [candidates]."""
@@ -129,9 +129,9 @@ class _Index:
         counts = starts[candidates + 1] - starts[candidates]
         run_offsets = np.cumsum(counts) - counts
         positions = np.arange(counts.sum()) + np.repeat(starts[candidates] - run_offsets, counts)
-        shared = np.add.reduceat(self._is_own[ranks[positions]], run_offsets, dtype=np.int64)
+        shared_run_counts = np.add.reduceat(self._is_own[ranks[positions]], run_offsets, dtype=np.int64)
         self._is_own[question_ranks] = False
-        return shared
+        return shared_run_counts
 
 
 class _WordHashes(dict[str, int]):

@@ -24,7 +24,7 @@ def table_lines(path: Path, kind: str, *, max_bytes: int) -> Iterator[bytes]:
     Raises BadFile if the file is damaged or expands too much, and Unavailable if no sandbox can be started.
     """
     deadline, size = time.monotonic() + MAX_TOTAL_SECONDS, 0
-    packed = path.stat().st_size
+    packed_bytes = path.stat().st_size
     request: dict[str, Any] = {"path": str(path), "at": 0, "row": 0, "names": []}
     with Sandbox(OPERATIONS, additional_paths=(path,)) as sandbox:
         while request["at"] is not None:
@@ -35,7 +35,7 @@ def table_lines(path: Path, kind: str, *, max_bytes: int) -> Iterator[bytes]:
             size += len(chunk)
             if size > max_bytes:
                 raise BadFile(f"is larger than {max_bytes:,} bytes when unpacked")
-            if size > RATIO_FREE_BYTES and size > MAX_COMPRESSION_RATIO * packed:
+            if size > RATIO_FREE_BYTES and size > MAX_COMPRESSION_RATIO * packed_bytes:
                 raise BadFile(f"unpacks to more than {MAX_COMPRESSION_RATIO} times its size")
             yield chunk
             request |= {"row": request["row"] + chunk.count(b"\n"), **next_fields}

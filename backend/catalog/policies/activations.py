@@ -74,13 +74,13 @@ def kept_bytes(shape: ModelShape, run: ForwardPass) -> KeptBytes:
         layers[0] -= run.tokens * _first_norm_bytes(shape)
     final = run.tokens * (_norm_bytes(shape, run, shape.hidden) + shape.hidden * run.value_bytes)
     inputs = run.tokens * shape.hidden * run.value_bytes
-    passing = 4.0 * run.tokens * (2 * shape.hidden + _mlp_width(shape))
+    passing_bytes = 4.0 * run.tokens * (2 * shape.hidden + _mlp_width(shape))
     if run.adapts_experts:
         # a layer's gate and up gradients, two thirds of its experts
-        passing += max(map(_merged_expert_values, shape.weights)) * run.value_bytes * 2 / 3
+        passing_bytes += max(map(_merged_expert_values, shape.weights)) * run.value_bytes * 2 / 3
     if run.is_packed and run.on_cpu and (shape.kind == "gemma2" or shape.is_compressed):
-        passing += 6.0 * run.tokens * shape.heads * run.visible_tokens  # gradients of all scores
-    return KeptBytes(tuple(layers), final, inputs, passing)
+        passing_bytes += 6.0 * run.tokens * shape.heads * run.visible_tokens  # gradients of all scores
+    return KeptBytes(tuple(layers), final, inputs, passing_bytes)
 
 
 def uses_tree(shape: ModelShape, run: ForwardPass) -> bool:
@@ -108,9 +108,9 @@ def _mlp_width(shape: ModelShape) -> int:
     inner_size = shape.size("moe_intermediate_size", "intermediate_size") * (
         3 if shape.kind == "gpt_oss" else 1
     )
-    routed = experts_per_token * (inner_size + shape.hidden)
+    routed_values = experts_per_token * (inner_size + shape.hidden)
     has_experts = any(map(is_expert, shape.weights))
-    return max(shape.size("intermediate_size"), routed if has_experts else 0)
+    return max(shape.size("intermediate_size"), routed_values if has_experts else 0)
 
 
 def _first_norm_bytes(shape: ModelShape) -> float:
@@ -131,9 +131,9 @@ def _layer_bytes(shape: ModelShape, run: ForwardPass, number: int, weights: tupl
     )
     if any(map(is_expert, weights)):
         per_token += _expert_bytes(shape, run)
-    summed = sum(map(_merged_expert_values, weights)) * run.value_bytes if run.adapts_experts else 0.0
+    summed_bytes = sum(map(_merged_expert_values, weights)) * run.value_bytes if run.adapts_experts else 0.0
     if run.keeps_expanded:
-        summed += sum(weight.values for weight in filter(is_linear, weights)) * run.value_bytes
+        summed_bytes += sum(weight.values for weight in filter(is_linear, weights)) * run.value_bytes
     mixer_bytes = 0.0
     if "attn.q" in names or "attention.q" in names or "self_attn.kv" in names:
         mixer_bytes += attention(shape, run, window=shape.window(number))
@@ -143,7 +143,7 @@ def _layer_bytes(shape: ModelShape, run: ForwardPass, number: int, weights: tupl
         mixer_bytes += state_space(shape, run)
     if ".conv.conv" in names:
         mixer_bytes += convolution(shape, run)
-    return mixer_bytes + summed + run.tokens * per_token
+    return mixer_bytes + summed_bytes + run.tokens * per_token
 
 
 def _merged_expert_values(weight: Weight) -> int:

@@ -43,17 +43,17 @@ def fitting_changes(
         for path, value in options:
             other_changes = [change for change in selected_changes if change[0] != path]
             changed_config = _apply_changes(config, [*other_changes, (path, value)])
-            if changed_config is not None and (smaller := peak(changed_config)) < 0.99 * size:
-                selected_changes, size = [*other_changes, (path, value)], smaller
+            if changed_config is not None and (smaller_peak := peak(changed_config)) < 0.99 * size:
+                selected_changes, size = [*other_changes, (path, value)], smaller_peak
                 break
         else:
             return None
     for change in list(selected_changes):
-        remaining = [kept_change for kept_change in selected_changes if kept_change is not change]
-        if (smaller_config := _apply_changes(config, remaining)) is not None and peak(
+        remaining_changes = [kept_change for kept_change in selected_changes if kept_change is not change]
+        if (smaller_config := _apply_changes(config, remaining_changes)) is not None and peak(
             smaller_config
         ) <= capacity:
-            selected_changes = remaining
+            selected_changes = remaining_changes
     return list(_with_savings(config, _enlarge_microbatches(config, selected_changes, peak, capacity), peak))
 
 
@@ -62,13 +62,13 @@ def _enlarge_microbatches(
 ) -> list[tuple[str, Any]]:
     """Return the changes with micro-batches that are as large as the other changes allow."""
     while True:
-        larger = [
+        larger_changes = [
             (path, 2 * value if path == "resources.microbatch_tokens" else value) for path, value in chosen
         ]
-        changed_config = _apply_changes(config, larger)
-        if larger == chosen or changed_config is None or peak(changed_config) > capacity:
+        changed_config = _apply_changes(config, larger_changes)
+        if larger_changes == chosen or changed_config is None or peak(changed_config) > capacity:
             return chosen
-        chosen = larger
+        chosen = larger_changes
 
 
 def _with_savings(config: RunConfig, chosen: list[tuple[str, Any]], peak: PeakMemory) -> Iterator[Change]:
@@ -103,10 +103,10 @@ def _apply_changes(config: RunConfig, changes: list[tuple[str, Any]]) -> RunConf
     """Return the changed config, or None if it is not valid."""
     fields: Mapping[str, Any] = config.model_dump(mode="json")
     for path, value in changes:
-        nested: Any = value
+        nested_fields: Any = value
         for name in reversed(path.split(".")):
-            nested = {name: nested}
-        fields = merge(fields, nested)
+            nested_fields = {name: nested_fields}
+        fields = merge(fields, nested_fields)
     try:
         return RunConfig.model_validate(fields)
     except ValidationError:
