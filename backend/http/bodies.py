@@ -104,8 +104,8 @@ def _too_many() -> HTTPException:
 
 def is_large(body: bytes, encoding: str = "") -> bool:
     """Return whether a body is large, before or after decompression, whose size zlib verifies later."""
-    unpacked = int.from_bytes(body[-4:], "little") if encoding == "gzip" else 0
-    return max(len(body), unpacked) > LARGE_BYTES
+    unpacked_size = int.from_bytes(body[-4:], "little") if encoding == "gzip" else 0
+    return max(len(body), unpacked_size) > LARGE_BYTES
 
 
 def parse_body(body: bytes, encoding: str = "") -> Any:
@@ -158,8 +158,14 @@ def json_size(content: bytes, *, limit: int = MAX_JSON_VALUES) -> tuple[int, int
     object counts twice. Counting stops after `limit` values. Unlike a loop or `re`, NumPy lets other threads
     run in the meantime.
     """
-    unescaped = content.replace(b"\\\\", b"").replace(b'\\"', b"") if b"\\" in content else content
-    characters, values, level, deepest, is_inside = np.frombuffer(unescaped, np.uint8), 1, 0, 0, np.False_
+    unescaped_content = content.replace(b"\\\\", b"").replace(b'\\"', b"") if b"\\" in content else content
+    characters, values, level, max_level, is_inside = (
+        np.frombuffer(unescaped_content, np.uint8),
+        1,
+        0,
+        0,
+        np.False_,
+    )
     for start in range(0, len(characters), BLOCK_BYTES):
         block = characters[start : start + BLOCK_BYTES]
         inside = np.logical_xor.accumulate(block == QUOTE) ^ is_inside
@@ -169,10 +175,10 @@ def json_size(content: bytes, *, limit: int = MAX_JSON_VALUES) -> tuple[int, int
         levels = level + np.cumsum(
             container_starts.view(np.int8) - container_ends.view(np.int8), dtype=np.int32
         )
-        deepest, level, is_inside = max(deepest, int(levels.max())), int(levels[-1]), inside[-1]
+        max_level, level, is_inside = max(max_level, int(levels.max())), int(levels[-1]), inside[-1]
         if values > limit:
             break
-    return values, deepest
+    return values, max_level
 
 
 def refuse_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -89,7 +89,7 @@ class Guard:
             return await self._app(scope, receive, send)
         if scope["type"] != "http":
             return None
-        guarded = _with_headers(send, is_api=scope["path"].startswith("/api/"))
+        guarded_send = _with_headers(send, is_api=scope["path"].startswith("/api/"))
         async with AsyncExitStack() as stack:
             try:
                 rejection = await self._refusal_or_body(scope, receive, stack)
@@ -97,7 +97,7 @@ class Guard:
                 return None
             except (GrpoLabError, HTTPException, OSError) as error:
                 rejection = error_response(scope, error)
-            return await (rejection or self._app)(scope, receive, guarded)
+            return await (rejection or self._app)(scope, receive, guarded_send)
 
     async def _refusal_or_body(
         self, scope: Scope, receive: Receive, stack: AsyncExitStack

@@ -199,8 +199,8 @@ def login_page(message: str, *, status: int = 401) -> Response:
 def _confirmation_page(message: str, ticket: str, path: str, *, yes: str, no: str) -> Response:
     """Return the page that asks for confirmation before a link is used."""
     values = {"ticket": ticket, "path": path, "yes": yes, "no": no}
-    escaped = {name: html.escape(value) for name, value in values.items()}
-    return _page("Use this link?", message, QUESTION_FORM.format(**escaped), HTTPStatus.OK)
+    escaped_values = {name: html.escape(value) for name, value in values.items()}
+    return _page("Use this link?", message, QUESTION_FORM.format(**escaped_values), HTTPStatus.OK)
 
 
 def _page(title: str, message: str, form: str, status: int) -> Response:

@@ -46,9 +46,9 @@ class Json(Response):
 def items_as_json(items: Iterable[Any]) -> Iterator[bytes]:
     """Stream a list without additional pages: `{"items": [...], "next": null}`."""
     yield b'{"items":['
-    remaining = iter(items)
+    remaining_items = iter(items)
     is_first = True
-    while block := list(islice(remaining, ITEMS_AT_ONCE)):
+    while block := list(islice(remaining_items, ITEMS_AT_ONCE)):
         yield (b"" if is_first else b",") + orjson.dumps(block)[1:-1]
         is_first = False
     yield b'],"next":null}'

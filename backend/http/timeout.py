@@ -70,7 +70,7 @@ class RequestTimeout:
                 await send(message)
 
         is_read = scope["method"] in ("GET", "HEAD")
-        listening = [asyncio.ensure_future(listen())] if is_read else []
+        listener_tasks = [asyncio.ensure_future(listen())] if is_read else []
         request_task = asyncio.ensure_future(self._app(scope, receiving, sending))
         try:
             is_late = await _is_late(wait, request_task, has_answered)
@@ -83,7 +83,7 @@ class RequestTimeout:
             await request_task
         finally:
             request_task.cancel()
-            for task in listening:
+            for task in listener_tasks:
                 task.cancel()
 
 
