@@ -99,12 +99,18 @@ def _stamp(path: Path) -> Stamp | None:
 def add_secrets(*values: str) -> None:
     """Add strings that `redact` will replace, including their URL-encoded forms."""
     global _known  # noqa: PLW0603 - one set for the process
-    added = set[str]()
+    new_secrets = set[str]()
     for value in values:
         if MIN_SECRET_CHARACTERS <= len(value) <= MAX_SECRET_CHARACTERS:
             decoded = unquote(value)
-            added |= {value, decoded, quote(value, safe=""), quote(decoded, safe=""), quote_plus(decoded)}
-    _known |= added  # a new set, because another thread may be iterating over the old one
+            new_secrets |= {
+                value,
+                decoded,
+                quote(value, safe=""),
+                quote(decoded, safe=""),
+                quote_plus(decoded),
+            }
+    _known |= new_secrets  # a new set, because another thread may be iterating over the old one
 
 
 def redact(text: str) -> str:

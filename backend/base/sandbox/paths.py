@@ -47,11 +47,11 @@ def code_paths(settings: Settings, *, module: str = "") -> list[Path]:
     private = [Path.home(), settings.state, settings.datasets_dir.absolute(), settings.models_dir.absolute()]
     interpreter = map(Path, (*SYSTEM_PATHS, sys.prefix, sys.base_prefix))
     checkout = CODE_ROOT if FILES_ROOT == CODE_ROOT else None  # a checkout holds more than code
-    imported = (path for path in map(Path, sys.path) if path.resolve() != checkout)
+    import_paths = (path for path in map(Path, sys.path) if path.resolve() != checkout)
     candidates = [
         *interpreter,
         *(CODE_ROOT / name for name in PROJECT_PACKAGES),
-        *imported,
+        *import_paths,
         *_module_paths(module),
     ]
     return _outermost_paths(
