@@ -173,17 +173,17 @@ def _with_suggestions(plan: Plan, mapping: Names) -> list[Decision]:
     lacks.
     """
     guesses = {
-        decision.column: guessed_name
+        decision.column: guess
         for decision in plan.decisions
         if decision.metric and decision.column not in mapping and find_metric(decision.metric) is None
         if may_be_suggested(decision.column)
-        if (guessed_name := suggestion(plan.series[decision.metric].values)) is not None
+        if (guess := suggestion(plan.series[decision.metric].values)) is not None
     }
-    counts = Counter(guessed_name.metric for guessed_name in guesses.values())
+    counts = Counter(guess.metric for guess in guesses.values())
     unambiguous_guesses = {
-        column: guessed_name
-        for column, guessed_name in guesses.items()
-        if counts[guessed_name.metric] == 1 and guessed_name.metric not in plan.series
+        column: guess
+        for column, guess in guesses.items()
+        if counts[guess.metric] == 1 and guess.metric not in plan.series
     }
     return [
         decision._replace(

@@ -98,8 +98,8 @@ def compare_phrases(a: Sample, b: Sample, *, limit: int) -> tuple[list[Phrase], 
     n, m = len(a.texts), len(b.texts)
     scored_phrases = [score_phrase(*counts, n, m) for counts in phrase_counts]
     scored_phrases.sort(key=lambda phrase: (-abs(phrase.z), -len(phrase.text), phrase.text))
-    grew = _longest_phrases([phrase for phrase in scored_phrases if phrase.z > 0], limit)
-    return grew, _longest_phrases([phrase for phrase in scored_phrases if phrase.z < 0], limit)
+    growing_phrases = _longest_phrases([phrase for phrase in scored_phrases if phrase.z > 0], limit)
+    return growing_phrases, _longest_phrases([phrase for phrase in scored_phrases if phrase.z < 0], limit)
 
 
 def score_phrase(text: str, a: int, b: int, n: int, m: int) -> Phrase:
