@@ -88,9 +88,9 @@ def _module_descriptions(name: str) -> dict[str, dict[str, str]]:
 def _class_descriptions(tree: ast.AST, outer: str) -> Iterator[tuple[str, dict[str, str]]]:
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.ClassDef):
-            qualified = f"{outer}{node.name}"
-            yield qualified, dict(_field_descriptions(node.body))
-            yield from _class_descriptions(node, f"{qualified}.")
+            qualified_name = f"{outer}{node.name}"
+            yield qualified_name, dict(_field_descriptions(node.body))
+            yield from _class_descriptions(node, f"{qualified_name}.")
 
 
 def _field_descriptions(body: list[ast.stmt]) -> Iterator[tuple[str, str]]:

@@ -99,12 +99,18 @@ def _stamp(path: Path) -> Stamp | None:
 def add_secrets(*values: str) -> None:
     """Add strings that `redact` will replace, including their URL-encoded forms."""
     global _known  # noqa: PLW0603 - one set for the process
-    added = set[str]()
+    new_secrets = set[str]()
     for value in values:
         if MIN_SECRET_CHARACTERS <= len(value) <= MAX_SECRET_CHARACTERS:
-            plain = unquote(value)
-            added |= {value, plain, quote(value, safe=""), quote(plain, safe=""), quote_plus(plain)}
-    _known |= added  # a new set, because another thread may be iterating over the old one
+            decoded = unquote(value)
+            new_secrets |= {
+                value,
+                decoded,
+                quote(value, safe=""),
+                quote(decoded, safe=""),
+                quote_plus(decoded),
+            }
+    _known |= new_secrets  # a new set, because another thread may be iterating over the old one
 
 
 def redact(text: str) -> str:
@@ -142,12 +148,12 @@ def _redact_value(value: Any) -> Any:
 
 
 def _redact_text(text: str) -> str:
-    pieces, redacted_until = [], 0
+    chunks, redacted_until = [], 0
     for secret_begin, secret_end in sorted(_find_secrets(text)):
         if secret_begin >= redacted_until:
-            pieces += [text[redacted_until:secret_begin], REDACTED]
+            chunks += [text[redacted_until:secret_begin], REDACTED]
         redacted_until = max(redacted_until, secret_end)
-    return "".join([*pieces, text[redacted_until:]]) if pieces else text
+    return "".join([*chunks, text[redacted_until:]]) if chunks else text
 
 
 def _find_secrets(text: str) -> Iterator[tuple[int, int]]:
@@ -155,10 +161,10 @@ def _find_secrets(text: str) -> Iterator[tuple[int, int]]:
     if len(text) < MIN_SECRET_CHARACTERS and "://" not in text:
         return
     for secret in _known:
-        begin = text.find(secret)
-        while begin >= 0:
-            yield begin, begin + len(secret)
-            begin = text.find(secret, begin + 1)
+        secret_begin = text.find(secret)
+        while secret_begin >= 0:
+            yield secret_begin, secret_begin + len(secret)
+            secret_begin = text.find(secret, secret_begin + 1)
     match_ends = dict.fromkeys(SECRET_PATTERNS, 0)
     for start in range(0, len(text), WINDOW_CHARACTERS):  # other threads can run between windows
         for pattern, offset in SECRET_PATTERNS:

@@ -338,7 +338,7 @@ class Settings(BaseSettings):
     def _check_named_servers(cls, pairs: str) -> str:
         urls: dict[str, str] = {}
         for pair in _split_list(pairs):
-            name, _, url = (piece.strip() for piece in pair.partition("="))
+            name, _, url = (part.strip() for part in pair.partition("="))
             if not re.fullmatch(r"[a-z0-9][a-z0-9_-]{0,31}", name) or name in urls or not url:
                 raise ValueError("it must be names of a-z, 0-9, _ and -, each once, with addresses: name=url")
             urls[name] = _check_address(url, "http:// or https://").rstrip("/")
@@ -354,8 +354,10 @@ class Settings(BaseSettings):
 
     @model_validator(mode="after")
     def _check_keys_have_servers(self) -> Self:
-        if unknown := sorted(self.openenv_secrets.keys() - self.openenv_servers.keys()):
-            raise ValueError(f"OPENENV_KEYS has a key for {unknown[0]}, which OPENENV_URLS does not name")
+        if unknown_names := sorted(self.openenv_secrets.keys() - self.openenv_servers.keys()):
+            raise ValueError(
+                f"OPENENV_KEYS has a key for {unknown_names[0]}, which OPENENV_URLS does not name"
+            )
         return self
 
     @model_validator(mode="after")

@@ -42,11 +42,11 @@ def size_text(count: float) -> str:
 
 def is_too_deep(document: Any, deepest: int = MAX_DEPTH) -> bool:
     """Return whether a JSON document is nested deeper than `deepest`, without recursion."""
-    level = [document]
+    nodes = [document]
     for _ in range(deepest + 1):
-        level = [child for node in level if isinstance(node, dict | list | tuple)
+        nodes = [child for node in nodes if isinstance(node, dict | list | tuple)
                  for child in (node.values() if isinstance(node, dict) else node)]  # fmt: skip
-    return bool(level)
+    return bool(nodes)
 
 
 def read_json(text: str | bytes, *, constants: Callable[[str], float] | None = None) -> Any:

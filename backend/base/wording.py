@@ -28,6 +28,6 @@ def plain_message(message: str) -> str:
     requirement = text.removeprefix("input should be ")
     if requirement == text:
         return text
-    for original, plain in PLAIN_WORDING:
-        requirement = requirement.replace(original, plain)
+    for original, replacement in PLAIN_WORDING:
+        requirement = requirement.replace(original, replacement)
     return f"must be {requirement}"

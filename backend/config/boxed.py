@@ -23,8 +23,8 @@ def last_boxed(text: str) -> str | None:
     """
     box = _last_match(_BOX, text)
     if box is None:
-        bare = _last_match(_BARE_BOX, text)
-        return bare and bare[bare.lastgroup or 0]
+        bare_box = _last_match(_BARE_BOX, text)
+        return bare_box and bare_box[bare_box.lastgroup or 0]
     content_end = _closing_brace(text, box.end())
     return None if content_end is None else text[box.end() : content_end].strip()
 

@@ -62,14 +62,14 @@ def _read(path: str, node: Node, models: Node, sections_by_path: dict[str, Secti
         if name and name not in section.options:
             section.options[name] = member.get("description", "")
         for key, field_node in member["properties"].items():
-            resolved = _resolve(field_node, models)
-            if "const" in resolved:
+            resolved_node = _resolve(field_node, models)
+            if "const" in resolved_node:
                 continue
             field_path = f"{path}.{key}".lstrip(".")
-            row = _row(field_path, resolved, models, required=key in member.get("required", ()))
+            row = _row(field_path, resolved_node, models, required=key in member.get("required", ()))
             section.rows.setdefault(row, {})[name] = None
-            if any(_members(resolved, models)):
-                _read(field_path, resolved, models, sections_by_path)
+            if any(_members(resolved_node, models)):
+                _read(field_path, resolved_node, models, sections_by_path)
 
 
 def _resolve(node: Node, models: Node) -> dict[str, Any]:
@@ -150,7 +150,9 @@ def _choices(values: list[Any]) -> str:
 def _range(node: Node) -> str:
     if "minimum" in node and "maximum" in node:
         return f"{_format_number(node['minimum'])} to {_format_number(node['maximum'])}"
-    return ", ".join(f"{word} {_format_number(node[edge])}" for edge, word in RANGE_WORDING if edge in node)
+    return ", ".join(
+        f"{wording} {_format_number(node[edge])}" for edge, wording in RANGE_WORDING if edge in node
+    )
 
 
 def _format_number(number: float) -> str:

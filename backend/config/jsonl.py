@@ -77,7 +77,7 @@ def index_dataset(path: Path, columns: Columns) -> JsonlIndex:
 
     Raises BadDataset with up to 20 errors, each with the line, the field, the value and the expected value.
     """
-    check, digest, stamp = RowCheck(columns), sha256(), _stamp(path)
+    check, digest, file_version = RowCheck(columns), sha256(), _stamp(path)
     offsets, keys, lines, lengths = array("Q"), array("Q"), array("I"), array("I")
     splits, conversation = bytearray(), 0
     for line in _lines(path, digest):
@@ -94,7 +94,9 @@ def index_dataset(path: Path, columns: Columns) -> JsonlIndex:
             break
     if errors := check.finish():
         raise BadDataset(path.name, errors)
-    return JsonlIndex(path, digest.hexdigest(), offsets, keys, splits, lines, lengths, conversation, stamp)
+    return JsonlIndex(
+        path, digest.hexdigest(), offsets, keys, splits, lines, lengths, conversation, file_version
+    )
 
 
 def read_row(index: JsonlIndex, number: int) -> dict[str, Any]:
@@ -112,10 +114,12 @@ def held_out_keys(keys: Sequence[int], splits: Sequence[int], fraction: float) -
     Unmarked questions with the lowest hashes are held out. If a question occurs in several rows, all of them
     are held out. At least one question is held out.
     """
-    marked = {key for key, split in zip(keys, splits, strict=True) if split == EVAL}
-    unmarked = {key for key, split in zip(keys, splits, strict=True) if split == UNMARKED} - marked
-    count = round(fraction * len(unmarked)) if marked else max(1, round(fraction * len(unmarked)))
-    return marked | set(sorted(unmarked)[:count])
+    marked_keys = {key for key, split in zip(keys, splits, strict=True) if split == EVAL}
+    unmarked_keys = {key for key, split in zip(keys, splits, strict=True) if split == UNMARKED} - marked_keys
+    count = (
+        round(fraction * len(unmarked_keys)) if marked_keys else max(1, round(fraction * len(unmarked_keys)))
+    )
+    return marked_keys | set(sorted(unmarked_keys)[:count])
 
 
 def resolve_dataset(datasets_dir: Path, name: str) -> Path:
@@ -139,7 +143,7 @@ def _stamp(path: Path) -> tuple[int, int]:
 def _lines(path: Path, digest: Any) -> Iterator[Line]:
     splitter = LineSplitter()
     with path.open("rb") as file:
-        while piece := file.read(PIECE_BYTES):
-            digest.update(piece)
-            yield from splitter.feed(piece)
+        while chunk := file.read(PIECE_BYTES):
+            digest.update(chunk)
+            yield from splitter.feed(chunk)
     yield from splitter.finish()

@@ -129,9 +129,9 @@ def merge(below: Fields, above: Fields) -> dict[str, Any]:
     """Merge `above` into a copy of `below` recursively. Values of `above` take precedence."""
     merged = dict(below)
     for key, value in above.items():
-        current = merged.get(key)
-        if isinstance(current, Mapping) and isinstance(value, Mapping) and _same_member(current, value):
-            merged[key] = merge(current, value)
+        base_value = merged.get(key)
+        if isinstance(base_value, Mapping) and isinstance(value, Mapping) and _same_member(base_value, value):
+            merged[key] = merge(base_value, value)
         else:
             merged[key] = value
     return merged
@@ -192,7 +192,7 @@ def _is_above(loc: tuple[Any, ...], places: list[tuple[Any, ...]]) -> bool:
     """Return whether an item of the list at `loc` has an error, because
     pydantic then counts it as missing.
     """
-    return any(len(other) > len(loc) and other[: len(loc)] == loc for other in places)
+    return any(len(other_loc) > len(loc) and other_loc[: len(loc)] == loc for other_loc in places)
 
 
 def _strip_tags(loc: tuple[Any, ...], written: Any) -> Iterator[str]:
@@ -231,7 +231,7 @@ def _is_tag(key: Any, written: Any) -> bool:
 def _field_errors(loc: tuple[str, ...], item: dict[str, Any]) -> list[FieldError]:
     path, kind, context = ".".join(loc), item["type"], item.get("ctx", {})
     if kind == "combination":
-        return [FieldError(".".join((*loc, below)), reason) for below, reason in context["errors"]]
+        return [FieldError(".".join((*loc, subpath)), reason) for subpath, reason in context["errors"]]
     if kind == "extra_forbidden":
         return [FieldError(path, "there is no such field")]
     if kind == "missing":

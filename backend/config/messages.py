@@ -28,7 +28,7 @@ def normalise_messages(value: object) -> object:
 def _normalise_message(value: object) -> object:
     if not isinstance(value, Mapping) or "role" in value or not {"from", "value"} <= value.keys():
         return value
-    role, other_keys = value["from"], {key: inner for key, inner in value.items() if key in MESSAGE_KEYS}
+    role, other_keys = value["from"], {key: item for key, item in value.items() if key in MESSAGE_KEYS}
     normalised_role = _SHAREGPT.get(role, role) if isinstance(role, str) else role
     return {"role": normalised_role, "content": value["value"], **other_keys}
 
@@ -81,8 +81,8 @@ def append_line(messages: list[Message], line: str) -> list[Message]:
     last_user = max((i for i, message in enumerate(messages) if message["role"] == "user"), default=None)
     if last_user is None or not line:
         return messages
-    changed = {**messages[last_user], "content": f"{messages[last_user]['content'].rstrip()}\n{line}"}
-    return [*messages[:last_user], changed, *messages[last_user + 1 :]]
+    changed_message = {**messages[last_user], "content": f"{messages[last_user]['content'].rstrip()}\n{line}"}
+    return [*messages[:last_user], changed_message, *messages[last_user + 1 :]]
 
 
 def message_text(message: Mapping[str, Any], path: str) -> str:
@@ -96,9 +96,9 @@ def _read(message: Mapping[str, Any], path: str) -> Message:
         raise ValueError(f"{path}: has no role; its keys are {', '.join(map(repr, message)) or 'none'}")
     if (role := fields["role"]) not in ROLES:
         raise ValueError(f"{path}: role: expected one of {', '.join(ROLES)}, got {_excerpt(role)}")
-    if unknown := [key for key in fields if key not in MESSAGE_KEYS]:
+    if bad_keys := [key for key in fields if key not in MESSAGE_KEYS]:
         raise ValueError(
-            f"{path}: {_excerpt(unknown[0])} is not a key of a message; known are {', '.join(MESSAGE_KEYS)}"
+            f"{path}: {_excerpt(bad_keys[0])} is not a key of a message; known are {', '.join(MESSAGE_KEYS)}"
         )
     calls = fields.get("tool_calls") or []
     if calls and (role != "assistant" or not isinstance(calls, list) or not all(map(_is_call, calls))):
@@ -115,7 +115,7 @@ def _content(value: object, path: str) -> str:
         return value
     if not isinstance(value, list) or not value:
         raise ValueError(f"{path}: content: expected text, got {_excerpt(value)}")
-    return "".join(_text_of_piece(piece, path) for piece in value)
+    return "".join(_text_of_piece(part, path) for part in value)
 
 
 def _text_of_piece(piece: object, path: str) -> str:
@@ -146,14 +146,14 @@ def _is_call(value: object) -> bool:
 def _drop_nulls(value: Any) -> Any:
     """Return the value without null keys, because Parquet stores every key in every message."""
     if isinstance(value, Mapping):
-        return {key: _drop_nulls(inner) for key, inner in value.items() if inner is not None}
-    return [_drop_nulls(inner) for inner in value] if isinstance(value, list) else value
+        return {key: _drop_nulls(item) for key, item in value.items() if item is not None}
+    return [_drop_nulls(item) for item in value] if isinstance(value, list) else value
 
 
 def _message_text(message: Mapping[str, Any]) -> str:
     content = message.get("content")
     if isinstance(content, list):
-        content = "".join(str(piece.get("text") or "") for piece in content if isinstance(piece, Mapping))
+        content = "".join(str(part.get("text") or "") for part in content if isinstance(part, Mapping))
     calls = message.get("tool_calls")
     call_lines = (
         [json.dumps(call, ensure_ascii=False, default=str) for call in calls if call]

@@ -265,8 +265,8 @@ MAX_CACHED_NAMES = 4_096
 def canonical_name(name: str) -> str | None:
     """Return the canonical name of the metric that another trainer calls `name`, or None if it is unknown."""
     compact = _AROUND_SLASH.sub("/", name.strip())
-    plain = plain_name(name)
-    for spelling in dict.fromkeys((name, compact, plain)):
+    bare_name = plain_name(name)
+    for spelling in dict.fromkeys((name, compact, bare_name)):
         for alias_name in (spelling, *map(spelling.removeprefix, LOGGER_PREFIXES)):
             if alias_name != name and alias_name in METRICS:
                 return alias_name

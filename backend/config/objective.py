@@ -134,8 +134,10 @@ class Objective(Frozen):
         ratio = info.data.get("ratio")
         if token_weight.type != "none" and ratio is not None and ratio.is_shared:
             reason = f"is {token_weight.type}, which gives tokens their own advantages, but "
-            shared = f"ratio {ratio.type} has one gradient for all: expected ratio token or seq_geo_token"
-            raise refusal([("type", reason + shared)])
+            explanation = (
+                f"ratio {ratio.type} has one gradient for all: expected ratio token or seq_geo_token"
+            )
+            raise refusal([("type", reason + explanation)])
         return token_weight
 
     @property
@@ -184,14 +186,16 @@ def _type(info: ValidationInfo, field: str) -> str:
 
 
 def _surrogate_reason(surrogate: knobs.Surrogate, ratio: str) -> str:
-    allowed = " or ".join(sorted(surrogate.ratios))
-    return f"is {surrogate.type}, which {surrogate.acts}, but ratio is {ratio}: expected ratio {allowed}"
+    allowed_ratios = " or ".join(sorted(surrogate.ratios))
+    return (
+        f"is {surrogate.type}, which {surrogate.acts}, but ratio is {ratio}: expected ratio {allowed_ratios}"
+    )
 
 
 def _cautions(objective: Objective) -> list[tuple[bool, str]]:
     ratio: Any = objective.ratio
     surrogate: Any = objective.surrogate
-    old = getattr(ratio, "old", "")
+    old_policy = getattr(ratio, "old", "")
     bounds = [getattr(surrogate, name, 0) for name in ("eps_low", "eps_high")]
     is_wide = surrogate.type in {"ppo_clip", "book_signed"} and max(bounds) > 0.05
     return [
@@ -208,7 +212,7 @@ def _cautions(objective: Objective) -> list[tuple[bool, str]]:
             "k1 in the loss has zero expected on-policy gradient: it adds noise; use k3, k2 or r_k3",
         ),
         (
-            objective.kl.type == "r_k3" and old == "current",
+            objective.kl.type == "r_k3" and old_policy == "current",
             "with ratio.old = current the ratio is 1, so r_k3 has k2's gradient",
         ),
         (

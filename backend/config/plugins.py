@@ -15,6 +15,8 @@ def find_plugin(group: str, name: str) -> EntryPoint:
     """Return the entry point with this name. Raises ValueError with the installed names if it is missing."""
     points = [point for point in entry_points(group=group) if point.name == name]
     if not points:
-        installed = ", ".join(plugin_names(group)) or "none"
-        raise ValueError(f"there is no entry point {name!r} in the group {group}; installed are: {installed}")
+        installed_names = ", ".join(plugin_names(group)) or "none"
+        raise ValueError(
+            f"there is no entry point {name!r} in the group {group}; installed are: {installed_names}"
+        )
     return points[0]

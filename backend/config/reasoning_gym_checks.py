@@ -74,17 +74,17 @@ def _expected_text(parameter: Parameter) -> str:
 def _broken_rules(name: str, task: Task, config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield at most one broken rule per parameter. Missing parameters have the defaults of the library."""
     values = {key: parameter.default for key, parameter in task.parameters.items()} | dict(config)
-    reported: set[str] = set()
+    reported_parameters: set[str] = set()
     for rule in task.rules:
-        left_value, right_value = (_value(side, values) for side in (rule.left, rule.right))
+        left_value, right_value = (_value(operand, values) for operand in (rule.left, rule.right))
         parameter_key = rule.left if rule.left in config else rule.right
         if (
             parameter_key in config
-            and parameter_key not in reported
+            and parameter_key not in reported_parameters
             and None not in (left_value, right_value)
             and not COMPARISONS[rule.operator](left_value, right_value)
         ):
-            reported.add(parameter_key)
+            reported_parameters.add(parameter_key)
             yield (
                 parameter_key,
                 f"{name} expects {_rule_text(parameter_key, rule)}, got {_got(parameter_key, rule, values)}",

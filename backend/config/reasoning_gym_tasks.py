@@ -252,8 +252,8 @@ def _parse_tasks(text: str) -> dict[str, Task]:
     tasks = {}
     for line in text.strip().replace("\n    ", " ").splitlines():
         name, _, entry = line.partition(":")
-        words, _, rules = entry.partition(" ; ")
-        pairs = (word.split("=", 1) for word in words.split())
+        parameter_text, _, rules = entry.partition(" ; ")
+        pairs = (assignment.split("=", 1) for assignment in parameter_text.split())
         parameters = {key: _parameter(value) for key, value in pairs}
         matches = (re.fullmatch(r"(.+?)(<=|>=|<|>)(.+)", rule) for rule in rules.split())
         tasks[name] = Task(parameters, tuple(Rule(*match.groups()) for match in matches if match))

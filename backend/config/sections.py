@@ -54,9 +54,9 @@ class PolicyConfig(Frozen):
 
     @model_validator(mode="after")
     def _template_is_used(self) -> "PolicyConfig":
-        unused = [] if self.chat_template else ["system_prompt", "chat_template_kwargs"]
+        unused_fields = [] if self.chat_template else ["system_prompt", "chat_template_kwargs"]
         reason = "needs policy.chat_template = true: plain text has no such part"
-        errors = [(name, reason) for name in unused if getattr(self, name)]
+        errors = [(name, reason) for name in unused_fields if getattr(self, name)]
         errors += [
             ("chat_template_kwargs", f"{name!r} is set by the trainer itself")
             for name in self.chat_template_kwargs

@@ -20,8 +20,8 @@ def max_tokens(config: RunConfig, *, after: int = 0) -> int:
     batches = config.filters.refill.batch_limit
     batches *= updates.epochs if updates.resample_each_epoch else 1
     train = batches * sampling.prompts_per_step * sampling.group_size * (config.steps - after)
-    every = evaluation.every
-    evaluations = 2 + config.steps // every - after // every if every else 0
+    interval = evaluation.every
+    evaluations = 2 + config.steps // interval - after // interval if interval else 0
     completions = train + evaluations * evaluation.prompts * evaluation.k
     return completions * sampling.max_new_tokens + sum(
         _max_suite_tokens(suite, config, after) for suite in evaluation.suites

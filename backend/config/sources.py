@@ -88,10 +88,10 @@ def checked_file(source: FileProblem, datasets_dir: Path, *, trains: bool = True
     path = resolve_dataset(datasets_dir, source.path)
     status = path.stat()
     columns = Columns(source.prompt_field, source.answer_field)
-    stamp = (status.st_size, status.st_mtime_ns, status.st_ino)
+    file_version = (status.st_size, status.st_mtime_ns, status.st_ino)
     with _index_lock:
-        index = _cached_index(path, columns, stamp)
-        is_empty = trains and not _has_training_rows(path, columns, stamp, source.eval_fraction)
+        index = _cached_index(path, columns, file_version)
+        is_empty = trains and not _has_training_rows(path, columns, file_version, source.eval_fraction)
     if source.sha256 and index.sha256 != source.sha256:
         raise ValueError(
             f"{source.path} has changed since launch: expected SHA-256 {source.sha256}, got {index.sha256}"

@@ -15,8 +15,8 @@ def draw_operands(
     span, attempt = high - low + 1, 0
     while True:
         digest = blake2b(f"{stream}/{attempt}".encode(), digest_size=64).digest()
-        words = (digest[offset : offset + 8] for offset in range(0, 8 * operands, 8))
-        numbers = tuple(low + int.from_bytes(word) % span for word in words)
+        chunks = (digest[offset : offset + 8] for offset in range(0, 8 * operands, 8))
+        numbers = tuple(low + int.from_bytes(chunk) % span for chunk in chunks)
         if is_held_out(numbers) == is_eval:
             return numbers
         attempt += 1

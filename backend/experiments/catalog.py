@@ -194,8 +194,10 @@ def preview_problems(body: PreviewRequest, settings: SettingsOf) -> Json:
     """Return three prompts with answers, if they can be generated without a worker."""
     config = resolve_runnable(settings, {"problems": body.problems}, None, body.seed)
     examples = previews(config.problems, seed=body.seed, datasets_dir=settings.datasets_dir)
-    hidden = unpreviewable_labels(config.problems)
-    note = f"prompts of {', '.join(hidden)} can be read once a run has started" if hidden else ""
+    hidden_labels = unpreviewable_labels(config.problems)
+    note = (
+        f"prompts of {', '.join(hidden_labels)} can be read once a run has started" if hidden_labels else ""
+    )
     return Json({"items": [example._asdict() for example in examples], "note": note})
 
 

@@ -82,5 +82,7 @@ def _parameters(policy: str, models_dir: Path) -> int | None:
     model_config = read_config(models_dir / policy)
     if model_config is None:
         return None
-    stored = BYTES_PER_PARAMETER.get(str(model_config.get("dtype") or model_config.get("torch_dtype")), 2)
-    return sum(path.stat().st_size for path in (models_dir / policy).glob("*.safetensors")) // stored
+    stored_bytes = BYTES_PER_PARAMETER.get(
+        str(model_config.get("dtype") or model_config.get("torch_dtype")), 2
+    )
+    return sum(path.stat().st_size for path in (models_dir / policy).glob("*.safetensors")) // stored_bytes

@@ -38,16 +38,20 @@ def _scale_fields(metric: str, config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields that affect the scale of the metric, by path."""
     metric_info = find_metric(metric)
     roots = metric_info.scale if metric_info else ()
-    flat = {
+    value_by_path = {
         path: value
         for root in roots
         for path, value in _flatten(_value_at(config, root), root)
         if not path.endswith(UNSCALED_FIELDS)
     }
     if metric_info is None or "<term>" not in metric_info.name:
-        return flat
+        return value_by_path
     term = f"rewards.{metric.split('/')[1]}."
-    return {path: value for path, value in flat.items() if path.startswith(term) and path != f"{term}weight"}
+    return {
+        path: value
+        for path, value in value_by_path.items()
+        if path.startswith(term) and path != f"{term}weight"
+    }
 
 
 def _value_at(config: Any, path: str) -> Any:
@@ -59,13 +63,15 @@ def _value_at(config: Any, path: str) -> Any:
 def _flatten(value: Any, path: str) -> Iterator[tuple[str, Any]]:
     """Yield the dotted path and the value of all leaves; reward terms in a list are named by their labels."""
     if isinstance(value, Mapping):
-        for key, inner in value.items():
-            yield from _flatten(inner, f"{path}.{key}")
+        for key, child in value.items():
+            yield from _flatten(child, f"{path}.{key}")
     elif isinstance(value, list) and value and all(isinstance(item, Mapping) for item in value):
-        seen: dict[str, int] = {}
+        count_by_name: dict[str, int] = {}
         for item in value:
             name = str(item.get("entry_point") or item.get("name") or item.get("type"))
-            seen[name] = seen.get(name, 0) + 1
-            yield from _flatten(item, f"{path}.{name}" + (f" {seen[name]}" if seen[name] > 1 else ""))
+            count_by_name[name] = count_by_name.get(name, 0) + 1
+            yield from _flatten(
+                item, f"{path}.{name}" + (f" {count_by_name[name]}" if count_by_name[name] > 1 else "")
+            )
     else:
         yield path, value

@@ -86,7 +86,9 @@ def _duration(
     seen: Sequence[tuple[float, dict[str, Any]]],
     models_dir: Path,
 ) -> Duration:
-    if step_times := [seconds for seconds, past in seen if _size_key(past) == _size_key(document)]:
+    if step_times := [
+        seconds for seconds, past_config in seen if _size_key(past_config) == _size_key(document)
+    ]:
         step = statistics.median(step_times)
         low, high = (
             min(step_times) / SPREAD_FACTOR * config.steps,
@@ -94,11 +96,11 @@ def _duration(
         )
         return Duration(low, high, step, like_runs=len(step_times))
     seconds_per_pass = [
-        (seconds / _work_range(past)[1], seconds / _work_range(past)[0])
-        for seconds, past in seen
-        if _policy_key(past) == _policy_key(document)
+        (seconds / _work_range(past_config)[1], seconds / _work_range(past_config)[0])
+        for seconds, past_config in seen
+        if _policy_key(past_config) == _policy_key(document)
     ]
-    min_work, max_work = (work * config.steps for work in _work_range(document))
+    min_work, max_work = (work_per_step * config.steps for work_per_step in _work_range(document))
     if seconds_per_pass:
         low, high = min(rate for rate, _ in seconds_per_pass), max(rate for _, rate in seconds_per_pass)
         return Duration(
@@ -153,14 +155,16 @@ def _work_range(config: Mapping[str, Any]) -> tuple[float, float]:
     sampling, updates = config["sampling"], config["updates"]
     tokens = sampling["prompts_per_step"] * sampling["group_size"] * sampling["max_new_tokens"]
     refill = config.get("filters", {}).get("refill", {"type": "none"})
-    sampled = updates["epochs"] if updates.get("resample_each_epoch") else 1
-    batches = sampled * (refill.get("max_batches") or refill.get("n") or 1)
+    sampled_epochs = updates["epochs"] if updates.get("resample_each_epoch") else 1
+    batches = sampled_epochs * (refill.get("max_batches") or refill.get("n") or 1)
     learning_passes = 3 * updates["epochs"]
     if updates.get("rule") == "natural_gradient":
         learning_passes += 6 * updates["trust"]["cg_iters"] + updates["trust"]["backtracks"]
     epochs = _critic_epochs(config["objective"])
     critic = 4 * (epochs if isinstance(epochs, int) else 0 if epochs is None else updates["epochs"])
-    return tokens * (sampled + learning_passes + critic), tokens * (batches + learning_passes + critic + 2)
+    return tokens * (sampled_epochs + learning_passes + critic), tokens * (
+        batches + learning_passes + critic + 2
+    )
 
 
 def _critic_epochs(objective: Mapping[str, Any]) -> int | str | None:
@@ -173,27 +177,27 @@ def _critic_epochs(objective: Mapping[str, Any]) -> int | str | None:
 def _estimate_by_size(
     session: Session, config: RunConfig, models_dir: Path, min_work: float, max_work: float
 ) -> tuple[float, float]:
-    small, large = _parameters(config.policy.name, models_dir)
+    min_parameters, max_parameters = _parameters(config.policy.name, models_dir)
     slow, fast = _device_speeds(session)
     sequential_tokens = config.sampling.max_new_tokens * config.steps
     refills = config.filters.refill.batch_limit * config.updates.epochs
     # Completions may be much shorter than their limit.
     low = max(
-        2 * small * min_work / fast / 10,
+        2 * min_parameters * min_work / fast / 10,
         TOKEN_SECONDS_RANGE[0] * sequential_tokens / 10,
         FASTEST_STEP_SECONDS * config.steps,
     )
-    return low, 2 * large * max_work / slow + TOKEN_SECONDS_RANGE[1] * sequential_tokens * refills
+    return low, 2 * max_parameters * max_work / slow + TOKEN_SECONDS_RANGE[1] * sequential_tokens * refills
 
 
 def _parameters(policy: str, models_dir: Path) -> tuple[float, float]:
     if policy in BUILT_IN_SIZES:
         return BUILT_IN_SIZES[policy], BUILT_IN_SIZES[policy]
-    stored = sum(path.stat().st_size for path in (models_dir / policy).glob("*.safetensors"))
-    if stored:
-        return stored / 4, stored / 2  # 32 or 16 bits per parameter
-    if named := re.search(r"(\d+(?:\.\d+)?)[bB](?![a-zA-Z])", policy):
-        return float(named[1]) * 1e9, float(named[1]) * 1e9
+    stored_bytes = sum(path.stat().st_size for path in (models_dir / policy).glob("*.safetensors"))
+    if stored_bytes:
+        return stored_bytes / 4, stored_bytes / 2  # 32 or 16 bits per parameter
+    if size_match := re.search(r"(\d+(?:\.\d+)?)[bB](?![a-zA-Z])", policy):
+        return float(size_match[1]) * 1e9, float(size_match[1]) * 1e9
     return UNKNOWN_SIZE_RANGE
 
 

@@ -31,13 +31,13 @@ def engine_warnings(config: RunConfig, settings: Settings) -> list[str]:
         return []
     reason_by_url = dict(zip(urls, _unreachable_reasons(urls), strict=True))
     if not (
-        unreachable := [
+        unreachable_urls := [
             f"{_redact_address(url)} ({reason})" for url, reason in reason_by_url.items() if reason
         ]
     ):
         return []
-    servers = f"{len(unreachable)} of {len(urls)} sampling servers cannot be reached from the service"
-    consequence = f"{', '.join(unreachable)}; a run fails if none answers its worker"
+    servers = f"{len(unreachable_urls)} of {len(urls)} sampling servers cannot be reached from the service"
+    consequence = f"{', '.join(unreachable_urls)}; a run fails if none answers its worker"
     return [f"sampling.engine: {servers}: {consequence}"]
 
 
@@ -66,5 +66,5 @@ def _ask(url: str) -> str:
 
 def _redact_address(url: str) -> str:
     """Return the address without credentials, path and query."""
-    parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.hostname}" + (f":{parts.port}" if parts.port else "")
+    url_parts = urlsplit(url)
+    return f"{url_parts.scheme}://{url_parts.hostname}" + (f":{url_parts.port}" if url_parts.port else "")

@@ -59,21 +59,23 @@ def launch(lab: Lab, request: ExperimentRequest, *, key: str) -> dict[str, Any]:
     cells = make_cells(request)
     if is_search(request):
         cells = [first_runnable(lab.settings, request, cells)]
-        planned = list(
+        planned_runs = list(
             plan_runs(lab.settings, request.model_copy(update={"seeds": request.seeds[:1]}), cells)
         )
-        stored_request = _pin_data(document, planned[0].config)
+        stored_request = _pin_data(document, planned_runs[0].config)
     else:
-        planned = list(plan_runs(lab.settings, request, cells))
+        planned_runs = list(plan_runs(lab.settings, request, cells))
         stored_request = {**document, "variants": [cell.variant for cell in cells]}
         stored_request.pop("sweep", None)  # the variants contain the whole sweep and can be submitted again
     row = {"id": new_id(), "name": request.name, "request": stored_request, "request_hash": digest}
     run_fields = {"priority": request.priority, "tags": request.tags, "notes": request.notes}
     with lab.sessions.begin() as session:
-        refuse_programs(session, [run.config for run in planned])
+        refuse_programs(session, [run.config for run in planned_runs])
         if not request.ignore_check:
-            refuse_failed(session, [run.config for run in planned])
-        experiment_id = enter_experiment(session, row | {"idempotency_key": key or None}, planned, run_fields)
+            refuse_failed(session, [run.config for run in planned_runs])
+        experiment_id = enter_experiment(
+            session, row | {"idempotency_key": key or None}, planned_runs, run_fields
+        )
         if experiment_id and is_search(request):
             _begin_search(session, experiment_id, cells[0])
         # None means that a concurrent request with the same key was first.
@@ -147,12 +149,14 @@ def _pin_data(document: dict[str, Any], config: RunConfig) -> dict[str, Any]:
     """
     swept_paths = [knob["path"] for knob in document["sweep"]["knobs"]]
     file_types = (FileProblem, HubProblem)
-    pinned = {path.partition(".")[0] for path, source in config.sources if isinstance(source, file_types)}
+    pinned_sections = {
+        path.partition(".")[0] for path, source in config.sources if isinstance(source, file_types)
+    }
     base, variant = dict(document["base"]), dict(document["variants"][0])
-    if "problems" in pinned and not any(path.startswith("problems") for path in swept_paths):
+    if "problems" in pinned_sections and not any(path.startswith("problems") for path in swept_paths):
         section = variant if "problems" in variant else base
         section["problems"] = [problem.model_dump(mode="json") for problem in config.problems]
-    if "evaluation" in pinned and not any(
+    if "evaluation" in pinned_sections and not any(
         path == "evaluation" or path.startswith("evaluation.suites") for path in swept_paths
     ):
         section = variant if "suites" in variant.get("evaluation", {}) else base
@@ -241,14 +245,14 @@ def _collect_errors(
     for _, cell, error in cell_errors:
         names.setdefault((error.path, error.message), []).append(cell.variant["name"])
     return [
-        FieldError(f"sweep.{path}", f"{message} (in {_join_names(of)})")
-        for (path, message), of in names.items()
+        FieldError(f"sweep.{path}", f"{message} (in {_join_names(variant_names)})")
+        for (path, message), variant_names in names.items()
     ]
 
 
 def _join_names(names: Sequence[str]) -> str:
-    unnamed = len(names) - MAX_NAMED
-    return ", ".join(names[:MAX_NAMED]) + (f" and {unnamed} more" if unnamed > 0 else "")
+    unnamed_count = len(names) - MAX_NAMED
+    return ", ".join(names[:MAX_NAMED]) + (f" and {unnamed_count} more" if unnamed_count > 0 else "")
 
 
 def queue_runs(

@@ -79,8 +79,11 @@ def memory_warnings(estimate: MemoryEstimate) -> list[str]:
     ):
         return []
     largest = max(slot.usable_bytes or 0 for slot in known_slots)
-    needed = min(slot.peak_bytes or 0 for slot in known_slots)
-    sizes = f"needs about {needed / 1e9:.1f} GB of memory, and no worker has more than {largest / 1e9:.1f} GB"
+    needed_bytes = min(slot.peak_bytes or 0 for slot in known_slots)
+    sizes = (
+        f"needs about {needed_bytes / 1e9:.1f} GB of memory, "
+        f"and no worker has more than {largest / 1e9:.1f} GB"
+    )
     return [f"{sizes} for it: the run is expected to run out of memory"]
 
 
@@ -209,7 +212,7 @@ def _fit_to_slot(
     settings: Settings,
 ) -> MemorySlot:
     on_cpu = not _is_gpu(slot)
-    estimate_of = partial(
+    estimate_with = partial(
         _estimate_memory,
         config=config,
         shape=shape,
@@ -218,23 +221,23 @@ def _fit_to_slot(
         on_cpu=on_cpu,
         total=0.0 if on_cpu else _slot_memory(slot, [slot]),
     )
-    unchanged = estimate_of(config)
+    unchanged_memory = estimate_with(config)
     memory_slot = MemorySlot(
         host=slot.host,
         device_name=slot.device_name,
         slots=count,
         verdict="unknown",
-        peak_bytes=unchanged.peak,
+        peak_bytes=unchanged_memory.peak,
     )
     total = _reading(slot, "memory_total_bytes") / count if on_cpu else _slot_memory(slot, [slot])
     if not total:
         return memory_slot
     used_by_others = _reading(slot, "gpu_memory_bytes") if not on_cpu and slot.run_id is None else 0.0
-    usable = max(0.0, USABLE_MEMORY_FRACTION * total - used_by_others)
+    usable_bytes = max(0.0, USABLE_MEMORY_FRACTION * total - used_by_others)
     host = _reading(slot, "memory_total_bytes")
 
     def peak(changed: RunConfig) -> float:
-        memory = estimate_of(changed)
+        memory = estimate_with(changed)
         return (
             memory.peak
             if on_cpu or memory.host_bytes <= USABLE_MEMORY_FRACTION * (host or 2**60)
@@ -242,12 +245,12 @@ def _fit_to_slot(
         )
 
     row = _prompt_tokens(config, shape, settings) + config.sampling.max_new_tokens
-    changes = fitting_changes(config, peak, usable, row_tokens=row)
+    changes = fitting_changes(config, peak, usable_bytes, row_tokens=row)
     verdict = "does not fit" if changes is None else "fits with changes" if changes else "fits"
     return memory_slot.model_copy(
         update={
             "verdict": verdict,
-            "usable_bytes": usable,
+            "usable_bytes": usable_bytes,
             "changes": [MemoryChange(**change._asdict()) for change in changes or ()],
         }
     )

@@ -24,8 +24,8 @@ def list_experiments(session: Session, *, text: str, limit: int, cursor: str) ->
     """Return a page of experiments whose name or variant contains the text, newest first, and one more."""
     query = select(Experiment).where(_name_condition(text))
     query = query.order_by(Experiment.created_at.desc(), Experiment.id.desc())
-    if after := read_cursor(cursor, (int, float), str):
-        created_at, experiment_id = after
+    if last_key := read_cursor(cursor, (int, float), str):
+        created_at, experiment_id = last_key
         same_time = and_(Experiment.created_at == created_at, Experiment.id < experiment_id)
         query = query.where(or_(Experiment.created_at < created_at, same_time))
     return session.scalars(query.limit(limit + 1)).all()

@@ -128,8 +128,8 @@ def make_cell(
     """Return the variant with these values of the knobs; raise InvalidConfig if a path does not exist."""
     paths = [knob.path for knob in sweep.knobs]
     name = _variant_name(str(variant["name"]), paths, values, axes)
-    changed = _change_variant(variant, paths, values, merged_fields(base, variant))
-    return Cell(changed | {"name": name}, variant["name"], tuple(values))
+    new_variant = _change_variant(variant, paths, values, merged_fields(base, variant))
+    return Cell(new_variant | {"name": name}, variant["name"], tuple(values))
 
 
 def draw_cells(base: Fields, variants: Sequence[Fields], sweep: Sweep, *, seeds: int) -> list[Cell]:
@@ -167,11 +167,11 @@ def draw_cells(base: Fields, variants: Sequence[Fields], sweep: Sweep, *, seeds:
 
 
 def _refuse_twins(names: Sequence[str]) -> None:
-    seen: set[str] = set()
+    seen_names: set[str] = set()
     for name in names:
-        if name in seen:
+        if name in seen_names:
             raise InvalidConfig([FieldError("sweep", f"two cells would have the name {name!r}")])
-        seen.add(name)
+        seen_names.add(name)
 
 
 def parse_axes(base: Fields, variant: Fields, sweep: Sweep) -> list[Axis]:
@@ -233,31 +233,31 @@ def _grid(axes: Sequence[Axis]) -> Iterator[tuple[Any, ...]]:
 def _sample(axes: Sequence[Axis], cells: int, seed: int) -> Iterator[tuple[Any, ...]]:
     """Yield distinct combinations, all with equal probability."""
     rng = random.Random(seed)
-    seen: set[bytes] = set()
+    seen_keys: set[bytes] = set()
     for _ in range(cells * MAX_TRIES_PER_CELL):
         values = tuple(axis.draw(rng) for axis in axes)
         key = value_key(values)
-        if key not in seen:
-            seen.add(key)
+        if key not in seen_keys:
+            seen_keys.add(key)
             yield values
-        if len(seen) == cells:
+        if len(seen_keys) == cells:
             return
-    reason = f"only {len(seen)} different combinations were found; ask for fewer cells"
+    reason = f"only {len(seen_keys)} different combinations were found; ask for fewer cells"
     raise InvalidConfig([FieldError("sweep.cells", reason)])
 
 
 def _change_variant(
     variant: Fields, paths: Sequence[str], values: Sequence[Any], full_config: Fields
 ) -> dict[str, Any]:
-    changed: Any = dict(variant)
+    new_variant: Any = dict(variant)
     full_fields: Any = full_config
     for path, value in zip(paths, values, strict=True):
-        parts = path.split(".")
-        changed, full_fields = (
-            _set_value(changed, parts, value, full_fields),
-            _set_value(full_fields, parts, value, full_fields),
+        path_parts = path.split(".")
+        new_variant, full_fields = (
+            _set_value(new_variant, path_parts, value, full_fields),
+            _set_value(full_fields, path_parts, value, full_fields),
         )
-    return dict(changed)
+    return dict(new_variant)
 
 
 def _set_value(fields: Any, path: Sequence[str], value: Any, full_fields: Any) -> Any:
@@ -288,11 +288,11 @@ def _to_mapping(fields: Any) -> dict[str, Any]:
 def _variant_name(variant: str, paths: Sequence[str], values: Sequence[Any], axes: Sequence[Axis]) -> str:
     """Return the name of a cell, such as `grpo lr=0.0001 eps_high=0.28`."""
     short_paths = [_short_path(path) for path in paths]
-    parts = [
+    value_texts = [
         f"{short if short_paths.count(short) == 1 else path}={_value_text(value, axis)}"
         for short, path, value, axis in zip(short_paths, paths, values, axes, strict=True)
     ]
-    name = " ".join([variant, *parts])
+    name = " ".join([variant, *value_texts])
     if len(name) > MAX_NAME_CHARACTERS:
         reason = (
             f"the name {name[:60]}... has {len(name)} characters, at most {MAX_NAME_CHARACTERS} are possible"

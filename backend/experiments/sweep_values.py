@@ -118,24 +118,24 @@ def parse_axis(values: str | list[Any], now: Any) -> Axis:
     """
     if not isinstance(values, str):
         return Axis(unique_values(values))
-    parts = [text.strip() for text in values.split(",") if text.strip()]
-    if not parts:
+    value_texts = [text.strip() for text in values.split(",") if text.strip()]
+    if not value_texts:
         raise ValueError("enter at least one value")
-    ranges = [_parse_range(text, now) for text in parts]
-    for text, range_ in zip(parts, ranges, strict=True):
+    ranges = [_parse_range(text, now) for text in value_texts]
+    for text, range_ in zip(value_texts, ranges, strict=True):
         if range_ is not None and range_.count > MAX_COUNTED:
             raise ValueError(f"'{text}' has {count_text(range_.count)} values, which are too many")
     first_range = ranges[0]
-    if first_range is not None and len(parts) == 1 and not 0 < first_range.count <= MAX_LISTED:
+    if first_range is not None and len(value_texts) == 1 and not 0 < first_range.count <= MAX_LISTED:
         return Axis(range=first_range)
-    for text, range_ in zip(parts, ranges, strict=True):
+    for text, range_ in zip(value_texts, ranges, strict=True):
         if range_ is not None and not range_.count:
             raise ValueError(f"'{text}' has any number of values and must stand alone")
         if range_ is not None and range_.count > MAX_LISTED:
             raise ValueError(
                 f"'{text}' has {count_text(range_.count)} values, at most {MAX_LISTED} can be listed"
             )
-    return Axis(unique_values(_parse_values(parts, ranges, now)))
+    return Axis(unique_values(_parse_values(value_texts, ranges, now)))
 
 
 def _parse_values(parts: list[str], ranges: list[Range | None], now: Any) -> Iterator[Any]:

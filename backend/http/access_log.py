@@ -51,7 +51,7 @@ class AccessLog:
             await self._answer(scope, receive, send, request_id)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send, request_id: str) -> None:
-        started = time.perf_counter()
+        started_at = time.perf_counter()
         status = NEVER_ANSWERED_STATUS
 
         async def sending(message: Message) -> None:
@@ -61,7 +61,7 @@ class AccessLog:
                 MutableHeaders(scope=message)["X-Request-ID"] = request_id
                 method = scope["method"] if scope["method"] in METHODS else "other"
                 route = getattr(scope.get("route"), "path", "other")
-                _SECONDS.labels(method, route, status).observe(time.perf_counter() - started)
+                _SECONDS.labels(method, route, status).observe(time.perf_counter() - started_at)
             await send(message)
 
         try:
@@ -71,7 +71,7 @@ class AccessLog:
             if status == NEVER_ANSWERED_STATUS:
                 raise
         finally:
-            _write_line(scope["method"], scope["path"], status, time.perf_counter() - started)
+            _write_line(scope["method"], scope["path"], status, time.perf_counter() - started_at)
 
 
 def _write_line(method: str, path: str, status: int, seconds: float) -> None:

@@ -78,12 +78,12 @@ class LargeBodies:
         """Wait for a turn and hold it; raise HTTPException (429) if there is none within MAX_WAIT_SECONDS."""
         turns = [self._of_writer[writer]] if writer else []
         turns.append(self._of_role[role])
-        taken: list[asyncio.Semaphore] = []
+        acquired_turns: list[asyncio.Semaphore] = []
         try:
-            await _acquire_turns(turns, taken)
+            await _acquire_turns(turns, acquired_turns)
             yield
         finally:
-            for turn in taken:
+            for turn in acquired_turns:
                 turn.release()
 
 
@@ -104,8 +104,8 @@ def _too_many() -> HTTPException:
 
 def is_large(body: bytes, encoding: str = "") -> bool:
     """Return whether a body is large, before or after decompression, whose size zlib verifies later."""
-    unpacked = int.from_bytes(body[-4:], "little") if encoding == "gzip" else 0
-    return max(len(body), unpacked) > LARGE_BYTES
+    unpacked_size = int.from_bytes(body[-4:], "little") if encoding == "gzip" else 0
+    return max(len(body), unpacked_size) > LARGE_BYTES
 
 
 def parse_body(body: bytes, encoding: str = "") -> Any:
@@ -158,19 +158,27 @@ def json_size(content: bytes, *, limit: int = MAX_JSON_VALUES) -> tuple[int, int
     object counts twice. Counting stops after `limit` values. Unlike a loop or `re`, NumPy lets other threads
     run in the meantime.
     """
-    unescaped = content.replace(b"\\\\", b"").replace(b'\\"', b"") if b"\\" in content else content
-    characters, values, level, deepest, is_inside = np.frombuffer(unescaped, np.uint8), 1, 0, 0, np.False_
+    unescaped_content = content.replace(b"\\\\", b"").replace(b'\\"', b"") if b"\\" in content else content
+    characters, values, level, max_level, is_inside = (
+        np.frombuffer(unescaped_content, np.uint8),
+        1,
+        0,
+        0,
+        np.False_,
+    )
     for start in range(0, len(characters), BLOCK_BYTES):
         block = characters[start : start + BLOCK_BYTES]
         inside = np.logical_xor.accumulate(block == QUOTE) ^ is_inside
-        begins = ~inside & ((block == LIST) | (block == OBJECT))
-        ends = ~inside & ((block == LIST_END) | (block == OBJECT_END))
-        values += int(np.count_nonzero(begins) + np.count_nonzero(~inside & (block == COMMA)))
-        levels = level + np.cumsum(begins.view(np.int8) - ends.view(np.int8), dtype=np.int32)
-        deepest, level, is_inside = max(deepest, int(levels.max())), int(levels[-1]), inside[-1]
+        container_starts = ~inside & ((block == LIST) | (block == OBJECT))
+        container_ends = ~inside & ((block == LIST_END) | (block == OBJECT_END))
+        values += int(np.count_nonzero(container_starts) + np.count_nonzero(~inside & (block == COMMA)))
+        levels = level + np.cumsum(
+            container_starts.view(np.int8) - container_ends.view(np.int8), dtype=np.int32
+        )
+        max_level, level, is_inside = max(max_level, int(levels.max())), int(levels[-1]), inside[-1]
         if values > limit:
             break
-    return values, deepest
+    return values, max_level
 
 
 def refuse_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

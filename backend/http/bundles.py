@@ -56,10 +56,10 @@ class Module:
         body = LAZY_IMPORT_PATTERN.sub(
             lambda match: f"import('../{self._absolute_path(match['path'])}')", body
         )
-        if unsupported := LEFT_OVER_PATTERN.search(body):
-            raise BundleError(f"{self.path}: no bundle can hold {unsupported[0]!r}")
-        if renamed := next((name for name in exports if " as " in name), None):
-            raise BundleError(f"{self.path}: no bundle can rename an export: {renamed}")
+        if unsupported_syntax := LEFT_OVER_PATTERN.search(body):
+            raise BundleError(f"{self.path}: no bundle can hold {unsupported_syntax[0]!r}")
+        if renamed_export := next((name for name in exports if " as " in name), None):
+            raise BundleError(f"{self.path}: no bundle can rename an export: {renamed_export}")
         return f"modules['{self.path}'] = (() => {{\n{body}\nreturn {{ {', '.join(exports)} }};\n}})();\n"
 
     def _absolute_path(self, relative: str) -> str:
@@ -72,10 +72,10 @@ class Module:
             return ""
         if names.startswith("* as "):
             return f"const {names.removeprefix('* as ')} = {source};"
-        default, brace, listed = names.partition("{")
+        default, brace, named_imports = names.partition("{")
         default = f"default: {default.strip(' ,')}, " if default.strip() else ""
-        listed = RENAMED_PATTERN.sub(": ", listed) if brace else " }"
-        return f"const {{ {default}{listed} = {source};"
+        named_imports = RENAMED_PATTERN.sub(": ", named_imports) if brace else " }"
+        return f"const {{ {default}{named_imports} = {source};"
 
     def _rewrite_reexport(self, match: re.Match[str], exports: list[str]) -> str:
         names = [name.strip() for name in match["names"].split(",") if name.strip()]
@@ -94,12 +94,13 @@ class Bundles:
     def __init__(self, frontend: Path, views: Sequence[str]) -> None:
         self._frontend = frontend
         self._modules: dict[str, Module] = {}
-        needed = {view: self._closure([f"src/views/{view}.js"]) for view in views}
-        use_counts = Counter(path for paths in needed.values() for path in paths)
-        shared = [path for path, count in use_counts.items() if count > 1]
-        self._app = self._closure([*shared, "src/main.js"])
+        paths_by_view = {view: self._closure([f"src/views/{view}.js"]) for view in views}
+        use_counts = Counter(path for paths in paths_by_view.values() for path in paths)
+        shared_paths = [path for path, count in use_counts.items() if count > 1]
+        self._app = self._closure([*shared_paths, "src/main.js"])
         self._views = {
-            view: [path for path in paths if path not in set(self._app)] for view, paths in needed.items()
+            view: [path for path in paths if path not in set(self._app)]
+            for view, paths in paths_by_view.items()
         }
 
     def file(self, name: str) -> str | None:
@@ -135,10 +136,10 @@ class Bundles:
 
     def _closure(self, paths: Iterable[str]) -> list[str]:
         """Return these modules and their imports in import order, without libraries."""
-        ordered: dict[str, None] = {}
+        ordered_paths: dict[str, None] = {}
         for path in paths:
-            self._add(path, ordered, ())
-        return list(ordered)
+            self._add(path, ordered_paths, ())
+        return list(ordered_paths)
 
     def _add(self, path: str, ordered: dict[str, None], importers: tuple[str, ...]) -> None:
         if path in ordered:
@@ -147,8 +148,8 @@ class Bundles:
             raise BundleError(f"{path} imports itself, by {', '.join(importers)}")
         if path not in self._modules:
             self._modules[path] = Module(self._frontend, path)
-        for imported in self._modules[path].imports:
-            self._add(imported, ordered, (*importers, path))
+        for imported_path in self._modules[path].imports:
+            self._add(imported_path, ordered, (*importers, path))
         if not self._modules[path].is_library:
             ordered[path] = None
 

@@ -111,8 +111,8 @@ class Scripts(StaticFiles):
 
 def _accepted_encoding(headers: Headers) -> str:
     """Return the accepted content encoding with the smallest result; empty for no compression."""
-    accepted = [coding.replace(" ", "") for coding in headers.get("accept-encoding", "").split(",")]
-    return next((coding for coding in COMPRESSOR_BY_ENCODING if coding in accepted), "")
+    accepted_encodings = [coding.replace(" ", "") for coding in headers.get("accept-encoding", "").split(",")]
+    return next((coding for coding in COMPRESSOR_BY_ENCODING if coding in accepted_encodings), "")
 
 
 @lru_cache(maxsize=1_000)
@@ -165,7 +165,7 @@ def with_edition(page_html: str) -> str:
 
 def serve_pages(app: FastAPI) -> None:
     """Add the frontend to the application."""
-    for path in (HOME, *(listed.path for listed in PAGES), *REDIRECTS):
+    for path in (HOME, *(page.path for page in PAGES), *REDIRECTS):
         router.add_api_route(path, _index, methods=["GET", "HEAD"])
     router.add_api_route("/vendor/plotly.min.js", plotly, methods=["GET", "HEAD"])
     router.add_api_route("/docs", _docs, methods=["GET", "HEAD"])
@@ -192,7 +192,7 @@ def _index_html(path: str) -> str:
 
     It lists the scripts of the page at `path`, so that browsers can load them in parallel.
     """
-    names = [APP, *(listed.name for listed in PAGES if listed.path == path)]
+    names = [APP, *(page.name for page in PAGES if page.path == path)]
     scripts = [
         *(f"{BUNDLES}/{name}.js" for name in names),
         *bundles(FRONTEND, current_edition()).libraries,
@@ -210,8 +210,7 @@ def _index_html(path: str) -> str:
 def pages_as_json() -> str:
     """Return the list of pages as JSON for the router and the menu of the frontend."""
     pages = [
-        listed._asdict() | {"script": f"/static/{current_edition()}/{BUNDLES}/{listed.name}.js"}
-        for listed in PAGES
+        page._asdict() | {"script": f"/static/{current_edition()}/{BUNDLES}/{page.name}.js"} for page in PAGES
     ]
     return json.dumps(pages)
 
@@ -226,7 +225,7 @@ def _index(request: Request) -> Response:
 
 def plotly(request: Request) -> Response:
     """Return Plotly.js, compressed; with `?v=<version>` browsers cache it permanently."""
-    packed, tag = _compress_plotly(get_lab(request).settings.state / "cache")
+    compressed_script, tag = _compress_plotly(get_lab(request).settings.state / "cache")
     is_versioned = request.query_params.get("v") == version("plotly")
     headers = {
         "ETag": tag,
@@ -236,8 +235,10 @@ def plotly(request: Request) -> Response:
     if request.headers.get("if-none-match") == tag:
         return Response(status_code=304, headers=headers)
     if "gzip" in request.headers.get("accept-encoding", ""):
-        return Response(packed, headers=headers | {"Content-Encoding": "gzip"}, media_type="text/javascript")
-    return Response(gzip.decompress(packed), headers=headers, media_type="text/javascript")
+        return Response(
+            compressed_script, headers=headers | {"Content-Encoding": "gzip"}, media_type="text/javascript"
+        )
+    return Response(gzip.decompress(compressed_script), headers=headers, media_type="text/javascript")
 
 
 @cache
@@ -250,8 +251,8 @@ def _compress_plotly(directory: Path) -> tuple[bytes, str]:
         draft = compressed_file.with_suffix(f".{id(script)}.draft")
         draft.write_bytes(gzip.compress(script, 6, mtime=0))
         draft.replace(compressed_file)
-    packed = compressed_file.read_bytes()
-    return packed, f'"{hashlib.sha256(packed).hexdigest()[:32]}"'
+    compressed_script = compressed_file.read_bytes()
+    return compressed_script, f'"{hashlib.sha256(compressed_script).hexdigest()[:32]}"'
 
 
 def _plotly_build() -> Traversable:

@@ -89,23 +89,23 @@ class Guard:
             return await self._app(scope, receive, send)
         if scope["type"] != "http":
             return None
-        guarded = _with_headers(send, is_api=scope["path"].startswith("/api/"))
+        guarded_send = _with_headers(send, is_api=scope["path"].startswith("/api/"))
         async with AsyncExitStack() as stack:
             try:
-                refusal = await self._refusal_or_body(scope, receive, stack)
+                rejection = await self._refusal_or_body(scope, receive, stack)
             except ClientDisconnect:
                 return None
             except (GrpoLabError, HTTPException, OSError) as error:
-                refusal = error_response(scope, error)
-            return await (refusal or self._app)(scope, receive, guarded)
+                rejection = error_response(scope, error)
+            return await (rejection or self._app)(scope, receive, guarded_send)
 
     async def _refusal_or_body(
         self, scope: Scope, receive: Receive, stack: AsyncExitStack
     ) -> Response | None:
         """Return the response to a refused request; otherwise None, with the parsed body in the scope."""
         headers = Headers(scope=scope)
-        if (refusal := await self._refusal(scope, headers)) is not None:
-            return refusal
+        if (rejection := await self._refusal(scope, headers)) is not None:
+            return rejection
         if scope["path"] == "/login" and scope["method"] in ("GET", "HEAD", "POST"):
             return await self._login.answer(scope, receive)
         if scope["method"] not in SAFE_METHODS and not _is_file(scope):
@@ -137,8 +137,8 @@ class Guard:
                 "Unknown host",
                 "this service does not answer to that host name and port; add it to ALLOWED_HOSTS",
             )
-        if (refusal := address_refusal(scope, headers)) is not None:
-            return refusal
+        if (rejection := address_refusal(scope, headers)) is not None:
+            return rejection
         bearer, writer = self._identify_token(headers)
         is_safe = scope["method"] in SAFE_METHODS
         access = required_access(scope["method"], scope["path"])

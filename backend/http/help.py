@@ -103,15 +103,15 @@ def _render_page(name: str) -> "Rendered":
 
 @cache
 def _document(name: str) -> str:
-    rendered = _render_page(name)
+    rendered_page = _render_page(name)
     sections = "".join(
         f'<li><a href="#{html.escape(anchor)}">{html.escape(title)}</a></li>'
-        for anchor, title in rendered.sections
+        for anchor, title in rendered_page.sections
     )
     contents = (
         f"<details open><summary>On this page</summary><ul>{sections}</ul></details>" if sections else ""
     )
-    return _frame(rendered.title, rendered.body, name=name, contents=contents)
+    return _frame(rendered_page.title, rendered_page.body, name=name, contents=contents)
 
 
 def find_matches(query: str, limit: int) -> "list[Match]":
@@ -141,8 +141,12 @@ def _results(query: str) -> str:
         f"<p>{html.escape(match.excerpt)}</p></li>"
         for match in matches
     )
-    quoted = html.escape(f"“{query}”")
-    summary = f"Sections with {quoted}" if matches else f"No section contains {quoted}. Try fewer words."
+    quoted_query = html.escape(f"“{query}”")
+    summary = (
+        f"Sections with {quoted_query}"
+        if matches
+        else f"No section contains {quoted_query}. Try fewer words."
+    )
     body = f"<h1>Search in Help</h1><p>{summary if query else 'Type what you look for.'}</p>"
     return _frame("Search", f'{body}<ol class="help-results">{items}</ol>', query=query)
 

@@ -26,15 +26,15 @@ def search(pages: Iterable[tuple[str, Rendered, float]], text: str, limit: int) 
     words = text.lower().split()[:MAX_WORDS]
     if not words:
         return []
-    ranked = [
+    scored_passages = [
         (_score(words, page.title, passage) * weight, address, page.title, passage)
         for address, page, weight in pages
         for passage in page.passages
         if _contains_all(words, f"{page.title} {passage.title} {passage.text}")
     ]
-    ranked.sort(key=lambda entry: -entry[0])
+    scored_passages.sort(key=lambda entry: -entry[0])
     matches: dict[str, Match] = {}
-    for _, page_address, page_title, passage in ranked:
+    for _, page_address, page_title, passage in scored_passages:
         address = f"{page_address}#{passage.anchor}" if passage.anchor else page_address
         if len(matches) < limit and address not in matches:
             matches[address] = Match(address, page_title, passage.title, _excerpt(words, passage.text))
@@ -42,8 +42,8 @@ def search(pages: Iterable[tuple[str, Rendered, float]], text: str, limit: int) 
 
 
 def _contains_all(words: list[str], text: str) -> bool:
-    lower = text.lower()
-    return all(word in lower for word in words)
+    lower_text = text.lower()
+    return all(word in lower_text for word in words)
 
 
 def _score(words: list[str], page_title: str, passage: Passage) -> float:
@@ -56,8 +56,8 @@ def _score(words: list[str], page_title: str, passage: Passage) -> float:
 
 def _excerpt(words: list[str], text: str) -> str:
     """Return the text around the first word, cut at word boundaries."""
-    lower = text.lower()
-    first_match = min((position for word in words if (position := lower.find(word)) >= 0), default=0)
+    lower_text = text.lower()
+    first_match = min((position for word in words if (position := lower_text.find(word)) >= 0), default=0)
     start = max(0, first_match - EXCERPT_CHARACTERS // 3)
     if start:
         start = text.find(" ", start) + 1

@@ -48,8 +48,8 @@ class Buckets:
         return 0.0 if level >= 1 else (1 - level) / self._per_second
 
     def _level(self, key: str, now: float) -> float:
-        level, since = self._levels.get(key, (self._burst, now))
-        return min(self._burst, level + (now - since) * self._per_second)
+        level, updated_at = self._levels.get(key, (self._burst, now))
+        return min(self._burst, level + (now - updated_at) * self._per_second)
 
     def take(self, key: str) -> float:
         """Take a token and return 0.0, or return the seconds until one is available."""

@@ -173,7 +173,9 @@ def _path_without_ticket(scope: Scope) -> str:
 
 def _local_address(path: str) -> str:
     """Return an address on this host; browsers treat backslashes as slashes and ignore line breaks."""
-    return "/" + "".join(sign for sign in path if sign > " " and sign != "\x7f").lstrip("/\\")
+    return "/" + "".join(character for character in path if character > " " and character != "\x7f").lstrip(
+        "/\\"
+    )
 
 
 def client_address(scope: Scope) -> str:
@@ -196,9 +198,9 @@ def login_page(message: str, *, status: int = 401) -> Response:
 
 def _confirmation_page(message: str, ticket: str, path: str, *, yes: str, no: str) -> Response:
     """Return the page that asks for confirmation before a link is used."""
-    words = {"ticket": ticket, "path": path, "yes": yes, "no": no}
-    escaped = {name: html.escape(word) for name, word in words.items()}
-    return _page("Use this link?", message, QUESTION_FORM.format(**escaped), HTTPStatus.OK)
+    values = {"ticket": ticket, "path": path, "yes": yes, "no": no}
+    escaped_values = {name: html.escape(value) for name, value in values.items()}
+    return _page("Use this link?", message, QUESTION_FORM.format(**escaped_values), HTTPStatus.OK)
 
 
 def _page(title: str, message: str, form: str, status: int) -> Response:

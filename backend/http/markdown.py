@@ -113,26 +113,26 @@ def _passages(tokens: Sequence[Token]) -> list[Passage]:
     texts: list[list[str]] = []
     section = Passage("", "", "")
 
-    def begin(passage: Passage) -> None:
+    def begin_passage(passage: Passage) -> None:
         passages.append(passage)
         texts.append([])
 
-    for before, token in itertools.pairwise(tokens):
-        if before.type == "heading_open":
+    for previous, token in itertools.pairwise(tokens):
+        if previous.type == "heading_open":
             section = Passage(
-                "" if before.tag == "h1" else str(before.attrGet("id") or ""), _plain_text(token), ""
+                "" if previous.tag == "h1" else str(previous.attrGet("id") or ""), _plain_text(token), ""
             )
-            begin(section)
-        elif before.type == "tr_open" and before.attrGet("id"):
-            begin(Passage(str(before.attrGet("id")), str(before.attrGet("id")), ""))
-        elif before.type == "table_close":
-            begin(section)
-        if token.type in ("inline", "fence") and before.type != "heading_open" and passages:
+            begin_passage(section)
+        elif previous.type == "tr_open" and previous.attrGet("id"):
+            begin_passage(Passage(str(previous.attrGet("id")), str(previous.attrGet("id")), ""))
+        elif previous.type == "table_close":
+            begin_passage(section)
+        if token.type in ("inline", "fence") and previous.type != "heading_open" and passages:
             texts[-1].append(_plain_text(token))
     return [
-        passage._replace(text=" ".join(" ".join(words).split()))
-        for passage, words in zip(passages, texts, strict=True)
-        if words or passage is passages[0]
+        passage._replace(text=" ".join(" ".join(passage_texts).split()))
+        for passage, passage_texts in zip(passages, texts, strict=True)
+        if passage_texts or passage is passages[0]
     ]
 
 
@@ -205,8 +205,8 @@ def _rewrite_image(token: Token, reading: _PageState) -> None:
 
 def _wrap_in_scroll_boxes(body: str) -> str:
     """Wrap wide tables and code, so that they scroll separately from the page, also by keyboard."""
-    opened = '<div class="help-table" tabindex="0" role="group" aria-label="Table"><table>'
-    body = body.replace("<table>", opened).replace("</table>", "</table></div>")
+    opening_tags = '<div class="help-table" tabindex="0" role="group" aria-label="Table"><table>'
+    body = body.replace("<table>", opening_tags).replace("</table>", "</table></div>")
     return body.replace("<pre>", '<pre tabindex="0">')
 
 

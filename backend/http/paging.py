@@ -84,4 +84,4 @@ def _fits(key_value: Any, kind: type | tuple[type, ...], largest: int) -> bool:
 
 def split_list(text: str) -> list[str]:
     """Return the items of a comma-separated list, without empty and repeated items."""
-    return list(dict.fromkeys(word.strip() for word in text.split(",") if word.strip()))
+    return list(dict.fromkeys(item.strip() for item in text.split(",") if item.strip()))

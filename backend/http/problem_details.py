@@ -154,8 +154,8 @@ def _handle_validation_error(_request: Request, error: Exception) -> Response:
 
 def _field_error(item: dict[str, Any]) -> FieldError:
     """Return Pydantic's message with the input, shortened because it may be long, NaN or not JSON."""
-    location, *parts = (str(segment) for segment in item["loc"])
-    path = ".".join(parts) or location
+    location, *segments = (str(segment) for segment in item["loc"])
+    path = ".".join(segments) or location
     if item["type"] == "unstorable":
         return FieldError(item["ctx"]["path"] or path, item["ctx"]["reason"])
     message = plain_message(str(item["msg"]))
@@ -164,8 +164,10 @@ def _field_error(item: dict[str, Any]) -> FieldError:
     if item["type"] == "extra_forbidden":
         return FieldError(path, "there is no such field")
     if isinstance(item.get("input"), str | int | float | bool) and not any(secret_errors(str(item["input"]))):
-        shown = repr(item["input"])
-        message += f", got {shown if len(shown) <= MAX_SHOWN_CHARACTERS else shown[:77] + '...'}"
+        input_text = repr(item["input"])
+        message += (
+            f", got {input_text if len(input_text) <= MAX_SHOWN_CHARACTERS else input_text[:77] + '...'}"
+        )
     return FieldError(path, message)
 
 

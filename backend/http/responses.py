@@ -46,9 +46,9 @@ class Json(Response):
 def items_as_json(items: Iterable[Any]) -> Iterator[bytes]:
     """Stream a list without additional pages: `{"items": [...], "next": null}`."""
     yield b'{"items":['
-    remaining = iter(items)
+    remaining_items = iter(items)
     is_first = True
-    while block := list(islice(remaining, ITEMS_AT_ONCE)):
+    while block := list(islice(remaining_items, ITEMS_AT_ONCE)):
         yield (b"" if is_first else b",") + orjson.dumps(block)[1:-1]
         is_first = False
     yield b'],"next":null}'
@@ -60,9 +60,9 @@ def _replace_non_finite(value: Any) -> Any:
         case float():
             return value if math.isfinite(value) else None
         case dict():
-            return {key: _replace_non_finite(inner) for key, inner in value.items()}
+            return {key: _replace_non_finite(child) for key, child in value.items()}
         case list() | tuple():
-            return [_replace_non_finite(inner) for inner in value]
+            return [_replace_non_finite(child) for child in value]
         case orjson.Fragment():
             return json.loads(orjson.dumps(value))
         case np.ndarray() | np.generic():

@@ -26,10 +26,10 @@ class SharedAnswers:
         cache: LRUCache[str, bytes] = LRUCache(max_bytes, getsizeof=len)
 
         @cached(cache, key=lambda tag, _make: tag, condition=Condition())
-        def body_of(_tag: str, make: Callable[[], Any]) -> bytes:
+        def encode_body(_tag: str, make: Callable[[], Any]) -> bytes:
             return bytes(Json(make()).body)
 
-        self._body_of = body_of
+        self._body_of = encode_body
 
     def answer(self, request: Request, state: object, make: Callable[[], Any]) -> Response:
         """Return the response to a GET request, or 304 if the client has it.

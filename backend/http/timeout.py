@@ -43,7 +43,7 @@ class RequestTimeout:
             return await self._app(scope, receive, send)
         wait = ClientWait(self._seconds)
         current_wait.set(wait)
-        is_late, answered = False, asyncio.Event()
+        is_late, has_answered = False, asyncio.Event()
 
         messages: asyncio.Queue[Message] = asyncio.Queue()
 
@@ -65,25 +65,25 @@ class RequestTimeout:
             return message
 
         async def sending(message: Message) -> None:
-            answered.set()
+            has_answered.set()
             if not is_late:
                 await send(message)
 
         is_read = scope["method"] in ("GET", "HEAD")
-        listening = [asyncio.ensure_future(listen())] if is_read else []
-        work = asyncio.ensure_future(self._app(scope, receiving, sending))
+        listener_tasks = [asyncio.ensure_future(listen())] if is_read else []
+        request_task = asyncio.ensure_future(self._app(scope, receiving, sending))
         try:
-            is_late = await _is_late(wait, work, answered)
+            is_late = await _is_late(wait, request_task, has_answered)
             if is_late:
                 await asyncio.to_thread(wait.end)
                 logger.warning("no answer within %g s: %s %s", wait.seconds, scope["method"], scope["path"])
                 detail = DETAIL.format(wait.seconds)
                 answer = problem(503, "Service Unavailable", detail, headers={"Retry-After": "5"})
                 await answer(scope, receive, send)
-            await work
+            await request_task
         finally:
-            work.cancel()
-            for task in listening:
+            request_task.cancel()
+            for task in listener_tasks:
                 task.cancel()
 
 
@@ -98,7 +98,7 @@ async def _is_late(wait: ClientWait, work: "asyncio.Future[None]", answered: asy
         remaining_seconds = wait.heard_at + wait.seconds + suspended_seconds - time.monotonic()
         if remaining_seconds <= 0:
             return True
-        wait_seconds, began = min(remaining_seconds, CHECK_INTERVAL_SECONDS), time.monotonic()
+        wait_seconds, started_at = min(remaining_seconds, CHECK_INTERVAL_SECONDS), time.monotonic()
         await asyncio.wait({work}, timeout=wait_seconds)
-        suspended_seconds += max(0.0, time.monotonic() - began - 2 * wait_seconds)
+        suspended_seconds += max(0.0, time.monotonic() - started_at - 2 * wait_seconds)
     return False

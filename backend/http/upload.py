@@ -60,10 +60,10 @@ async def receive(request: Request, draft: IO[bytes], max_bytes: int) -> None:
     length = request.headers.get("content-length", "0")
     if not length.isdecimal() or int(length) > max_bytes:
         raise TooLarge(f"at most {max_bytes:,} bytes are allowed")
-    received, buffer, chunks = 0, bytearray(), request.stream()
+    received_bytes, buffer, chunks = 0, bytearray(), request.stream()
     while chunk := await _next_piece(chunks):
-        received += len(chunk)
-        if received > max_bytes:
+        received_bytes += len(chunk)
+        if received_bytes > max_bytes:
             raise TooLarge(f"at most {max_bytes:,} bytes are allowed")
         buffer += chunk
         if len(buffer) >= GATHERED_BYTES:

@@ -37,28 +37,30 @@ def make_answer(
     ends: bool,
 ) -> dict[str, Any]:
     """Return the curves of runs, or the means of groups of runs, as the fields of a `SeriesAnswer`."""
-    present = [run for run in run_ids if run in row_by_run]
+    known_runs = [run for run in run_ids if run in row_by_run]
     intervals = (
         [] if group_by else [end for name in names if has_interval(name) for end in interval_names(name)]
     )
     is_whole = bool(group_by) or ends
     curves = read_visible_curves(
-        session, row_by_run, present, [*names, *intervals], view, needs_all_points=is_whole
+        session, row_by_run, known_runs, [*names, *intervals], view, needs_all_points=is_whole
     )
     if group_by:
         keys = split_list(group_by)
-        configs = load_configs(session, present) if any(key.startswith(CONFIG_PREFIX) for key in keys) else {}
-        groups = group_runs([row_by_run[run] for run in present], configs, keys)
+        configs = (
+            load_configs(session, known_runs) if any(key.startswith(CONFIG_PREFIX) for key in keys) else {}
+        )
+        groups = group_runs([row_by_run[run] for run in known_runs], configs, keys)
         items = [item for name in names for item in _group_items(curves, groups, name, band, view)]
     else:
-        keys_of_curves = [(run, name) for name in names for run in present if (run, name) in curves]
+        keys_of_curves = [(run, name) for name in names for run in known_runs if (run, name) in curves]
         items = single_items(row_by_run, curves, keys_of_curves, view)
     if ends:
         items = [item | {"end": _end(item, curves)} for item in items]
-    missing = [
+    missing_curves = [
         _missing(run, name, row_by_run) for run in run_ids for name in names if (run, name) not in curves
     ]
-    return {"series": items, "missing": missing, "cursor": next_cursor(curves, row_by_run)}
+    return {"series": items, "missing": missing_curves, "cursor": next_cursor(curves, row_by_run)}
 
 
 def compact_item(item: dict[str, Any], x: str) -> dict[str, Any]:
@@ -81,11 +83,11 @@ MAX_FLOAT32_INTEGER = 2**24
 
 def _round_to_seven_digits(values: Any) -> NDArray[np.floating]:
     """Return the values as float32, or unchanged if large integers or extreme values would be lost."""
-    exact = np.asarray(values, np.float64)
-    size = np.abs(exact)
+    float64_values = np.asarray(values, np.float64)
+    size = np.abs(float64_values)
     is_beyond = (size > FLOAT32_LIMITS.max) | ((size > 0) & (size < FLOAT32_LIMITS.tiny))
-    is_count = (size > MAX_FLOAT32_INTEGER) & (exact == np.trunc(exact))
-    return exact if (is_beyond | is_count).any() else exact.astype(np.float32)
+    is_count = (size > MAX_FLOAT32_INTEGER) & (float64_values == np.trunc(float64_values))
+    return float64_values if (is_beyond | is_count).any() else float64_values.astype(np.float32)
 
 
 def read_visible_curves(
@@ -114,8 +116,8 @@ def single_items(
     view: View,
 ) -> list[dict[str, Any]]:
     """Return one item for each requested curve, thinned for display."""
-    smoothed = [view.smooth(curves[key]) for key in keys_of_curves]
-    visible_curves = [curve.at(view.visible(curve)) for curve in smoothed]
+    smoothed_curves = [view.smooth(curves[key]) for key in keys_of_curves]
+    visible_curves = [curve.at(view.visible(curve)) for curve in smoothed_curves]
     items = []
     for key, curve, indices in zip(
         keys_of_curves, visible_curves, thin_all(visible_curves, view.max_points), strict=True
@@ -183,13 +185,13 @@ def _group_items(
     for group, members in groups.items():
         runs_with_metric = [run for run in members if (run, metric) in curves]
         if runs_with_metric:
-            smoothed = [view.smooth(curves[run, metric]) for run in runs_with_metric]
+            smoothed_curves = [view.smooth(curves[run, metric]) for run in runs_with_metric]
             yield {
                 "group": group,
                 "name": group,
                 "runs": runs_with_metric,
                 "metric": metric,
-                **mean_item(smoothed, band, view),
+                **mean_item(smoothed_curves, band, view),
             }
 
 
@@ -203,10 +205,10 @@ def mean_item(curves: Sequence[Curve], band: SpreadKind, view: View) -> dict[str
     mean = band_of_mean.at(view.visible(band_of_mean.mean))
     visible_curves = [curve.at(view.visible(curve)) for curve in curves]
     edges = (mean.low, mean.high) if band else ()
-    bucketed = replace(mean.mean, steps=mean.places)
-    drawn_indices = thin(bucketed, view.max_points, *edges)
+    bucketed_curve = replace(mean.mean, steps=mean.places)
+    drawn_indices = thin(bucketed_curve, view.max_points, *edges)
     item = _drawn_points(mean.mean, drawn_indices, view) | {"n": mean.n[drawn_indices]}
-    item["gaps"] = _non_finite(mean.mean.at(thin_non_finite(bucketed, view.max_points)))
+    item["gaps"] = _non_finite(mean.mean.at(thin_non_finite(bucketed_curve, view.max_points)))
     item["non_finite"] = [
         point for curve in visible_curves for point in _drawn_points(curve, [], view)["non_finite"]
     ]
@@ -232,9 +234,9 @@ def next_cursor(curves: Mapping[tuple[str, str], Curve], row_by_run: Mapping[str
     last_steps = dict.fromkeys(row_by_run, -1)
     for (run, _), curve in curves.items():
         last_steps[run] = max(last_steps.get(run, -1), int(curve.steps[-1]))
-    growing = [
+    growing_runs = [
         step for run, step in last_steps.items() if row_by_run[run].status in ("queued", "running", "paused")
     ]
-    if growing:
-        return str(min(growing))
+    if growing_runs:
+        return str(min(growing_runs))
     return str(max(last_steps.values())) if last_steps and max(last_steps.values()) >= 0 else None

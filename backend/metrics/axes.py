@@ -42,8 +42,10 @@ def _samples(points: Sequence[Points | None], sizes: Sequence[BatchSize]) -> Poi
     if batches is None or not sizes:
         return None
     stretch_index = np.searchsorted([size.last_step for size in sizes], batches.steps)
-    sampled = np.nan_to_num(batches.values) * np.array([size.completions for size in sizes])[stretch_index]
-    return Points(batches.steps, sampled.cumsum())
+    sampled_completions = (
+        np.nan_to_num(batches.values) * np.array([size.completions for size in sizes])[stretch_index]
+    )
+    return Points(batches.steps, sampled_completions.cumsum())
 
 
 def _flops(points: Sequence[Points | None], _sizes: Sequence[BatchSize]) -> Points | None:
@@ -54,8 +56,10 @@ def _flops(points: Sequence[Points | None], _sizes: Sequence[BatchSize]) -> Poin
     steps, rate_index, seconds_index = np.intersect1d(
         rate.steps, seconds.steps, assume_unique=True, return_indices=True
     )
-    spent = np.nan_to_num(rate.values[rate_index] * seconds.values[seconds_index], posinf=0.0, neginf=0.0)
-    return Points(steps, spent.cumsum())
+    step_flops = np.nan_to_num(
+        rate.values[rate_index] * seconds.values[seconds_index], posinf=0.0, neginf=0.0
+    )
+    return Points(steps, step_flops.cumsum())
 
 
 AXES: Mapping[str, Axis] = {
@@ -81,18 +85,18 @@ def batch_sizes(session: Session, runs: Iterable[str]) -> dict[str, list[BatchSi
 
     Runs with an unknown batch size are omitted.
     """
-    stretches = load_lineages(session, runs)
-    involved = {stretch.run for run_stretches in stretches.values() for stretch in run_stretches}
-    query = select(Run.id, Run.config["sampling"]).where(Run.id.in_(involved))
+    segments = load_lineages(session, runs)
+    involved_runs = {segment.run for run_segments in segments.values() for segment in run_segments}
+    query = select(Run.id, Run.config["sampling"]).where(Run.id.in_(involved_runs))
     completions = {run: _batch_completions(sampling) for run, sampling in session.execute(query)}
     return {
         run: [
-            BatchSize(stretch.last_step, size)
-            for stretch in run_stretches
-            if (size := completions.get(stretch.run))
+            BatchSize(segment.last_step, size)
+            for segment in run_segments
+            if (size := completions.get(segment.run))
         ]
-        for run, run_stretches in stretches.items()
-        if all(completions.get(stretch.run) for stretch in run_stretches)
+        for run, run_segments in segments.items()
+        if all(completions.get(segment.run) for segment in run_segments)
     }
 
 

@@ -61,8 +61,8 @@ def encode(steps: Ints, values: Floats) -> bytes:
 
 def encode_outline(steps: Ints, values: Floats) -> bytes:
     """Encode the points of an outline without compression, which is faster to read."""
-    plain = _encode_content(steps, values)
-    return PLAIN + CHECKSUM_FORMAT.pack(zlib.crc32(plain)) + plain
+    content = _encode_content(steps, values)
+    return PLAIN + CHECKSUM_FORMAT.pack(zlib.crc32(content)) + content
 
 
 def _encode_content(steps: Ints, values: Floats) -> bytes:
@@ -156,9 +156,9 @@ def decode_all(contents: Iterable[bytes], limit: int) -> Columns:
     end = 0
     for block in contents:
         count = count_points(block)
-        begin, end = end, end + count
-        distances[begin:end] = np.frombuffer(block, STEP_DTYPE, count, COUNT_FORMAT.size)
-        values[begin:end] = np.frombuffer(
+        start, end = end, end + count
+        distances[start:end] = np.frombuffer(block, STEP_DTYPE, count, COUNT_FORMAT.size)
+        values[start:end] = np.frombuffer(
             block, VALUE_DTYPE, count, COUNT_FORMAT.size + count * STEP_DTYPE.itemsize
         )
         counts.append(count)

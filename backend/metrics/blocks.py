@@ -120,7 +120,7 @@ class Outlined:
         """Return the SQL expression for the bytes to read: the outline if
         it is sufficient, or else all points.
         """
-        cut = {
+        cut_numbers = {
             step // BLOCK_STEPS
             for step in (self.first - 1, self.last, *self.cuts)
             if (step + 1) % BLOCK_STEPS
@@ -128,7 +128,7 @@ class Outlined:
         is_outside = ~MetricBlock.number.between(self.first // BLOCK_STEPS, self.last // BLOCK_STEPS)
         is_sufficient = and_(
             MetricBlock.outline != b"",
-            MetricBlock.number.not_in(cut),
+            MetricBlock.number.not_in(cut_numbers),
             or_(is_outside, MetricBlock.run_id.in_(self.runs)),
         )
         return case((is_sufficient, MetricBlock.outline), else_=MetricBlock.data)
@@ -181,16 +181,16 @@ def read_blocks(
         .join_from(Attempt, MetricBlock, join_condition, isouter=True)
         .where(Attempt.run_id.in_(runs))
     )
-    reached: dict[str, dict[int, int]] = {run: {} for run in runs}
+    sealed_steps: dict[str, dict[int, int]] = {run: {} for run in runs}
     blocks_by_curve: dict[tuple[str, int], list[Any]] = {(run, key): [] for run in runs for key in keys}
     # The connection is used because hundreds of rows take half the time without the ORM.
     for row in session.connection().execute(query, execution_options={"binary": True}).all():
-        reached[row[0]][row[2]] = row[4]
+        sealed_steps[row[0]][row[2]] = row[4]
         if row[1] is not None:
             blocks_by_curve[row[0], row[1]].append(row)
     points = _join_points(session, blocks_by_curve)
     return {
-        key_of_curve: Packed(points.get(key_of_curve, NO_POINTS), reached[key_of_curve[0]])
+        key_of_curve: Packed(points.get(key_of_curve, NO_POINTS), sealed_steps[key_of_curve[0]])
         for key_of_curve in blocks_by_curve
     }
 
@@ -199,27 +199,27 @@ def _join_points(
     session: Session, blocks_by_curve: Mapping[tuple[str, int], list[Any]]
 ) -> dict[tuple[str, int], Stored]:
     """Return the points of all blocks. Damaged blocks are recorded and omitted."""
-    stored = [row for blocks in blocks_by_curve.values() for row in _sort_blocks(blocks)]
+    stored_rows = [row for blocks in blocks_by_curve.values() for row in _sort_blocks(blocks)]
     rows: list[Any] = []
-    point_count = sum(max(0, min(row[6], MAX_BLOCK_POINTS)) for row in stored)
+    point_count = sum(max(0, min(row[6], MAX_BLOCK_POINTS)) for row in stored_rows)
     columns = decode_all(
-        _contents(session, stored, rows), point_count
+        _contents(session, stored_rows, rows), point_count
     )  # decoded together, so that many short curves are fast
-    ends = np.cumsum(columns.counts).tolist()
+    end_indices = np.cumsum(columns.counts).tolist()
     weights = _point_weights(columns.counts, [row[6] for row in rows])
-    points, begin = {}, 0
-    while begin < len(rows):
-        key_of_curve, end = rows[begin][:2], begin + 1
+    points, start = {}, 0
+    while start < len(rows):
+        key_of_curve, end = rows[start][:2], start + 1
         while end < len(rows) and rows[end][:2] == key_of_curve:
             end += 1
-        positions = slice(ends[begin - 1] if begin else 0, ends[end - 1])
+        positions = slice(end_indices[start - 1] if start else 0, end_indices[end - 1])
         points[key_of_curve] = Stored(
             columns.steps[positions],
-            _repeat_attempts([row[2] for row in rows[begin:end]], columns.counts[begin:end]),
+            _repeat_attempts([row[2] for row in rows[start:end]], columns.counts[start:end]),
             columns.values[positions],
             None if weights is None else weights[positions],
         )
-        begin = end
+        start = end
     return points
 
 

@@ -36,19 +36,19 @@ def csv_lines(sessions: Sessions, run_id: str, *, all_attempts: bool) -> Iterato
 
 
 def _points_of_run(session: Session, run_id: str, *, all_attempts: bool) -> list[RunPoints]:
-    stretches = [Stretch(run_id)] if all_attempts else load_lineages(session, [run_id])[run_id]
-    return load_run_points(session, stretches, all_attempts=all_attempts)
+    segments = [Stretch(run_id)] if all_attempts else load_lineages(session, [run_id])[run_id]
+    return load_run_points(session, segments, all_attempts=all_attempts)
 
 
 def _windows(sessions: Sessions, points_of_run: RunPoints) -> Iterator[Sequence[StoredPoint]]:
     """Yield lists of points in the order of steps. The points of a step are in one list."""
-    after = -1
+    last_step = -1
     while True:
         with reading(sessions) as session:
-            window = find_next_window(session, points_of_run, after)
+            window = find_next_window(session, points_of_run, last_step)
             if window is None:
                 return
-            after = window[1]
+            last_step = window[1]
             points = read_window(session, points_of_run, *window)
         yield points
 
@@ -67,4 +67,6 @@ def _quote(text: str) -> str:
     """Return a cell that spreadsheets do not evaluate as a formula, quoted if a CSV dialect requires it."""
     if text.startswith(FORMULA_MARKS):
         text = "'" + text
-    return '"' + text.replace('"', '""') + '"' if any(mark in text for mark in ',;"\t\r\n') else text
+    return (
+        '"' + text.replace('"', '""') + '"' if any(character in text for character in ',;"\t\r\n') else text
+    )

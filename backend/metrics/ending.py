@@ -32,8 +32,8 @@ def mean_end(metric: str, curves: Sequence[Curve]) -> dict[str, float | int | No
     """Return the mean of the ends of several curves with its 95 %
     interval, as the fields of `schemas.End`.
     """
-    ends = [end for curve in curves if (end := curve_end(metric, curve)) is not None]
-    ends_spread = spread(ends)
+    end_values = [end for curve in curves if (end := curve_end(metric, curve)) is not None]
+    ends_spread = spread(end_values)
     return {"n": ends_spread.n, "mean": ends_spread.mean, "low": ends_spread.low, "high": ends_spread.high}
 
 

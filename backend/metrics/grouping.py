@@ -55,8 +55,8 @@ def flatten(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
         for name, item in zip(names, value, strict=True):
             yield from flatten(item, f"{path}.{name}")
     elif isinstance(value, Mapping) and value:
-        for key, inner in value.items():
-            yield from flatten(inner, f"{path}.{key}" if path else key)
+        for key, child in value.items():
+            yield from flatten(child, f"{path}.{key}" if path else key)
     elif path:
         yield path, value
 
@@ -123,12 +123,12 @@ def _group_by_variant(runs: Sequence[Any]) -> dict[str, list[str]]:
     for run in runs:
         members.setdefault((run.variant, run.config_hash, run.fork_step), []).append(run)
     group_counts = Counter(variant for variant, _, _ in members)
-    named: dict[str, list[str]] = {}
+    runs_by_label: dict[str, list[str]] = {}
     for (variant, digest, step), group in members.items():
         owner = group[0].experiment_name or group[0].name
         label = variant if group_counts[variant] == 1 else f"{variant} · {owner}"
         suffixes = chain([] if step is None else [f"fork at {step}"], [digest[:6]], count(2))
-        while label in named:
+        while label in runs_by_label:
             label = f"{label} · {next(suffixes)}"
-        named[label] = [run.id for run in group]
-    return named
+        runs_by_label[label] = [run.id for run in group]
+    return runs_by_label

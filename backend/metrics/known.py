@@ -14,10 +14,10 @@ MAX_NAME_CHARACTERS = 128
 
 def require_known(session: Session, names: Sequence[str], path: str) -> None:
     """Raise InvalidRequest with an error at the parameter `path` for each unknown name."""
-    uncatalogued = [name for name in names if find_metric(name) is None]
-    recorded = find_keys(session, uncatalogued) if uncatalogued else {}
-    if unknown := [name for name in uncatalogued if name not in recorded]:
-        raise InvalidRequest([FieldError(path, unknown_name_message(name)) for name in unknown])
+    uncatalogued_names = [name for name in names if find_metric(name) is None]
+    recorded_names = find_keys(session, uncatalogued_names) if uncatalogued_names else {}
+    if unknown_names := [name for name in uncatalogued_names if name not in recorded_names]:
+        raise InvalidRequest([FieldError(path, unknown_name_message(name)) for name in unknown_names])
 
 
 def unknown_name_message(name: str) -> str:

@@ -55,11 +55,11 @@ def _load_ancestry(
 ) -> list[Row[Any]]:
     """Return the rows of these runs and all of their ancestors, without duplicates."""
     ancestry = dict(row_by_run or {})
-    unknown = (set(runs) | _parents(ancestry.values())) - ancestry.keys()
-    while unknown:
-        rows: list[Any] = list(session.execute(_ORIGINS.where(Run.id.in_(unknown))))
+    unknown_runs = (set(runs) | _parents(ancestry.values())) - ancestry.keys()
+    while unknown_runs:
+        rows: list[Any] = list(session.execute(_ORIGINS.where(Run.id.in_(unknown_runs))))
         ancestry |= {row.id: row for row in rows}
-        unknown = _parents(rows) - ancestry.keys()
+        unknown_runs = _parents(rows) - ancestry.keys()
     return list(ancestry.values())
 
 
@@ -76,8 +76,8 @@ def _fork_origin(row: Row[Any]) -> Stretch | None:
 
 def _stretches(run: str, origins: dict[str, Stretch]) -> list[Stretch]:
     """Return the stretches of a run and its ancestors, oldest first. Cycles are cut."""
-    stretches, seen = [Stretch(run)], {run}
-    while (origin := origins.get(stretches[0].run)) is not None and origin.run not in seen:
-        seen.add(origin.run)
-        stretches.insert(0, Stretch(origin.run, min(origin.last_step, stretches[0].last_step)))
-    return stretches
+    segments, seen_runs = [Stretch(run)], {run}
+    while (origin := origins.get(segments[0].run)) is not None and origin.run not in seen_runs:
+        seen_runs.add(origin.run)
+        segments.insert(0, Stretch(origin.run, min(origin.last_step, segments[0].last_step)))
+    return segments

@@ -150,8 +150,8 @@ def _buckets(x: Floats, picture: Picture) -> Ints:
 def _interpolate(curve: Curve, x: Floats) -> Floats:
     """Interpolate a curve linearly at each x, with NaN outside of it and next to non-finite values."""
     finite_values = np.where(np.isfinite(curve.values), curve.values, np.nan)
-    interpolated: Floats = np.interp(x, curve.x, finite_values, left=np.nan, right=np.nan)
-    return interpolated
+    interpolated_values: Floats = np.interp(x, curve.x, finite_values, left=np.nan, right=np.nan)
+    return interpolated_values
 
 
 def _band_edges(

@@ -30,27 +30,29 @@ def read_points(
     the rows of some runs, as returned by `load_names`.
     """
     keys = find_keys(session, metrics)
-    stretches = load_lineages(session, runs, row_by_run) if keys else {}
-    sources = {stretch.run for run_stretches in stretches.values() for stretch in run_stretches}
-    limits, reached = load_limits_and_sealed_steps(session, sources)
+    segments = load_lineages(session, runs, row_by_run) if keys else {}
+    sources = {segment.run for run_segments in segments.values() for segment in run_segments}
+    limits, sealed_steps = load_limits_and_sealed_steps(session, sources)
     if outlined is not None:
-        outlined = _inherited_outlines(outlined, stretches, limits)
+        outlined = _inherited_outlines(outlined, segments, limits)
     tails = {
-        (run, key): read_tail(session, run, key, reached[run]) for run in sources for key in keys.values()
+        (run, key): read_tail(session, run, key, sealed_steps[run])
+        for run in sources
+        for key in keys.values()
     }
     blocks = read_blocks(session, sources, keys.values(), outlined)
     stored = {key_of_curve: packed.add_tail(tails[key_of_curve]) for key_of_curve, packed in blocks.items()}
     points_by_curve = {}
-    for run, run_stretches in stretches.items():
+    for run, run_segments in segments.items():
         for name, key in keys.items():
-            pieces = [
-                _valid_points(stored[stretch.run, key], stretch, limits.get(stretch.run, ())).of_run(number)
-                for number, stretch in enumerate(run_stretches)
+            valid_points = [
+                _valid_points(stored[segment.run, key], segment, limits.get(segment.run, ())).of_run(number)
+                for number, segment in enumerate(run_segments)
             ]
-            joined = sum(pieces[1:], pieces[0])
-            if outlined is not None and _has_overlapping_attempts(joined):
+            joined_points = sum(valid_points[1:], valid_points[0])
+            if outlined is not None and _has_overlapping_attempts(joined_points):
                 return read_points(session, runs, metrics, row_by_run=row_by_run)
-            if points := _newest_points(joined):
+            if points := _newest_points(joined_points):
                 points_by_curve[run, name] = points
     return points_by_curve
 
@@ -68,9 +70,9 @@ def _inherited_outlines(
 ) -> Outlined:
     """Return the outlined blocks of all runs in the lineages, with cuts at forks and at resumed attempts."""
     ancestors_by_outlined = {True: set[str](), False: set[str]()}
-    for run, run_stretches in stretches.items():
-        ancestors_by_outlined[run in outlined.runs].update(stretch.run for stretch in run_stretches)
-    fork_steps = {stretch.last_step for run_stretches in stretches.values() for stretch in run_stretches}
+    for run, run_segments in stretches.items():
+        ancestors_by_outlined[run in outlined.runs].update(segment.run for segment in run_segments)
+    fork_steps = {segment.last_step for run_segments in stretches.values() for segment in run_segments}
     hidden_after = {limit.last_step for limits_of_run in limits.values() for limit in limits_of_run}
     return replace(
         outlined,
@@ -112,13 +114,13 @@ def read_curves(
     sizes = batch_sizes(session, runs) if axis and axis.needs_sizes else {}
     curves = {}
     for run in runs:
-        along = None
+        axis_points = None
         if axis:
-            along = axis.along([points.get((run, name)) for name in axis.metrics], sizes.get(run, ()))
+            axis_points = axis.along([points.get((run, name)) for name in axis.metrics], sizes.get(run, ()))
         for metric in metrics:
             if (points_of_curve := points.get((run, metric))) is not None:
                 curve = (
-                    _curve_along(points_of_curve, along)
+                    _curve_along(points_of_curve, axis_points)
                     if axis
                     else Curve(
                         points_of_curve.steps,
@@ -134,8 +136,8 @@ def read_curves(
 
 def _curve_along(points: Points, axis: Points | None) -> Curve:
     if axis is None:
-        empty = np.empty(0)
-        return Curve(np.empty(0, np.int64), empty, empty)
+        no_values = np.empty(0)
+        return Curve(np.empty(0, np.int64), no_values, no_values)
     index = np.clip(np.searchsorted(axis.steps, points.steps), 0, len(axis.steps) - 1)
     has_x = (axis.steps[index] == points.steps) & np.isfinite(axis.values[index])
     return Curve(points.steps[has_x], axis.values[index][has_x], points.values[has_x])
@@ -146,7 +148,7 @@ def valid_rows(session: Session, run_id: str, *, up_to: int = ALL_STEPS) -> Iter
 
     The points of a fork begin with those of its ancestors.
     """
-    stretches = load_lineages(session, [run_id])[run_id]
-    limited_stretches = [stretch._replace(last_step=min(up_to, stretch.last_step)) for stretch in stretches]
-    for run_points in load_run_points(session, limited_stretches):
+    segments = load_lineages(session, [run_id])[run_id]
+    limited_segments = [segment._replace(last_step=min(up_to, segment.last_step)) for segment in segments]
+    for run_points in load_run_points(session, limited_segments):
         yield from iterate_points(session, run_points)

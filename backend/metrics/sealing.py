@@ -128,7 +128,7 @@ def find_sealable(session: Session) -> list[Task]:
 
 def _unsealed_attempts() -> Select[Attempt, Run]:
     """Return the query for attempts that may have points to seal."""
-    full = (
+    complete_steps = (
         (Run.last_step + 1) // blocks.BLOCK_STEPS * blocks.BLOCK_STEPS
     )  # number of steps in complete blocks
     return (
@@ -141,7 +141,7 @@ def _unsealed_attempts() -> Select[Attempt, Run]:
                 Attempt.number < Run.attempt,
                 Run.status != "running",
                 # until an attempt begins, last_step is that of the attempt before it
-                and_(Attempt.from_step != NOT_BEGUN, full > Attempt.packed_step + 1),
+                and_(Attempt.from_step != NOT_BEGUN, complete_steps > Attempt.packed_step + 1),
             ),
         )
         .order_by(Attempt.run_id, Attempt.number)
@@ -170,27 +170,27 @@ def seal(
     which points belong is reported with `report_damage` and replaced. Without `report_damage`, its run is
     skipped.
     """
-    failed = set()
+    failed_attempts = set()
     for task in tasks:
         try:
-            if task.run not in failed:
+            if task.run not in failed_attempts:
                 yield from _seal_attempt(sessions, task, report_damage)
         except (SQLAlchemyError, BlockDamaged) as error:
             logger.warning("the points of run %s cannot be sealed: %s", task.run, str(error).splitlines()[0])
             if isinstance(error, OperationalError):
                 return
-            failed.add(task.run)
+            failed_attempts.add(task.run)
 
 
 def _seal_attempt(sessions: Sessions, task: Task, report_damage: ReportDamage | None) -> Iterator[None]:
-    first_step, packed = task.first, task.packed
+    first_step, packed_step = task.first, task.packed
     while first_step <= task.last:
         with sessions.begin() as session:
-            if not _lock_task(session, task, packed):
+            if not _lock_task(session, task, packed_step):
                 return
-            packed = _seal_block(session, task, first_step, report_damage)
+            packed_step = _seal_block(session, task, first_step, report_damage)
         yield
-        first_step = packed + 1
+        first_step = packed_step + 1
 
 
 def _lock_task(session: Session, task: Task, packed: int) -> bool:
@@ -229,8 +229,8 @@ def _seal_block(session: Session, task: Task, first: int, report_damage: ReportD
     points = {key: stored for key, stored in stored_by_key.items() if len(stored.steps)}
     last_sealed = end_step
     if not any(stored.steps[-1] == end_step for stored in points.values()):
-        following = session.scalar(_NEXT, {**attempt_keys, "after": end_step, "last": task.last})
-        last_sealed = task.last if following is None else following - 1
+        next_step = session.scalar(_NEXT, {**attempt_keys, "after": end_step, "last": task.last})
+        last_sealed = task.last if next_step is None else next_step - 1
     session.execute(
         update(Attempt).where(_attempt_condition(task.run, task.attempt)).values(packed_step=last_sealed)
     )
@@ -284,15 +284,15 @@ def put_into_blocks(
     }
     old_points = _read_old_blocks(session, run, attempt, points_by_block, report_damage)
     rows = [
-        {"run_id": run, "key_id": key, "attempt": attempt, "number": number, **_block_row(merged)}
+        {"run_id": run, "key_id": key, "attempt": attempt, "number": number, **_block_row(merged_points)}
         for (key, number), block_points in points_by_block.items()
-        if (merged := _merge(old_points.get((key, number), NO_POINTS), block_points))
+        if (merged_points := _merge(old_points.get((key, number), NO_POINTS), block_points))
     ]
     if not rows:
         return
     query = insert_into(session, MetricBlock)
-    changed = {name: query.excluded[name] for name in ("last_step", "points", "outline", "data")}
-    session.execute(query.on_conflict_do_update(index_elements=BLOCK_KEY_COLUMNS, set_=changed), rows)
+    changed_columns = {name: query.excluded[name] for name in ("last_step", "points", "outline", "data")}
+    session.execute(query.on_conflict_do_update(index_elements=BLOCK_KEY_COLUMNS, set_=changed_columns), rows)
 
 
 def seal_curves(session: Session, run: str, attempt: int, curves: Mapping[int, Stored]) -> None:
@@ -309,9 +309,9 @@ def seal_curves(session: Session, run: str, attempt: int, curves: Mapping[int, S
 
 def _split_by_block(points: Stored) -> Iterator[tuple[int, Stored]]:
     numbers = points.steps // blocks.BLOCK_STEPS
-    changes = np.flatnonzero(numbers[1:] != numbers[:-1]) + 1
-    for begin, end in pairwise([0, *changes.tolist(), len(numbers)]):
-        yield int(numbers[begin]), points.at(slice(begin, end))
+    boundaries = np.flatnonzero(numbers[1:] != numbers[:-1]) + 1
+    for start, end in pairwise([0, *boundaries.tolist(), len(numbers)]):
+        yield int(numbers[start]), points.at(slice(start, end))
 
 
 def _read_old_blocks(
@@ -344,8 +344,8 @@ def _read_data(
     table = MetricBlock
     columns = (table.key_id, table.number, table.last_step, table.points, table.data)
     conditions = (MetricBlock.run_id == run, MetricBlock.attempt == attempt)
-    remaining = iter(block_ids)
-    while chunk := list(islice(remaining, MAX_BLOCKS_PER_READ)):
+    remaining_ids = iter(block_ids)
+    while chunk := list(islice(remaining_ids, MAX_BLOCKS_PER_READ)):
         is_in_chunk = tuple_(MetricBlock.key_id, MetricBlock.number).in_(chunk)
         yield from session.execute(
             select(*columns).where(*conditions, is_in_chunk), execution_options={"binary": True}
@@ -355,9 +355,9 @@ def _read_data(
 def _merge(old: Stored, new: Stored) -> Stored:
     if not len(old.steps):
         return new
-    unchanged = old.at(~np.isin(old.steps, new.steps))
-    merged = unchanged + new if len(unchanged.steps) else new
-    return merged.at(np.argsort(merged.steps, kind="stable"))
+    unchanged_points = old.at(~np.isin(old.steps, new.steps))
+    merged_points = unchanged_points + new if len(unchanged_points.steps) else new
+    return merged_points.at(np.argsort(merged_points.steps, kind="stable"))
 
 
 def _block_row(points: Stored) -> dict[str, Any]:
@@ -389,8 +389,10 @@ def reopen(session: Session, run: str, attempt: int, steps: Sequence[int]) -> in
     are rows.
     """
     is_attempt = _attempt_condition(run, attempt)
-    packed = session.scalar(select(Attempt.packed_step).where(is_attempt).with_for_update(key_share=True))
-    if packed is None or packed < min(steps):
+    packed_step = session.scalar(
+        select(Attempt.packed_step).where(is_attempt).with_for_update(key_share=True)
+    )
+    if packed_step is None or packed_step < min(steps):
         return BEFORE_ALL_STEPS
     is_block = and_(MetricBlock.run_id == run, MetricBlock.attempt == attempt)
     number = select(func.max(MetricBlock.number)).where(is_block).scalar_subquery()
@@ -398,6 +400,6 @@ def reopen(session: Session, run: str, attempt: int, steps: Sequence[int]) -> in
         select(func.max(MetricBlock.last_step)).where(is_block, MetricBlock.number == number)
     )
     newest_step: int = -1 if newest is None else newest
-    if any(newest_step < step <= packed for step in steps):
+    if any(newest_step < step <= packed_step for step in steps):
         session.execute(update(Attempt).where(is_attempt).values(packed_step=newest_step))
     return newest_step

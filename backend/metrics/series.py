@@ -71,9 +71,9 @@ def exponential_mean(values: Floats, smoothing: float) -> Floats:
     mean = _recursive_mean(finite_values, smoothing)
     biased_count = min(len(finite_values), math.ceil(math.log(NEGLIGIBLE_WEIGHT) / math.log(smoothing)))
     mean[:biased_count] /= 1.0 - smoothing ** np.arange(1, biased_count + 1)
-    smooth = values.copy()
-    smooth[finite] = mean
-    return smooth
+    smooth_values = values.copy()
+    smooth_values[finite] = mean
+    return smooth_values
 
 
 def _recursive_mean(values: Floats, s: float) -> Floats:

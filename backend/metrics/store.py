@@ -59,8 +59,8 @@ def write_points(
     points = {(keys[name], step): float(value) for step, metrics in steps for name, value in metrics.items()}
     if not points:
         return
-    sealed = reopen(session, run_id, attempt, [step for _, step in points])
-    late_points = {key_step: value for key_step, value in points.items() if key_step[1] <= sealed}
+    sealed_step = reopen(session, run_id, attempt, [step for _, step in points])
+    late_points = {key_step: value for key_step, value in points.items() if key_step[1] <= sealed_step}
     if late_points:
         try:
             put_into_blocks(session, run_id, attempt, _points_by_key(late_points, attempt))
@@ -133,15 +133,17 @@ def key_ids(session: Session, names: Iterable[str]) -> dict[str, int]:
     """Return the id of each metric name. New names are inserted. Raises ValueError for an invalid name."""
     known_ids = _key_ids_by_engine.setdefault(session.get_bind().engine, {})
     ids = {name: known_ids[name] for name in set(names) if name in known_ids}
-    if missing := sorted(set(names) - ids.keys()):
-        if invalid := [name for name in missing if not NAME_PATTERN.fullmatch(name)]:
-            raise ValueError(f"a metric's name is 1 to 128 of A-Z, 0-9, _ . / @ -, got {invalid[0][:40]!r}")
-        stored_ids = find_keys(session, missing)
+    if missing_names := sorted(set(names) - ids.keys()):
+        if invalid_names := [name for name in missing_names if not NAME_PATTERN.fullmatch(name)]:
+            raise ValueError(
+                f"a metric's name is 1 to 128 of A-Z, 0-9, _ . / @ -, got {invalid_names[0][:40]!r}"
+            )
+        stored_ids = find_keys(session, missing_names)
         if not session.info.get(NEW_KEYS_MARK):
             known_ids.update(stored_ids)
         ids |= stored_ids
-        if new := [name for name in missing if name not in stored_ids]:
-            ids |= _make_keys(session, new)
+        if new_names := [name for name in missing_names if name not in stored_ids]:
+            ids |= _make_keys(session, new_names)
     return ids
 
 

@@ -42,25 +42,25 @@ def _batches(curves: Sequence[Curve]) -> Iterator[slice]:
     """Yield slices of curves that are thinned together, with a limited
     size because their copies take memory.
     """
-    begin, size = 0, 0
+    start, size = 0, 0
     for number, curve in enumerate(curves):
         size += len(curve)
         if size >= MAX_BATCH_POINTS or number == len(curves) - 1:
-            yield slice(begin, number + 1)
-            begin, size = number + 1, 0
+            yield slice(start, number + 1)
+            start, size = number + 1, 0
 
 
 def _thin_batch(curves: Sequence[Curve], max_points: int, *edge_arrays: Sequence[Floats]) -> list[Ints]:
-    begins = np.cumsum([0, *map(len, curves)])
+    curve_starts = np.cumsum([0, *map(len, curves)])
     values = np.concatenate([curve.values for curve in curves])
     finite = np.flatnonzero(np.isfinite(values))
-    edges = np.searchsorted(finite, begins)
+    edges = np.searchsorted(finite, curve_starts)
     steps = np.concatenate([curve.steps for curve in curves])[finite]
     buckets = np.arange(len(finite))  # one bucket per point, for curves that keep all points
-    for curve, first, (begin, end) in zip(curves, begins[:-1], pairwise(edges), strict=True):
-        curve_steps = steps[begin:end]
-        if not _is_short(curve, finite[begin:end] - first, max_points):
-            buckets[begin:end] = curve_steps >> _curve_coarseness(
+    for curve, first, (start, end) in zip(curves, curve_starts[:-1], pairwise(edges), strict=True):
+        curve_steps = steps[start:end]
+        if not _is_short(curve, finite[start:end] - first, max_points):
+            buckets[start:end] = curve_steps >> _curve_coarseness(
                 curve_steps, max_points, arrays=1 + len(edge_arrays)
             )
     has_any = edges[:-1] < edges[1:]
@@ -70,8 +70,11 @@ def _thin_batch(curves: Sequence[Curve], max_points: int, *edge_arrays: Sequence
     starts = np.flatnonzero(is_first)
     arrays = [array[finite] for array in (values, *map(np.concatenate, edge_arrays))]
     indices = finite[_sorted_unique(firsts, lasts, *(_extreme_indices(array, starts) for array in arrays))]
-    indices_by_curve = np.split(indices, np.searchsorted(indices, begins[1:-1]))
-    return [curve_indices - first for curve_indices, first in zip(indices_by_curve, begins[:-1], strict=True)]
+    indices_by_curve = np.split(indices, np.searchsorted(indices, curve_starts[1:-1]))
+    return [
+        curve_indices - first
+        for curve_indices, first in zip(indices_by_curve, curve_starts[:-1], strict=True)
+    ]
 
 
 def _is_short(curve: Curve, finite: Ints, max_points: int) -> bool:
@@ -142,9 +145,9 @@ def _bucket_starts(steps: Ints, shift: int) -> Ints:
 
 def _differs_from_previous(ascending: Ints) -> NDArray[np.bool_]:
     """Return a mask of the numbers that differ from the one before."""
-    begins = np.ones(len(ascending), bool)
-    np.not_equal(ascending[1:], ascending[:-1], out=begins[1:])
-    return begins
+    is_different = np.ones(len(ascending), bool)
+    np.not_equal(ascending[1:], ascending[:-1], out=is_different[1:])
+    return is_different
 
 
 def _extreme_indices(values: Floats, starts: Ints) -> Ints:

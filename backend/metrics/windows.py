@@ -63,8 +63,8 @@ def load_run_points(
 ) -> list[RunPoints]:
     """Return the selection of the current points of each stretch, optionally with hidden points."""
     stretches = list(stretches)
-    limits = {} if all_attempts else load_limits(session, [stretch.run for stretch in stretches])
-    return [_stretch_points(session, stretch, limits.get(stretch.run, ())) for stretch in stretches]
+    limits = {} if all_attempts else load_limits(session, [segment.run for segment in stretches])
+    return [_stretch_points(session, segment, limits.get(segment.run, ())) for segment in stretches]
 
 
 def _stretch_points(session: Session, stretch: Stretch, limits: Sequence[Limit]) -> RunPoints:
@@ -149,10 +149,10 @@ def read_window(session: Session, run_points: RunPoints, first: int, last: int) 
     """Return the valid points in a range of steps, ordered by step, attempt and name."""
     tails = _rows(session, run_points, first, last)
     numbers = (first // blocks.BLOCK_STEPS, last // blocks.BLOCK_STEPS)
-    sealed = read_blocks(session, [run_points.run], run_points.keys, numbers=numbers)
+    sealed_points = read_blocks(session, [run_points.run], run_points.keys, numbers=numbers)
     points_by_name: list[tuple[Stored, str]] = []
     for key, name in run_points.keys.items():
-        points = sealed[run_points.run, key].add_tail(tails.get(key, NO_POINTS))
+        points = sealed_points[run_points.run, key].add_tail(tails.get(key, NO_POINTS))
         inside = points.at((points.steps >= first) & (points.steps <= last))
         points_by_name.append((run_points.counting(inside), name))
     return _merge_points(points_by_name)
@@ -197,10 +197,10 @@ def _merge_points(curves: Sequence[tuple[Stored, str]]) -> list[StoredPoint]:
 
 def iterate_points(session: Session, run_points: RunPoints) -> Iterator[StoredPoint]:
     """Yield all points of a selection in the transaction of the session."""
-    after = -1
-    while (window := find_next_window(session, run_points, after)) is not None:
+    last_step = -1
+    while (window := find_next_window(session, run_points, last_step)) is not None:
         yield from read_window(session, run_points, *window)
-        after = window[1]
+        last_step = window[1]
 
 
 def load_metric_names(session: Session, runs: Iterable[str]) -> list[str]:

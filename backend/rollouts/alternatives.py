@@ -20,11 +20,11 @@ def read_alternatives(tokens: Tokens, of_group: Sequence[Tokens]) -> dict[str, A
     The strings of token ids are taken from the completions of the same group.
     """
     ranks = [alternative_names(rank) for rank in range(MAX_ALTERNATIVES)]
-    stored = [names for names in ranks if all(name in tokens.arrays for name in names)]
-    if not stored:
+    stored_ranks = [names for names in ranks if all(name in tokens.arrays for name in names)]
+    if not stored_ranks:
         return None
-    ids = np.stack([tokens.arrays[name].astype(np.int64) for name, _ in stored], axis=1)
-    logprobs = np.stack([tokens.arrays[name] for _, name in stored], axis=1)
+    ids = np.stack([tokens.arrays[name].astype(np.int64) for name, _ in stored_ranks], axis=1)
+    logprobs = np.stack([tokens.arrays[name] for _, name in stored_ranks], axis=1)
     shown_ids = set(np.unique(ids[np.isfinite(logprobs)]).tolist())
     strings = {
         id_: string

@@ -231,8 +231,8 @@ def prompts_as_rows(
 ) -> Response:
     """Export training prompts as dataset rows with `prompt`, `answer` and their origin."""
     require_run(session, run)
-    chosen = load_atlas(session, run, state=state, sort=sort, visits=visits).prompts[:most]
-    return Response(prompt_lines(session, run, chosen), media_type="application/x-ndjson")
+    selected_prompts = load_atlas(session, run, state=state, sort=sort, visits=visits).prompts[:most]
+    return Response(prompt_lines(session, run, selected_prompts), media_type="application/x-ndjson")
 
 
 @router.post("/pass-rates", response_model=StoredRates, status_code=201)

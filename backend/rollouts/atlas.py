@@ -96,8 +96,8 @@ def load_atlas(session: Session, run_id: str, *, state: State | None, sort: Orde
     counts: dict[str, int] = {}
     for prompt in histories:
         counts[prompt.state] = counts.get(prompt.state, 0) + 1
-    chosen = [prompt for prompt in histories if state is None or prompt.state == state]
-    return Atlas(_sort_prompts(chosen, sort), counts, first, last)
+    selected_prompts = [prompt for prompt in histories if state is None or prompt.state == state]
+    return Atlas(_sort_prompts(selected_prompts, sort), counts, first, last)
 
 
 def _histories(session: Session, valid: Sequence[Any], first: int, last: int) -> Iterable[PromptHistory]:
@@ -107,22 +107,26 @@ def _histories(session: Session, valid: Sequence[Any], first: int, last: int) ->
     for start, end in pairwise(
         -(-indices * (last - first + 1) // WINDOW_COUNT) for indices in range(WINDOW_COUNT + 1)
     ):
-        names, packed = _load_tallies(
+        names, packed_tallies = _load_tallies(
             session, [*valid, GroupTally.step.between(first + start, first + end - 1)]
         )
         indices = np.array(
             [index_by_prompt.setdefault(name, len(index_by_prompt)) for name in names], np.int64
         )
-        numbers = np.array(packed, np.int64)
+        numbers = np.array(packed_tallies, np.int64)
         counts_by_kind = (numbers >> COUNT_BITS & MAX_COUNT, numbers >> 2 * COUNT_BITS, numbers & MAX_COUNT)
         window_sums.append([np.bincount(indices, counts, len(index_by_prompt)) for counts in counts_by_kind])
     tallies = np.zeros((3, len(index_by_prompt), WINDOW_COUNT), np.int64)
     for window, columns in enumerate(window_sums):
         for column, values in enumerate(columns):
             tallies[column, : len(values), window] = values
-    right, wrong, groups = tallies
+    right_counts, wrong_counts, groups = tallies
     return map(
-        make_history, index_by_prompt, right.tolist(), (right + wrong).tolist(), groups.sum(axis=1).tolist()
+        make_history,
+        index_by_prompt,
+        right_counts.tolist(),
+        (right_counts + wrong_counts).tolist(),
+        groups.sum(axis=1).tolist(),
     )
 
 
@@ -134,13 +138,13 @@ def _load_tallies(session: Session, conditions: Sequence[Any]) -> tuple[list[str
     and creating an object for each of them.
     """
     count = GroupTally.completions
-    packed = (
+    packed_tallies = (
         case((RIGHT_CONDITION, count), else_=0) * literal(1 << COUNT_BITS, BigInteger)
         + case((WRONG_CONDITION, count), else_=0) * literal(1 << 2 * COUNT_BITS, BigInteger)
         + case((GroupTally.number == 0, 1), else_=0)
     )
     gather = func.json_agg if is_postgres(session) else func.json_group_array
-    texts = [cast(gather(column), Text) for column in (GroupTally.prompt_id, packed)]
+    texts = [cast(gather(column), Text) for column in (GroupTally.prompt_id, packed_tallies)]
     row = session.execute(select(*texts).where(*conditions)).one()
     return orjson.loads(row[0] or "[]"), orjson.loads(row[1] or "[]")
 
@@ -190,11 +194,13 @@ def prompt_lines(session: Session, run_id: str, prompts: Sequence[PromptHistory]
     texts = load_prompts(session, run_id, [prompt.id for prompt in prompts])
     lines = []
     for prompt in prompts:
-        if (stored := texts.get(prompt.id)) is None:
+        if (stored_text := texts.get(prompt.id)) is None:
             continue
-        (text, text_damage), (answer, answer_damage) = map(try_unpack_text, (stored.prompt, stored.answer))
+        (text, text_damage), (answer, answer_damage) = map(
+            try_unpack_text, (stored_text.prompt, stored_text.answer)
+        )
         if not text_damage and not answer_damage:
-            row = {"prompt": text, "answer": answer, "source_run": run_id, "source_prompt": stored.id}
+            row = {"prompt": text, "answer": answer, "source_run": run_id, "source_prompt": stored_text.id}
             lines.append(json.dumps(row) + "\n")
     return "".join(lines)
 
@@ -228,18 +234,18 @@ def load_probes(session: Session, runs: Sequence[str], kind: str) -> dict[str, A
             .where(*valid_tally_conditions(session, run, kind))
             .group_by(GroupTally.prompt_id, GroupTally.step)
         )
-        for prompt, step, right, wrong, stored in session.execute(query):
-            graded = right + wrong
+        for prompt, step, right_count, wrong_count, is_stored in session.execute(query):
+            graded_count = right_count + wrong_count
             rates = cells.setdefault(prompt, {}).setdefault(run, {})
-            rates[step] = (right / graded if graded else None, bool(stored))
+            rates[step] = (right_count / graded_count if graded_count else None, bool(is_stored))
         steps[run] = sorted({step for by_run in cells.values() for step in by_run.get(run, ())})
     width = sum(map(len, steps.values()))
     limit = min(MAX_PROBES, max(1, MAX_CELLS // max(1, width)))
     stored_first = sorted(cells, key=lambda prompt: (not _is_stored(cells[prompt]), prompt))[:limit]
     texts: dict[str, RunPrompt] = {}
     for run in runs:
-        missing = [prompt for prompt in stored_first if prompt not in texts]
-        texts |= load_prompts(session, run, missing)
+        missing_prompts = [prompt for prompt in stored_first if prompt not in texts]
+        texts |= load_prompts(session, run, missing_prompts)
     items = [
         {
             "id": prompt,
@@ -253,7 +259,7 @@ def load_probes(session: Session, runs: Sequence[str], kind: str) -> dict[str, A
 
 
 def _is_stored(of_runs: dict[str, dict[int, tuple[float | None, bool]]]) -> bool:
-    return any(stored for cells in of_runs.values() for _, stored in cells.values())
+    return any(has_rollouts for cells in of_runs.values() for _, has_rollouts in cells.values())
 
 
 def _probe_row(cells: dict[int, tuple[float | None, bool]], steps: Sequence[int]) -> dict[str, Any]:

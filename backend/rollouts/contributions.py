@@ -22,7 +22,7 @@ Arrays = Mapping[str, NDArray[np.float32]]
 
 def load_loss_sums(session: Session, run_id: str, step: int) -> dict[str, Any]:
     """Return the sums of a step's stored contributions and its logged loss as `schemas.LossSums`."""
-    logged = load_logged_loss(session, run_id, step)
+    logged_loss = load_logged_loss(session, run_id, step)
     groups, terms = [], dict.fromkeys(TERMS, 0.0)
     totals: list[float | None] = []
     stored_terms: set[str] = set()
@@ -50,15 +50,17 @@ def load_loss_sums(session: Session, run_id: str, step: int) -> dict[str, Any]:
             values = [value for by_name in arrays if (value := _sum(by_name, f"loss_{name}")) is not None]
             terms[name] += sum(values)
             stored_terms |= {name} if values else set()
-    stored = _total(totals)
-    total, unstored = logged.get("loss/total"), logged.get(UNSTORED, 0.0)
+    stored_loss = _total(totals)
+    total, unstored_loss = logged_loss.get("loss/total"), logged_loss.get(UNSTORED, 0.0)
     return {
         "run": run_id,
         "step": step,
         "logged": _spell(total),
-        "stored": _spell(stored),
-        "unstored": _spell(unstored),
-        "difference": None if stored is None or total is None else spell(total - stored - unstored),
+        "stored": _spell(stored_loss),
+        "unstored": _spell(unstored_loss),
+        "difference": None
+        if stored_loss is None or total is None
+        else spell(total - stored_loss - unstored_loss),
         "terms": {name: spell(terms[name]) for name in TERMS if name in stored_terms},
         "groups": groups,
     }
@@ -67,12 +69,12 @@ def load_loss_sums(session: Session, run_id: str, step: int) -> dict[str, Any]:
 def load_logged_loss(session: Session, run_id: str, step: int) -> dict[str, float]:
     """Return loss/total and loss/unstored of a step, if they were logged."""
     points = read_points(session, [run_id], ["loss/total", UNSTORED])
-    logged = {}
+    logged_loss = {}
     for (_, name), curve in points.items():
         indices = np.flatnonzero(curve.steps == step)
         if len(indices):
-            logged[name] = float(curve.values[indices[-1]])
-    return logged
+            logged_loss[name] = float(curve.values[indices[-1]])
+    return logged_loss
 
 
 def _sum(arrays: Arrays, name: str) -> float | None:
@@ -81,8 +83,8 @@ def _sum(arrays: Arrays, name: str) -> float | None:
 
 def _total(sums: Iterable[float | None]) -> float | None:
     """Return the sum of the values that are not None; None if there are none."""
-    present = [value for value in sums if value is not None]
-    return sum(present) if present else None
+    numbers = [value for value in sums if value is not None]
+    return sum(numbers) if numbers else None
 
 
 def _spell(value: float | None) -> float | str | None:

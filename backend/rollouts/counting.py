@@ -25,10 +25,10 @@ def mark_condition(mask: int) -> ColumnElement[bool]:
 
 def count_completions(*conditions: ColumnElement[bool]) -> ColumnElement[int]:
     """Return the SQL sum of the completions that meet all conditions."""
-    matching = case(
+    matching_count = case(
         (conditions[0] if len(conditions) == 1 else conditions[0] & conditions[1], GroupTally.completions)
     )
-    return func.coalesce(func.sum(matching), 0)
+    return func.coalesce(func.sum(matching_count), 0)
 
 
 def counts_by_step(

@@ -37,7 +37,7 @@ def load_evidence(session: Session, run_id: str) -> list[dict[str, Any]]:
         return []
     onsets = [("", diagnosis.onset.sick)]
     onsets += [(cause.finding.cause, cause.finding.onset.sick) for cause in diagnosis.causes]
-    items = (_evidence_json(session, run_id, cause, sick) for cause, sick in onsets)
+    items = (_evidence_json(session, run_id, cause, sick_step) for cause, sick_step in onsets)
     return [item for item in items if item is not None]
 
 

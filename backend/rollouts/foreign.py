@@ -47,10 +47,10 @@ def replace_groups(session: Session, packed: PackedGroups) -> None:
     blocks = {row["id"]: row["completions"] for row in packed.groups}
     labels: list[dict[str, Any]] = []
     for start in range(0, len(ids), 500):
-        replaced = RolloutGroup.id.in_(ids[start : start + 500])
+        is_replaced = RolloutGroup.id.in_(ids[start : start + 500])
         labels += _kept_labels(session, ids[start : start + 500], blocks)
-        remove_from_index(session, replaced)
-        session.execute(delete(RolloutGroup).where(replaced))
+        remove_from_index(session, is_replaced)
+        session.execute(delete(RolloutGroup).where(is_replaced))
         session.execute(delete(GroupTally).where(group_condition(packed.groups[start : start + 500])))
     write_groups(session, packed)
     if labels:
@@ -61,18 +61,20 @@ def _kept_labels(
     session: Session, groups: Sequence[str], blocks: Mapping[str, bytes]
 ) -> list[dict[str, Any]]:
     """Return the labels of completions whose text is unchanged."""
-    stored = select(RolloutGroup.id).where(RolloutGroup.id.in_(groups))
-    session.execute(stored.with_for_update())  # locked, so that no labels can be added meanwhile
+    stored_ids = select(RolloutGroup.id).where(RolloutGroup.id.in_(groups))
+    session.execute(stored_ids.with_for_update())  # locked, so that no labels can be added meanwhile
     query = select(RolloutLabel.__table__).where(RolloutLabel.group_id.in_(groups))
     rows = [dict(row._mapping) for row in session.execute(query)]  # noqa: SLF001
-    labelled = sorted({row["group_id"] for row in rows})
+    labelled_ids = sorted({row["group_id"] for row in rows})
     old_texts = {
         completion.id: completion.text
-        for completions in load_completions(session, labelled).values()
+        for completions in load_completions(session, labelled_ids).values()
         for completion in completions
     }
     new_texts = {
-        completion.id: completion.text for group in labelled for completion in decode(group, blocks[group])
+        completion.id: completion.text
+        for group in labelled_ids
+        for completion in decode(group, blocks[group])
     }
     unchanged_ids = {
         rollout_id for rollout_id, text in old_texts.items() if new_texts.get(rollout_id) == text

@@ -69,22 +69,24 @@ def compute_text_points(session: Session, run_id: str, new: Mapping[int, Places]
     is left out. This takes a while and therefore happens before the transaction that stores the completions;
     `refresh_points` then updates the points within it.
     """
-    logged = _stored_values(session, run_id, new)
-    points, seen = [], {}
-    for step, places in sorted(new.items()):
-        stored = _stored_measures(session, run_id, step)
-        own_values = average_measures(_flatten(stored))
+    logged_values = _stored_values(session, run_id, new)
+    points, stored_by_step = [], {}
+    for step, completions_by_prompt in sorted(new.items()):
+        stored_measures = _stored_measures(session, run_id, step)
+        own_values = average_measures(_flatten(stored_measures))
         client_names = {
-            name for name, value in logged[step].items() if _is_client_value(value, own_values.get(name))
+            name
+            for name, value in logged_values[step].items()
+            if _is_client_value(value, own_values.get(name))
         }
-        fresh = {
+        measures_by_prompt = {
             prompt_index: [_measure(completion) for completion in completions]
-            for prompt_index, completions in places.items()
+            for prompt_index, completions in completions_by_prompt.items()
         }
-        metrics = average_measures(_flatten(stored | fresh))
+        metrics = average_measures(_flatten(stored_measures | measures_by_prompt))
         points.append((step, {name: value for name, value in metrics.items() if name not in client_names}))
-        seen[step] = (set(stored), logged[step])
-    return TextPoints(points, seen)
+        stored_by_step[step] = (set(stored_measures), logged_values[step])
+    return TextPoints(points, stored_by_step)
 
 
 def _flatten(places: Mapping[int, Sequence[Measures]]) -> list[Measures]:
@@ -98,11 +100,14 @@ def _is_client_value(stored: float, ours: float | None) -> bool:
 
 def refresh_points(session: Session, run_id: str, new: Mapping[int, Places], computed: TextPoints) -> Points:
     """Return the points, recomputed for the steps whose stored data have changed in the meantime."""
-    stored, logged = _stored_positions(session, run_id, new), _stored_values(session, run_id, new)
-    current = {step: (stored.get(step, set()), logged[step]) for step in new}
-    outdated = {step: new[step] for step in new if current[step] != computed.seen[step]}
-    refreshed = dict(compute_text_points(session, run_id, outdated).points)
-    return [(step, refreshed.get(step, metrics)) for step, metrics in computed.points]
+    stored_positions, logged_values = (
+        _stored_positions(session, run_id, new),
+        _stored_values(session, run_id, new),
+    )
+    current_by_step = {step: (stored_positions.get(step, set()), logged_values[step]) for step in new}
+    outdated_steps = {step: new[step] for step in new if current_by_step[step] != computed.seen[step]}
+    refreshed_points = dict(compute_text_points(session, run_id, outdated_steps).points)
+    return [(step, refreshed_points.get(step, metrics)) for step, metrics in computed.points]
 
 
 def _stored_positions(session: Session, run_id: str, steps: Collection[int]) -> dict[int, set[int]]:
@@ -125,12 +130,12 @@ def _stored_positions(session: Session, run_id: str, steps: Collection[int]) -> 
 
 def _stored_values(session: Session, run_id: str, steps: Collection[int]) -> dict[int, dict[str, float]]:
     """Return the stored values of text/* at the steps."""
-    logged: dict[int, dict[str, float]] = {step: {} for step in steps}
+    logged_values: dict[int, dict[str, float]] = {step: {} for step in steps}
     curves = read_curves(session, [run_id], METRICS, "step") if steps else {}
     for (_, metric), curve in curves.items():
         for step in np.intersect1d(curve.steps, list(steps)).tolist():
-            logged[step][metric] = float(curve.values[np.searchsorted(curve.steps, step)])
-    return logged
+            logged_values[step][metric] = float(curve.values[np.searchsorted(curve.steps, step)])
+    return logged_values
 
 
 def _stored_measures(session: Session, run_id: str, step: int) -> dict[int, list[Measures]]:

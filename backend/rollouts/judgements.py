@@ -65,9 +65,9 @@ class _Report:
 
     def as_json(self) -> dict[str, Any]:
         """Return the report as `schemas.ImportedJudgements`."""
-        refused = sorted(self._refused, key=lambda refusal: refusal["row"])
+        rejected_rows = sorted(self._refused, key=lambda refusal: refusal["row"])
         counts = {"rows": self.rows, "stored": self.stored, "unchanged": self.unchanged}
-        return {**counts, "refused": refused, "refused_rows": self._refused_rows}
+        return {**counts, "refused": rejected_rows, "refused_rows": self._refused_rows}
 
 
 def _rows(file: IO[bytes], report: _Report) -> Iterator[tuple[int, Judgement]]:

@@ -55,8 +55,12 @@ def completion_marks(completion: MarkedCompletion) -> int:
 
 def group_marks(rewards: Sequence[float | None], left_out: str, *, is_stored: bool) -> int:
     """Return the marks that all completions of a group share."""
-    graded = [reward for reward in rewards if reward is not None]
-    marks = BIT_BY_MARK["same_reward"] if graded and all(reward == graded[0] for reward in graded) else 0
+    graded_rewards = [reward for reward in rewards if reward is not None]
+    marks = (
+        BIT_BY_MARK["same_reward"]
+        if graded_rewards and all(reward == graded_rewards[0] for reward in graded_rewards)
+        else 0
+    )
     if left_out in REASONS:
         marks |= BIT_BY_MARK[left_out] | BIT_BY_MARK["left_out"]
     return marks | (BIT_BY_MARK["stored"] if is_stored else 0)
@@ -64,8 +68,8 @@ def group_marks(rewards: Sequence[float | None], left_out: str, *, is_stored: bo
 
 def parse_marks(names: Sequence[str]) -> int:
     """Return the bits of several marks; raise InvalidRequest for an unknown mark."""
-    if unknown := [name for name in names if name not in BIT_BY_MARK]:
+    if unknown_names := [name for name in names if name not in BIT_BY_MARK]:
         raise InvalidRequest(
-            [FieldError("mark", f"is {unknown[0][:64]!r}; expected one of {', '.join(MARKS)}")]
+            [FieldError("mark", f"is {unknown_names[0][:64]!r}; expected one of {', '.join(MARKS)}")]
         )
     return sum(BIT_BY_MARK[name] for name in set(names))

@@ -93,9 +93,11 @@ def load_mismatch(session: Session, run: Run, step: int, kind: Kind | None, leve
         rule = own_rule
     tokens, groups, total = _load_tokens(session, run, step)
     caps = sorted({*CAP_VALUES, *((cap,) if is_own else ())})
-    shown = np.arange(len(tokens.row))
-    if len(shown) > MAX_POINTS:
-        shown = np.sort(np.random.default_rng(step).choice(len(shown), MAX_POINTS, replace=False))
+    shown_indices = np.arange(len(tokens.row))
+    if len(shown_indices) > MAX_POINTS:
+        shown_indices = np.sort(
+            np.random.default_rng(step).choice(len(shown_indices), MAX_POINTS, replace=False)
+        )
     return {
         "run": run.id,
         "step": step,
@@ -108,10 +110,10 @@ def load_mismatch(session: Session, run: Run, step: int, kind: Kind | None, leve
         "groups": groups,
         "of_groups": total,
         "caps": _cap_items(tokens, rule, caps),
-        "sampler": tokens.sampler[shown].tolist(),
-        "trainer": tokens.trainer[shown].tolist(),
-        "position": tokens.position[shown].tolist(),
-        "age": tokens.age[shown].tolist(),
+        "sampler": tokens.sampler[shown_indices].tolist(),
+        "trainer": tokens.trainer[shown_indices].tolist(),
+        "position": tokens.position[shown_indices].tolist(),
+        "age": tokens.age[shown_indices].tolist(),
     }
 
 
@@ -204,14 +206,14 @@ def _cap_items(tokens: Tokens, rule: Rule, caps: Sequence[float]) -> list[dict[s
     first = int(np.searchsorted(rho, rule.low, side="left")) if rule.is_mask else 0
     cap_items = []
     for cap in caps:
-        below = max(first, int(np.searchsorted(rho, cap, side="right")))
-        over = 0 if rule.is_mask else count - below
-        total = float(sums[below] - sums[first] + over * cap)
-        square = float(squares[below] - squares[first] + over * cap**2)
+        count_below = max(first, int(np.searchsorted(rho, cap, side="right")))
+        count_over = 0 if rule.is_mask else count - count_below
+        total = float(sums[count_below] - sums[first] + count_over * cap)
+        square = float(squares[count_below] - squares[first] + count_over * cap**2)
         cap_items.append(
             {
                 "cap": cap,
-                "limited": (count - below + first) / count,
+                "limited": (count - count_below + first) / count,
                 "mean": total / count,
                 "ess": total * total / (count * square) if square else 0.0,
                 "lost": 1 - total / float(sums[-1]),

@@ -105,22 +105,27 @@ def pack_tokens(completions: Sequence[Tokens]) -> bytes:
     columns = []
     for name, holders in holders_by_name.items():
         arrays = [completions[n].arrays[name] for n in holders]
-        if mismatched := [
+        if mismatched_names := [
             n for n, array in zip(holders, arrays, strict=True) if np.shape(array) != (lengths[n],)
         ]:
-            shape, count = np.shape(completions[mismatched[0]].arrays[name]), lengths[mismatched[0]]
+            shape, count = (
+                np.shape(completions[mismatched_names[0]].arrays[name]),
+                lengths[mismatched_names[0]],
+            )
             raise ValueError(f"array {name!r} has shape {shape} for {count} tokens")
-        encoded = [encode(array, kinds[name]) for array in arrays]
-        columns += [data for data, _ in encoded]
-        scales[name] = [scale for _, scale in encoded]
+        encoded_arrays = [encode(array, kinds[name]) for array in arrays]
+        columns += [data for data, _ in encoded_arrays]
+        scales[name] = [scale for _, scale in encoded_arrays]
     header = {
         "version": FORMAT_VERSION,
         "lengths": lengths,
         "strings": list(sizes),
         "arrays": holders_by_name,
     }
-    scaled = {name: factors for name, factors in scales.items() if any(scale != 1.0 for scale in factors)}
-    head = orjson.dumps(header | {"kinds": kinds, "scales": scaled})
+    array_scales = {
+        name: factors for name, factors in scales.items() if any(scale != 1.0 for scale in factors)
+    }
+    head = orjson.dumps(header | {"kinds": kinds, "scales": array_scales})
     return _compress(b"".join([len(head).to_bytes(4, "little"), head, _encode(text), ids, *columns]))
 
 
@@ -137,11 +142,11 @@ def unpack_tokens(data: bytes) -> list[Tokens]:
     with _translate_errors():
         raw = _decompress(data, MAX_UNPACKED_BYTES)
         header, start = _read_header(raw)
-        ends = list(accumulate(header["strings"], initial=start))
-        strings = [raw[a:b].decode("utf-8", "surrogatepass") for a, b in pairwise(ends)]
+        end_offsets = list(accumulate(header["strings"], initial=start))
+        strings = [raw[a:b].decode("utf-8", "surrogatepass") for a, b in pairwise(end_offsets)]
         offsets = list(accumulate(header["lengths"], initial=0))
-        ids = np.frombuffer(raw, "<i4", offsets[-1], ends[-1])
-        arrays = _read_arrays(raw, header, ends[-1] + 4 * offsets[-1])
+        ids = np.frombuffer(raw, "<i4", offsets[-1], end_offsets[-1])
+        arrays = _read_arrays(raw, header, end_offsets[-1] + 4 * offsets[-1])
         bounds = list(pairwise(offsets))
         return [Tokens(strings[a:b], ids[a:b], arrays[n]) for n, (a, b) in enumerate(bounds)]
 
@@ -189,8 +194,8 @@ def _read_arrays(raw: bytes, header: dict[str, Any], offset: int) -> list[dict[s
 def _compress(raw: bytes) -> bytes:
     if not hasattr(_local, "compressor"):
         _local.compressor = zstandard.ZstdCompressor(level=COMPRESSION_LEVEL, write_checksum=True)
-    packed: bytes = _local.compressor.compress(raw)
-    return packed
+    compressed: bytes = _local.compressor.compress(raw)
+    return compressed
 
 
 def _decompress(data: bytes, limit: int) -> bytes:

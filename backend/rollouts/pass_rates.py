@@ -49,9 +49,9 @@ def load_rates(session: Session, run_id: str) -> PassRates:
     if not by_id:
         raise Conflict(f"{name!r} has no training prompts with graded completions")
     texts = load_prompts(session, run_id, list(by_id))
-    readable = {prompt_id: try_unpack_text(text.prompt) for prompt_id, text in texts.items()}
+    prompt_by_id = {prompt_id: try_unpack_text(text.prompt) for prompt_id, text in texts.items()}
     by_text = {
-        text_key(text): by_id[prompt_id] for prompt_id, (text, damage) in readable.items() if not damage
+        text_key(text): by_id[prompt_id] for prompt_id, (text, damage) in prompt_by_id.items() if not damage
     }
     return PassRates(
         run=run_id,

@@ -111,25 +111,25 @@ def list_groups(
     is_descending = sort.startswith("-")
     sort_key = tuple_(*columns)
     order = [column.desc() if is_descending else column.asc() for column in columns]
-    conditions, after = _conditions(session, rollout_filter), read_cursor(cursor, *kinds, order=sort)
+    conditions, last_key = _conditions(session, rollout_filter), read_cursor(cursor, *kinds, order=sort)
 
     def behind(key: Sequence[Any] | None) -> list[ColumnElement[bool]]:
         return [] if key is None else [sort_key < tuple(key) if is_descending else sort_key > tuple(key)]
 
     if not rollout_filter.is_of_completions:
-        query = select(RolloutGroup).where(*conditions, *behind(after)).order_by(*order)
+        query = select(RolloutGroup).where(*conditions, *behind(last_key)).order_by(*order)
         return session.scalars(query.limit(limit + 1)).all()
     ids: list[str] = []
     size = max(limit + 1, GROUPS_AT_ONCE)
     while True:
-        query = select(RolloutGroup.id.label("group"), *columns).where(*conditions, *behind(after))
+        query = select(RolloutGroup.id.label("group"), *columns).where(*conditions, *behind(last_key))
         rows = session.execute(query.order_by(*order).limit(size)).all()
         ids += _matching_groups(session, rollout_filter, [row.group for row in rows])
         if len(rows) < size or len(ids) > limit:
             break
-        after, size = list(rows[-1])[1:], min(4 * size, MAX_AT_ONCE)
-    matching = select(RolloutGroup).where(RolloutGroup.id.in_(ids[: limit + 1])).order_by(*order)
-    return session.scalars(matching).all()
+        last_key, size = list(rows[-1])[1:], min(4 * size, MAX_AT_ONCE)
+    matching_groups = select(RolloutGroup).where(RolloutGroup.id.in_(ids[: limit + 1])).order_by(*order)
+    return session.scalars(matching_groups).all()
 
 
 def _matching_groups(session: Session, rollout_filter: RolloutFilter, ids: Sequence[str]) -> Iterator[str]:
@@ -239,19 +239,19 @@ def step_counts(sessions: Sessions, run_id: str, prompt_id: str = "") -> Iterato
     """
     prompt_condition = [RolloutGroup.prompt_id == prompt_id] if prompt_id else []
     columns = (RolloutGroup.step, RolloutGroup.kind)
-    means = (func.count().label("groups"), func.avg(RolloutGroup.reward_mean).label("reward_mean"))
-    query = select(*columns, *means).group_by(*columns).order_by(*columns).limit(STEPS_AT_ONCE)
-    after: tuple[Any, ...] = (-1, "")
+    mean_columns = (func.count().label("groups"), func.avg(RolloutGroup.reward_mean).label("reward_mean"))
+    query = select(*columns, *mean_columns).group_by(*columns).order_by(*columns).limit(STEPS_AT_ONCE)
+    last_key: tuple[Any, ...] = (-1, "")
     while True:
         with reading(sessions) as session:
-            is_after = tuple_(*columns) > after
+            is_after = tuple_(*columns) > last_key
             rows = session.execute(
                 query.where(*valid_group_conditions(session, run_id), *prompt_condition, is_after)
             ).all()
         yield from (dict(row._mapping) for row in rows)  # noqa: SLF001 - a Row's public dict
         if len(rows) < STEPS_AT_ONCE:
             return
-        after = (rows[-1].step, rows[-1].kind)
+        last_key = (rows[-1].step, rows[-1].kind)
 
 
 def load_tokens(session: Session, rollout_id: str) -> dict[str, Any]:
@@ -260,19 +260,21 @@ def load_tokens(session: Session, rollout_id: str) -> dict[str, Any]:
     if rollout is None:
         raise NotFound(f"there is no completion {rollout_id!r}")
     group = session.get_one(RolloutGroup, rollout.group_id)
-    packed = session.get(RolloutTokens, rollout.group_id)
-    shared = {"id": rollout.id, "advantage": rollout.spell("advantage")}
-    if packed is None:
+    packed_tokens = session.get(RolloutTokens, rollout.group_id)
+    shared_fields = {"id": rollout.id, "advantage": rollout.spell("advantage")}
+    if packed_tokens is None:
         if note := removal_reason(session, group.run_id, group.step):
-            return shared | _missing_tokens(note=note)
+            return shared_fields | _missing_tokens(note=note)
         raise NotFound(f"the tokens of completion {rollout_id!r} were not recorded (recording.tokens)")
     try:
-        group_tokens = unpack_tokens(packed.data)
+        group_tokens = unpack_tokens(packed_tokens.data)
         tokens = group_tokens[rollout.position]
     except PackedDamaged as error:
-        return shared | _missing_tokens(damage=str(error))
+        return shared_fields | _missing_tokens(damage=str(error))
     except IndexError:
-        return shared | _missing_tokens(damage=f"it holds tokens of {len(group_tokens)} completions alone")
+        return shared_fields | _missing_tokens(
+            damage=f"it holds tokens of {len(group_tokens)} completions alone"
+        )
     arrays = {
         name: [spell(value) for value in values.tolist()]
         for name, values in tokens.arrays.items()
@@ -285,7 +287,7 @@ def load_tokens(session: Session, rollout_id: str) -> dict[str, Any]:
     ]
     mask = tokens.arrays.get("mask")
     return {
-        **shared,
+        **shared_fields,
         "tokens": list(tokens.strings),
         "token_ids": tokens.ids.tolist(),
         "arrays": arrays,
@@ -299,5 +301,5 @@ def load_tokens(session: Session, rollout_id: str) -> dict[str, Any]:
 
 def _missing_tokens(*, note: str = "", damage: str = "") -> dict[str, Any]:
     """Return the response for a completion whose tokens cannot be shown."""
-    empty: dict[str, Any] = {name: [] for name in ("tokens", "token_ids", "mask", "observed")}
-    return empty | {"arrays": {}, "alternatives": None, "note": note, "damage": damage}
+    empty_lists: dict[str, Any] = {name: [] for name in ("tokens", "token_ids", "mask", "observed")}
+    return empty_lists | {"arrays": {}, "alternatives": None, "note": note, "damage": damage}

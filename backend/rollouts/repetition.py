@@ -15,4 +15,4 @@ def distinct_gram_share(text: str) -> float:
     if len(tail) < MIN_CHARS:
         return 1.0
     count = len(tail) - GRAM_CHARS + 1
-    return len({tail[at : at + GRAM_CHARS] for at in range(count)}) / count
+    return len({tail[offset : offset + GRAM_CHARS] for offset in range(count)}) / count

@@ -31,14 +31,14 @@ def load_signal_budgets(session: Session, runs: Sequence[str], bins: int) -> lis
     names = [budget_metric(category, unit) for unit in UNITS for category in PARTS]
     points = read_points(session, runs, names)
     budgets = []
-    parts: Sequence[str]
+    part_names: Sequence[str]
     for run in runs:
-        logged = {name: curve for (owner, name), curve in points.items() if owner == run}
-        if logged:
-            source, parts, (steps, values) = "trainer", PARTS, _read_logged(logged)
+        logged_curves = {name: curve for (owner, name), curve in points.items() if owner == run}
+        if logged_curves:
+            source, part_names, (steps, values) = "trainer", PARTS, _read_logged(logged_curves)
         else:
-            source, parts, (steps, values) = "rollouts", TALLIED, _read_tallies(session, run)
-        budgets.append(_budget_json(run, source if len(steps) else "", parts, steps, values, bins))
+            source, part_names, (steps, values) = "rollouts", TALLIED, _read_tallies(session, run)
+        budgets.append(_budget_json(run, source if len(steps) else "", part_names, steps, values, bins))
     return budgets
 
 
@@ -85,13 +85,13 @@ def _budget_part(marks: int, *, has_others: bool) -> str:
 
     `has_others` is true if the group has several completions, so that their rewards could be compared.
     """
-    has = {name for name, bit in BIT_BY_MARK.items() if marks & bit}
-    if "truncated" in has:
+    held_marks = {name for name, bit in BIT_BY_MARK.items() if marks & bit}
+    if "truncated" in held_marks:
         return "truncated"
-    if has_others and "same_reward" in has and "unscored" not in has:
-        is_graded = "right" in has or "wrong" in has
-        return "equal_right" if ("right" if is_graded else "rewarded") in has else "equal_wrong"
-    return "left_out" if "left_out" in has else "untold"
+    if has_others and "same_reward" in held_marks and "unscored" not in held_marks:
+        is_graded = "right" in held_marks or "wrong" in held_marks
+        return "equal_right" if ("right" if is_graded else "rewarded") in held_marks else "equal_wrong"
+    return "left_out" if "left_out" in held_marks else "untold"
 
 
 def _budget_json(
@@ -99,7 +99,7 @@ def _budget_json(
 ) -> dict[str, Any]:
     """Return the sums over all steps, and over each of several ranges with about equal numbers of steps."""
     count = min(bins, len(steps))
-    edges = [len(steps) * at // count for at in range(count + 1)] if count else []
+    edges = [len(steps) * index // count for index in range(count + 1)] if count else []
     units = [unit for unit in UNITS if unit in values and values[unit].any()]
     return {
         "run": run,

@@ -54,25 +54,26 @@ def pack_groups(
 
     Only tallies and prompts are stored for the groups in `counted`.
     """
-    packed = PackedGroups()
+    packed_groups = PackedGroups()
     ids_of_row = {"run_id": run_id, "step": step, "attempt": attempt}
     for group in counted:
-        packed.tallies.extend(tally_rows(group, is_stored=False, **ids_of_row))
-        packed.prompts.append(prompt_row(group, run_id))
+        packed_groups.tallies.extend(tally_rows(group, is_stored=False, **ids_of_row))
+        packed_groups.prompts.append(prompt_row(group, run_id))
     for group in groups:
         number = _group_number(run_id, attempt, group.kind, group.prompt_index)
         group_id = _group_id(run_id, step, number)
         completions = [
-            _stored_completion(completion, group_id, at) for at, completion in enumerate(group.completions)
+            _stored_completion(completion, group_id, position)
+            for position, completion in enumerate(group.completions)
         ]
         row = _group_row(group, id=group_id, completions=encode(completions), **ids_of_row)
-        packed.groups.append(row)
-        packed.rollouts.extend((completion.id, group_id) for completion in completions)
-        packed.tallies.extend(tally_rows(group, is_stored=True, **ids_of_row))
-        packed.prompts.append(prompt_row(group, run_id))
+        packed_groups.groups.append(row)
+        packed_groups.rollouts.extend((completion.id, group_id) for completion in completions)
+        packed_groups.tallies.extend(tally_rows(group, is_stored=True, **ids_of_row))
+        packed_groups.prompts.append(prompt_row(group, run_id))
         if with_tokens and any(len(completion.token_strings) for completion in group.completions):
-            packed.tokens.append({"group_id": group_id, "data": pack_tokens(_group_tokens(group))})
-    return packed
+            packed_groups.tokens.append({"group_id": group_id, "data": pack_tokens(_group_tokens(group))})
+    return packed_groups
 
 
 def write_groups(session: Session, packed: PackedGroups) -> None:
@@ -119,20 +120,22 @@ def _mean_and_std(rewards: Sequence[float]) -> tuple[float | None, float | None]
 def _stored_completion(completion: CompletionRecord, group_id: str, position: int) -> Completion:
     numbers = {"reward": completion.reward, "advantage": completion.advantage}
     known_numbers = {name: float(value) for name, value in numbers.items() if value is not None}
-    stored = {name: to_stored(value) for name, value in known_numbers.items()}
+    stored_numbers = {name: to_stored(value) for name, value in known_numbers.items()}
     return Completion(
         group_id,
         position,
         completion.text,
-        reward=stored["reward"].value if "reward" in stored else None,
-        advantage=stored["advantage"].value if "advantage" in stored else None,
+        reward=stored_numbers["reward"].value if "reward" in stored_numbers else None,
+        advantage=stored_numbers["advantage"].value if "advantage" in stored_numbers else None,
         tokens=len(completion.token_ids),
         finish_reason=completion.finish_reason,
         correct=completion.correct,
         rewards=spell_all({name: _plain_number(value) for name, value in completion.rewards.items()}),
         flags=list(completion.flags),
         turns=list(completion.turns),
-        non_finite={name: spell(known_numbers[name]) for name, (kind, _) in stored.items() if kind != FINITE},
+        non_finite={
+            name: spell(known_numbers[name]) for name, (kind, _) in stored_numbers.items() if kind != FINITE
+        },
     )
 
 

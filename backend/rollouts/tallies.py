@@ -19,13 +19,13 @@ from backend.storage.numbers import to_stored
 
 def tally_rows(group: GroupRecord, *, is_stored: bool, **ids_of_row: Any) -> list[dict[str, Any]]:
     """Return one row for each combination of marks and reward in a group."""
-    shared = group_marks(
+    shared_marks = group_marks(
         [completion.reward for completion in group.completions], group.left_out, is_stored=is_stored
     )
     tallies: dict[tuple[int, float | None], list[int]] = {}
     for completion in group.completions:
         reward = None if completion.reward is None else to_stored(completion.reward).value
-        counts = tallies.setdefault((completion_marks(completion) | shared, reward), [0, 0])
+        counts = tallies.setdefault((completion_marks(completion) | shared_marks, reward), [0, 0])
         counts[0] += 1
         counts[1] += len(completion.token_ids)
     return [

@@ -78,11 +78,11 @@ class TokenBudget:
             query = select(Run.id, Run.attempt, Run.last_step).where(Run.deleting_at.is_(None))
             runs: dict[str, Stamp] = {row[0]: (row[1], row[2]) for row in session.execute(query)}
         self._known = {run: usage for run, usage in self._known.items() if run in runs}
-        for run, stamp in runs.items():
+        for run, progress in runs.items():
             usage = self._known.get(run)
-            if usage is None or usage.stamp != stamp:
+            if usage is None or usage.stamp != progress:
                 with reading(self._sessions) as session:
-                    self._known[run] = _count_bytes(session, run, stamp, usage)
+                    self._known[run] = _count_bytes(session, run, progress, usage)
                 yield
             if self._of_run and self._known[run].size > self._of_run:
                 self._count_again([run], runs)
@@ -110,7 +110,7 @@ class TokenBudget:
     def _shrink(self, run: str, limit: int, whose: str) -> Iterator[None]:
         usage = self._known[run]
         megabytes = (self._of_run if whose == "the run" else self._of_all) / MEGABYTE
-        removed = {}
+        step_by_name = {}
         for name, remove in REMOVER_BY_PIECE.items():
             with reading(self._sessions) as session:
                 if name == "alternatives" and not has_alternatives(session, run):
@@ -123,14 +123,18 @@ class TokenBudget:
                     break
                 if step >= first:
                     with self._sessions.begin() as session:
-                        freed = remove(session, run, step)
-                    usage.free(step, freed)
-                    removed[name] = step
+                        freed_bytes = remove(session, run, step)
+                    usage.free(step, freed_bytes)
+                    step_by_name[name] = step
                     yield
-        if removed:
+        if step_by_name:
             with self._sessions.begin() as session:
                 add_event(
-                    session, KIND, _removal_sentence(removed, megabytes, whose), run_id=run, data=removed
+                    session,
+                    KIND,
+                    _removal_sentence(step_by_name, megabytes, whose),
+                    run_id=run,
+                    data=step_by_name,
                 )
                 usage.event = _newest_event(session, run)
 
@@ -146,14 +150,14 @@ def _removal_sentence(removed: dict[str, int], megabytes: float, whose: str) -> 
 def _count_bytes(session: Session, run_id: str, stamp: Stamp, before: _CountedBytes | None) -> _CountedBytes:
     """Count the bytes of a run; within the same attempt, only those of the newest steps are counted again."""
     attempt, last_step = stamp
-    end, settled = BEFORE_ALL_STEPS, 0
+    end, settled_bytes = BEFORE_ALL_STEPS, 0
     if before is not None and before.stamp[0] == attempt:
-        end, settled = before.end, before.settled
+        end, settled_bytes = before.end, before.settled
     new_end = max(end, last_step - LATE_STEPS)
     # The event is read before the values are counted.
     event = _newest_event(session, run_id) if before is None else before.event
-    settled += _sum_bytes(session, run_id, end, new_end)
-    return _CountedBytes(stamp, new_end, settled, _sum_bytes(session, run_id, new_end, None), event)
+    settled_bytes += _sum_bytes(session, run_id, end, new_end)
+    return _CountedBytes(stamp, new_end, settled_bytes, _sum_bytes(session, run_id, new_end, None), event)
 
 
 def _newest_event(session: Session, run_id: str) -> int:
@@ -184,13 +188,13 @@ def _steps(session: Session, run_id: str) -> list[int]:
 
 def removed_steps(session: Session, run_id: str) -> dict[str, int]:
     """Return the last step whose `alternatives`, `values` and `tokens` were removed because of a budget."""
-    removed: dict[str, int] = {}
+    last_step_by_name: dict[str, int] = {}
     query = select(Event.data).where(Event.run_id == run_id, Event.kind == KIND)
     for data in session.scalars(query):
         for name in ("alternatives", "values", "tokens"):
             if isinstance(step := data.get(name), int):
-                removed[name] = max(step, removed.get(name, -1))
-    return removed
+                last_step_by_name[name] = max(step, last_step_by_name.get(name, -1))
+    return last_step_by_name
 
 
 def removal_reason(session: Session, run_id: str, step: int, name: str = "tokens") -> str:
@@ -221,38 +225,38 @@ def has_alternatives(session: Session, run_id: str) -> bool:
 
 def _repack(session: Session, run_id: str, step: int, stays: Callable[[str], bool]) -> int:
     """Keep only the values of a step whose names satisfy `stays`, and return the freed bytes."""
-    freed = 0
+    freed_bytes = 0
     damage: dict[str, str] = {}
     ids = session.scalars(_step_condition(run_id, step)).all()
     for start in range(0, len(ids), GROUPS_AT_ONCE):
         is_in_chunk = RolloutTokens.group_id.in_(ids[start : start + GROUPS_AT_ONCE])
-        changed = []
+        changed_rows = []
         for group, data in session.execute(
             select(RolloutTokens.group_id, RolloutTokens.data).where(is_in_chunk)
         ):
             try:
-                packed = pack_tokens([_filter_values(tokens, stays) for tokens in unpack_tokens(data)])
+                packed_tokens = pack_tokens([_filter_values(tokens, stays) for tokens in unpack_tokens(data)])
             except PackedDamaged as error:
                 damage[group] = str(error)
                 continue
-            if len(packed) < len(data):
-                changed.append({"group": group, "packed": packed})
-                freed += len(data) - len(packed)
-        if changed:
+            if len(packed_tokens) < len(data):
+                changed_rows.append({"group": group, "packed": packed_tokens})
+                freed_bytes += len(data) - len(packed_tokens)
+        if changed_rows:
             table: Any = RolloutTokens.__table__
             statement = update(table).where(table.c.group_id == bindparam("group"))
-            session.connection().execute(statement.values(data=bindparam("packed")), changed)
+            session.connection().execute(statement.values(data=bindparam("packed")), changed_rows)
     if damage:
         _report_damage(session, run_id, step, damage)
-    return freed
+    return freed_bytes
 
 
 def _report_damage(session: Session, run_id: str, step: int, damage: Mapping[str, str]) -> None:
     """Report damaged tokens of a step that cannot be repacked, once per group."""
     conditions = (Event.run_id == run_id, Event.kind == KIND, Event.step == step)
-    reported = [data.get("damaged") for data in session.scalars(select(Event.data).where(*conditions))]
+    reported_damage = [data.get("damaged") for data in session.scalars(select(Event.data).where(*conditions))]
     reported_groups = [
-        group for groups in reported if isinstance(groups, list) for group in groups
+        group for groups in reported_damage if isinstance(groups, list) for group in groups
     ]  # may be imported
     if not (new_groups := sorted(group for group in damage if group not in reported_groups)):
         return
@@ -272,9 +276,9 @@ def _filter_values(tokens: Tokens, stays: Callable[[str], bool]) -> Tokens:
 def _remove(session: Session, run_id: str, step: int) -> int:
     """Remove the tokens of a step and return the freed bytes."""
     is_of_step = RolloutTokens.group_id.in_(_step_condition(run_id, step))
-    freed = session.scalar(select(func.sum(func.length(RolloutTokens.data))).where(is_of_step)) or 0
+    freed_bytes = session.scalar(select(func.sum(func.length(RolloutTokens.data))).where(is_of_step)) or 0
     session.execute(delete(RolloutTokens).where(is_of_step), execution_options={"synchronize_session": False})
-    return int(freed)
+    return int(freed_bytes)
 
 
 def _step_condition(run_id: str, step: int) -> Any:

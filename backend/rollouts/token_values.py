@@ -56,23 +56,23 @@ def encode(values: Any, kind: Kind) -> tuple[bytes, float]:
     """Return the bytes of (T,) values and their scale; a scale of 0 marks non-finite sums, which are kept as
     f3.
     """
-    exact = np.asarray(values, np.float32)
+    float_values = np.asarray(values, np.float32)
     match kind:
         case "f4":
-            return exact.astype("<f4", copy=False).tobytes(), 1.0
+            return float_values.astype("<f4", copy=False).tobytes(), 1.0
         case "i1":
-            return np.nan_to_num(exact).clip(-128, 127).astype("<i1").tobytes(), 1.0
+            return np.nan_to_num(float_values).clip(-128, 127).astype("<i1").tobytes(), 1.0
         case "f3":
-            return _shorten(exact), 1.0
+            return _shorten(float_values), 1.0
         case "u3":  # float32 represents whole numbers below 2**24 exactly
-            return _planes(np.nan_to_num(exact).clip(0, 2**24 - 1).astype("<i4"), first=0), 1.0
+            return _planes(np.nan_to_num(float_values).clip(0, 2**24 - 1).astype("<i4"), first=0), 1.0
         case "s3":
-            largest = float(np.abs(exact).max(initial=0.0))
+            largest = float(np.abs(float_values).max(initial=0.0))
             if not math.isfinite(largest):
-                return _shorten(exact), 0.0
+                return _shorten(float_values), 0.0
             scale = 2.0 ** math.ceil(math.log2(max(largest, 1e-30) / MAX_ENCODED))
             # Rounding the running sum instead of each value carries every rounding error into the next token.
-            sums = np.rint(np.cumsum(exact, dtype=np.float64) / scale)
+            sums = np.rint(np.cumsum(float_values, dtype=np.float64) / scale)
             return _planes(np.diff(sums, prepend=0.0).astype("<i4"), first=0), scale
         case _:
             assert_never(kind)
@@ -101,8 +101,8 @@ def decode(raw: bytes, offset: int, count: int, kind: Kind, scale: float) -> NDA
 def _shorten(values: NDArray[np.float32]) -> bytes:
     """Return the upper three bytes of each number, rounded to nearest; non-finite numbers stay unchanged."""
     bits = values.astype("<f4").view("<u4")
-    rounded = np.where(np.isfinite(values), bits + np.uint32(0x80), bits)
-    quiet = np.where(np.isnan(values), rounded | np.uint32(0x400000), rounded)
+    rounded_bits = np.where(np.isfinite(values), bits + np.uint32(0x80), bits)
+    quiet = np.where(np.isnan(values), rounded_bits | np.uint32(0x400000), rounded_bits)
     return _planes(quiet.astype("<u4"), first=1)
 
 

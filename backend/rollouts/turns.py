@@ -39,11 +39,11 @@ def _facts(turn: Mapping[str, Any]) -> dict[str, Any]:
 
 def observation_mask(turns: Sequence[Mapping[str, Any]], count: int) -> list[int]:
     """Return a list of length `count` with 1 for each token that belongs to a tool's answer, else 0."""
-    marks = [0] * count
+    mask = [0] * count
     for turn in turns:
         first, end = turn["tokens"]
-        marks[first:end] = [1] * (min(end, count) - first)
-    return marks
+        mask[first:end] = [1] * (min(end, count) - first)
+    return mask
 
 
 def read_turns(claimed: Any, text: str, tokens: int) -> list[dict[str, Any]]:
@@ -51,14 +51,14 @@ def read_turns(claimed: Any, text: str, tokens: int) -> list[dict[str, Any]]:
     if not isinstance(claimed, list) or len(claimed) > MAX_TURNS:
         raise ValueError("has turns that are no list")
     previous_end = 0
-    checked = []
+    checked_turns = []
     for turn in claimed:
         checked_turn = _read_turn(turn, len(text), tokens)
         if checked_turn["call"][0] < previous_end or checked_turn["observation"][0] < checked_turn["call"][1]:
             raise ValueError("has turns that overlap")
         previous_end = checked_turn["observation"][1]
-        checked.append(checked_turn)
-    return checked
+        checked_turns.append(checked_turn)
+    return checked_turns
 
 
 def _read_turn(turn: Any, characters: int, tokens: int) -> dict[str, Any]:

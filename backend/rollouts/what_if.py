@@ -70,9 +70,9 @@ def compute_what_if(
     if not has_run_config(run):
         raise NotFound("the run was trained elsewhere: what its loss is computed from was not recorded")
     config, step = RunConfig.model_validate(run.config), order.step
-    changed = [_variant_config(run, change) for change in order.variants]
+    variant_configs = [_variant_config(run, change) for change in order.variants]
     _check_size(session, run.id, step)
-    groups, total, damaged = _trained_groups(session, run.id, step)
+    groups, total, damaged_count = _trained_groups(session, run.id, step)
     if not groups:
         reason = (
             removal_reason(session, run.id, step) or "they were not recorded, or its groups did not train"
@@ -91,7 +91,7 @@ def compute_what_if(
         "run_objective": config.objective.model_dump(mode="json"),
         "objectives": [
             objective.model_dump(mode="json")
-            for objective in (config.objective, *(variant.objective for variant in changed))
+            for objective in (config.objective, *(variant.objective for variant in variant_configs))
         ],
         "group_index": np.repeat(np.arange(len(complete)), size).tolist(),
         "group_size": size,
@@ -99,7 +99,7 @@ def compute_what_if(
         "advantages": [row.advantage or 0.0 for row in rows],
         "correct": [bool(row.correct) for row in rows],
         "max_new_tokens": config.sampling.max_new_tokens,
-        "loss_share": _loss_share(config, trained=len(groups), total=total - damaged),
+        "loss_share": _loss_share(config, trained=len(groups), total=total - damaged_count),
         "token_share": _token_share(session, config, run.id, step),
     }
     return {
@@ -109,11 +109,11 @@ def compute_what_if(
         "group_size": size,
         "of_groups": total,
         "notes": [
-            *([f"Groups left out because they are damaged: {damaged}."] if damaged else []),
+            *([f"Groups left out because they are damaged: {damaged_count}."] if damaged_count else []),
             *_notes(
                 config,
                 stored=len(complete),
-                total=total - damaged,
+                total=total - damaged_count,
                 is_part=UNSTORED in load_logged_loss(session, run.id, step),
             ),
         ],
@@ -121,7 +121,7 @@ def compute_what_if(
             {"name": name, **_formula_texts(config_), **losses}
             for name, config_, losses in zip(
                 ["this run", *(change.preset or "changed" for change in order.variants)],
-                [config, *changed],
+                [config, *variant_configs],
                 _run_process(request, _pad_arrays(arrays, longest), allowance),
                 strict=True,
             )
@@ -153,16 +153,16 @@ def _trained_groups(
         )
         .order_by(RolloutGroup.prompt_index)
     )
-    stored = session.execute(query).all()
-    rows = load_completions(session, [row.id for row in stored])
-    trained, damaged = [], 0
-    for row in stored:
+    stored_groups = session.execute(query).all()
+    rows = load_completions(session, [row.id for row in stored_groups])
+    trained_groups, damaged_count = [], 0
+    for row in stored_groups:
         arrays, damage = try_unpack_arrays(row.data)
         if damage or (arrays and len(rows.get(row.id, [])) != len(arrays)):
-            damaged += 1
+            damaged_count += 1
         elif arrays and all("loss" in values and "policy_logprob" in values for values in arrays):
-            trained.append((row.id, rows[row.id], arrays))
-    return trained, len(stored), damaged
+            trained_groups.append((row.id, rows[row.id], arrays))
+    return trained_groups, len(stored_groups), damaged_count
 
 
 def _check_size(session: Session, run_id: str, step: int) -> None:
@@ -200,8 +200,10 @@ def _token_share(session: Session, config: RunConfig, run_id: str, step: int) ->
     if not isinstance(config.filters.refill, NoRefill):
         return 1.0
     is_trained = GroupTally.marks.bitwise_and(BIT_BY_MARK["left_out"]) == 0
-    tally = (func.sum(GroupTally.tokens), func.count(GroupTally.prompt_index.distinct()))
-    query = select(*tally).where(*valid_tally_conditions(session, run_id, "train"), GroupTally.step == step)
+    tally_columns = (func.sum(GroupTally.tokens), func.count(GroupTally.prompt_index.distinct()))
+    query = select(*tally_columns).where(
+        *valid_tally_conditions(session, run_id, "train"), GroupTally.step == step
+    )
     if isinstance(config.length.truncated, MaskTruncated):
         query = query.where(GroupTally.marks.bitwise_and(BIT_BY_MARK["truncated"]) == 0)
     tokens, groups = session.execute(query).one()
@@ -219,13 +221,13 @@ def _pad_arrays(arrays: Sequence[Arrays], longest: int) -> dict[str, NDArray[np.
         for name in set.intersection(*(set(values) for values in arrays)) - {"mask"}
         if not name.startswith(ALTERNATIVE_PREFIX)
     }
-    padded = {name: np.zeros((len(arrays), longest), np.float32) for name in (*names, "mask")}
+    padded_arrays = {name: np.zeros((len(arrays), longest), np.float32) for name in (*names, "mask")}
     for row, values in enumerate(arrays):
         length = len(values["policy_logprob"])
-        padded["mask"][row, :length] = values.get("mask", np.ones(length, np.float32))
+        padded_arrays["mask"][row, :length] = values.get("mask", np.ones(length, np.float32))
         for name in names:
-            padded[name][row, :length] = values[name]
-    return padded
+            padded_arrays[name][row, :length] = values[name]
+    return padded_arrays
 
 
 def _notes(config: RunConfig, *, stored: int, total: int, is_part: bool) -> list[str]:

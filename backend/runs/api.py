@@ -58,8 +58,8 @@ def show(run_id: str, session: ReadSession) -> Json:
 def change(run_id: str, body: RunChanges, session: WriteSession) -> Json:
     """Change the name, tags, notes or priority of a run, or archive or unarchive it."""
     changes = body.model_dump(exclude_unset=True)
-    if empty := [name for name, value in changes.items() if value is None]:
-        raise InvalidRequest([FieldError(name, "must not be null") for name in empty])
+    if null_fields := [name for name, value in changes.items() if value is None]:
+        raise InvalidRequest([FieldError(name, "must not be null") for name in null_fields])
     change_run(session, run_id, changes)
     return Json(find_run(session, run_id))
 
@@ -74,8 +74,8 @@ def empty(session: WriteSession, *, forever: bool) -> Json:
         raise InvalidRequest(
             [FieldError("forever", "must be true: emptying the trash deletes runs permanently")]
         )
-    deleted, not_deleted = empty_trash(session)
-    return Json({"deleted": deleted, "kept": not_deleted}, 202)
+    deleted_runs, kept_runs = empty_trash(session)
+    return Json({"deleted": deleted_runs, "kept": kept_runs}, 202)
 
 
 @router.delete("/{run_id}", response_model=RunItem, response_model_exclude_unset=True)
@@ -263,8 +263,8 @@ def events(
     """List the events of a run, oldest or newest first."""
     require_run(session, run_id)
     after_key = read_cursor(cursor, int, order=order, largest=2**63)
-    after = after_key[0] if after_key else None
-    rows = load_events(session, run_id, after=after, limit=limit + 1, backwards=order == "desc")
+    last_id = after_key[0] if after_key else None
+    rows = load_events(session, run_id, after=last_id, limit=limit + 1, backwards=order == "desc")
     return Json(make_page(rows, limit, event_json, lambda event: (event.id,), order=order))
 
 
@@ -279,9 +279,9 @@ def logs(
 ) -> Json:
     """List the chunks of the trainer's output, oldest or newest first."""
     require_run(session, run_id)
-    after = read_cursor(cursor, int, int, order=order)
+    last_key = read_cursor(cursor, int, int, order=order)
     rows = load_log_chunks(
-        session, run_id, attempt=attempt, after=after, limit=limit, backwards=order == "desc"
+        session, run_id, attempt=attempt, after=last_key, limit=limit, backwards=order == "desc"
     )
     return Json(make_page(rows, limit, _chunk_json, lambda chunk: (chunk.attempt, chunk.number), order=order))
 

@@ -68,8 +68,8 @@ def _act_on_batch(session: Session, action: Action, ids: Sequence[str], tag: str
         Run.id, Run.name, Run.status, Run.requested_action, Run.tags, Run.archived_at, Run.deleted_at
     ).where(Run.id.in_(ids), Run.deleting_at.is_(None))
     rows = session.execute(query.order_by(Run.id.desc()).with_for_update()).all()
-    changed = _ACTIONS[action](session, rows, outcome, tag)
-    outcome.changed += changed
+    changed_ids = _ACTIONS[action](session, rows, outcome, tag)
+    outcome.changed += changed_ids
     outcome.missing += len(ids) - len(rows)
 
 
@@ -89,15 +89,15 @@ def _unarchive(session: Session, rows: Sequence[Row[Any]], _outcome: Outcome, _t
 
 
 def _tag(session: Session, rows: Sequence[Row[Any]], outcome: Outcome, tag: str) -> list[str]:
-    untagged = [row for row in rows if tag not in row.tags]
-    at_limit = [row for row in untagged if len(row.tags) >= MAX_TAGS]
+    untagged_rows = [row for row in rows if tag not in row.tags]
+    at_limit = [row for row in untagged_rows if len(row.tags) >= MAX_TAGS]
     outcome.refused += [_refusal(row, f"a run has at most {MAX_TAGS} tags") for row in at_limit]
-    return _write_tags(session, {row.id: [*row.tags, tag] for row in untagged if row not in at_limit})
+    return _write_tags(session, {row.id: [*row.tags, tag] for row in untagged_rows if row not in at_limit})
 
 
 def _untag(session: Session, rows: Sequence[Row[Any]], _outcome: Outcome, tag: str) -> list[str]:
-    tagged = [row for row in rows if tag in row.tags]
-    return _write_tags(session, {row.id: [name for name in row.tags if name != tag] for row in tagged})
+    tagged_rows = [row for row in rows if tag in row.tags]
+    return _write_tags(session, {row.id: [name for name in row.tags if name != tag] for row in tagged_rows})
 
 
 def _write_tags(session: Session, tags: dict[str, list[str]]) -> list[str]:
@@ -110,9 +110,9 @@ def _write_tags(session: Session, tags: dict[str, list[str]]) -> list[str]:
 
 def _trash(session: Session, rows: Sequence[Row[Any]], outcome: Outcome, _tag: str) -> list[str]:
     """Move runs to the trash, and ask those that are running to stop."""
-    listed = [row for row in rows if row.deleted_at is None]
-    training = [row for row in listed if row.status == "running"]
-    not_training = [row for row in listed if row.status != "running"]
+    live_rows = [row for row in rows if row.deleted_at is None]
+    training = [row for row in live_rows if row.status == "running"]
+    not_training = [row for row in live_rows if row.status != "running"]
     return _update_rows(session, not_training, deleted_at=db_now()) + _change_each(
         session, training, outcome, trash_run
     )
@@ -120,9 +120,9 @@ def _trash(session: Session, rows: Sequence[Row[Any]], outcome: Outcome, _tag: s
 
 def _restore(session: Session, rows: Sequence[Row[Any]], outcome: Outcome, _tag: str) -> list[str]:
     """Restore runs from the trash, and withdraw the stop of those that are still running."""
-    trashed = [row for row in rows if row.deleted_at is not None]
-    training = [row for row in trashed if row.status == "running"]
-    not_training = [row for row in trashed if row.status != "running"]
+    trashed_rows = [row for row in rows if row.deleted_at is not None]
+    training = [row for row in trashed_rows if row.status == "running"]
+    not_training = [row for row in trashed_rows if row.status != "running"]
     return _update_rows(session, not_training, deleted_at=None) + _change_each(
         session, training, outcome, restore_run
     )
@@ -148,7 +148,7 @@ def _change_each(
     change: Callable[[Session, str], None],
 ) -> list[str]:
     """Change the rows one by one, each in a savepoint, and return the ids of those that were not refused."""
-    changed = []
+    changed_ids = []
     for row in rows:
         try:
             with session.begin_nested():
@@ -156,8 +156,8 @@ def _change_each(
         except GrpoLabError as error:
             outcome.refused.append(_refusal(row, error.detail))
         else:
-            changed.append(row.id)
-    return changed
+            changed_ids.append(row.id)
+    return changed_ids
 
 
 def _refusal(row: Row[Any], reason: str) -> dict[str, str]:

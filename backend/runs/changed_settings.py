@@ -46,14 +46,16 @@ def _find_changes(config_json: str) -> dict[str, Any]:
     """
     try:
         config = RunConfig.model_validate_json(config_json)
-        current, usual = (dict(flatten(c.model_dump(mode="json"))) for c in (config, usual_config(config)))
+        current_settings, usual_settings = (
+            dict(flatten(c.model_dump(mode="json"))) for c in (config, usual_config(config))
+        )
     except ValidationError:
         return {}
-    lists = tuple(f"{path}." for path, value in current.items() if isinstance(value, list))
-    changes = (
+    lists = tuple(f"{path}." for path, value in current_settings.items() if isinstance(value, list))
+    differences = (
         (path, value)
-        for path, value in current.items()
+        for path, value in current_settings.items()
         if not path.startswith(EXCLUDED_PREFIXES)
-        and (usual[path] != value if path in usual else not path.startswith(lists))
+        and (usual_settings[path] != value if path in usual_settings else not path.startswith(lists))
     )
-    return dict(islice(changes, MAX_SETTINGS))
+    return dict(islice(differences, MAX_SETTINGS))

@@ -84,10 +84,14 @@ def forget_old_checkpoints(
     """
     rows = [row for row in load_checkpoints(session, run_id) if row.id not in damaged]
     origins = set(session.scalars(select(Run.fork_step).where(Run.parent_run == run_id)))
-    saved = [SavedCheckpoint(row.id, row.step, row.attempt, row.manifest.get("accuracy")) for row in rows]
+    saved_checkpoints = [
+        SavedCheckpoint(row.id, row.step, row.attempt, row.manifest.get("accuracy")) for row in rows
+    ]
     newest_copied = [row.step for row in rows if row.path in copied][:1]
     protected_steps = {*newest_copied, *(row.step for row in rows if row.kept_for or row.path in uploading)}
-    needed = protected_steps | {step for step in origins if step is not None}
-    remaining = kept_ids(saved, keep=keep, spaced=spaced, needed=needed)
-    session.execute(delete(Checkpoint).where(Checkpoint.run_id == run_id, Checkpoint.id.not_in(remaining)))
-    return {row.path for row in rows if row.id in remaining}
+    needed_steps = protected_steps | {step for step in origins if step is not None}
+    remaining_ids = kept_ids(saved_checkpoints, keep=keep, spaced=spaced, needed=needed_steps)
+    session.execute(
+        delete(Checkpoint).where(Checkpoint.run_id == run_id, Checkpoint.id.not_in(remaining_ids))
+    )
+    return {row.path for row in rows if row.id in remaining_ids}

@@ -125,9 +125,11 @@ def _fork(settings: Settings, parent: Run, request: ForkRequest) -> ChildRun:
 def _other_policy(parent: Run, config: RunConfig) -> Iterator[FieldError]:
     """Yield an error for each change to the policy: a fork continues with the weights of its parent."""
     policy = RunConfig.model_validate(parent.config).policy.model_dump(mode="json")
-    for name, new in config.policy.model_dump(mode="json").items():
-        if new != (old := policy[name]):
-            reason = f"is {new!r}, but a fork continues the policy of {parent.name}: expected {old!r}"
+    for name, new_value in config.policy.model_dump(mode="json").items():
+        if new_value != (old_value := policy[name]):
+            reason = (
+                f"is {new_value!r}, but a fork continues the policy of {parent.name}: expected {old_value!r}"
+            )
             yield FieldError(f"policy.{name}", reason)
 
 
@@ -159,9 +161,11 @@ def _suites(parent: Run, request: EvaluationRequest) -> list[dict[str, Any]]:
         reason = "is empty and held_out is false: nothing would be evaluated"
         raise InvalidRequest([FieldError("suites", reason)])
     suite_by_name = {suite["name"]: suite for suite in parent.config.get("evaluation", {}).get("suites", ())}
-    for number, requested in enumerate(request.suites):
-        if isinstance(requested, str) and requested not in suite_by_name:
-            reason = f"is {requested!r}; {parent.name} has the suites: {', '.join(suite_by_name) or 'none'}"
+    for number, requested_suite in enumerate(request.suites):
+        if isinstance(requested_suite, str) and requested_suite not in suite_by_name:
+            reason = (
+                f"is {requested_suite!r}; {parent.name} has the suites: {', '.join(suite_by_name) or 'none'}"
+            )
             raise InvalidRequest([FieldError(f"suites.{number}", reason)])
     suites = [suite_by_name[suite] if isinstance(suite, str) else suite for suite in request.suites]
     return [suite | UNSCHEDULED_FIELDS for suite in suites]

@@ -48,11 +48,11 @@ def listed_runs(
 
 def _explain_error(error: QueryError, query: str) -> str:
     """Return the error message, and the query with a caret below the character that caused it."""
-    shown = "".join(character if character.isprintable() else " " for character in query)
+    printable_query = "".join(character if character.isprintable() else " " for character in query)
     first = max(0, error.position - 60)
-    cut = "…" if first else ""
-    caret = " " * (error.position - first + len(cut)) + "^"
-    return f"{error.errors[0].message}\n    {cut}{shown[first : first + 100]}\n    {caret}"
+    ellipsis = "…" if first else ""
+    caret = " " * (error.position - first + len(ellipsis)) + "^"
+    return f"{error.errors[0].message}\n    {ellipsis}{printable_query[first : first + 100]}\n    {caret}"
 
 
 def _cells(row: Row[Any]) -> tuple[str, ...]:
@@ -68,9 +68,9 @@ def _number(value: float | str | None) -> str:
 
 def _format_table(rows: list[tuple[str, ...]]) -> Iterator[str]:
     """Yield the rows as aligned columns, with control characters escaped."""
-    safe = [[_escape_text(cell)[:MAX_COLUMN_WIDTH] for cell in row] for row in rows]
-    widths = [max(len(row[column]) for row in safe) for column in range(len(HEAD))]
-    for row in safe:
+    safe_rows = [[_escape_text(cell)[:MAX_COLUMN_WIDTH] for cell in row] for row in rows]
+    widths = [max(len(row[column]) for row in safe_rows) for column in range(len(HEAD))]
+    for row in safe_rows:
         yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
 
 

@@ -23,11 +23,11 @@ def sum_cost(attempts: Iterable[Attempt], now: float) -> dict[str, Any]:
     money: dict[str, float] = {}
     judges: dict[str, float] = {}
     for attempt in attempts:
-        ended = now if attempt.ended_at is None else attempt.ended_at
+        ended_at = now if attempt.ended_at is None else attempt.ended_at
         is_gpu = attempt.device.startswith("cuda")
         # All processes on a CPU share one slot.
         slots = (attempt.nodes or 1) * ((attempt.devices or 1) if is_gpu else 1)
-        hours = max(0.0, ended - attempt.started_at) / HOUR_SECONDS * slots
+        hours = max(0.0, ended_at - attempt.started_at) / HOUR_SECONDS * slots
         slot_hours += hours
         gpu_hours += hours if is_gpu else 0.0
         if not attempt.currency:

@@ -67,10 +67,10 @@ class StillNeeded(Conflict):
     """The run cannot be deleted because other runs start from its checkpoints."""
 
     def __init__(self, name: str, needed_by: Sequence[str]) -> None:
-        named = ", ".join(needed_by[:MAX_NAMED]) + (", ..." if len(needed_by) > MAX_NAMED else "")
+        names = ", ".join(needed_by[:MAX_NAMED]) + (", ..." if len(needed_by) > MAX_NAMED else "")
         is_single = len(needed_by) == 1
         super().__init__(
-            f"{named} {'begins' if is_single else 'begin'} with a checkpoint of {name}: delete "
+            f"{names} {'begins' if is_single else 'begin'} with a checkpoint of {name}: delete "
             f"{'it' if is_single else 'them'} first"
         )
 
@@ -94,20 +94,20 @@ def empty_trash(session: Session) -> tuple[list[str], list[dict[str, str]]]:
     reason_by_run = {
         run_id: f"{row.name} still trains" for run_id, row in rows.items() if row.status == "running"
     }
-    deletable = set(rows) - set(reason_by_run)
-    children = _find_dependents(session, deletable)
-    while blocking := [
-        child for child in children if child.id not in deletable and child.parent_run in deletable
+    deletable_ids = set(rows) - set(reason_by_run)
+    children = _find_dependents(session, deletable_ids)
+    while blocking_ids := [
+        child for child in children if child.id not in deletable_ids and child.parent_run in deletable_ids
     ]:
-        for child in blocking:
-            deletable.discard(child.parent_run)
+        for child in blocking_ids:
+            deletable_ids.discard(child.parent_run)
             reason_by_run[child.parent_run] = str(StillNeeded(rows[child.parent_run].name, [child.name]))
-    _mark(session, deletable)
+    _mark(session, deletable_ids)
     not_deleted = [
         {"id": run_id, "name": rows[run_id].name, "reason": reason}
         for run_id, reason in sorted(reason_by_run.items())
     ]
-    return sorted(deletable), not_deleted
+    return sorted(deletable_ids), not_deleted
 
 
 def _find_dependents(session: Session, runs: Collection[str]) -> Sequence[Any]:
@@ -146,24 +146,24 @@ def continue_deletions(sessions: Sessions, settings: Settings, *, seconds: float
     If the files of a run cannot be removed, raise OSError or ArtifactFault after processing the other runs.
     """
     deadline = time.monotonic() + seconds
-    deleted = 0
-    failed: OSError | None = None
+    deleted_count = 0
+    failure: OSError | None = None
     for run_id in _find_marked(sessions):
         for _ in _remove_in_batches(sessions, run_id):
             if time.monotonic() > deadline:
-                return deleted
+                return deleted_count
         try:
             remove_files(settings.artifact_dir(run_id))
             if (store := artifact_store(settings)) is not None:
                 store.remove_run(run_id)
         except OSError as error:
-            failed = error
+            failure = error
             continue
         with sessions.begin() as session:
-            deleted += _remove_last_row(session, run_id)
-    if failed is not None:
-        raise failed
-    return deleted
+            deleted_count += _remove_last_row(session, run_id)
+    if failure is not None:
+        raise failure
+    return deleted_count
 
 
 def remove_files(directory: Path) -> None:
@@ -179,8 +179,8 @@ def _find_marked(sessions: Sessions) -> list[str]:
     with reading(sessions) as session:
         query = select(Run.id, Run.parent_run, Run.fork_step).where(Run.deleting_at.is_not(None))
         rows = session.execute(query.order_by(Run.deleting_at, Run.id)).all()
-    needed = {row.parent_run for row in rows if row.fork_step is not None}
-    return [row.id for row in rows if row.id not in needed]
+    parent_ids = {row.parent_run for row in rows if row.fork_step is not None}
+    return [row.id for row in rows if row.id not in parent_ids]
 
 
 def _remove_in_batches(sessions: Sessions, run_id: str) -> Iterator[int]:
@@ -196,10 +196,10 @@ def _remove_in_batches(sessions: Sessions, run_id: str) -> Iterator[int]:
                     remove_from_index(session, RolloutGroup.id.in_([row[0] for row in keys]))
                 statement = delete(table).where(tuple_(*key).in_(keys))
                 result = session.execute(statement, execution_options={"synchronize_session": False})
-                removed = cast("CursorResult[Any]", result).rowcount
-            if not removed:
+                removed_count = cast("CursorResult[Any]", result).rowcount
+            if not removed_count:
                 break
-            yield removed
+            yield removed_count
 
 
 def _remove_last_row(session: Session, run_id: str) -> int:
@@ -211,8 +211,8 @@ def _remove_last_row(session: Session, run_id: str) -> int:
         update(Run).where(Run.parent_run == run_id, Run.fork_step.is_(None)).values(parent_run=None)
     )
     session.execute(delete(Run).where(Run.id == run_id), execution_options={"synchronize_session": False})
-    remaining = select(Run.id).where(Run.experiment_id == run.experiment_id)
-    if run.experiment_id is not None and session.scalar(remaining.limit(1)) is None:
+    remaining_query = select(Run.id).where(Run.experiment_id == run.experiment_id)
+    if run.experiment_id is not None and session.scalar(remaining_query.limit(1)) is None:
         _leave_trial(session, run.experiment_id)
         for table in (SearchTrial, Search):
             session.execute(delete(table).where(table.experiment_id == run.experiment_id))

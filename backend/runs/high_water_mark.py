@@ -64,8 +64,8 @@ class DatabaseLoss(NamedTuple):
                 f": {self.events:,} or more of its newest events are missing, last seen {iso_time(self.at)}"
             )
         if self.ahead:
-            named = ", ".join(self.ahead[:MAX_NAMED]) + (", ..." if len(self.ahead) > MAX_NAMED else "")
-            sentence += f"; {len(self.ahead)} checkpoints of steps that it does not know are kept ({named}): "
+            names = ", ".join(self.ahead[:MAX_NAMED]) + (", ..." if len(self.ahead) > MAX_NAMED else "")
+            sentence += f"; {len(self.ahead)} checkpoints of steps that it does not know are kept ({names}): "
             sentence += "a run that is resumed or retried uses its own again"
         return (
             f"{sentence}. If its -wal file or a newer copy exists, stop and put it back; otherwise continue"
@@ -97,8 +97,12 @@ def find_older(settings: Settings, session: Session) -> DatabaseLoss | None:
     """Return the data that the database lost according to the state directory; None if it lost nothing."""
     mark = read_mark(settings)
     missing_events = max(mark.event - _last_event_number(session), 0) if mark else 0
-    ahead = list(_unknown_checkpoints(settings, session))
-    return DatabaseLoss(missing_events, mark.at if mark else 0.0, ahead) if missing_events or ahead else None
+    unknown_checkpoints = list(_unknown_checkpoints(settings, session))
+    return (
+        DatabaseLoss(missing_events, mark.at if mark else 0.0, unknown_checkpoints)
+        if missing_events or unknown_checkpoints
+        else None
+    )
 
 
 def report_if_older(settings: Settings, session: Session) -> DatabaseLoss | None:

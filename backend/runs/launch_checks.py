@@ -71,11 +71,11 @@ def check_config(settings: Settings, config: RunConfig, size: CheckRequest | For
 def refuse_programs(session: Session, configs: Iterable[RunConfig]) -> None:
     """Raise InvalidConfig if a config runs programs and every live worker reports that it cannot run any."""
     stats = session.scalars(select(Worker.stats).where(has_recent_heartbeat())).all()
-    refusals = [slot.get("sandbox", {}).get("runs_no_programs", "") for slot in stats]
-    if not refusals or not all(refusals):
+    refusal_reasons = [slot.get("sandbox", {}).get("runs_no_programs", "") for slot in stats]
+    if not refusal_reasons or not all(refusal_reasons):
         return
     fields = {field: kind for config in configs for field, kind in _running_programs(config)}
-    reason = f"and no worker that is running can confine them: {refusals[0]}"
+    reason = f"and no worker that is running can confine them: {refusal_reasons[0]}"
     if fields:
         raise InvalidConfig([FieldError(field, f"runs {kind}, {reason}") for field, kind in fields.items()])
 

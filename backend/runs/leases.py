@@ -49,8 +49,8 @@ def renew_lease(
     session: Session, run_id: str, attempt: int, *, owner: str = "", lease_seconds: float = 60.0
 ) -> str:
     """Renew the lease on a run and return the requested action; raise Fenced if another attempt owns it."""
-    until = db_now() + lease_seconds
-    return fence(session, run_id, attempt, owner=owner, lease_until=until, changed_at=Run.changed_at)
+    expires_at = db_now() + lease_seconds
+    return fence(session, run_id, attempt, owner=owner, lease_until=expires_at, changed_at=Run.changed_at)
 
 
 def grace_seconds(lease_seconds: float) -> float:
@@ -98,7 +98,7 @@ class LostRuns:
             self._seen.clear()  # the database or this process may have been away
         self._looked_at = now
         self._seen = {lease: self._seen.get(lease, now) for lease in (Lease(*row) for row in rows)}
-        return [lease for lease, since in self._seen.items() if now - since >= self._grace]
+        return [lease for lease, first_seen_at in self._seen.items() if now - first_seen_at >= self._grace]
 
     def forget(self) -> None:
         """Forget all observations; must be called if the database did not respond."""

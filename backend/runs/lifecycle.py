@@ -209,10 +209,10 @@ def take_back_lost(session: Session, leases: Collection[Lease]) -> list[str]:
         .where(is_lost_lease(leases))
         .with_for_update(skip_locked=True)
     )
-    lost = session.execute(query).all()
-    for run_id, attempt, requested_action in lost:
+    lost_runs = session.execute(query).all()
+    for run_id, attempt, requested_action in lost_runs:
         _leave_running(session, run_id, attempt, _status_for(requested_action), LOST_REASON, level="warning")
-    return [run_id for run_id, _, _ in lost]
+    return [run_id for run_id, _, _ in lost_runs]
 
 
 def _status_for(requested_action: str) -> str:
@@ -241,8 +241,8 @@ def _leave_running(
     }
     if status in ENDED_STATUSES:
         values |= {"finished_at": now_or_later(Run.started_at)}
-    owned = update(Run).where(Run.id == run_id, Run.attempt == attempt, Run.status == "running")
-    if not _update_once(session, owned.values(**values)):
+    owned_update = update(Run).where(Run.id == run_id, Run.attempt == attempt, Run.status == "running")
+    if not _update_once(session, owned_update.values(**values)):
         raise Fenced(run_id, attempt)
     _close_attempt(session, run_id, attempt, note or reason or status)
     level = level or ("error" if status == "failed" else "info")
@@ -259,10 +259,10 @@ def _close_attempt(session: Session, run_id: str, attempt: int, outcome: str) ->
 
 def has_attempt_ended(session: Session, run_id: str, reason: str, *, since_attempt: int) -> bool:
     """Return whether this attempt of the run, or a later one, has ended for this reason."""
-    ended = exists().where(
+    ended_clause = exists().where(
         Attempt.run_id == run_id, Attempt.number >= since_attempt, Attempt.outcome == reason
     )
-    return bool(session.scalar(select(ended)))
+    return bool(session.scalar(select(ended_clause)))
 
 
 def request_action(session: Session, run_id: str, requested_action: RequestedAction) -> None:
@@ -301,8 +301,8 @@ def request_action(session: Session, run_id: str, requested_action: RequestedAct
     elif requested_action == "pause" and run.status == "queued":
         _move(session, run, *STATUS_BY_REQUEST[requested_action])
     else:
-        allowed = "queued or running" if requested_action == "pause" else "queued, running or paused"
-        raise MoveForbidden(run_id, run.status, requested_action or "carrying on", allowed)
+        allowed_statuses = "queued or running" if requested_action == "pause" else "queued, running or paused"
+        raise MoveForbidden(run_id, run.status, requested_action or "carrying on", allowed_statuses)
 
 
 def resume_run(session: Session, run_id: str) -> None:
@@ -346,17 +346,19 @@ def _move_to_queue(session: Session, run: Run, reason: str) -> None:
 
 
 def _move(session: Session, run: Run, status: str, reason: str, *, note: str = "", **values: Any) -> None:
-    before = run.status
-    if status not in MOVES[before]:
-        raise MoveForbidden(run.id, before, f"to become {status}", "in another status")
+    old_status = run.status
+    if status not in MOVES[old_status]:
+        raise MoveForbidden(run.id, old_status, f"to become {status}", "in another status")
     _change(session, run, {"status": status, "reason": reason, **values})
-    _note(session, run.id, run.attempt or None, before, status, note or reason)
+    _note(session, run.id, run.attempt or None, old_status, status, note or reason)
 
 
 def _change(session: Session, run: Run, values: dict[str, Any]) -> None:
     """Change the row if its status and attempt are unchanged; raise MoveForbidden otherwise."""
-    unchanged = update(Run).where(Run.id == run.id, Run.status == run.status, Run.attempt == run.attempt)
-    if not _update_once(session, unchanged.values(**values)):
+    unchanged_update = update(Run).where(
+        Run.id == run.id, Run.status == run.status, Run.attempt == run.attempt
+    )
+    if not _update_once(session, unchanged_update.values(**values)):
         raise MoveForbidden(run.id, "changing", "this", "no longer changing state: try again")
     session.expire(run)
 

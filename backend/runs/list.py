@@ -122,8 +122,8 @@ def next_ids(
 ) -> Select[Any]:
     """Return the query for the ids and sort keys of a page of runs and one additional run."""
     _check(session, order)
-    seen = read_cursor(cursor, order.kind, str, order=order.word)
-    return select_in_order(_conditions(session, run_filter), order, seen, limit + 1)
+    last_key = read_cursor(cursor, order.kind, str, order=order.word)
+    return select_in_order(_conditions(session, run_filter), order, last_key, limit + 1)
 
 
 def _check(session: Session, order: RunOrder) -> None:

@@ -60,11 +60,11 @@ RunFilterOf = Annotated[RunFilter, Depends(_parse_filter)]
 
 def _parse_choices(field: str, text: str, choices: Sequence[str]) -> tuple[str, ...]:
     """Return the items of a comma-separated list; raise InvalidRequest for an unknown item."""
-    words = split_list(text)
-    if unknown := [word for word in words if word not in choices]:
-        reason = f"is {unknown[0]!r}; expected one of {', '.join(choices)}"
+    items = split_list(text)
+    if unknown_items := [item for item in items if item not in choices]:
+        reason = f"is {unknown_items[0]!r}; expected one of {', '.join(choices)}"
         raise InvalidRequest([FieldError(field, reason)])
-    return tuple(words)
+    return tuple(items)
 
 
 @router.get("/runs", response_model=RunPage, response_model_exclude_unset=True)
@@ -89,11 +89,11 @@ def list_all(
     with_changes = "changes" in include
     changes = changed_settings(session, (row.config_hash for row in rows)) if with_changes else {}
 
-    def shown(row: Any) -> dict[str, Any]:
+    def to_json(row: Any) -> dict[str, Any]:
         run = run_json(row, attempts=attempts.get(row.id, []) if with_attempts else None)
         return run | {"changes": changes.get(row.config_hash, {})} if with_changes else run
 
-    page = make_page(rows, limit, shown, cursor_key, order=sort)
+    page = make_page(rows, limit, to_json, cursor_key, order=sort)
     if not cursor:
         page["total"] = len(rows) if page["next"] is None else count_runs(session, run_filter)
     return Json(page)

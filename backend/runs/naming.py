@@ -40,12 +40,12 @@ def new_run_names(session: Session, count: int) -> list[str]:
     digits = 0
     while len(names) < count:
         candidates = {_random_name(digits) for _ in range((count - len(names)) * 2)} - set(names)
-        taken = set(session.scalars(select(Run.name).where(Run.name.in_(candidates))))
-        names += list(candidates - taken)[: count - len(names)]
+        used_names = set(session.scalars(select(Run.name).where(Run.name.in_(candidates))))
+        names += list(candidates - used_names)[: count - len(names)]
         digits += 1
     return names
 
 
 def _random_name(digits: int) -> str:
-    words = f"{random.choice(ADJECTIVES.split())}-{random.choice(ANIMALS.split())}"
-    return f"{words}-{random.randrange(10**digits)}" if digits else words
+    base_name = f"{random.choice(ADJECTIVES.split())}-{random.choice(ANIMALS.split())}"
+    return f"{base_name}-{random.randrange(10**digits)}" if digits else base_name

@@ -95,25 +95,25 @@ def _select_by_index(
     conditions: Sequence[ColumnElement[bool]], order: RunOrder, seen: Sequence[Any] | None, limit: int
 ) -> Select[Any]:
     """Return the query for the next runs that uses an index; runs without a value come last."""
-    key, ways = order.column, order.ways(order.column, Run.id)[1:]
+    key, clauses = order.column, order.ways(order.column, Run.id)[1:]
     last_value, last_id = seen or (None, None)
     after_last = [] if last_id is None else [_after_row_condition(order, Run.id, last_id)]
     without_value = select(Run.id, cast(null(), key.type).label("sort_key")).where(*conditions, key.is_(None))
     if last_value is None:
         without_value = without_value.where(*after_last)
-    selects = [without_value.order_by(ways[1]).limit(limit)]
+    selects = [without_value.order_by(clauses[1]).limit(limit)]
     if last_value is not None or last_id is None:
         with_value = select(Run.id, key.label("sort_key")).where(*conditions, key.is_not(None))
         if last_value is not None:
             # The first condition is a range scan of the index.
-            beyond = key < last_value if order.is_descending else key > last_value
+            is_beyond = key < last_value if order.is_descending else key > last_value
             at_least = key <= last_value if order.is_descending else key >= last_value
-            with_value = with_value.where(at_least, or_(beyond, *after_last))
-        selects.insert(0, with_value.order_by(*ways).limit(limit))
-    halves = union_all(*(select(*half.subquery().c) for half in selects)).subquery()
+            with_value = with_value.where(at_least, or_(is_beyond, *after_last))
+        selects.insert(0, with_value.order_by(*clauses).limit(limit))
+    combined = union_all(*(select(*query.subquery().c) for query in selects)).subquery()
     return (
-        select(halves.c.id, halves.c.sort_key)
-        .order_by(*order.ways(halves.c.sort_key, halves.c.id))
+        select(combined.c.id, combined.c.sort_key)
+        .order_by(*order.ways(combined.c.sort_key, combined.c.id))
         .limit(limit)
     )
 
@@ -154,8 +154,8 @@ def read_order(sort: str) -> RunOrder:
         return RunOrder(
             _column((NUMBER_COLUMN_BY_PATH | TEXT_COLUMN_BY_PATH).get(path)), "", is_descending, sort, path
         )
-    sortable = ", ".join((*SORTABLE, "summary.<metric>", "config.<path>"))
-    reason = f"is {sort!r}; expected {sortable}, with - for descending"
+    sortable_names = ", ".join((*SORTABLE, "summary.<metric>", "config.<path>"))
+    reason = f"is {sort!r}; expected {sortable_names}, with - for descending"
     raise InvalidRequest([FieldError("sort", reason)])
 
 

@@ -44,10 +44,10 @@ def continue_pushed(session: Session, run: Run) -> None:
 
 
 def _set_status(session: Session, run: Run, status: str, reason: str, **values: Any) -> None:
-    before = run.status
+    old_status = run.status
     session.execute(update(Run).where(Run.id == run.id).values(status=status, reason=reason, **values))
     session.refresh(run)
-    message = f"{before} -> {status}" + (f": {reason}" if reason else "")
+    message = f"{old_status} -> {status}" + (f": {reason}" if reason else "")
     add_event(
         session,
         "lifecycle",
@@ -55,5 +55,5 @@ def _set_status(session: Session, run: Run, status: str, reason: str, **values: 
         run_id=run.id,
         attempt=run.attempt,
         level="error" if status == "failed" else "info",
-        data={"from": before, "to": status, "reason": reason},
+        data={"from": old_status, "to": status, "reason": reason},
     )

@@ -27,16 +27,18 @@ def kept_ids(
     """Return the ids of the checkpoints to keep, including those of the `needed` steps."""
     newest_first = sorted(saved, key=lambda checkpoint: (checkpoint.step, checkpoint.attempt), reverse=True)
     newest = newest_first[:keep]
-    measured = [checkpoint for checkpoint in newest_first if checkpoint.accuracy is not None]
-    best = max(measured, key=lambda checkpoint: checkpoint.accuracy or 0.0, default=None)
-    kept = {checkpoint.id for checkpoint in newest} | {
+    measured_checkpoints = [checkpoint for checkpoint in newest_first if checkpoint.accuracy is not None]
+    best = max(measured_checkpoints, key=lambda checkpoint: checkpoint.accuracy or 0.0, default=None)
+    retained_ids = {checkpoint.id for checkpoint in newest} | {
         checkpoint.id for checkpoint in saved if checkpoint.step in needed or checkpoint is best
     }
     older = {
-        checkpoint.step: checkpoint.id for checkpoint in reversed(newest_first) if checkpoint.id not in kept
+        checkpoint.step: checkpoint.id
+        for checkpoint in reversed(newest_first)
+        if checkpoint.id not in retained_ids
     }  # the checkpoint of the last attempt
     steps = spread_steps(list(older), newest_steps=[checkpoint.step for checkpoint in newest], limit=spaced)
-    return kept | {older[step] for step in steps}
+    return retained_ids | {older[step] for step in steps}
 
 
 def max_kept_checkpoints(*, keep: int, spaced: int) -> int:
@@ -54,15 +56,19 @@ def spread_steps(steps: Sequence[int], *, newest_steps: Sequence[int], limit: in
     stays. The function is called with the steps that remained the last time, so the result must also be good
     when it is built up incrementally. `newest_steps` are the newest steps, which stay in any case.
     """
-    remaining = sorted(set(steps))
-    if not limit or not remaining:
+    remaining_steps = sorted(set(steps))
+    if not limit or not remaining_steps:
         return set()
-    newest, nearest = max(newest_steps, default=remaining[-1]), min(newest_steps, default=remaining[-1])
-    unit = min(
-        (after - before for before, after in pairwise([*remaining, nearest]) if after > before), default=1
+    newest, nearest = (
+        max(newest_steps, default=remaining_steps[-1]),
+        min(newest_steps, default=remaining_steps[-1]),
     )
-    while len(remaining) > limit:
-        ages = [newest - step + unit for step in [*remaining, nearest]]
-        ratios = [ages[index - 1] / ages[index + 1] for index in range(1, len(remaining))]
-        del remaining[1 + ratios.index(min(ratios)) if ratios else 0]
-    return set(remaining)
+    unit = min(
+        (later - earlier for earlier, later in pairwise([*remaining_steps, nearest]) if later > earlier),
+        default=1,
+    )
+    while len(remaining_steps) > limit:
+        ages = [newest - step + unit for step in [*remaining_steps, nearest]]
+        ratios = [ages[index - 1] / ages[index + 1] for index in range(1, len(remaining_steps))]
+        del remaining_steps[1 + ratios.index(min(ratios)) if ratios else 0]
+    return set(remaining_steps)

@@ -82,11 +82,11 @@ class Strays:
             for path in self._find_ownerless(name, record):
                 key = path.relative_to(self._root).as_posix()
                 now = self._clock()
-                since = min(old_notes.get(key, now), now)
+                noted_at = min(old_notes.get(key, now), now)
                 if key not in old_notes:
                     logger.warning("%s belongs to no run: it will be removed in a day", path)
-                if now - max(since, _newest_change(path)) < MIN_AGE_SECONDS or not self._remove(path):
-                    new_notes[key] = since
+                if now - max(noted_at, _newest_change(path)) < MIN_AGE_SECONDS or not self._remove(path):
+                    new_notes[key] = noted_at
             yield
         self._write_notes(new_notes)
         self._copies, self._is_away = Copies(self._settings), False

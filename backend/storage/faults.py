@@ -150,14 +150,14 @@ def free_bytes(path: Path) -> int | None:
 
 def free_text(path: Path) -> str:
     """Return the free space on the disk of `path` as text."""
-    free = free_bytes(path)
-    return "an unknown amount" if free is None else size_text(free)
+    available_bytes = free_bytes(path)
+    return "an unknown amount" if available_bytes is None else size_text(available_bytes)
 
 
 def is_full(path: Path) -> bool:
     """Return whether the disk of `path` has less than 1 MB of free space."""
-    free = free_bytes(path)
-    return free is not None and free < 1_000_000
+    available_bytes = free_bytes(path)
+    return available_bytes is not None and available_bytes < 1_000_000
 
 
 def is_read_only(path: Path) -> bool:

@@ -81,10 +81,10 @@ def upgrade_within(connection: Connection, revision: str) -> None:
 
 
 def _check_known(connection: Connection) -> str:
-    current = read_schema(connection)
-    if current and current not in known_schemas():
-        raise UnknownSchema(current)
-    return current
+    current_schema = read_schema(connection)
+    if current_schema and current_schema not in known_schemas():
+        raise UnknownSchema(current_schema)
+    return current_schema
 
 
 @contextmanager

@@ -121,24 +121,24 @@ def _next_groups(session: Session) -> Sequence[str]:
     lengths = select(RolloutGroup.id, size).where(RolloutGroup.id.in_(ids))
     sizes: dict[str, int] = {row[0]: row[1] for row in session.execute(lengths)}
     total = 0
-    fitting: list[str] = []
+    fitting_ids: list[str] = []
     for group_id in ids:
         total += sizes.get(group_id, 0)
-        if fitting and total > MAX_PACKED_BYTES:
+        if fitting_ids and total > MAX_PACKED_BYTES:
             break
-        fitting.append(group_id)
-    return fitting
+        fitting_ids.append(group_id)
+    return fitting_ids
 
 
 def _index(session: Session, ids: Sequence[str]) -> None:
     query = select(RolloutGroup.id).where(RolloutGroup.id.in_(ids), RolloutGroup.search_number.is_(None))
-    unnumbered = sorted(session.scalars(query.with_for_update()))
-    if not unnumbered:
+    unnumbered_ids = sorted(session.scalars(query.with_for_update()))
+    if not unnumbered_ids:
         return
     first_number = (
         _newest_number(session) + 1
     )  # read after the row locks, because another process may have numbered groups
-    numbers = {group: first_number + index for index, group in enumerate(unnumbered)}
+    numbers = {group: first_number + index for index, group in enumerate(unnumbered_ids)}
     connection = session.connection()
     connection.execute(
         update(RolloutGroup.__table__)  # type: ignore[arg-type]
@@ -206,8 +206,8 @@ def remove_from_index(session: Session, groups: ColumnElement[bool]) -> None:
     if is_postgres(session):
         return
     query = select(RolloutGroup.id, RolloutGroup.search_number)
-    indexed = session.execute(query.where(groups, RolloutGroup.search_number.is_not(None)))
-    numbers = {row[0]: row[1] or 0 for row in indexed}
+    indexed_rows = session.execute(query.where(groups, RolloutGroup.search_number.is_not(None)))
+    numbers = {row[0]: row[1] or 0 for row in indexed_rows}
     rows = [
         {"number": numbers[group], "position": completion.position, "text": completion.clean_text}
         for group, completions in load_completions(session, list(numbers)).items()

@@ -36,7 +36,7 @@ def diagnosis_json(diagnosis: Diagnosis) -> dict[str, Any]:
         "first_signals": list(diagnosis.first_signals),
         "causes": [_cause(cause) for cause in diagnosis.causes],
         "warnings": [_finding(warning) for warning in diagnosis.warnings],
-        "unjudged": [unjudged._asdict() for unjudged in diagnosis.unjudged],
+        "unjudged": [unjudged_cause._asdict() for unjudged_cause in diagnosis.unjudged],
     }
 
 

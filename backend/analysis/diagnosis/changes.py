@@ -91,11 +91,11 @@ def change(sign: Sign, series: Series, healthy: Interval) -> Change | None:
     if is_base.sum() < MIN_BASELINE_POINTS:
         return None
     healthy_median = float(np.median(finite.values[is_base]))
-    smooth = finite.values if sign.is_setting else running_median(finite.values, SMOOTHING_POINTS)
-    level = sign.level(healthy_median)
+    smooth_values = finite.values if sign.is_setting else running_median(finite.values, SMOOTHING_POINTS)
+    alarm_value = sign.level(healthy_median)
     is_up = sign.direction == "up"
-    is_reached = smooth >= level if is_up else smooth <= level
-    distance = _away(finite.values[is_base], smooth, sign)
+    is_reached = smooth_values >= alarm_value if is_up else smooth_values <= alarm_value
+    distance = _away(finite.values[is_base], smooth_values, sign)
     start = int(np.flatnonzero(is_base)[0])
     excursion = _first_excursion(distance, is_reached, start)
     if excursion is None:
@@ -103,16 +103,16 @@ def change(sign: Sign, series: Series, healthy: Interval) -> Change | None:
     start_index, alarm = excursion
     extreme_index = alarm + int(np.argmax(distance[alarm:]))
     # A slow drift begins halfway, not at its first visible deviation.
-    halfway = (healthy_median + level) / 2
-    is_near = smooth <= halfway if is_up else smooth >= halfway
-    calm = np.flatnonzero((distance <= CALM_SPREADS)[:alarm] | is_near[:alarm])
-    last_calm = int(calm[-1]) if len(calm) else start_index
-    if sign.is_setting and not _jumps(smooth, last_calm, alarm):
+    halfway = (healthy_median + alarm_value) / 2
+    is_near = smooth_values <= halfway if is_up else smooth_values >= halfway
+    calm_indices = np.flatnonzero((distance <= CALM_SPREADS)[:alarm] | is_near[:alarm])
+    last_calm = int(calm_indices[-1]) if len(calm_indices) else start_index
+    if sign.is_setting and not _jumps(smooth_values, last_calm, alarm):
         return None
     delay = 0 if sign.is_setting else SMOOTHING_POINTS // 2  # delay of the running median
     # An accelerating change is certain after a quarter of its size.
-    is_quarter = np.abs(smooth - healthy_median) >= CERTAIN_FRACTION * abs(
-        float(smooth[extreme_index]) - healthy_median
+    is_quarter = np.abs(smooth_values - healthy_median) >= CERTAIN_FRACTION * abs(
+        float(smooth_values[extreme_index]) - healthy_median
     )
     first_certain = (
         last_calm
@@ -122,7 +122,7 @@ def change(sign: Sign, series: Series, healthy: Interval) -> Change | None:
     return Change(
         metric=sign.metric,
         healthy=healthy_median,
-        extreme=float(smooth[extreme_index]),
+        extreme=float(smooth_values[extreme_index]),
         extreme_step=int(finite.steps[extreme_index]),
         spreads=float(distance[extreme_index]),
         onset=Interval(
@@ -149,12 +149,12 @@ def _away(base: Floats, smooth: Floats, sign: Sign) -> Floats:
 
 def _first_excursion(away: Floats, is_reached: NDArray[np.bool_], start: int) -> tuple[int, int] | None:
     """Return the indices of the start and the alarm of the first lasting excursion after a calm point."""
-    calm = np.flatnonzero(away[start:] <= CALM_SPREADS)
-    if not len(calm):
+    calm_indices = np.flatnonzero(away[start:] <= CALM_SPREADS)
+    if not len(calm_indices):
         return None
-    begin = max(start + int(calm[0]), start + MIN_BASELINE_POINTS)
+    search_start = max(start + int(calm_indices[0]), start + MIN_BASELINE_POINTS)
     is_out = away > CALM_SPREADS
-    is_out[:begin] = False
+    is_out[:search_start] = False
     edges = np.flatnonzero(np.diff(np.concatenate([[False], is_out, [False]]).astype(int)))
     for first, end in zip(edges[::2], edges[1::2], strict=True):
         alarms = np.flatnonzero((away[first:end] > ALARM_SPREADS) & is_reached[first:end])

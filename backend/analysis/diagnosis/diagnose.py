@@ -79,11 +79,11 @@ def diagnose(log: Log) -> Diagnosis:
     outcome = judge(log)
     answers = [detector(log, outcome) for detector in DETECTORS.values()]
     findings = [answer for answer in answers if isinstance(answer, Finding)]
-    unjudged = tuple(answer for answer in answers if isinstance(answer, Unjudged))
+    unjudged_causes = tuple(answer for answer in answers if isinstance(answer, Unjudged))
     outcome = _with_dead_run(_with_non_finite(outcome, findings), findings)
     outcome = _with_standing_fault(outcome, findings)
     if outcome.verdict not in UNHEALTHY_VERDICTS:
-        return Diagnosis(outcome, None, (), (), tuple(findings), unjudged)
+        return Diagnosis(outcome, None, (), (), tuple(findings), unjudged_causes)
     candidates = [finding for finding in findings if _may_cause(finding, outcome)]
     suspects = suspects_of(log.config, log.parent_config) if log.config else {}
     candidates = with_suspects(candidates, suspects, outcome, log)
@@ -100,7 +100,7 @@ def diagnose(log: Log) -> Diagnosis:
     )
     candidate_causes = {finding.cause for finding in candidates}
     later = tuple(finding for finding in findings if finding.cause not in candidate_causes)
-    return Diagnosis(outcome, onset, signals, causes, later, unjudged)
+    return Diagnosis(outcome, onset, signals, causes, later, unjudged_causes)
 
 
 STANDING_CAUSES = frozenset({"update_size", "kl_pull", "dead_run"})
@@ -200,20 +200,20 @@ def ranked(
     """
     first_onset = min((finding.onset.middle for finding in findings), default=0.0)
     sizes = {cause: suspect.size for cause, suspect in suspects.items()}
-    explained = _explanations(findings, sizes, width)
+    explanations = _explanations(findings, sizes, width)
     scores = {}
     for finding in findings:
         earliness = math.exp(-(finding.onset.middle - first_onset) / width)
         weight = 1.0 if finding.tier == "specific" else CONSISTENT_WEIGHT
         weight *= 1 + SUSPECT_WEIGHT * sizes.get(finding.cause, 0.0)
         scores[finding.cause] = (finding.strength * earliness * finding.lasting * weight, earliness)
-    total = sum(score for cause, (score, _) in scores.items() if not explained[cause]) or 1.0
+    total = sum(score for cause, (score, _) in scores.items() if not explanations[cause]) or 1.0
     causes = [
         Ranked(
             finding,
-            0.0 if explained[finding.cause] else scores[finding.cause][0] / total,
+            0.0 if explanations[finding.cause] else scores[finding.cause][0] / total,
             scores[finding.cause][1],
-            explained[finding.cause],
+            explanations[finding.cause],
             remedy_for(finding.cause, log, suspects.get(finding.cause)),
         )
         for finding in findings
@@ -264,9 +264,9 @@ def _behind(cause: str, explainers: dict[str, list[str]]) -> set[str]:
     ancestors: set[str] = set()
     queue = [cause]
     while queue:
-        new = set(explainers[queue.pop()]) - ancestors
-        ancestors |= new
-        queue += new
+        new_causes = set(explainers[queue.pop()]) - ancestors
+        ancestors |= new_causes
+        queue += new_causes
     return ancestors
 
 

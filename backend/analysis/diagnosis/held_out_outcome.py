@@ -66,8 +66,8 @@ def _is_no_chance(
         return end_p_value(evaluations.values) <= alpha
     if outcome.onset is None or _fell_too(goal, outcome.onset):
         return True
-    with_noise = _fall(evaluations, max(sampled, noise(evaluations.values)), outcome)
-    return with_noise.onset is not None
+    noisy_outcome = _fall(evaluations, max(sampled, noise(evaluations.values)), outcome)
+    return noisy_outcome.onset is not None
 
 
 def _fall(evaluations: Series, error: float, trained: Outcome) -> Outcome:

@@ -114,11 +114,14 @@ class Series:
         if len(self) <= MAX_POINTS:
             return self
         size, longer_count = divmod(len(self), MAX_POINTS)
-        cut = longer_count * (size + 1)
-        matrices = (self.values[:cut].reshape(longer_count, size + 1), self.values[cut:].reshape(-1, size))
+        split_at = longer_count * (size + 1)
+        matrices = (
+            self.values[:split_at].reshape(longer_count, size + 1),
+            self.values[split_at:].reshape(-1, size),
+        )
         lengths = np.repeat([size + 1, size], [longer_count, MAX_POINTS - longer_count])
         return Series(
-            self.steps[np.cumsum(lengths) - 1], np.concatenate([_middles(piece) for piece in matrices])
+            self.steps[np.cumsum(lengths) - 1], np.concatenate([_middles(matrix) for matrix in matrices])
         )
 
 

@@ -36,19 +36,21 @@ def news(before: Diagnosis | None, now: Diagnosis) -> list[News]:
 
 def findings_of(diagnosis: Diagnosis) -> list[Finding]:
     """Return all causes and warnings of a diagnosis."""
-    return [ranked.finding for ranked in diagnosis.causes] + list(diagnosis.warnings)
+    return [ranked_cause.finding for ranked_cause in diagnosis.causes] + list(diagnosis.warnings)
 
 
 def first_cause(diagnosis: Diagnosis) -> str:
     """Return the first root cause, or "" if there is none."""
-    return next((ranked.finding.cause for ranked in diagnosis.causes if not ranked.explained_by), "")
+    return next(
+        (ranked_cause.finding.cause for ranked_cause in diagnosis.causes if not ranked_cause.explained_by), ""
+    )
 
 
 def summary_of(diagnosis: Diagnosis) -> str:
     """Return a summary such as "collapsed: Updates are too large, between steps 60 and 70"."""
     cause = first_cause(diagnosis)
-    parts = [TITLES[cause] if cause else "", between(diagnosis.onset)]
-    details = ", ".join(text for text in parts if text)
+    clauses = [TITLES[cause] if cause else "", between(diagnosis.onset)]
+    details = ", ".join(text for text in clauses if text)
     verdict = diagnosis.outcome.verdict.replace("_", " ")
     return f"{verdict}: {details}" if details else verdict
 

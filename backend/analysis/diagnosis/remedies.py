@@ -14,12 +14,12 @@ def remedy_for(cause: str, log: Log, suspect: Suspect | None = None) -> Remedy:
     Config changes depend on the config of the run. For a log of another trainer, only a description is
     returned.
     """
-    words, source = REMEDIES[cause]
+    remedy_text, source = REMEDIES[cause]
     if not log.config:
-        return Remedy(TRAINER_WORDS.get(log.trainer, {}).get(cause, words), {}, source)
+        return Remedy(TRAINER_WORDS.get(log.trainer, {}).get(cause, remedy_text), {}, source)
     if suspect is not None and is_valid_change(log.config, suspect.changes):
         return Remedy(USUAL_REMEDY, suspect.changes, "the run's preset and policy")
-    return Remedy(words, first_change(cause, log.config), source)
+    return Remedy(remedy_text, first_change(cause, log.config), source)
 
 
 USUAL_REMEDY = "Go back to the values that the preset and the policy start with."

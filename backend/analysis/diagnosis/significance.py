@@ -50,15 +50,19 @@ def rise_p_value(values: Floats) -> float:
 
 
 def _p_value(values: Floats, statistic: Callable[[Matrix], Floats]) -> float:
-    binned = _binned(values)
-    size = max(1, round(len(binned) ** (1 / 3)) - 1)
-    tested = binned[len(binned) % size :]  # whole blocks, so that all orders have the same values
-    if len(tested) < 4 or float(np.ptp(tested)) == 0.0:
+    bin_means = _binned(values)
+    size = max(1, round(len(bin_means) ** (1 / 3)) - 1)
+    tested_values = bin_means[
+        len(bin_means) % size :
+    ]  # whole blocks, so that all orders have the same values
+    if len(tested_values) < 4 or float(np.ptp(tested_values)) == 0.0:
         return 1.0
-    scaled = tested / float(np.abs(tested).max())  # squares of huge numbers would overflow
-    observed = float(statistic(scaled[None, :])[0])
-    shuffled_statistics = statistic(_shuffled(scaled, size))
-    return float((1 + np.sum(shuffled_statistics >= observed - 1e-12)) / (1 + ORDER_COUNT))
+    scaled_values = tested_values / float(
+        np.abs(tested_values).max()
+    )  # squares of huge numbers would overflow
+    observed_statistic = float(statistic(scaled_values[None, :])[0])
+    shuffled_statistics = statistic(_shuffled(scaled_values, size))
+    return float((1 + np.sum(shuffled_statistics >= observed_statistic - 1e-12)) / (1 + ORDER_COUNT))
 
 
 def _binned(values: Floats) -> Floats:
@@ -66,8 +70,8 @@ def _binned(values: Floats) -> Floats:
     if size == 1:
         return values
     count = len(values) // size
-    binned: Floats = values[len(values) - count * size :].reshape(count, size).mean(axis=1)
-    return binned
+    bin_means: Floats = values[len(values) - count * size :].reshape(count, size).mean(axis=1)
+    return bin_means
 
 
 def _shuffled(values: Floats, size: int) -> Matrix:
@@ -75,8 +79,8 @@ def _shuffled(values: Floats, size: int) -> Matrix:
     count = len(values) // size
     blocks = values.reshape(count, size)
     ranks = np.random.default_rng(SEED).random((ORDER_COUNT, count))
-    shuffled: Matrix = blocks[np.argsort(ranks, axis=1)].reshape(ORDER_COUNT, count * size)
-    return shuffled
+    shuffled_values: Matrix = blocks[np.argsort(ranks, axis=1)].reshape(ORDER_COUNT, count * size)
+    return shuffled_values
 
 
 def _noise(matrix: Matrix) -> Floats:
@@ -122,8 +126,8 @@ def _largest_rises(matrix: Matrix) -> Floats:
     count = matrix.shape[1]
     sizes = np.arange(2, count - 1)
     sums = np.cumsum(matrix, axis=1)
-    before = sums[:, sizes - 1] / sizes
-    after = (sums[:, -1:] - sums[:, sizes - 1]) / (count - sizes)
+    means_before = sums[:, sizes - 1] / sizes
+    means_after = (sums[:, -1:] - sums[:, sizes - 1]) / (count - sizes)
     weight = np.sqrt(sizes * (count - sizes) / count)
-    rises: Floats = ((after - before) * weight).max(axis=1, initial=0.0) / _noise(matrix)
+    rises: Floats = ((means_after - means_before) * weight).max(axis=1, initial=0.0) / _noise(matrix)
     return rises

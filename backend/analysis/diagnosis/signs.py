@@ -85,12 +85,12 @@ def missing_data(log: Log, cause: str, needs: str, *metrics: str, min_points: in
 
 def change_of(log: Log, outcome: Outcome, sign: Sign) -> Change | None:
     """Return the change that a sign describes, or None if the metric is missing or changed too little."""
-    series, healthy = log.series.get(sign.metric), outcome.healthy
-    if series is None or healthy is None:
+    series, healthy_interval = log.series.get(sign.metric), outcome.healthy
+    if series is None or healthy_interval is None:
         return None
     if sign.is_setting and len(series):
         series = _padded_with_zeros(series, log)
-    return change(sign, series, healthy)
+    return change(sign, series, healthy_interval)
 
 
 def _padded_with_zeros(series: Series, log: Log) -> Series:

@@ -39,9 +39,9 @@ def trailing_mean(values: Floats, window: int) -> Floats:
     fewer at the beginning, of shape (N,).
     """
     sums = np.concatenate([[0.0], np.cumsum(values)])
-    ends = np.arange(1, len(values) + 1)
-    starts = np.maximum(0, ends - window)
-    means: Floats = (sums[ends] - sums[starts]) / (ends - starts)
+    end_indices = np.arange(1, len(values) + 1)
+    starts = np.maximum(0, end_indices - window)
+    means: Floats = (sums[end_indices] - sums[starts]) / (end_indices - starts)
     return means
 
 

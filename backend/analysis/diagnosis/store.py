@@ -53,7 +53,7 @@ def parent_config_of(session: Session, run_id: str) -> Mapping[str, Any]:
 
 def series_of(session: Session, run_id: str) -> dict[str, Series]:
     """Return the recorded points of all metrics that detectors read."""
-    runs = [stretch.run for stretch in load_lineages(session, [run_id])[run_id]]
+    runs = [segment.run for segment in load_lineages(session, [run_id])[run_id]]
     metrics = [metric for metric in load_metric_names(session, runs) if is_read(metric)]
     curves = read_curves(session, [run_id], metrics, "step")
     return {metric: Series(curve.steps, curve.values) for (_, metric), curve in curves.items()}
@@ -114,8 +114,8 @@ def store_verdict(session: Session, judged: Judged) -> None:
         columns["changed_at"] = Run.changed_at  # pages need no update
     is_unchanged = and_(Run.last_step == judged.last_step, Run.changed_at == judged.changed_at)
     can_store = and_(Run.id == judged.run_id, HAS_NO_TRAINER, is_unchanged)
-    stored = session.scalar(update(Run).where(can_store).values(**columns).returning(Run.id))
-    if stored is not None and (verdict_change := judged.news) is not None:
+    stored_id = session.scalar(update(Run).where(can_store).values(**columns).returning(Run.id))
+    if stored_id is not None and (verdict_change := judged.news) is not None:
         add_event(
             session, "diagnosis", verdict_change.message, run_id=judged.run_id, level=verdict_change.level,
             step=judged.last_step, data=verdict_change.data,
@@ -134,7 +134,7 @@ def judge_runs(sessions: Sessions, run_ids: Sequence[str]) -> Iterator[None]:
     for run_id in run_ids:
         with suppress(RunNotFound):  # deleted in the meantime
             with reading(sessions) as session:
-                judged = judge_run(session, run_id)
+                judgement = judge_run(session, run_id)
             with sessions.begin() as session:
-                store_verdict(session, judged)
+                store_verdict(session, judgement)
         yield

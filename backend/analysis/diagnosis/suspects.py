@@ -94,8 +94,8 @@ Suspects = Iterator[Suspect]
 
 
 def _learning_rate(config: RunConfig, standard: Standard) -> Suspects:
-    usual = standard.config
-    rate, usual_rate = config.optimizer.lr, usual.optimizer.lr
+    standard_config = standard.config
+    rate, usual_rate = config.optimizer.lr, standard_config.optimizer.lr
     if rate <= 0 or usual_rate <= 0:
         return
     size = math.log10(rate / usual_rate)
@@ -107,14 +107,16 @@ def _learning_rate(config: RunConfig, standard: Standard) -> Suspects:
 
 
 def _entropy(config: RunConfig, standard: Standard) -> Suspects:
-    usual = standard.config
-    coef, usual_coef = _entropy_coef(config), _entropy_coef(usual)
+    standard_config = standard.config
+    coef, usual_coef = _entropy_coef(config), _entropy_coef(standard_config)
     if coef == usual_coef or abs(coef) < MAX_USUAL_ENTROPY_COEF:
         return
     size = math.log10(abs(coef) / max(abs(usual_coef), MAX_USUAL_ENTROPY_COEF))
     cause: Cause = "entropy_explosion" if coef > 0 else "entropy_collapse"
     description = f"objective.entropy has coef {coef:g}, not the {usual_coef:g} that {standard.words}"
-    yield Suspect(cause, description, {"objective.entropy": _dumped(usual)["objective"]["entropy"]}, size)
+    yield Suspect(
+        cause, description, {"objective.entropy": _dumped(standard_config)["objective"]["entropy"]}, size
+    )
 
 
 MAX_USUAL_ENTROPY_COEF = 0.01
@@ -127,9 +129,9 @@ def _entropy_coef(config: RunConfig) -> float:
 
 
 def _kl(config: RunConfig, standard: Standard) -> Suspects:
-    usual = standard.config
-    kl_weight, usual_weight = _pull(config), _pull(usual)
-    changes = {"objective.kl": _dumped(usual)["objective"]["kl"]}
+    standard_config = standard.config
+    kl_weight, usual_weight = _pull(config), _pull(standard_config)
+    changes = {"objective.kl": _dumped(standard_config)["objective"]["kl"]}
     if kl_weight > max(usual_weight, USUAL_KL_COEFFICIENT) * 2:
         size = math.log10(kl_weight / max(usual_weight, USUAL_KL_COEFFICIENT))
         usual_maximum = max(usual_weight, USUAL_KL_COEFFICIENT)
@@ -159,17 +161,20 @@ def _pull(config: RunConfig) -> float:
 
 
 def _age_of_samples(config: RunConfig, standard: Standard) -> Suspects:
-    usual = standard.config
-    age, usual_age = _age(config), _age(usual)
+    standard_config = standard.config
+    age, usual_age = _age(config), _age(standard_config)
     if age < 2 * usual_age:
         return
     description = (
         f"a batch serves {config.updates.epochs} x {config.updates.minibatches} updates and is "
         f"{config.sampling.staleness} steps old; usual are "
-        f"{usual.updates.epochs} x {usual.updates.minibatches} and {usual.sampling.staleness}"
+        f"{standard_config.updates.epochs} x {standard_config.updates.minibatches} "
+        f"and {standard_config.sampling.staleness}"
     )
     paths = ("updates.epochs", "updates.minibatches", "sampling.staleness", "sampling.ahead")
-    changes = {path: _at(usual, path) for path in paths if _at(config, path) != _at(usual, path)}
+    changes = {
+        path: _at(standard_config, path) for path in paths if _at(config, path) != _at(standard_config, path)
+    }
     yield Suspect("staleness", description, changes, math.log10(age / usual_age))
 
 
@@ -179,12 +184,12 @@ def _age(config: RunConfig) -> float:
 
 
 def _rewards(config: RunConfig, standard: Standard) -> Suspects:
-    usual = standard.config
-    if config.rewards == usual.rewards:
+    standard_config = standard.config
+    if config.rewards == standard_config.rewards:
         return
-    changes = {"rewards": _dumped(usual)["rewards"]}
+    changes = {"rewards": _dumped(standard_config)["rewards"]}
     correct_weight = sum(term.weight for term in config.rewards if term.name == "correctness")
-    has_usual = any(term.name == "correctness" for term in usual.rewards)
+    has_usual = any(term.name == "correctness" for term in standard_config.rewards)
     other_weight = sum(
         term.weight for term in config.rewards if term.name != "correctness" and term.weight > 0
     )
@@ -205,10 +210,10 @@ def _rewards(config: RunConfig, standard: Standard) -> Suspects:
 
 
 def _verifier(config: RunConfig, standard: Standard) -> Suspects:
-    usual = standard.config
+    standard_config = standard.config
     checks, usual_checks = (
         [term.model_dump() for term in compared_config.rewards if term.name == "correctness"]
-        for compared_config in (config, usual)
+        for compared_config in (config, standard_config)
     )
     names = [
         name
@@ -218,15 +223,19 @@ def _verifier(config: RunConfig, standard: Standard) -> Suspects:
     ]
     if names:
         description = f"correctness has another {', '.join(names)} than that {standard.words}"
-        yield Suspect("verifier", description, {"rewards": _dumped(usual)["rewards"]}, LARGE_DEVIATION)
-    if config.problems != usual.problems and standard.is_parent:
+        yield Suspect(
+            "verifier", description, {"rewards": _dumped(standard_config)["rewards"]}, LARGE_DEVIATION
+        )
+    if config.problems != standard_config.problems and standard.is_parent:
         description = "the fork trains other problems than the run before it"
-        yield Suspect("verifier", description, {"problems": _dumped(usual)["problems"]}, LARGE_DEVIATION)
+        yield Suspect(
+            "verifier", description, {"problems": _dumped(standard_config)["problems"]}, LARGE_DEVIATION
+        )
 
 
 def _cap(config: RunConfig, standard: Standard) -> Suspects:
-    usual = standard.config
-    cap, usual_cap = config.sampling.max_new_tokens, usual.sampling.max_new_tokens
+    standard_config = standard.config
+    cap, usual_cap = config.sampling.max_new_tokens, standard_config.sampling.max_new_tokens
     if cap * 1.5 > usual_cap:
         return
     changes = {"sampling.max_new_tokens": usual_cap}

@@ -44,15 +44,19 @@ def judge_goal(name: str, series: Series, log: Log) -> Outcome:
     scale = unit_of(values) if is_accuracy else _usual_size(values)
     window = window_for(sigma, scale=scale, count=len(values))
     error = sigma / math.sqrt(window)
-    smooth = trailing_mean(values, window)
-    settled = smooth.copy()
-    settled[: window - 1] = smooth[window - 1]  # means of fewer points are noisier
-    start, end = float(smooth[window - 1]), float(smooth[-1])
+    smooth_values = trailing_mean(values, window)
+    trailing_means = smooth_values.copy()
+    trailing_means[: window - 1] = smooth_values[window - 1]  # means of fewer points are noisier
+    start, end = float(smooth_values[window - 1]), float(smooth_values[-1])
     goal = _Goal(
-        series, settled, window, luck=error * luck_of_best(len(values) / window), zero=_zero(values, start)
+        series,
+        trailing_means,
+        window,
+        luck=error * luck_of_best(len(values) / window),
+        zero=_zero(values, start),
     )
     outcome = Outcome("healthy", name, start, goal.best(), goal.step_of_best(), end)
-    outcome = outcome._replace(healthy=_window(series, settled, goal))
+    outcome = outcome._replace(healthy=_window(series, trailing_means, goal))
     min_loss = MIN_SIGNIFICANT_ERRORS * error * math.sqrt(2)
     fall = _fall(goal, min_loss)
     if fall is not None and fall_p_value(values) <= FALL_ALPHA:
@@ -64,15 +68,15 @@ def judge_goal(name: str, series: Series, log: Log) -> Outcome:
         )
         outcome = outcome._replace(verdict="collapsed" if is_fallen else "recovered")
         return outcome.with_window_before_the_onset()
-    if early := _early_death(values, _least_noise(name, values[:1], log), log):
-        return _dead_early(name, series, early)
+    if early_death := _early_death(values, _least_noise(name, values[:1], log), log):
+        return _dead_early(name, series, early_death)
     loss = outcome.best - end
     if (
         loss > min_loss
         and loss > (1 - DECLINED_FRACTION) * goal.size(outcome.best)
         and end_p_value(values) <= FALL_ALPHA
     ):
-        is_high = settled >= outcome.best - (1 - DECLINED_FRACTION) * goal.size(outcome.best)
+        is_high = trailing_means >= outcome.best - (1 - DECLINED_FRACTION) * goal.size(outcome.best)
         onset = _onset(goal, min(int(np.flatnonzero(is_high)[-1]) + 1, len(values) - 1))
         return outcome._replace(verdict="declining", onset=onset).with_window_before_the_onset()
     return _learned(outcome, values, sigma, scale, is_accuracy=is_accuracy)
@@ -166,9 +170,9 @@ def _largest_rise(values: Floats, sigma: float) -> float:
     min_size = max(3, count // 8)
     sizes = np.arange(min_size, count - min_size + 1)
     sums = np.cumsum(values)
-    before, after = sums[sizes - 1] / sizes, (sums[-1] - sums[sizes - 1]) / (count - sizes)
+    means_before, means_after = sums[sizes - 1] / sizes, (sums[-1] - sums[sizes - 1]) / (count - sizes)
     margin = ONE_SIDED_ERRORS * sigma * np.sqrt(1 / sizes + 1 / (count - sizes))
-    return max(0.0, float(np.max(after - before + margin)))
+    return max(0.0, float(np.max(means_after - means_before + margin)))
 
 
 def _least_noise(name: str, values: Floats, log: Log) -> float:
@@ -196,8 +200,8 @@ def _fall(goal: _Goal, sure: float) -> int | None:
     loss = best - goal.settled
     is_low = (loss > (1 - FALLEN_FRACTION) * goal.size(best)) & (loss > sure)
     for index in np.flatnonzero(is_low):
-        ahead = is_low[index : index + MIN_FALL_POINTS]
-        if ahead.all() and len(ahead) >= min(MIN_FALL_POINTS, 3):
+        next_points = is_low[index : index + MIN_FALL_POINTS]
+        if next_points.all() and len(next_points) >= min(MIN_FALL_POINTS, 3):
             return int(index)
     return None
 

@@ -111,8 +111,8 @@ def _values_by_suite(
     values_by_suite: dict[tuple[str, int], dict[str, float]] = defaultdict(dict)
     for name in names:
         suite, metric = _parse_metric(name) or ("", "")
-        if (stored := points.get((source, name))) is not None:
-            for step, value in zip(stored.steps.tolist(), stored.values.tolist(), strict=True):
+        if (stored_points := points.get((source, name))) is not None:
+            for step, value in zip(stored_points.steps.tolist(), stored_points.values.tolist(), strict=True):
                 values_by_suite[suite, step][metric] = value
     return values_by_suite
 
@@ -139,11 +139,11 @@ def _item(
         for name, (low, high) in interval_ends.items()
         if low in values and high in values
     }
-    hidden = {end for name in intervals for end in interval_ends[name]}
+    interval_metrics = {end for name in intervals for end in interval_ends[name]}
     return EvaluationItem(
         **evaluated._asdict(),
         suite=suite,
-        values={name: spell(value) for name, value in values.items() if name not in hidden},
+        values={name: spell(value) for name, value in values.items() if name not in interval_metrics},
         intervals=intervals,
         source_kind=f"{EVALUATION_PREFIX}{suite}".removesuffix("/"),
         has_checkpoint=has_checkpoint,

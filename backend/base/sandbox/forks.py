@@ -145,19 +145,19 @@ class Forks:
         self, operation: Operation, requests: Sequence[Request], *, at_a_time: int
     ) -> Iterator[tuple[int, Reply]]:
         """Yield the index and the reply of each request as soon as the reply is complete."""
-        pending = list(enumerate(requests))[::-1]
-        running: list[Fork] = []
+        pending_requests = list(enumerate(requests))[::-1]
+        running_forks: list[Fork] = []
         maximum = 1 if self._rules.ends_all or operation.is_program else at_a_time
         gc.freeze()
-        while pending or running:
-            while pending and len(running) < maximum:
-                index, request = pending.pop()
-                running.append(Fork(index, operation, request, self._rules))
-            ended = self._collect_replies(running)
-            running = [fork for fork in running if fork not in ended]
-            if not running:
+        while pending_requests or running_forks:
+            while pending_requests and len(running_forks) < maximum:
+                index, request = pending_requests.pop()
+                running_forks.append(Fork(index, operation, request, self._rules))
+            reply_by_fork = self._collect_replies(running_forks)
+            running_forks = [fork for fork in running_forks if fork not in reply_by_fork]
+            if not running_forks:
                 self._clear()
-            yield from ((fork.at, reply) for fork, reply in ended.items())
+            yield from ((fork.at, reply) for fork, reply in reply_by_fork.items())
 
     def _collect_replies(self, working: Sequence[Fork]) -> dict[Fork, Reply]:
         """Wait until forks have answered or run out of time, and return them with their replies.
@@ -171,20 +171,22 @@ class Forks:
                 if fork.stdin >= 0:
                     selector.register(fork.stdin, selectors.EVENT_WRITE)
             first_deadline = min(fork.deadline for fork in working)
-            ready = {key.fd for key, _ in selector.select(max(0.0, first_deadline - time.monotonic()))}
-        ended: dict[Fork, Reply] = {}
+            ready_descriptors = {
+                key.fd for key, _ in selector.select(max(0.0, first_deadline - time.monotonic()))
+            }
+        reply_by_fork: dict[Fork, Reply] = {}
         for fork in working:
-            if fork.stdin in ready:
+            if fork.stdin in ready_descriptors:
                 fork.feed()
-            if fork.pipe in ready:
+            if fork.pipe in ready_descriptors:
                 reply = fork.read()
             else:
                 reply = fork.end({"timeout": True}) if time.monotonic() >= fork.deadline else None
             if reply is not None:
-                ended[fork] = reply
-        if CLIENT_DESCRIPTOR in ready and not ended:
+                reply_by_fork[fork] = reply
+        if CLIENT_DESCRIPTOR in ready_descriptors and not reply_by_fork:
             raise SystemExit
-        return ended
+        return reply_by_fork
 
     def _clear(self) -> None:
         """Kill processes that a fork left running, and remove its files."""

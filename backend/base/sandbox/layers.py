@@ -56,8 +56,8 @@ def layer_names() -> dict[str, list[str]]:
 
 def check_sandbox(settings: Settings) -> None:
     """Raise SandboxIncomplete if the settings require a layer that this machine lacks."""
-    if settings.sandbox == "required" and (absent := missing_layers()):
-        reasons = "; ".join(f"{layer.name}: {layer.missing}" for layer in absent)
+    if settings.sandbox == "required" and (absent_layers := missing_layers()):
+        reasons = "; ".join(f"{layer.name}: {layer.missing}" for layer in absent_layers)
         raise SandboxIncomplete(f"SANDBOX=required, but this machine lacks {reasons}")
 
 
@@ -66,8 +66,8 @@ def program_refusal(settings: Settings) -> str:
 
     Without a layer that hides files, a program could read tokens, the database and variables of processes.
     """
-    absent = {layer.name for layer in missing_layers()}
-    if settings.sandbox == "unconfined" or not absent >= FILE_HIDING_LAYERS:
+    absent_layers = {layer.name for layer in missing_layers()}
+    if settings.sandbox == "unconfined" or not absent_layers >= FILE_HIDING_LAYERS:
         return ""
     return (
         "neither user namespaces nor Landlock hide the files of this machine from programs: allow one of "

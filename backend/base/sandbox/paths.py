@@ -47,11 +47,11 @@ def code_paths(settings: Settings, *, module: str = "") -> list[Path]:
     private = [Path.home(), settings.state, settings.datasets_dir.absolute(), settings.models_dir.absolute()]
     interpreter = map(Path, (*SYSTEM_PATHS, sys.prefix, sys.base_prefix))
     checkout = CODE_ROOT if FILES_ROOT == CODE_ROOT else None  # a checkout holds more than code
-    imported = (path for path in map(Path, sys.path) if path.resolve() != checkout)
+    import_paths = (path for path in map(Path, sys.path) if path.resolve() != checkout)
     candidates = [
         *interpreter,
         *(CODE_ROOT / name for name in PROJECT_PACKAGES),
-        *imported,
+        *import_paths,
         *_module_paths(module),
     ]
     return _outermost_paths(
@@ -66,8 +66,8 @@ def existing_paths(names: Iterable[str]) -> list[Path]:
 
 def _outermost_paths(paths: Iterable[Path]) -> list[Path]:
     """Return the existing absolute paths without duplicates and without paths inside another path."""
-    existing = sorted({path for path in paths if path.is_absolute() and path.exists()})
-    return [path for path in existing if not any(parent in existing for parent in path.parents)]
+    present_paths = sorted({path for path in paths if path.is_absolute() and path.exists()})
+    return [path for path in present_paths if not any(parent in present_paths for parent in path.parents)]
 
 
 def _contains(directory: Path, secret: Path) -> bool:

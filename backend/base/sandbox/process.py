@@ -103,13 +103,13 @@ class Sandbox:
             return
         self._prepare({**common, "op": op, "seconds": seconds, "at_a_time": at_a_time, "each": requests})
         answers: dict[int, Any] = {}
-        missing = set(range(len(requests)))
+        missing_indices = set(range(len(requests)))
         is_complete = False
         try:
             for index in range(len(requests)):
                 while index not in answers:
-                    answers |= self._next_answer(missing, seconds)
-                    missing -= answers.keys()
+                    answers |= self._next_answer(missing_indices, seconds)
+                    missing_indices -= answers.keys()
                 yield answers.pop(index)
             is_complete = True
         finally:
@@ -237,10 +237,10 @@ class Sandbox:
     def _environment(self, scratch: str) -> dict[str, str]:
         """Return the environment variables of the process, with the project on the import path."""
         inherited_names = [*INHERITED_VARIABLES, *self._permissions.variables]
-        inherited = {name: os.environ[name] for name in inherited_names if name in os.environ}
+        inherited_variables = {name: os.environ[name] for name in inherited_names if name in os.environ}
         import_path = os.pathsep.join(filter(None, [str(CODE_ROOT), os.environ.get("PYTHONPATH", "")]))
         # with a fixed hash seed, tasks that iterate over sets ask the same question in every process
-        fixed = {
+        fixed_variables = {
             "PATH": os.pathsep.join(PROGRAM_PATHS),
             "HOME": scratch,
             "TMPDIR": scratch,
@@ -251,15 +251,15 @@ class Sandbox:
             "OPENBLAS_NUM_THREADS": "1",
             "MPLBACKEND": "Agg",
         }
-        return {**inherited, **fixed}
+        return {**inherited_variables, **fixed_variables}
 
     def _write(self, line: bytes) -> None:
         process = self._process
         assert process is not None and process.stdin is not None  # noqa: PT018, S101 - for the type checker
         try:
-            unwritten = memoryview(line)
-            while unwritten:  # a signal may interrupt a long write
-                unwritten = unwritten[process.stdin.write(unwritten) :]
+            unwritten_bytes = memoryview(line)
+            while unwritten_bytes:  # a signal may interrupt a long write
+                unwritten_bytes = unwritten_bytes[process.stdin.write(unwritten_bytes) :]
         except OSError as error:
             self.close()
             raise Died(f"the sandboxed process failed: {error}") from error

@@ -106,8 +106,8 @@ def _allow_only(names: Iterable[str], *, opens_for_writing: bool, has_event_loop
     # only the limits of the process itself
     _add(rules, libseccomp.ALLOW, "prlimit64", libseccomp.Arg(0, libseccomp.EQ, 0))
     for name, flags in (("open", 1), ("openat", 2)):
-        reading = libseccomp.Arg(flags, libseccomp.MASKED_EQ, WRITE_FLAGS, os.O_RDONLY)
-        _add(rules, libseccomp.ALLOW, name, *([] if opens_for_writing else [reading]))
+        read_only_condition = libseccomp.Arg(flags, libseccomp.MASKED_EQ, WRITE_FLAGS, os.O_RDONLY)
+        _add(rules, libseccomp.ALLOW, name, *([] if opens_for_writing else [read_only_condition]))
     return rules
 
 

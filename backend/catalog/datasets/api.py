@@ -116,10 +116,10 @@ async def upload(
     Parquet and CSV are stored as JSONL. Columns that are not named are guessed.
     """
     kind = file_kind(name)
-    async with _receive_draft(request, settings) as (uploads, received):
+    async with _receive_draft(request, settings) as (uploads, draft):
         store = partial(store_upload, name=name, kind=kind, columns=named, max_bytes=settings.upload_bytes)
-        stored, is_new = await run_in_threadpool(store, uploads, received)
-    return Json(upload_json(stored) | _mapping_json(stored.mapping), 201 if is_new else 200)
+        stored_upload, is_new = await run_in_threadpool(store, uploads, draft)
+    return Json(upload_json(stored_upload) | _mapping_json(stored_upload.mapping), 201 if is_new else 200)
 
 
 @router.post(
@@ -140,9 +140,9 @@ async def preview(
     Columns that are not named are guessed.
     """
     kind = file_kind(name)
-    async with _receive_draft(request, settings) as (_, received):
-        look = partial(preview_upload, name=name, kind=kind, columns=named, is_cut=cut)
-        rows_shown = await run_in_threadpool(look, received)
+    async with _receive_draft(request, settings) as (_, draft):
+        read_preview = partial(preview_upload, name=name, kind=kind, columns=named, is_cut=cut)
+        rows_shown = await run_in_threadpool(read_preview, draft)
     return Json(rows_shown.model_dump(mode="json"))
 
 

@@ -14,5 +14,5 @@ def add_arguments(upload: argparse.ArgumentParser) -> None:
     """Add the arguments of the command `upload` to its parser."""
     upload.add_argument("file", help="a .jsonl, .jsonl.gz, .jsonl.zst, .parquet or .csv file")
     upload.add_argument("--dry-run", action="store_true", help="show the first rows, store nothing")
-    for name, meaning in COLUMNS.items():
-        upload.add_argument(f"--{name}", help=meaning)
+    for name, help_text in COLUMNS.items():
+        upload.add_argument(f"--{name}", help=help_text)

@@ -32,14 +32,14 @@ def store_upload(
         mapping = ColumnMapping()
         check, lines, digest, size = RowCheck(mapping.columns), LineSplitter(), sha256(), 0
         try:
-            first_lines, pieces = read_first_lines(_read_as_jsonl(packed, kind, max_bytes))
+            first_lines, chunks = read_first_lines(_read_as_jsonl(packed, kind, max_bytes))
             mapping = guess_mapping(parse_rows(first_lines), columns) or mapping
             check = RowCheck(mapping.columns)
-            for piece in pieces:
-                digest.update(piece)
-                content.file.write(piece)
-                size += len(piece)
-                for line in lines.feed(piece):
+            for chunk in chunks:
+                digest.update(chunk)
+                content.file.write(chunk)
+                size += len(chunk)
+                for line in lines.feed(chunk):
                     check.take(line)
                 if check.is_over:
                     break

@@ -90,10 +90,10 @@ class Uploads:
         draft.file.flush()
         os.fsync(draft.file.fileno())
         with self._hold_lock():
-            if (existing := self.find(upload.sha256)) is not None:
+            if (stored_upload := self.find(upload.sha256)) is not None:
                 # the process that stored the file may have died before it wrote the label
                 sync(self._directory)
-                return existing.model_copy(update={"mapping": upload.mapping}), False
+                return stored_upload.model_copy(update={"mapping": upload.mapping}), False
             label = self._new_draft()
             try:
                 with label.file:

@@ -73,7 +73,7 @@ def _names(row: Mapping[str, Any]) -> Iterator[str]:
     for name, value in row.items():
         yield name
         if isinstance(value, Mapping):
-            yield from (f"{name}.{inner}" for inner in list(value)[:MAX_FIELDS_PER_OBJECT])
+            yield from (f"{name}.{child_name}" for child_name in list(value)[:MAX_FIELDS_PER_OBJECT])
 
 
 def guess_mapping(rows: Sequence[Mapping[str, Any]], named: Mapping[str, str]) -> ColumnMapping | None:
@@ -86,12 +86,12 @@ def guess_mapping(rows: Sequence[Mapping[str, Any]], named: Mapping[str, str]) -
     if columns is None:
         return ColumnMapping().with_(**named) if named else None
     texts = [text for row in rows if isinstance(text := _answer(row, columns), str)]
-    mark = next((mark for mark in ANSWER_MARKS if texts and all(mark in text for text in texts)), "")
-    is_boxed = bool(texts) and not mark and all(last_boxed(text) is not None for text in texts)
+    marker = next((marker for marker in ANSWER_MARKS if texts and all(marker in text for text in texts)), "")
+    is_boxed = bool(texts) and not marker and all(last_boxed(text) is not None for text in texts)
     fields = {
         "prompt_field": columns.prompt,
         "answer_field": columns.answer,
-        "answer_after": mark,
+        "answer_after": marker,
         "answer_form": "boxed" if is_boxed else "text",
     }
     return ColumnMapping().with_(**fields | dict(named))

@@ -52,20 +52,20 @@ def read_first_lines(pieces: Iterator[bytes], *, is_cut: bool = False) -> tuple[
 
     If the file is truncated (`is_cut`), errors after its first line and an incomplete last line are ignored.
     """
-    lines, splitter, read_pieces, size = list[bytes](), LineSplitter(), list[bytes](), 0
+    lines, splitter, read_chunks, size = list[bytes](), LineSplitter(), list[bytes](), 0
     try:
-        for piece in pieces:
-            read_pieces.append(piece)
-            size += len(piece)
-            lines += _texts(splitter.feed(piece))
+        for chunk in pieces:
+            read_chunks.append(chunk)
+            size += len(chunk)
+            lines += _texts(splitter.feed(chunk))
             if len(lines) >= MAX_ROWS or size >= MAX_BYTES:
-                return lines[:MAX_ROWS], chain(read_pieces, pieces)
+                return lines[:MAX_ROWS], chain(read_chunks, pieces)
     except BadFile:
         if not (is_cut and lines):
             raise
     if not (is_cut and lines):
         lines += _texts(splitter.finish())
-    return lines[:MAX_ROWS], iter(read_pieces)
+    return lines[:MAX_ROWS], iter(read_chunks)
 
 
 def _texts(lines: Iterator[Line]) -> list[bytes]:

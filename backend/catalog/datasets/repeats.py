@@ -59,11 +59,11 @@ def find_repeats(upload: Upload, path: Path) -> Repeats:
                 prompt_field=columns.prompt,
                 answer_field=columns.answer,
             )
-        twins = [
+        near_duplicates = [
             Twin(line=line, other=other_line, similarity=similarity)
             for line, other_line, similarity in answer.pop("twins")
         ]
-        return Repeats.model_validate({**answer, "twins": twins})
+        return Repeats.model_validate({**answer, "twins": near_duplicates})
     except Unusable as error:
         raise Unavailable(f"rows are compared in the sandbox, which does not start here: {error}") from None
     except (Refused, TimedOut, Died) as error:

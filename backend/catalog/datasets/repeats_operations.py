@@ -35,19 +35,19 @@ def repeats(request: Request) -> dict[str, Any]:
                 lines[is_held_out].append(number)
                 questions[is_held_out].append(question_text(read_prompt(row, columns)))
     train, held_out = questions[False], questions[True]
-    twins = near_duplicates(train, held_out, SIMILARITY)
+    duplicates = near_duplicates(train, held_out, SIMILARITY)
     return {
         "rows": len(train),
         "duplicates": len(train) - len(first_occurrences(train)),
         "contaminated": len(find_overlapping(train, held_out, NGRAM)),
-        "near": len(twins),
+        "near": len(duplicates),
         "twins": [
             [
-                lines[False][twin.number],
-                lines[False][twin.other] if twin.other >= 0 else lines[True][twin.other],
-                twin.similarity,
+                lines[False][duplicate.number],
+                lines[False][duplicate.other] if duplicate.other >= 0 else lines[True][duplicate.other],
+                duplicate.similarity,
             ]
-            for twin in twins[:MAX_EXAMPLES]
+            for duplicate in duplicates[:MAX_EXAMPLES]
         ],
     }
 

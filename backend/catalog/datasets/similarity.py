@@ -58,15 +58,15 @@ def near_duplicates(questions: Iterable[str], held_out: Sequence[str], limit: fl
     numbers are never similar, because they are different problems.
     """
     runs = _shared_runs(*_hashed_runs([*held_out, *islice(questions, MAX_QUESTIONS)]))
-    index, first_question, twins = _Index(runs, limit), len(held_out), []
+    index, first_question, duplicates = _Index(runs, limit), len(held_out), []
     for number in range(len(runs.sizes)):
         best = index.most_similar(number)
         if best is not None and number >= first_question:
             earlier, similarity = best
-            twins.append(Twin(number - first_question, earlier - first_question, similarity))
+            duplicates.append(Twin(number - first_question, earlier - first_question, similarity))
         else:
             index.add(number)
-    return twins
+    return duplicates
 
 
 class _Runs(NamedTuple):
@@ -89,8 +89,8 @@ class _Index:
         self._runs, self._limit = runs, limit
         self._by_run: defaultdict[int, array[int]] = defaultdict(lambda: array("i"))
         self._is_own = np.zeros(runs.distinct, dtype=bool)
-        rarest = runs.sizes - np.ceil(limit * runs.sizes - ROUNDING_TOLERANCE).astype(np.int64) + 1
-        self._indexed = np.maximum(rarest - (runs.sizes - np.diff(runs.starts)), 0)
+        prefix_sizes = runs.sizes - np.ceil(limit * runs.sizes - ROUNDING_TOLERANCE).astype(np.int64) + 1
+        self._indexed = np.maximum(prefix_sizes - (runs.sizes - np.diff(runs.starts)), 0)
         """Number of indexed runs of each question, which are the rarest ones, of shape [questions]."""
 
     def add(self, number: int) -> None:
@@ -107,19 +107,19 @@ class _Index:
         lists = [self._by_run[run] for run in self._rarest(number) if run in self._by_run]
         if not lists:
             return None
-        candidates, hits = np.unique(np.concatenate(lists), return_counts=True)
+        candidates, shared_counts = np.unique(np.concatenate(lists), return_counts=True)
         if len(candidates) > MAX_CANDIDATES:
-            candidates = np.sort(candidates[np.argsort(-hits, kind="stable")[:MAX_CANDIDATES]])
-        shared = self._count_shared_runs(number, candidates)
+            candidates = np.sort(candidates[np.argsort(-shared_counts, kind="stable")[:MAX_CANDIDATES]])
+        shared_run_counts = self._count_shared_runs(number, candidates)
         sizes = self._runs.sizes
-        similarity = shared / (sizes[number] + sizes[candidates] - shared)
+        similarity = shared_run_counts / (sizes[number] + sizes[candidates] - shared_run_counts)
         best = int(np.argmax(similarity))
         return (int(candidates[best]), float(similarity[best])) if similarity[best] >= self._limit else None
 
     def _rarest(self, number: int) -> list[int]:
         start = self._runs.starts[number]
-        rarest: list[int] = self._runs.ranks[start : start + self._indexed[number]].tolist()
-        return rarest
+        rarest_ranks: list[int] = self._runs.ranks[start : start + self._indexed[number]].tolist()
+        return rarest_ranks
 
     def _count_shared_runs(self, number: int, candidates: NDArray[np.int32]) -> NDArray[np.int64]:
         """Return the number of runs that each candidate shares with a question, of shape [candidates]."""
@@ -127,11 +127,11 @@ class _Index:
         question_ranks = ranks[starts[number] : starts[number + 1]]
         self._is_own[question_ranks] = True
         counts = starts[candidates + 1] - starts[candidates]
-        begins = np.cumsum(counts) - counts
-        positions = np.arange(counts.sum()) + np.repeat(starts[candidates] - begins, counts)
-        shared = np.add.reduceat(self._is_own[ranks[positions]], begins, dtype=np.int64)
+        run_offsets = np.cumsum(counts) - counts
+        positions = np.arange(counts.sum()) + np.repeat(starts[candidates] - run_offsets, counts)
+        shared_run_counts = np.add.reduceat(self._is_own[ranks[positions]], run_offsets, dtype=np.int64)
         self._is_own[question_ranks] = False
-        return shared
+        return shared_run_counts
 
 
 class _WordHashes(dict[str, int]):
@@ -176,8 +176,8 @@ def _shared_runs(runs: NDArray[np.uint64], sizes: NDArray[np.int64]) -> _Runs:
     distinct, counts = distinct[counts > 1], counts[counts > 1]
     rank_by_run = np.empty(len(distinct), dtype=np.int32)
     rank_by_run[np.argsort(counts, kind="stable")] = np.arange(len(distinct), dtype=np.int32)
-    ends, ranks = np.cumsum(sizes), [np.zeros(0, np.int32)]
-    for start, end in zip(ends - sizes, ends, strict=True):
+    end_offsets, ranks = np.cumsum(sizes), [np.zeros(0, np.int32)]
+    for start, end in zip(end_offsets - sizes, end_offsets, strict=True):
         text_runs = runs[start:end]
         positions = np.searchsorted(distinct, text_runs)
         positions = (

@@ -190,9 +190,9 @@ class JsonLines:
 def _replace_nan(value: Any) -> Any:
     """Replace NaN, which pandas writes for missing numbers, with None."""
     if isinstance(value, dict):
-        return {key: _replace_nan(inner) for key, inner in value.items()}
+        return {key: _replace_nan(child) for key, child in value.items()}
     if isinstance(value, list | tuple):
-        return [_replace_nan(inner) for inner in value]
+        return [_replace_nan(child) for child in value]
     return None if isinstance(value, float) and value != value else value  # noqa: PLR0124 - NaN alone differs
 
 

@@ -24,21 +24,21 @@ def table_lines(path: Path, kind: str, *, max_bytes: int) -> Iterator[bytes]:
     Raises BadFile if the file is damaged or expands too much, and Unavailable if no sandbox can be started.
     """
     deadline, size = time.monotonic() + MAX_TOTAL_SECONDS, 0
-    packed = path.stat().st_size
+    packed_bytes = path.stat().st_size
     request: dict[str, Any] = {"path": str(path), "at": 0, "row": 0, "names": []}
     with Sandbox(OPERATIONS, additional_paths=(path,)) as sandbox:
         while request["at"] is not None:
             seconds = min(MAX_ANSWER_SECONDS, deadline - time.monotonic())
             if seconds <= 0:
                 raise BadFile(f"takes more than {MAX_TOTAL_SECONDS:.0f} seconds to read")
-            piece, next_fields = _ask(sandbox, kind, request, seconds)
-            size += len(piece)
+            chunk, next_fields = _ask(sandbox, kind, request, seconds)
+            size += len(chunk)
             if size > max_bytes:
                 raise BadFile(f"is larger than {max_bytes:,} bytes when unpacked")
-            if size > RATIO_FREE_BYTES and size > MAX_COMPRESSION_RATIO * packed:
+            if size > RATIO_FREE_BYTES and size > MAX_COMPRESSION_RATIO * packed_bytes:
                 raise BadFile(f"unpacks to more than {MAX_COMPRESSION_RATIO} times its size")
-            yield piece
-            request |= {"row": request["row"] + piece.count(b"\n"), **next_fields}
+            yield chunk
+            request |= {"row": request["row"] + chunk.count(b"\n"), **next_fields}
 
 
 def _ask(

@@ -35,13 +35,13 @@ def decompress(file: IO[bytes], kind: str, *, max_bytes: int) -> Iterator[bytes]
     """
     size = 0
     try:
-        for piece in _READERS[kind](file):
-            size += len(piece)
+        for chunk in _READERS[kind](file):
+            size += len(chunk)
             if size > max_bytes:
                 raise BadFile(f"is larger than {max_bytes:,} bytes when unpacked")
             if size > RATIO_FREE_BYTES and size > MAX_COMPRESSION_RATIO * file.tell():
                 raise BadFile(f"unpacks to more than {MAX_COMPRESSION_RATIO} times its size")
-            yield piece
+            yield chunk
     except (gzip.BadGzipFile, zlib.error, zstandard.ZstdError) as error:
         raise BadFile(f"is not a valid {kind} file ({error})") from None
     except EOFError:
@@ -49,25 +49,25 @@ def decompress(file: IO[bytes], kind: str, *, max_bytes: int) -> Iterator[bytes]
 
 
 def _read_plain(file: IO[bytes]) -> Iterator[bytes]:
-    while piece := file.read(PIECE_BYTES):
-        yield piece
+    while chunk := file.read(PIECE_BYTES):
+        yield chunk
 
 
 def _read_gzip(file: IO[bytes]) -> Iterator[bytes]:
     with gzip.GzipFile(fileobj=file) as content:
-        while piece := content.read1(PIECE_BYTES):  # returns the data before the end of a truncated file
-            yield piece
+        while chunk := content.read1(PIECE_BYTES):  # returns the data before the end of a truncated file
+            yield chunk
 
 
 def _read_zstd(file: IO[bytes]) -> Iterator[bytes]:
     decompressor = zstandard.ZstdDecompressor(max_window_size=MAX_WINDOW_BYTES)
     frame = decompressor.decompressobj()
-    while piece := file.read(ZSTD_PIECE_BYTES):
-        while piece:
+    while chunk := file.read(ZSTD_PIECE_BYTES):
+        while chunk:
             if frame.eof:
                 frame = decompressor.decompressobj()
-            yield frame.decompress(piece)
-            piece = frame.unused_data if frame.eof else b""
+            yield frame.decompress(chunk)
+            chunk = frame.unused_data if frame.eof else b""
     if not frame.eof:
         raise EOFError
 

@@ -74,13 +74,13 @@ def kept_bytes(shape: ModelShape, run: ForwardPass) -> KeptBytes:
         layers[0] -= run.tokens * _first_norm_bytes(shape)
     final = run.tokens * (_norm_bytes(shape, run, shape.hidden) + shape.hidden * run.value_bytes)
     inputs = run.tokens * shape.hidden * run.value_bytes
-    passing = 4.0 * run.tokens * (2 * shape.hidden + _mlp_width(shape))
+    passing_bytes = 4.0 * run.tokens * (2 * shape.hidden + _mlp_width(shape))
     if run.adapts_experts:
         # a layer's gate and up gradients, two thirds of its experts
-        passing += max(map(_merged_expert_values, shape.weights)) * run.value_bytes * 2 / 3
+        passing_bytes += max(map(_merged_expert_values, shape.weights)) * run.value_bytes * 2 / 3
     if run.is_packed and run.on_cpu and (shape.kind == "gemma2" or shape.is_compressed):
-        passing += 6.0 * run.tokens * shape.heads * run.visible_tokens  # gradients of all scores
-    return KeptBytes(tuple(layers), final, inputs, passing)
+        passing_bytes += 6.0 * run.tokens * shape.heads * run.visible_tokens  # gradients of all scores
+    return KeptBytes(tuple(layers), final, inputs, passing_bytes)
 
 
 def uses_tree(shape: ModelShape, run: ForwardPass) -> bool:
@@ -104,11 +104,13 @@ def _mlp_width(shape: ModelShape) -> int:
     """Return the number of inner values of an MLP for one token. Each
     chosen expert reads a copy of its input.
     """
-    chosen = shape.size("num_experts_per_tok", "top_k")
-    inner = shape.size("moe_intermediate_size", "intermediate_size") * (3 if shape.kind == "gpt_oss" else 1)
-    routed = chosen * (inner + shape.hidden)
+    experts_per_token = shape.size("num_experts_per_tok", "top_k")
+    inner_size = shape.size("moe_intermediate_size", "intermediate_size") * (
+        3 if shape.kind == "gpt_oss" else 1
+    )
+    routed_values = experts_per_token * (inner_size + shape.hidden)
     has_experts = any(map(is_expert, shape.weights))
-    return max(shape.size("intermediate_size"), routed if has_experts else 0)
+    return max(shape.size("intermediate_size"), routed_values if has_experts else 0)
 
 
 def _first_norm_bytes(shape: ModelShape) -> float:
@@ -129,19 +131,19 @@ def _layer_bytes(shape: ModelShape, run: ForwardPass, number: int, weights: tupl
     )
     if any(map(is_expert, weights)):
         per_token += _expert_bytes(shape, run)
-    summed = sum(map(_merged_expert_values, weights)) * run.value_bytes if run.adapts_experts else 0.0
+    summed_bytes = sum(map(_merged_expert_values, weights)) * run.value_bytes if run.adapts_experts else 0.0
     if run.keeps_expanded:
-        summed += sum(weight.values for weight in filter(is_linear, weights)) * run.value_bytes
-    mixed = 0.0
+        summed_bytes += sum(weight.values for weight in filter(is_linear, weights)) * run.value_bytes
+    mixer_bytes = 0.0
     if "attn.q" in names or "attention.q" in names or "self_attn.kv" in names:
-        mixed += attention(shape, run, window=shape.window(number))
+        mixer_bytes += attention(shape, run, window=shape.window(number))
     if ".linear_attn." in names:
-        mixed += delta_rule(shape, run)
+        mixer_bytes += delta_rule(shape, run)
     if ".mamba." in names:
-        mixed += state_space(shape, run)
+        mixer_bytes += state_space(shape, run)
     if ".conv.conv" in names:
-        mixed += convolution(shape, run)
-    return mixed + summed + run.tokens * per_token
+        mixer_bytes += convolution(shape, run)
+    return mixer_bytes + summed_bytes + run.tokens * per_token
 
 
 def _merged_expert_values(weight: Weight) -> int:
@@ -152,8 +154,8 @@ def _merged_expert_values(weight: Weight) -> int:
 def expert_sizes(shape: ModelShape) -> list[int]:
     """Return the dimensions of both expert weights of a layer: gate with up, and down."""
     count = shape.size("num_experts", "num_local_experts", "n_routed_experts")
-    inner = shape.size("moe_intermediate_size", "intermediate_size")
-    return [count * size for size in (shape.hidden, 2 * inner, inner, shape.hidden)]
+    inner_size = shape.size("moe_intermediate_size", "intermediate_size")
+    return [count * size for size in (shape.hidden, 2 * inner_size, inner_size, shape.hidden)]
 
 
 def _layer_norm_bytes(shape: ModelShape, run: ForwardPass, weight: Weight) -> float:
@@ -185,7 +187,7 @@ def _norm_bytes(shape: ModelShape, run: ForwardPass, width: int) -> float:
 
 def _linear_bytes(shape: ModelShape, run: ForwardPass, weights: tuple[Weight, ...]) -> float:
     """Return the bytes of linear layers per token: inputs of trained weights, or of an adapter's A and B."""
-    seen = set() if shape.kind in MIXED_COPY_MODEL_TYPES else {"mixed"}
+    seen_sources = set() if shape.kind in MIXED_COPY_MODEL_TYPES else {"mixed"}
     per_token = 0.0
     for weight in filter(is_linear, weights):
         source = (
@@ -198,14 +200,14 @@ def _linear_bytes(shape: ModelShape, run: ForwardPass, weights: tuple[Weight, ..
         source = "attention" if shape.kind == "cohere2" and source == "mlp" else source
         inputs = weight.shape[1]
         if run.trains_base:
-            per_token += 0 if source in seen else inputs * run.value_bytes
+            per_token += 0 if source in seen_sources else inputs * run.value_bytes
         elif run.is_adapted(weight):
             is_copied = run.adapter_bytes != run.value_bytes
-            per_token += inputs * run.adapter_bytes if is_copied or source not in seen else 0
+            per_token += inputs * run.adapter_bytes if is_copied or source not in seen_sources else 0
             per_token += run.rank * run.adapter_bytes
         else:
             continue
-        seen.add(source)
+        seen_sources.add(source)
     return per_token
 
 
@@ -217,10 +219,10 @@ def _mlp_bytes(shape: ModelShape, run: ForwardPass, weight: Weight) -> float:
 def _expert_bytes(shape: ModelShape, run: ForwardPass) -> float:
     """Return the bytes per token of the routed experts, whose inputs are copied for a grouped product."""
     count = shape.size("num_experts", "num_local_experts", "n_routed_experts")
-    chosen = shape.size("num_experts_per_tok", "top_k") or 1
-    inner = shape.size("moe_intermediate_size", "intermediate_size")
+    experts_per_token = shape.size("num_experts_per_tok", "top_k") or 1
+    inner_size = shape.size("moe_intermediate_size", "intermediate_size")
     width, base = run.value_bytes, run.trains_base or run.adapts_experts
     values = 3 + base if shape.kind != "gpt_oss" else 6 + base
-    expert_bytes = width * (values * inner + (2 if base else 1) * shape.hidden + 1) + 24
-    router = 4 * count + 20 * chosen + (width * shape.hidden if base else 0)
-    return chosen * expert_bytes + router
+    expert_bytes = width * (values * inner_size + (2 if base else 1) * shape.hidden + 1) + 24
+    router = 4 * count + 20 * experts_per_token + (width * shape.hidden if base else 0)
+    return experts_per_token * expert_bytes + router

@@ -100,13 +100,13 @@ def adapter_filter(adapter: LoraAdapter | None, weights: Iterable[Weight]) -> Ca
     `weights` are all weights of the model.
     """
     targets = adapter.targets.replace(" ", "").split(",") if adapter else []
-    reserved = reserved_layers(weight.name for weight in weights)
+    reserved_names = reserved_layers(weight.name for weight in weights)
 
     def is_target(weight: Weight) -> bool:
         if not targets or not is_linear(weight):
             return False
         module = weight.name.removesuffix(".weight")
-        if is_fused(module) or weight.module_name in reserved:
+        if is_fused(module) or weight.module_name in reserved_names:
             return False
         in_attention = any(
             "attn" in name_part or "attention" in name_part for name_part in module.split(".")[:-1]

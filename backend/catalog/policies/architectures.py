@@ -66,12 +66,15 @@ def packing_error(config: dict[str, Any]) -> str:
         return reason
     layers = text_fields.get("layer_types")
     kinds = {str(kind) for kind in layers} if isinstance(layers, list) else set()
-    stateful = sorted(kinds - ATTENTION_LAYER_TYPES)
+    stateful_kinds = sorted(kinds - ATTENTION_LAYER_TYPES)
     if not kinds and any(str(name).startswith("mamba_") for name in text_fields):
-        stateful = ["mamba"]
-    if not stateful:
+        stateful_kinds = ["mamba"]
+    if not stateful_kinds:
         return ""
-    return f"its {stateful[0][:MAX_NAME_CHARACTERS]} layers would pass their state from one text to the next"
+    return (
+        f"its {stateful_kinds[0][:MAX_NAME_CHARACTERS]} layers "
+        "would pass their state from one text to the next"
+    )
 
 
 def architecture_note(config: dict[str, Any]) -> str:

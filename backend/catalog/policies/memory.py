@@ -157,8 +157,8 @@ class _RunMemory:
         if self.adapter is None:
             return [weight.values for weight in self.shape.weights]
         rank = self.adapter.rank
-        adapted = [weight for weight in self.shape.weights if self.is_adapted(weight)]
-        sizes = [rank * size for weight in adapted for size in weight.shape]
+        adapted_weights = [weight for weight in self.shape.weights if self.is_adapted(weight)]
+        sizes = [rank * size for weight in adapted_weights for size in weight.shape]
         if adapts_experts(self.adapter):
             layers = sum(any(map(is_expert, weights)) for weights in self.shape.layers.values())
             sizes += layers * [rank * size for size in expert_sizes(self.shape)]
@@ -225,10 +225,10 @@ class _RunMemory:
     def weights(self) -> float:
         """Return the bytes of the policy's weights, which are smaller if it is quantised."""
         kind = self.config.policy.quantization
-        quantised = [weight for weight in self.shape.weights if kind != "none" and is_linear(weight)]
+        quantised_weights = [weight for weight in self.shape.weights if kind != "none" and is_linear(weight)]
         bytes_per_value = WEIGHT_BYTES[kind]
-        values = sum(weight.values for weight in quantised)
-        scales = sum(weight.shape[0] for weight in quantised) * self.width if kind == "int8" else 0
+        values = sum(weight.values for weight in quantised_weights)
+        scales = sum(weight.shape[0] for weight in quantised_weights) * self.width if kind == "int8" else 0
         unquantised_values = self.shape.parameters - values + self.shape.other_weights
         return unquantised_values * self.width + values * bytes_per_value + scales
 
@@ -257,9 +257,14 @@ class _RunMemory:
         if self.config.updates.rule != "adam":
             return 0.0
         bytes_per_value, is_paged = MOMENT_BYTES[self.config.optimizer.moments], self.config.optimizer.paged
-        selected = (values for values in self.trained if (is_paged and values >= MIN_PAGED_VALUES) == paged)
+        selected_values = (
+            values for values in self.trained if (is_paged and values >= MIN_PAGED_VALUES) == paged
+        )
         return (
-            sum(values * (8 if values < MIN_QUANTIZED_VALUES else bytes_per_value) for values in selected)
+            sum(
+                values * (8 if values < MIN_QUANTIZED_VALUES else bytes_per_value)
+                for values in selected_values
+            )
             / self.devices
         )
 
@@ -326,8 +331,8 @@ class _RunMemory:
         """
         if self.adapter is not None or self.devices > 1:
             return 0.0
-        several = self.run.rows < self.minibatch and self.trained_width == 4
-        copies = several + (not any(map(is_output, self.shape.weights)))
+        has_several_batches = self.run.rows < self.minibatch and self.trained_width == 4
+        copies = has_several_batches + (not any(map(is_output, self.shape.weights)))
         return float(copies * self.shape.vocabulary * self.shape.hidden * self.trained_width)
 
     @property
@@ -335,10 +340,10 @@ class _RunMemory:
         """Bytes of all gradients at the end of a backward pass: those of the
         pass, and float32 sums of the step.
         """
-        several = self.run.rows < self.minibatch
+        has_several_batches = self.run.rows < self.minibatch
         if self.config.resources.offload_optimizer and not self.on_cpu:
             return float(self.trained_width * self.values)
-        second_copy = self.trained_width if several and self.trained_width != 4 else 0
+        second_copy = self.trained_width if has_several_batches and self.trained_width != 4 else 0
         whole_layer = self.gathered * self.trained_width if self.adapter is None else 0.0
         return (4 + second_copy) * self.values / self.devices + whole_layer
 
@@ -347,8 +352,8 @@ class _RunMemory:
         tokens = run.rows * self.config.sampling.max_new_tokens
         cap = 4 if self.shape.config.get("final_logit_softcapping") else 0
         chunk = max(1, MAX_CHUNK_LOGITS // self.shape.vocabulary)
-        hidden = tokens * self.shape.hidden * run.value_bytes if tokens > chunk else 0
-        return min(tokens, chunk) * self.shape.vocabulary * float(LOGIT_BYTES + cap) + hidden
+        hidden_bytes = tokens * self.shape.hidden * run.value_bytes if tokens > chunk else 0
+        return min(tokens, chunk) * self.shape.vocabulary * float(LOGIT_BYTES + cap) + hidden_bytes
 
     def sampling(self) -> Parts:
         """Return the parts of the memory during sampling. See backend.catalog.policies.sampling.
@@ -358,9 +363,11 @@ class _RunMemory:
         sampling, evaluation = self.config.sampling, self.config.evaluation
         rows = sampling.group_size
         if self.on_cpu:
-            evaluated = evaluation.prompts * evaluation.k if evaluation.every else 0
+            evaluated_prompts = evaluation.prompts * evaluation.k if evaluation.every else 0
             trained_rows = math.ceil(sampling.prompts_per_step / self.ranks) * sampling.group_size
-            rows = max(trained_rows, math.ceil(evaluated / self.ranks))  # one process evaluates for all
+            rows = max(
+                trained_rows, math.ceil(evaluated_prompts / self.ranks)
+            )  # one process evaluates for all
         run = DecodingBatch(
             rows,
             math.ceil(rows / sampling.group_size),
@@ -373,29 +380,29 @@ class _RunMemory:
 
     def _sampler_copy(self, run: DecodingBatch) -> float:
         """Return the bytes of weight copies for sampling: rounded, and on a CPU also joined or packed."""
-        rounded = self._rounded_copy()
+        rounded_bytes = self._rounded_copy()
         if not self.on_cpu or self.config.sampling.precision == "int8":
-            return rounded
+            return rounded_bytes
         is_merged = self.config.sampling.precision != "policy"
         is_adapted = (lambda _: False) if is_merged else self.is_adapted
         values = copied_values(self.shape, is_adapted, is_packed=run.value_bytes == 4)
-        return rounded + values * run.value_bytes
+        return rounded_bytes + values * run.value_bytes
 
     def _rounded_copy(self) -> float:
         precision = self.config.sampling.precision
         if precision == "policy" or (precision == "bfloat16" and self.width == 2 and self.adapter is None):
             return 0.0
         linear = [weight.values for weight in self.shape.weights if is_linear(weight)]
-        merged = sum(
+        merged_bytes = sum(
             weight.values
             for weight in self.shape.weights
             if self.is_adapted(weight) or (is_expert(weight) and adapts_experts(self.adapter))
         )
-        merged *= self.width
+        merged_bytes *= self.width
         if precision == "bfloat16":
-            return float(merged + (self.shape.parameters * 2 if self.width == 4 else 0))
+            return float(merged_bytes + (self.shape.parameters * 2 if self.width == 4 else 0))
         experts = sum(weight.values for weight in self.shape.weights if is_expert(weight))
-        return float(merged + sum(linear) * (self.width if self.on_cpu else 1) + experts * self.width)
+        return float(merged_bytes + sum(linear) * (self.width if self.on_cpu else 1) + experts * self.width)
 
     def host(self) -> float:
         """Return the bytes in the memory of the host of a GPU."""

@@ -60,12 +60,12 @@ def delta_rule(shape: ModelShape, run: ForwardPass) -> float:
     heads, key_heads = shape.size("linear_num_value_heads"), shape.size("linear_num_key_heads")
     keys, values = shape.size("linear_key_head_dim"), shape.size("linear_value_head_dim")
     chunk, width, base = DELTA_CHUNK_TOKENS, run.value_bytes, run.trains_base
-    padded = run.rows * math.ceil(run.columns / chunk) * chunk
+    padded_tokens = run.rows * math.ceil(run.columns / chunk) * chunk
     head_values = 5 * chunk + 5 * keys + 5 * values + 6 + 2 * keys * values / chunk
-    convolved = 2 * key_heads * keys + heads * values
-    per_token = (1 + base) * width * convolved + heads * (8 * (keys + 1) + width + 8)
+    convolved_values = 2 * key_heads * keys + heads * values
+    per_token = (1 + base) * width * convolved_values + heads * (8 * (keys + 1) + width + 8)
     per_token += heads * (values * (12 + (2 if base else 1) * width) + 4)  # the gated norm
-    return 4 * padded * heads * head_values + run.tokens * per_token
+    return 4 * padded_tokens * heads * head_values + run.tokens * per_token
 
 
 def state_space(shape: ModelShape, run: ForwardPass) -> float:
@@ -73,9 +73,9 @@ def state_space(shape: ModelShape, run: ForwardPass) -> float:
     heads, wide = shape.size("mamba_n_heads"), shape.size("mamba_d_head")
     state, groups = shape.size("mamba_d_state"), shape.size("mamba_n_groups") or 1
     chunk, width, base = shape.size("mamba_chunk_size") or 256, run.value_bytes, run.trains_base
-    padded = run.rows * math.ceil(run.columns / chunk) * chunk
+    padded_tokens = run.rows * math.ceil(run.columns / chunk) * chunk
     head_values = 3 * chunk + 5 * state + 6 * wide + 2 * wide * state / chunk + 4
-    inner = heads * wide
-    per_token = (1 + base) * width * (inner + 2 * groups * state) + 2 * width * heads
-    per_token += inner * (width + 4) if shape.kind == "falcon_h1" else 20 * inner + 4
-    return 4 * padded * heads * head_values + run.tokens * per_token
+    inner_size = heads * wide
+    per_token = (1 + base) * width * (inner_size + 2 * groups * state) + 2 * width * heads
+    per_token += inner_size * (width + 4) if shape.kind == "falcon_h1" else 20 * inner_size + 4
+    return 4 * padded_tokens * heads * head_values + run.tokens * per_token

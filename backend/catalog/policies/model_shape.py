@@ -144,15 +144,17 @@ class ModelShape:
 
 def _merge_experts(weights: Sequence[Weight]) -> tuple[Weight, ...]:
     """Return the weights with all routed experts of a layer, possibly thousands, merged into one weight."""
-    without_experts: list[Weight] = []
+    other_weights: list[Weight] = []
     experts: dict[int | None, int] = {}
     for weight in weights:
         if is_expert(weight):
             experts[weight.layer] = experts.get(weight.layer, 0) + weight.values
         else:
-            without_experts.append(weight)
-    joined = [Weight(f"layers.layers.{layer}.experts.all", (values,)) for layer, values in experts.items()]
-    return (*without_experts, *joined)
+            other_weights.append(weight)
+    joined_weights = [
+        Weight(f"layers.layers.{layer}.experts.all", (values,)) for layer, values in experts.items()
+    ]
+    return (*other_weights, *joined_weights)
 
 
 def is_expert(weight: Weight) -> bool:

@@ -122,8 +122,10 @@ def _local_names(models_dir: Path) -> list[str]:
     if not models_dir.is_dir():
         return []
     config_files = [*models_dir.glob("*/config.json"), *models_dir.glob("*/*/config.json")]
-    usable = [path.parent for path in config_files if not directory_error(path.parent, root=models_dir)]
-    names = sorted(directory.relative_to(models_dir).as_posix() for directory in usable)
+    usable_directories = [
+        path.parent for path in config_files if not directory_error(path.parent, root=models_dir)
+    ]
+    names = sorted(directory.relative_to(models_dir).as_posix() for directory in usable_directories)
     return [name for name in names if re.fullmatch(POLICY_NAME_PATTERN, name)]  # a draft begins with a dot
 
 

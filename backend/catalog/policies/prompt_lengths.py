@@ -151,8 +151,8 @@ def _has_single_words(path: Path, _size: int, _changed: int) -> bool:
     tokenizer: Any = json.loads(path.read_text(encoding="utf-8"))
     vocabulary = _value_at(_value_at(tokenizer, "model"), "vocab")
     entries = [str(entry[0] if isinstance(entry, list) and entry else entry) for entry in vocabulary or ()]
-    added = [str(_value_at(token, "content")) for token in _value_at(tokenizer, "added_tokens") or ()]
-    return bool(entries) and not any(map(MULTI_WORD_PATTERN.search, [*entries, *added]))
+    added_tokens = [str(_value_at(token, "content")) for token in _value_at(tokenizer, "added_tokens") or ()]
+    return bool(entries) and not any(map(MULTI_WORD_PATTERN.search, [*entries, *added_tokens]))
 
 
 def _value_at(document: Any, name: str) -> Any:

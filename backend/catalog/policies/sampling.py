@@ -133,11 +133,11 @@ def _layer_activations(
     layer_bytes = 5 * _state_bytes(shape, weights)
     if not _has_attention(weights):
         return layer_bytes
-    repeated = width * heads * (shape.head_width + shape.value_width)
+    repeated_bytes = width * heads * (shape.head_width + shape.value_width)
     if shape.is_compressed:  # keys and values of all heads, expanded from the compressed cache
-        layer_bytes += visible_tokens * (repeated + width * heads * shape.size("qk_nope_head_dim"))
+        layer_bytes += visible_tokens * (repeated_bytes + width * heads * shape.size("qk_nope_head_dim"))
     elif shape.kind in SCORE_COPIES_BY_MODEL_TYPE:
-        layer_bytes += visible_tokens * (repeated + 4 * SCORE_COPIES_BY_MODEL_TYPE[shape.kind] * heads)
+        layer_bytes += visible_tokens * (repeated_bytes + 4 * SCORE_COPIES_BY_MODEL_TYPE[shape.kind] * heads)
     elif is_lean(shape):  # attention scores and attention weights, in float32
         layer_bytes += visible_tokens * 8 * heads
     return layer_bytes
@@ -150,15 +150,15 @@ def prefill_parts(shape: ModelShape, run: DecodingBatch) -> Parts:
     Keys and values have room for all rows from the start. States exist only for the prompts.
     """
     tokens = run.prompts * run.prompt_tokens
-    inner = shape.size("intermediate_size", "moe_intermediate_size")
-    activations = float(tokens * run.value_bytes * (4 * shape.hidden + 3 * inner))
+    inner_size = shape.size("intermediate_size", "moe_intermediate_size")
+    activations = float(tokens * run.value_bytes * (4 * shape.hidden + 3 * inner_size))
     linear = [number for number, weights in shape.layers.items() if _is_linear(weights)]
     last_layer = max(linear or shape.layers, default=0)
     if linear:
-        padded = run.prompts * math.ceil(run.prompt_tokens / DELTA_CHUNK_TOKENS) * DELTA_CHUNK_TOKENS
+        padded_tokens = run.prompts * math.ceil(run.prompt_tokens / DELTA_CHUNK_TOKENS) * DELTA_CHUNK_TOKENS
         widths = shape.size("linear_key_head_dim") + shape.size("linear_value_head_dim")
         activations += (
-            4.0 * padded * shape.size("linear_num_value_heads") * (3 * DELTA_CHUNK_TOKENS + 8 * widths)
+            4.0 * padded_tokens * shape.size("linear_num_value_heads") * (3 * DELTA_CHUNK_TOKENS + 8 * widths)
         )
     cache = run.rows * sum(
         _key_value_bytes(shape, run, number) for number in shape.layers if number <= last_layer
@@ -187,11 +187,11 @@ def copied_values(shape: ModelShape, is_adapted: Callable[[Weight], bool], *, is
     total = output_values if is_packed and output_values >= MIN_PACKED_VALUES else 0
     for weights in shape.layers.values():
         for module_names in JOINED_LAYERS:
-            joined = [
+            joined_weights = [
                 weight for weight in weights if is_linear(weight) and weight.module_name in module_names
             ]
-            values = sum(weight.values for weight in joined)
-            is_copied = len(joined) > 1 or (is_packed and values >= MIN_PACKED_VALUES)
-            if is_copied and not any(map(is_adapted, joined)):
+            values = sum(weight.values for weight in joined_weights)
+            is_copied = len(joined_weights) > 1 or (is_packed and values >= MIN_PACKED_VALUES)
+            if is_copied and not any(map(is_adapted, joined_weights)):
                 total += values
     return total

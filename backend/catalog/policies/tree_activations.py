@@ -17,16 +17,16 @@ def tree_layer(shape: ModelShape, run: ForwardPass) -> tuple[tuple[float, ...], 
     layer_bytes = []
     for weights in shape.layers.values():
         linear = {weight.module_name: weight for weight in filter(is_linear, weights)}
-        inner = linear["down_proj"].shape[1]
+        inner_size = linear["down_proj"].shape[1]
         per_node = (
-            2 * (4 * shape.hidden + 4 + gain_bytes * shape.hidden) + 4 * 4 * inner + 4 * (queries + keys)
+            2 * (4 * shape.hidden + 4 + gain_bytes * shape.hidden) + 4 * 4 * inner_size + 4 * (queries + keys)
         )
         if has_head_norm:
             per_node += (shape.heads + shape.kv_heads) * (4 * head_width + 4 + gain_bytes * head_width)
-        joined = 0
+        joined_bytes = 0
         if run.trains_base:
             per_node += 4 * (2 * shape.hidden + queries)
-            joined = 4 * sum(
+            joined_bytes = 4 * sum(
                 weight.values
                 for projection, weight in linear.items()
                 if projection not in ("o_proj", "down_proj")
@@ -35,7 +35,7 @@ def tree_layer(shape: ModelShape, run: ForwardPass) -> tuple[tuple[float, ...], 
             per_node += sum(4 * run.rank for weight in linear.values() if run.is_adapted(weight))
             per_node += 4 * (2 * shape.hidden + queries)
         row_bytes = 4 * (queries + 2 * keys) + 4 * shape.heads * run.columns
-        layer_bytes.append(nodes * per_node + run.tokens * row_bytes + joined)
+        layer_bytes.append(nodes * per_node + run.tokens * row_bytes + joined_bytes)
     end_bytes, score_bytes = (
         nodes * (8 + gain_bytes) * shape.hidden,
         4.0 * run.tokens * shape.heads * run.columns,

@@ -70,9 +70,11 @@ def _share(config: RunConfig) -> str:
 
 
 def _old(config: RunConfig) -> str:
-    meaning = "probability of a token under the old policy (the weights at the start of the step), a constant"
+    description = (
+        "probability of a token under the old policy (the weights at the start of the step), a constant"
+    )
     is_same = _is_one_update(config.objective, config)
-    return f"{meaning}; with one update per step it equals π" if is_same else meaning
+    return f"{description}; with one update per step it equals π" if is_same else description
 
 
 def _is_one_update(objective: Objective, config: RunConfig) -> bool:

@@ -77,14 +77,14 @@ def _loss(objective: Objective) -> str:
         rule = knobs.SeqMeanTokenSum() if kl.aggregation == "seq_sum" else objective.aggregation
         estimate = trained_term("kᵢₜ", objective.token_weight)
         if isinstance(kl.coef, Mapping):
-            weighted = f"{kl_weight(kl)} {estimate}"
-            rows.append(f"+ {_aggregation(weighted, rule, per_completion=False)}")
+            weighted_kl = f"{kl_weight(kl)} {estimate}"
+            rows.append(f"+ {_aggregation(weighted_kl, rule, per_completion=False)}")
         else:
             rows.append(f"+ {kl_weight(kl)} · {_aggregation(estimate, rule, per_completion=False)}")
     if not isinstance(objective.entropy, knobs.NoEntropyBonus):
         entropy = trained_term("Hᵢₜ", objective.token_weight)
-        reduced = _aggregation(entropy, objective.aggregation, per_completion=False)
-        rows.append(f"− {entropy_weight(objective.entropy)} · {reduced}")
+        entropy_term = _aggregation(entropy, objective.aggregation, per_completion=False)
+        rows.append(f"− {entropy_weight(objective.entropy)} · {entropy_term}")
     if isinstance(objective.nll, knobs.PositiveNll):
         logprob = trained_term(f"log {POLICY}", objective.token_weight)
         correct = f"1/(∑_i correct |oᵢ|) ∑_i correct ∑ₜ {logprob}"

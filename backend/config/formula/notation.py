@@ -136,11 +136,11 @@ class _Reader:
             token = self.tokens.pop(0)
             match token.kind:
                 case "words":
-                    words = [token.text]
+                    word_texts = [token.text]
                     while self.tokens and self.tokens[0].kind == "words":
-                        words.append(self.tokens.pop(0).text)
+                        word_texts.append(self.tokens.pop(0).text)
                     gap = "" if self._is_before(",") else "\N{NO-BREAK SPACE}"
-                    mathml += f"<mtext>\N{NO-BREAK SPACE}{' '.join(words)}{gap}</mtext>"
+                    mathml += f"<mtext>\N{NO-BREAK SPACE}{' '.join(word_texts)}{gap}</mtext>"
                 case "sum":
                     mathml += self._sum(token.text)
                 case "sign":
@@ -153,17 +153,17 @@ class _Reader:
         return mathml
 
     def _fraction(self, token: _Token) -> str:
-        above = self._operand(token)
+        numerator = self._operand(token)
         if not self.tokens or self.tokens[0].kind != "over":
-            return above.mathml
+            return numerator.mathml
         self.tokens.pop(0)
-        below = self._operand(self.tokens.pop(0))
-        return f"<mfrac><mrow>{above.inner}</mrow><mrow>{below.inner}</mrow></mfrac>"
+        denominator = self._operand(self.tokens.pop(0))
+        return f"<mfrac><mrow>{numerator.inner}</mrow><mrow>{denominator.inner}</mrow></mfrac>"
 
     def _operand(self, token: _Token) -> _Operand:
         operand = self._plain(token)
-        if raised := self._next("raised"):
-            mathml = f"<msup>{operand.mathml}{_RAISED[raised]}</msup>"
+        if exponent := self._next("raised"):
+            mathml = f"<msup>{operand.mathml}{_RAISED[exponent]}</msup>"
             return _Operand(mathml, mathml)
         return operand
 
@@ -188,19 +188,19 @@ class _Reader:
         return _Operand(mathml, mathml)
 
     def _brackets(self, opening: str) -> _Operand:
-        inner = self._row(_CLOSING[opening])
+        content = self._row(_CLOSING[opening])
         self.tokens.pop(0)
         # operators stretch with their content, in some fonts even around a single letter
-        tag = "mo" if re.search("<mfrac|<munder|<msqrt", inner) else "mtext"
-        mathml = f"<mrow><{tag}>{opening}</{tag}>{inner}<{tag}>{_CLOSING[opening]}</{tag}></mrow>"
-        return _Operand(mathml, inner if opening == "(" else mathml)
+        tag = "mo" if re.search("<mfrac|<munder|<msqrt", content) else "mtext"
+        mathml = f"<mrow><{tag}>{opening}</{tag}>{content}<{tag}>{_CLOSING[opening]}</{tag}></mrow>"
+        return _Operand(mathml, content if opening == "(" else mathml)
 
     def _sum(self, text: str) -> str:
         """Convert a sum or product sign. The legend explains its index without a limit."""
-        sign, index = text[0], text[1:].lstrip("_").translate(_SUBSCRIPTS)
-        name = f"{sign}ₖ" if index.startswith("k<") else text
-        self.symbols.setdefault(name, _drawn_sum(sign, index.partition("<")[0]))
-        return _drawn_sum(sign, index)
+        operator, index = text[0], text[1:].lstrip("_").translate(_SUBSCRIPTS)
+        name = f"{operator}ₖ" if index.startswith("k<") else text
+        self.symbols.setdefault(name, _drawn_sum(operator, index.partition("<")[0]))
+        return _drawn_sum(operator, index)
 
 
 @cache
@@ -225,9 +225,9 @@ def _drawn_sum(sign: str, index: str) -> str:
 def _drawn_symbol(name: str) -> str:
     if name.startswith("|"):
         return f"<mrow><mtext>|</mtext>{_drawn_symbol(name.strip('|'))}<mtext>|</mtext></mrow>"
-    head, _, below = name.partition("_")
-    if not below:
+    head, _, subscript = name.partition("_")
+    if not subscript:
         head = name.rstrip("ᵢₜⱼₖ")
-        below = name[len(head) :].translate(_SUBSCRIPTS)
+        subscript = name[len(head) :].translate(_SUBSCRIPTS)
     mathml = f"<mi>{escape(head)}</mi>"
-    return f"<msub>{mathml}<mi>{escape(below)}</mi></msub>" if below else mathml
+    return f"<msub>{mathml}<mi>{escape(subscript)}</mi></msub>" if subscript else mathml

@@ -44,8 +44,8 @@ def _groups(config: RunConfig) -> Iterator[str]:
         case KeepAllGroups():
             return
         case ZeroVarianceFilter():
-            judged = f", judged {_pending_terms(config)}" if _pending_terms(config) else ""
-            yield f"A group is trained on if its rewards differ{judged}; the others are left out."
+            judging_note = f", judged {_pending_terms(config)}" if _pending_terms(config) else ""
+            yield f"A group is trained on if its rewards differ{judging_note}; the others are left out."
         case AccuracyFilter(low=low, high=high):
             yield (
                 f"A group is trained on if its share of right answers is above {low:g} and below {high:g}; "
@@ -110,8 +110,8 @@ def _truncation(config: RunConfig, *, counted: bool) -> Iterator[str]:
         case KeepTruncated() | ScaleTruncatedReward():
             return
         case MaskTruncated():
-            cut = f"oᵢ was truncated at {config.sampling.max_new_tokens} tokens"
-            yield f"|oᵢ| = 0 and every term of it 0 where {cut}{_still(config, counted=counted)}."
+            truncation = f"oᵢ was truncated at {config.sampling.max_new_tokens} tokens"
+            yield f"|oᵢ| = 0 and every term of it 0 where {truncation}{_still(config, counted=counted)}."
         case _:
             assert_never(rule)
 
@@ -127,8 +127,8 @@ def _still(config: RunConfig, *, counted: bool) -> str:
 def _rejection(config: RunConfig, *, divisors: Sequence[str]) -> Iterator[str]:
     if not isinstance(config.objective.correction, SequenceK3):
         return
-    counted = f" and still counted in {' and '.join(divisors)}" if divisors else ""
-    yield f"Where wᵢ = 0 the completion is left out, its tokens in every divisor too{counted}."
+    counting_note = f" and still counted in {' and '.join(divisors)}" if divisors else ""
+    yield f"Where wᵢ = 0 the completion is left out, its tokens in every divisor too{counting_note}."
 
 
 def _unscored_notes(config: RunConfig) -> Iterator[str]:
@@ -144,8 +144,8 @@ def _passes(config: RunConfig) -> Iterator[str]:
     steps = "one optimizer step" if updates.minibatches == 1 else f"{updates.minibatches} optimizer steps"
     order = ", on whole groups in a random order" if updates.minibatches > 1 else ""
     if updates.resample_each_epoch:
-        fresh = "each over fresh rollouts of the policy that opened the step"
-        yield f"Each step makes {_times(updates.epochs)}, {fresh}, with {steps} in each."
+        sampling_note = "each over fresh rollouts of the policy that opened the step"
+        yield f"Each step makes {_times(updates.epochs)}, {sampling_note}, with {steps} in each."
     elif updates.epochs * updates.minibatches > 1:
         yield f"Each step makes {_times(updates.epochs)} over its rollouts, with {steps} in each{order}."
 
@@ -176,5 +176,5 @@ def _sampling_notes(config: RunConfig) -> Iterator[str]:
     if is_plain or sampling.temperature != 1:
         yield f"π is at temperature {1 if is_plain else sampling.temperature:g}."
     if sampling.keep_mask and (sampling.top_p < 1 or sampling.top_k > 0):
-        cuts = [*(["top-p"] if sampling.top_p < 1 else []), *(["top-k"] if sampling.top_k > 0 else [])]
-        yield f"π is over the ids that {' and '.join(cuts)} left, as are π_old and π_ref."
+        filters = [*(["top-p"] if sampling.top_p < 1 else []), *(["top-k"] if sampling.top_k > 0 else [])]
+        yield f"π is over the ids that {' and '.join(filters)} left, as are π_old and π_ref."

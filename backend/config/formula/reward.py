@@ -18,21 +18,21 @@ def reward_difference(advantage: knobs.RewardAdvantage) -> str:
 
 
 def _scaled_difference(advantage: knobs.RewardAdvantage) -> str:
-    scale, centred = advantage.scale, _centred_reward(advantage)
+    scale, centred_reward = advantage.scale, _centred_reward(advantage)
     match scale:
         case knobs.NoScale():
-            return centred
+            return centred_reward
         case knobs.GroupStd():
-            return fraction(centred, _deviation("R_group", scale))
+            return fraction(centred_reward, _deviation("R_group", scale))
         case knobs.MeanReward(eps=eps):
-            return fraction(centred, f"{_MEAN} + {number(eps)}" if eps else _MEAN)
+            return fraction(centred_reward, f"{_MEAN} + {number(eps)}" if eps else _MEAN)
         case knobs.BatchStd(of="rewards"):
-            return fraction(centred, _deviation("R_step", scale))
+            return fraction(centred_reward, _deviation("R_step", scale))
         case knobs.BatchStd():
             return fraction("cᵢ", _deviation("c_step", scale))
         case knobs.SeqWhiten() | knobs.TokenWhiten():
-            over = "c_minibatch" if isinstance(scale, knobs.SeqWhiten) else "c_tokens"
-            return fraction(f"cᵢ − mean({over})", _deviation(over, scale))
+            pool = "c_minibatch" if isinstance(scale, knobs.SeqWhiten) else "c_tokens"
+            return fraction(f"cᵢ − mean({pool})", _deviation(pool, scale))
         case knobs.Sas():
             return "smaller(S_new, S_tot)"
         case _:
@@ -135,8 +135,8 @@ def _baseline_definition(advantage: knobs.RewardAdvantage) -> list[str]:
 
 def _gdpo_definition(scale: knobs.Scale) -> list[str]:
     """Return GDPO's sum of reward terms, each normalised by its deviation in the group."""
-    normalised = fraction("Rᵢⱼ − mean(R_group,j)", _deviation("R_group,j", scale))
-    return [f"sᵢ = ∑ⱼ wⱼ ({normalised})"]
+    normalised_reward = fraction("Rᵢⱼ − mean(R_group,j)", _deviation("R_group,j", scale))
+    return [f"sᵢ = ∑ⱼ wⱼ ({normalised_reward})"]
 
 
 def _sas_definition(scale: knobs.Sas) -> list[str]:

@@ -117,10 +117,10 @@ def _total(config: RunConfig, shares: Sequence[Share]) -> list[str]:
         case KeepTruncated() | MaskTruncated():
             rows = [f"{total} = {_weighted_sum(share, penalty)}{share.whose}" for share in shares]
         case ScaleTruncatedReward():
-            cut = f"oᵢ was truncated at {config.sampling.max_new_tokens} tokens and sumᵢ > 0"
+            truncation = f"oᵢ was truncated at {config.sampling.max_new_tokens} tokens and sumᵢ > 0"
             rows = [
                 " + ".join([f"{total} = fᵢ sumᵢ", *penalty]),
-                f"fᵢ = {number(rule.factor)} where {cut}, else 1",
+                f"fᵢ = {number(rule.factor)} where {truncation}, else 1",
                 *(f"sumᵢ = {_weighted_sum(share, [])}{share.whose}" for share in shares),
             ]
         case _:
@@ -134,19 +134,19 @@ def _penalty_term(config: RunConfig) -> list[str]:
 
 def _weighted_sum(share: Share, extra: Sequence[str]) -> str:
     """Return the weighted sum of the terms, without weights of 1 and terms of weight 0."""
-    pieces: list[str] = []
-    counted = [(term.weight, _value(term)) for term in share.terms if term.weight]
-    for weight, value in [*counted, *((1.0, value) for value in extra)]:
+    text_parts: list[str] = []
+    weighted_values = [(term.weight, _value(term)) for term in share.terms if term.weight]
+    for weight, value in [*weighted_values, *((1.0, value) for value in extra)]:
         sign = "−" if weight < 0 else "+"
-        weighted = value if abs(weight) == 1 else f"{number(abs(weight))} {value}"
-        pieces += [sign, weighted] if pieces or weight < 0 else [weighted]
-    return " ".join(pieces) or "0"
+        weighted_value = value if abs(weight) == 1 else f"{number(abs(weight))} {value}"
+        text_parts += [sign, weighted_value] if text_parts or weight < 0 else [weighted_value]
+    return " ".join(text_parts) or "0"
 
 
 def _gate(total: str, share: Share) -> str:
     """Return the rule that the total is 0 without a required term."""
-    missed = " or ".join(f"{_value(term)} ≤ 0" for term in _required_terms(share))
-    return f"{total} = 0 where {missed}{share.whose}"
+    condition = " or ".join(f"{_value(term)} ≤ 0" for term in _required_terms(share))
+    return f"{total} = 0 where {condition}{share.whose}"
 
 
 def _gdpo_rows(config: RunConfig, share: Share) -> Iterator[str]:
@@ -156,8 +156,8 @@ def _gdpo_rows(config: RunConfig, share: Share) -> Iterator[str]:
     yield f"wⱼ Rᵢⱼ = {', '.join(f'{number(weight)} {value}' for weight, value in weighted)}{share.whose}"
     rule = config.length.truncated
     if isinstance(rule, ScaleTruncatedReward):
-        cut = f"oᵢ was truncated at {config.sampling.max_new_tokens} tokens and wⱼ Rᵢⱼ > 0"
-        yield f"Rᵢⱼ ← {number(rule.factor)} Rᵢⱼ where {cut}"
+        truncation = f"oᵢ was truncated at {config.sampling.max_new_tokens} tokens and wⱼ Rᵢⱼ > 0"
+        yield f"Rᵢⱼ ← {number(rule.factor)} Rᵢⱼ where {truncation}"
     if _required_terms(share):
         yield _gate("Rᵢⱼ", share)
 
@@ -178,11 +178,11 @@ def _penalty(config: RunConfig) -> list[str]:
 
 def _terms(config: RunConfig, shares: Sequence[Share]) -> list[str]:
     """Return the definitions of terms that are computed from other symbols."""
-    used = [term for share in shares for term in share.terms]
+    used_terms = [term for share in shares for term in share.terms]
     rows: list[str] = []
     for reward_term in config.rewards:
         name = term(term_name(reward_term))
-        if reward_term not in used:
+        if reward_term not in used_terms:
             continue
         if isinstance(reward_term, CorrectnessReward) and reward_term.map == "-1/1":
             rows.append(f"{name} = 2 score − 1{_whose(reward_term, config)}")

@@ -21,10 +21,10 @@ _TINY = number(1e-8)
 def surrogate_term(objective: Objective) -> str:
     """Return the surrogate term, which is averaged over tokens or completions."""
     advantage, ratio, rule = advantage_symbol(objective), ratio_symbol(objective), objective.surrogate
-    plain = f"{ratio} {advantage}"
+    product = f"{ratio} {advantage}"
     match rule:
         case knobs.NoSurrogate():
-            return f"{advantage} (log {POLICY})" if objective.ratio.type == "none" else plain
+            return f"{advantage} (log {POLICY})" if objective.ratio.type == "none" else product
         case knobs.PpoClip():
             return _pessimistic(objective, _clipped_ratio(ratio, rule.eps_low, rule.eps_high), rule.dual_clip)
         case knobs.BookSigned():
@@ -35,16 +35,16 @@ def surrogate_term(objective: Objective) -> str:
         case knobs.DivergenceMask():
             return f"mᵢₜ sg[min({ratio}, {number(rule.cap)})] {advantage} log {POLICY}"
         case knobs.GeoToken():
-            return plain
+            return product
         case knobs.Sapo():
             return f"4/τ σ(τ ({ratio} − 1)) {advantage}"
         case knobs.ClipCov():
             return f"mᵢₜ {_pessimistic(objective, _clipped_ratio(ratio, rule.eps_low, rule.eps_high), 0)}"
         case knobs.Fipo():
-            clipped = _clipped_ratio(ratio, rule.eps_low, rule.eps_high)
-            return f"sg[fᵢₜ] {_pessimistic(objective, clipped, rule.dual_clip)}"
+            clipped_ratio = _clipped_ratio(ratio, rule.eps_low, rule.eps_high)
+            return f"sg[fᵢₜ] {_pessimistic(objective, clipped_ratio, rule.dual_clip)}"
         case knobs.KlCov():
-            return f"{plain} − {number(rule.coef)} uᵢₜ |log {ratio}|"
+            return f"{product} − {number(rule.coef)} uᵢₜ |log {ratio}|"
         case knobs.Vespo():
             return f"sg[φᵢ] {advantage} log {POLICY}"
         case knobs.DynamicClip():
@@ -59,8 +59,8 @@ def _clipped_ratio(ratio: str, eps_low: float, eps_high: float) -> str:
 
 def _pessimistic(objective: Objective, clipped: str, dual_clip: float) -> str:
     advantage = advantage_symbol(objective)
-    smaller = f"min({ratio_symbol(objective)} {advantage}, {clipped} {advantage})"
-    return f"max({smaller}, min({number(dual_clip)} {advantage}, 0))" if dual_clip else smaller
+    smaller_term = f"min({ratio_symbol(objective)} {advantage}, {clipped} {advantage})"
+    return f"max({smaller_term}, min({number(dual_clip)} {advantage}, 0))" if dual_clip else smaller_term
 
 
 def surrogate_definitions(objective: Objective) -> list[str]:
@@ -76,9 +76,9 @@ def surrogate_definitions(objective: Objective) -> list[str]:
                 f"hᵢₜ = min(0.5 + 0.5 √(1 + {high}), {number(rule.r_max)})",
             ]
         case knobs.WeightCap(token_mask=knobs.PpoTokenMask() as mask):
-            above = f"{advantage} > 0 and {ratio} > {number(1 + mask.eps_high)}"
-            below = f"{advantage} < 0 and {ratio} < {number(1 - mask.eps_low)}"
-            return [f"mᵢₜ = 0 where {above} or {below}, else 1"]
+            upper_condition = f"{advantage} > 0 and {ratio} > {number(1 + mask.eps_high)}"
+            lower_condition = f"{advantage} < 0 and {ratio} < {number(1 - mask.eps_low)}"
+            return [f"mᵢₜ = 0 where {upper_condition} or {lower_condition}, else 1"]
         case knobs.ClipCov():
             share = f"a share {number(rule.share)} of the tokens, at least one"
             band = f"{number(rule.low)} < covᵢₜ < {number(rule.high)}"
@@ -113,11 +113,11 @@ def _covariance(advantage: str) -> str:
 def _influence(rule: knobs.Fipo, ratio: str, advantage: str) -> list[str]:
     """Return the definitions of FIPO's token weight, which depends on the ratios of later tokens."""
     decay = number(round(2 ** (-1 / rule.half_life), 12))
-    plain = f"clip(exp(Fᵢₜ), {number(rule.low)}, {number(rule.high)})"
+    clipped_weight = f"clip(exp(Fᵢₜ), {number(rule.low)}, {number(rule.high)})"
     condition = f" without those above {number(rule.dual_clip)}" if rule.dual_clip else ""
     return [
-        f"fᵢₜ = {plain}",
-        f"fᵢₜ = clip({plain}, 0.8, 1) where {advantage} < 0 and {ratio} > {number(rule.safety)}",
+        f"fᵢₜ = {clipped_weight}",
+        f"fᵢₜ = clip({clipped_weight}, 0.8, 1) where {advantage} < 0 and {ratio} > {number(rule.safety)}",
         f"Fᵢₜ = ∑ₖ {decay}ᵏ log r_i,t+k{condition}",
     ]
 
@@ -128,16 +128,16 @@ def _gamma(k: float, rate: float) -> str:
 
 def _divergence(rule: knobs.DivergenceMask, objective: Objective, advantage: str) -> list[str]:
     """Return the definitions of the divergence mask and of the divergence."""
-    above = f"{advantage} > 0, pᵢₜ > q′ᵢₜ and Dᵢₜ > {number(rule.high)}"
-    below = f"{advantage} < 0, pᵢₜ < q′ᵢₜ and Dᵢₜ > {number(rule.low)}"
+    upper_condition = f"{advantage} > 0, pᵢₜ > q′ᵢₜ and Dᵢₜ > {number(rule.high)}"
+    lower_condition = f"{advantage} < 0, pᵢₜ < q′ᵢₜ and Dᵢₜ > {number(rule.low)}"
     if rule.measure == "tv":
-        measured = "|pᵢₜ − q′ᵢₜ|"
+        difference = "|pᵢₜ − q′ᵢₜ|"
     else:
         odds = f"(1 − q′ᵢₜ + {_TINY}) / (1 − pᵢₜ + {_TINY})"
-        measured = f"q′ᵢₜ log (q′ᵢₜ/pᵢₜ) + (1 − q′ᵢₜ) log ({odds})"
+        difference = f"q′ᵢₜ log (q′ᵢₜ/pᵢₜ) + (1 − q′ᵢₜ) log ({odds})"
     return [
-        f"mᵢₜ = 0 where {above} or {below}, else 1",
-        f"Dᵢₜ = {measured}",
+        f"mᵢₜ = 0 where {upper_condition} or {lower_condition}, else 1",
+        f"Dᵢₜ = {difference}",
         f"pᵢₜ = {POLICY}",
         f"q′ᵢₜ = {_denominator(objective)}",
     ]

@@ -45,8 +45,8 @@ def _course(controller: knobs.Controller, weight: str) -> list[str]:
                 f"{weight} ← {weight}/2 where KL < {number(target / 1.5)}",
             ]
         case knobs.HorizonController(target=target, horizon=horizon):
-            clipped = f"clip({fraction('KL', number(target))} − 1, −0.2, 0.2)"
-            return [f"{weight} ← {weight} (1 + {clipped} {fraction('B_step', number(horizon))})"]
+            clipped_error = f"clip({fraction('KL', number(target))} − 1, −0.2, 0.2)"
+            return [f"{weight} ← {weight} (1 + {clipped_error} {fraction('B_step', number(horizon))})"]
         case _:
             assert_never(controller)
 
@@ -80,11 +80,11 @@ def entropy_weight_definition(entropy: knobs.Entropy) -> list[str]:
         case knobs.NoEntropyBonus() | knobs.EntropyBonus():
             return []
         case knobs.AdaptiveEntropy(target=target, step=step, coef=coef):
-            below = f"where mean(H_sampler) < {number(target)}"
+            condition = f"where mean(H_sampler) < {number(target)}"
             return [
                 f"c = c′ where mean(H_sampler) ≤ {number(target)}, else 0",
                 f"c′ = {number(coef)} at first",
-                f"c′ ← c′ + {number(step)} {below}, else max(c′ − {number(step)}, 0)",
+                f"c′ ← c′ + {number(step)} {condition}, else max(c′ − {number(step)}, 0)",
             ]
         case _:
             assert_never(entropy)

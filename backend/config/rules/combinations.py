@@ -155,11 +155,11 @@ def _natural_gradient_errors(config: RunSections) -> Iterator[Problem]:
 
 def _reward_errors(config: RunSections) -> Iterator[Problem]:
     yield from _domain_errors(config)
-    seen: set[tuple[str, str]] = set()
+    seen_terms: set[tuple[str, str]] = set()
     for index, term in enumerate(config.rewards):
-        if (term.label, term.domain) in seen:
+        if (term.label, term.domain) in seen_terms:
             yield f"rewards.{index}.name", f"{term.label!r} is listed twice for the same domain"
-        seen.add((term.label, term.domain))
+        seen_terms.add((term.label, term.domain))
     if all(term.weight == 0 for term in config.rewards):
         yield "rewards", "all weights are 0, so nothing would be rewarded"
 
@@ -176,9 +176,9 @@ def _domain_errors(config: RunSections) -> Iterator[Problem]:
         domain_list = ", ".join(sorted(domains))
         domain = config.rewards[index].domain
         yield f"rewards.{index}.domain", f"is {domain!r}, but the problems have the domains {domain_list}"
-    rewarded = {term.domain for term in config.rewards}
+    rewarded_domains = {term.domain for term in config.rewards}
     for index, source in enumerate(config.problems):
-        if not unknown_terms and "" not in rewarded and source.domain not in rewarded:
+        if not unknown_terms and "" not in rewarded_domains and source.domain not in rewarded_domains:
             yield f"problems.{index}.domain", f"is {source.domain!r}, but no reward term is for that domain"
 
 
@@ -191,15 +191,15 @@ def _kl_errors(config: RunSections) -> Iterator[Problem]:
     domain_list = ", ".join(domains)
     # rows of files and datasets may have other domains
     is_all = all(isinstance(source, SumsProblem | ReasoningGymProblem) for source in config.problems)
-    for unknown in sorted(coefficients.keys() - set(domains)) if is_all else ():
+    for unknown_domain in sorted(coefficients.keys() - set(domains)) if is_all else ():
         yield (
-            f"objective.kl.coef.{unknown}",
+            f"objective.kl.coef.{unknown_domain}",
             f"is not a domain of the problems; they have {domain_list}",
         )
-    for missing in (domain for domain in domains if domain not in coefficients):
+    for missing_domain in (domain for domain in domains if domain not in coefficients):
         yield (
             "objective.kl.coef",
-            f"has nothing for the domain {missing!r}: expected one for each of {domain_list}",
+            f"has nothing for the domain {missing_domain!r}: expected one for each of {domain_list}",
         )
     if config.objective.reference.type == "on_stagnation" and config.evaluation.every == 0:
         reason = "is on_stagnation, but evaluation.every is 0: without evaluations no stagnation can be seen"

@@ -32,8 +32,8 @@ def environment_errors(config: RunSections) -> Iterator[Problem]:
 
 def _form_errors(environment: ToolUse) -> Iterator[Problem]:
     tools = environment.tools
-    if repeated := sorted({name for name in tools if tools.count(name) > 1}):
-        yield "environment.tools", f"{repeated[0]!r} is listed twice"
+    if repeated_tools := sorted({name for name in tools if tools.count(name) > 1}):
+        yield "environment.tools", f"{repeated_tools[0]!r} is listed twice"
     elif environment.form == "equation" and (len(tools) > 1 or "python" in tools):
         reason = "is equation, which names no tool: expected calculator alone or lookup alone"
         yield "environment.form", f"{reason}, got {', '.join(tools)}"

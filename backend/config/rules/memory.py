@@ -30,16 +30,16 @@ def memory_errors(config: RunSections) -> Iterator[Problem]:
     if config.optimizer.paged and resources.offload_optimizer:
         reason = "is on, but optimizer.paged already lets the moments leave the GPU: expected false"
         yield "resources.offload_optimizer", reason
-    recomputed = "is on, but activations are computed again"
+    recomputation = "is on, but activations are computed again"
     if resources.activation_checkpointing and config.sampling.routing_replay:
-        reason = f"{recomputed} without the replayed routes: sampling.routing_replay must be off"
+        reason = f"{recomputation} without the replayed routes: sampling.routing_replay must be off"
         yield "resources.activation_checkpointing", reason
     if config.updates.rule == "natural_gradient":
         derivative_reason = "natural_gradient needs a second derivative"
         if resources.activation_checkpointing:
             yield (
                 "resources.activation_checkpointing",
-                f"{recomputed} once, and {derivative_reason}: expected false",
+                f"{recomputation} once, and {derivative_reason}: expected false",
             )
         if resources.packing == "on":
             reason = (

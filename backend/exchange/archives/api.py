@@ -33,12 +33,12 @@ def archive(run_id: str, lab: LabOf, *, checkpoints: bool = False) -> StreamingR
     take_time(ARCHIVE_SECONDS)
     with _one_at_a_time:
         try:
-            content, missing = archive_run(lab.sessions, lab.settings, run_id, checkpoints=checkpoints)
+            content, missing_data = archive_run(lab.sessions, lab.settings, run_id, checkpoints=checkpoints)
         except OSError as error:
             raise Unavailable(
                 f"the archive cannot be written to {lab.settings.state}: {error.strerror}"
             ) from None
     headers = {"Content-Disposition": f"attachment; filename=run-{run_id}.tar"}
-    if missing:
-        headers["Archive-Missing"] = str(len(missing))
+    if missing_data:
+        headers["Archive-Missing"] = str(len(missing_data))
     return StreamingResponse(content, media_type="application/x-tar", headers=headers)

@@ -45,7 +45,7 @@ def _tallies(sessions: Sessions, run_id: str) -> Iterator[list[dict[str, Any]]]:
     names = (*TALLY_TEXTS, *TALLY_PLACE, *TALLY_COUNTS, "reward")
     query = select(*(getattr(GroupTally, name) for name in names)).order_by(*key).limit(ROWS_AT_ONCE)
     is_stored = GroupTally.marks.bitwise_and(BIT_BY_MARK["stored"])
-    after: Sequence[Any] = ("", -1, -1, -1, -1)
+    last_key: Sequence[Any] = ("", -1, -1, -1, -1)
     while True:
         with reading(sessions) as session:
             limits = load_limits(session, [run_id]).get(run_id, ())
@@ -54,11 +54,11 @@ def _tallies(sessions: Sessions, run_id: str) -> Iterator[list[dict[str, Any]]]:
                 valid_row_condition(GroupTally, limits),
                 is_stored == 0,
             )
-            rows = session.execute(query.where(*conditions, tuple_(*key) > after)).all()
+            rows = session.execute(query.where(*conditions, tuple_(*key) > last_key)).all()
         yield [row._asdict() for row in rows]
         if len(rows) < ROWS_AT_ONCE:
             return
-        after = tuple(getattr(rows[-1], name) for name in ("kind", *TALLY_PLACE))
+        last_key = tuple(getattr(rows[-1], name) for name in ("kind", *TALLY_PLACE))
 
 
 def write_prompts(sessions: Sessions, run_id: str, file: IO[bytes]) -> list[str]:
@@ -70,26 +70,26 @@ def write_prompts(sessions: Sessions, run_id: str, file: IO[bytes]) -> list[str]
     columns += [(exact_name(name), pa.binary()) for name in PROMPT_EXACT]
     schema = pa.schema(columns)
     query = select(RunPrompt).where(RunPrompt.run_id == run_id).order_by(RunPrompt.id).limit(PROMPTS_AT_ONCE)
-    after: str | None = None
-    missing: list[str] = []
+    last_id: str | None = None
+    missing_texts: list[str] = []
     with pq.ParquetWriter(file, schema, compression="zstd") as writer:
         while True:
             with reading(sessions) as session:
-                next_page = query if after is None else query.where(RunPrompt.id > after)
+                next_page = query if last_id is None else query.where(RunPrompt.id > last_id)
                 rows = session.scalars(next_page).all()
             prompts = []
             for row in rows:
                 texts = {name: try_unpack_text(getattr(row, name)) for name in PROMPT_EXACT}
                 prompts.append(_prompt(row, {name: text for name, (text, _) in texts.items()}))
-                missing += [
+                missing_texts += [
                     f"prompt {row.id[:200]}, {name}: damaged, and left out ({reason})"
                     for name, (_, reason) in texts.items()
                     if reason
                 ]
             writer.write_table(pa.Table.from_pylist(prompts, schema=schema))
             if len(rows) < PROMPTS_AT_ONCE:
-                return missing
-            after = rows[-1].id
+                return missing_texts
+            last_id = rows[-1].id
 
 
 def _prompt(row: RunPrompt, texts: dict[str, str]) -> dict[str, Any]:

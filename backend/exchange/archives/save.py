@@ -81,18 +81,18 @@ def archive_run(sessions: Sessions, settings: Settings, run_id: str, *, checkpoi
                 session, run_id, [checkpoint for checkpoint, _ in archived_checkpoints.values()]
             )
         write_metrics(sessions, run_id, tables[METRICS])
-        damaged = write_rollouts(sessions, run_id, tables[ROLLOUTS], tables[TOKENS], tables[LABELS])
+        damage_notes = write_rollouts(sessions, run_id, tables[ROLLOUTS], tables[TOKENS], tables[LABELS])
         write_tallies(sessions, run_id, tables[TALLIES])
-        damaged += write_prompts(sessions, run_id, tables[PROMPTS])
+        damage_notes += write_prompts(sessions, run_id, tables[PROMPTS])
         _write_events(sessions, run_id, tables[EVENTS])
         document = orjson.dumps(run.model_dump(mode="json"), option=orjson.OPT_INDENT_2)
         members = [_member(RUN, BytesIO(document)), *(_member(name, file) for name, file in tables.items())]
         for _, files in archived_checkpoints.values():
             members += files
-        missing = [*lost_points(sessions, run_id), *missing_checkpoints, *damaged][:MAX_MISSING]
-        first = _manifest(run_id, members, missing)
+        missing_data = [*lost_points(sessions, run_id), *missing_checkpoints, *damage_notes][:MAX_MISSING]
+        first = _manifest(run_id, members, missing_data)
         open_files.pop_all()  # the stream closes the files
-        return Archive(tar_stream([first, *(member for member, _ in members)]), missing)
+        return Archive(tar_stream([first, *(member for member, _ in members)]), missing_data)
 
 
 Described = tuple[Member, ArchivedFile]
@@ -115,9 +115,9 @@ def _manifest(run_id: str, members: list[Described], missing: list[str]) -> Memb
         program = version("grpolab")
     except PackageNotFoundError:
         program = "from a working tree"
-    files = {member.name: described for member, described in members}
-    created = datetime.now(UTC).isoformat(timespec="seconds")
-    manifest = Manifest(program=program, created_at=created, run=run_id, files=files, missing=missing)
+    files = {member.name: archived_file for member, archived_file in members}
+    created_at = datetime.now(UTC).isoformat(timespec="seconds")
+    manifest = Manifest(program=program, created_at=created_at, run=run_id, files=files, missing=missing)
     content = orjson.dumps(manifest.model_dump(mode="json"), option=orjson.OPT_INDENT_2)
     return Member(MANIFEST, BytesIO(content), len(content))
 
@@ -162,17 +162,17 @@ def _attempt(row: Attempt) -> ArchivedAttempt:
 
 
 def _write_events(sessions: Sessions, run_id: str, file: IO[bytes]) -> None:
-    after = 0
+    last_id = 0
     names = ("at", "kind", "level", "attempt", "step", "message", "data")
     while True:
         with reading(sessions) as session:
-            query = select(Event).where(Event.run_id == run_id, Event.id > after).order_by(Event.id)
+            query = select(Event).where(Event.run_id == run_id, Event.id > last_id).order_by(Event.id)
             rows = list(session.scalars(query.limit(EVENTS_AT_ONCE)))
         for row in rows:
             file.write(orjson.dumps({name: getattr(row, name) for name in names}) + b"\n")
         if len(rows) < EVENTS_AT_ONCE:
             return
-        after = rows[-1].id
+        last_id = rows[-1].id
 
 
 CheckpointsFound = dict[str, tuple[ArchivedCheckpoint, list[Described]]]
@@ -185,8 +185,8 @@ def _checkpoints(
     with reading(sessions) as session:
         require_run(session, run_id)
         rows = sorted(load_checkpoints(session, run_id), key=lambda row: (row.step, row.attempt))
-    archived: CheckpointsFound = {}
-    missing = []
+    archived_checkpoints: CheckpointsFound = {}
+    missing_checkpoints = []
     for row in rows:
         files = _checkpoint_files(settings, row, opened)
         if files:
@@ -194,17 +194,19 @@ def _checkpoints(
             archived_checkpoint = ArchivedCheckpoint(
                 name=row.path, step=row.step, attempt=row.attempt, sha256=row.sha256, accuracy=accuracy
             )
-            archived[row.path] = archived_checkpoint, files
+            archived_checkpoints[row.path] = archived_checkpoint, files
         else:
-            missing.append(f"checkpoint {row.path} of step {row.step}: its files are gone or damaged")
-    return archived, missing
+            missing_checkpoints.append(
+                f"checkpoint {row.path} of step {row.step}: its files are gone or damaged"
+            )
+    return archived_checkpoints, missing_checkpoints
 
 
 def _checkpoint_files(settings: Settings, row: Checkpoint, opened: ExitStack) -> list[Described]:
     directory = settings.artifact_dir(row.run_id) / row.path
     try:
         content = read_manifest(settings, row)
-        described = {name: ArchivedFile(**entry) for name, entry in json.loads(content)["files"].items()}
+        archived_files = {name: ArchivedFile(**entry) for name, entry in json.loads(content)["files"].items()}
         own_manifest = ArchivedFile(bytes=len(content), sha256=row.sha256)
         directory_in_archive = f"{CHECKPOINTS}/{row.path}"
         files = [
@@ -213,7 +215,7 @@ def _checkpoint_files(settings: Settings, row: Checkpoint, opened: ExitStack) ->
                 own_manifest,
             )
         ]
-        for name, entry in described.items():
+        for name, entry in archived_files.items():
             path = f"{directory_in_archive}/{name}"
             if not CHECKPOINT_FILE_PATTERN.fullmatch(path):
                 return []

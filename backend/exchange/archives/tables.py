@@ -62,7 +62,7 @@ def write_metrics(sessions: Sessions, run_id: str, file: IO[bytes]) -> None:
     )
     with reading(sessions) as session:
         names = load_metric_names(
-            session, [stretch.run for stretch in load_lineages(session, [run_id])[run_id]]
+            session, [segment.run for segment in load_lineages(session, [run_id])[run_id]]
         )
     with pq.ParquetWriter(file, schema, compression="zstd") as writer:
         for start in range(0, len(names), METRICS_AT_ONCE):
@@ -95,20 +95,20 @@ def write_rollouts(
     arrays = _array_names(sessions, run_id)
     rollout_schema, token_schema = _schemas(arrays)
     row = 0
-    missing: list[str] = []
+    missing_data: list[str] = []
     with (
         pq.ParquetWriter(rollouts, rollout_schema, compression="zstd") as rows_writer,
         pq.ParquetWriter(tokens, token_schema, compression="zstd") as tokens_writer,
     ):
-        for groups, completions, packed, labelled in _pages(sessions, run_id):
+        for groups, completions, packed_tokens, labelled in _pages(sessions, run_id):
             rows: list[dict[str, Any]] = []
             batches = []
             for group in groups:
                 group_completions = _without_gaps(completions.get(group.id, []))
-                group_tokens, token_damage = _tokens(packed.get(group.id), len(group_completions))
+                group_tokens, token_damage = _tokens(packed_tokens.get(group.id), len(group_completions))
                 texts, damage = _texts(group)
                 damage |= {"completions": damage_reason(group.id), "tokens": token_damage}
-                missing += _sentences(group, damage)
+                missing_data += _sentences(group, damage)
                 for completion in group_completions:
                     rows.append(_row(group, completion, texts))
                     for label in labelled.get(completion.id, ()):
@@ -120,7 +120,7 @@ def write_rollouts(
                     row += 1
             rows_writer.write_table(pa.Table.from_pylist(rows, schema=rollout_schema))
             tokens_writer.write_table(pa.Table.from_batches(batches, schema=token_schema).combine_chunks())
-    return missing
+    return missing_data
 
 
 def _without_gaps(completions: Sequence[Completion]) -> list[Completion]:
@@ -133,12 +133,12 @@ def _tokens(data: bytes | None, completions: int) -> tuple[list[Tokens], str]:
     if data is None or not completions:
         return [], ""
     try:
-        unpacked = unpack_tokens(data)
+        unpacked_tokens = unpack_tokens(data)
     except PackedDamaged as error:
         return [], str(error)
-    if len(unpacked) < completions:
-        return [], f"it holds tokens of {len(unpacked)} completions, expected {completions}"
-    return unpacked, ""
+    if len(unpacked_tokens) < completions:
+        return [], f"it holds tokens of {len(unpacked_tokens)} completions, expected {completions}"
+    return unpacked_tokens, ""
 
 
 def _texts(group: RolloutGroup) -> tuple[dict[str, str], dict[str, str]]:
@@ -180,25 +180,25 @@ Page = tuple[list[RolloutGroup], dict[str, list[Completion]], dict[str, bytes], 
 
 def _pages(sessions: Sessions, run_id: str) -> Iterator[Page]:
     columns = (RolloutGroup.step, RolloutGroup.kind, RolloutGroup.prompt_index, RolloutGroup.id)
-    after: tuple[Any, ...] = (-2, "", 0, "")
+    last_key: tuple[Any, ...] = (-2, "", 0, "")
     while True:
         with reading(sessions) as session:
             query = select(RolloutGroup).where(
-                *valid_group_conditions(session, run_id), tuple_(*columns) > after
+                *valid_group_conditions(session, run_id), tuple_(*columns) > last_key
             )
             groups = list(session.scalars(query.order_by(*columns).limit(GROUPS_AT_ONCE)))
             ids = [group.id for group in groups]
             token_query = select(RolloutTokens.group_id, RolloutTokens.data).where(
                 RolloutTokens.group_id.in_(ids)
             )
-            packed = {row.group_id: row.data for row in session.execute(token_query)}
+            packed_tokens = {row.group_id: row.data for row in session.execute(token_query)}
             completions = load_completions(session, ids)
-            labelled = _labels(session, ids)
+            labels = _labels(session, ids)
         if not groups:
             return
-        yield groups, completions, packed, labelled
+        yield groups, completions, packed_tokens, labels
         last = groups[-1]
-        after = (last.step, last.kind, last.prompt_index, last.id)
+        last_key = (last.step, last.kind, last.prompt_index, last.id)
 
 
 def _labels(session: Session, groups: Sequence[str]) -> dict[str, list[RolloutLabel]]:
@@ -217,8 +217,8 @@ def _label_line(row: int, label: RolloutLabel) -> bytes:
 def _array_names(sessions: Sessions, run_id: str) -> list[str]:
     """Return the names of all values that the tokens of any completion have."""
     names: set[str] = set()
-    for _, _, packed, _ in _pages(sessions, run_id):
-        for data in packed.values():
+    for _, _, packed_tokens, _ in _pages(sessions, run_id):
+        for data in packed_tokens.values():
             names.update(name for arrays in try_unpack_arrays(data)[0] for name in arrays)
     return sorted(names)
 
@@ -245,11 +245,11 @@ def _number(completion: Completion, name: str) -> float | None:
 def with_exact(texts: dict[str, str]) -> dict[str, Any]:
     """Return texts as UTF-8 columns, and the bytes of texts that are not valid UTF-8."""
     clean_texts = {name: clean_text(text) for name, text in texts.items()}
-    exact = {
+    exact_bytes = {
         exact_name(name): text.encode("utf-8", "surrogatepass") if clean_texts[name] != text else None
         for name, text in texts.items()
     }
-    return clean_texts | exact
+    return clean_texts | exact_bytes
 
 
 def _token_batch(row: int, tokens: Tokens, arrays: Sequence[str], schema: Any) -> Any:

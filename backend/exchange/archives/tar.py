@@ -35,11 +35,11 @@ def tar_stream(members: list[Member]) -> Iterator[bytes]:
 
 
 def _content(member: Member) -> Iterator[bytes]:
-    remaining = member.size
+    remaining_bytes = member.size
     member.file.seek(0)
-    while remaining:
-        block = member.file.read(min(CHUNK_BYTES, remaining))
+    while remaining_bytes:
+        block = member.file.read(min(CHUNK_BYTES, remaining_bytes))
         if not block:
             raise OSError(f"{member.name} is shorter than it was")
-        remaining -= len(block)
+        remaining_bytes -= len(block)
         yield block

@@ -35,7 +35,7 @@ def model_card(facts: CardFacts, *, merged: bool = True) -> str:
     """Return the card as Markdown with YAML front matter; `merged` means a complete model instead of an
     adapter.
     """
-    parts = [
+    sections = [
         _front_matter(facts, merged=merged),
         f"# {inline(facts.name)}",
         _introduction(facts, merged=merged),
@@ -56,7 +56,7 @@ def model_card(facts: CardFacts, *, merged: bool = True) -> str:
         REPRODUCE,
         fenced(json.dumps(facts.config.model_dump(mode="json"), indent=1), "json"),
     ]
-    return "\n\n".join(parts) + "\n"
+    return "\n\n".join(sections) + "\n"
 
 
 def _front_matter(facts: CardFacts, *, merged: bool) -> str:
@@ -81,18 +81,22 @@ def _introduction(facts: CardFacts, *, merged: bool) -> str:
     policy = facts.config.policy
     revision = f", revision {inline(policy.revision)}" if policy.revision else ""
     kind = "The LoRA adapter of" if facts.is_adapter and not merged else "A model trained from"
-    trained = ", trained" if facts.is_adapter and not merged else ""
-    merging = " A LoRA adapter was trained and merged into it." if facts.is_adapter and merged else ""
+    trained_phrase = ", trained" if facts.is_adapter and not merged else ""
+    merging_sentence = (
+        " A LoRA adapter was trained and merged into it." if facts.is_adapter and merged else ""
+    )
     return (
-        f"{kind} {inline(policy.name)}{revision}{trained} by reinforcement learning in GRPO Lab: the state "
+        f"{kind} {inline(policy.name)}{revision}{trained_phrase} "
+        "by reinforcement learning in GRPO Lab: the state "
         f"after step {facts.step} of {facts.config.steps}, variant {inline(facts.variant)}, seed "
-        f"{facts.config.seed}.{merging} The license of the result is not known to GRPO Lab: that of the base "
+        f"{facts.config.seed}.{merging_sentence} "
+        "The license of the result is not known to GRPO Lab: that of the base "
         "model and those of the data apply."
     )
 
 
 def _data(config: RunConfig) -> str:
-    parts = {"problems": config.problems, "rewards": config.rewards}
+    components_by_title = {"problems": config.problems, "rewards": config.rewards}
     return "\n\n".join(
         table(
             [title, "weight", "settings"],
@@ -101,7 +105,7 @@ def _data(config: RunConfig) -> str:
                 for component in components
             ],
         )
-        for title, components in parts.items()
+        for title, components in components_by_title.items()
     )
 
 
@@ -122,13 +126,16 @@ def _value(value: Any) -> str:
 def _recipe(config: RunConfig) -> str:
     preset = PRESETS.get(config.preset)
     preset_text = f"Preset {inline(preset.title)} ({inline(preset.source)})." if preset else "No preset."
-    changed = dict(_differences(RunConfig().model_dump(mode="json"), config.model_dump(mode="json")))
-    skipped = ("problems", "rewards", "seed", "preset")
-    knobs = [[path, _value(value)] for path, value in changed.items() if path not in skipped]
-    parts = [f"{preset_text} The run minimises", fenced(formula(config)["text"], "text")]
+    changed_fields = dict(_differences(RunConfig().model_dump(mode="json"), config.model_dump(mode="json")))
+    skipped_fields = ("problems", "rewards", "seed", "preset")
+    knobs = [[path, _value(value)] for path, value in changed_fields.items() if path not in skipped_fields]
+    paragraphs = [f"{preset_text} The run minimises", fenced(formula(config)["text"], "text")]
     if knobs:
-        parts += ["All fields that differ from the defaults of GRPO Lab:", table(["field", "value"], knobs)]
-    return "\n\n".join(parts)
+        paragraphs += [
+            "All fields that differ from the defaults of GRPO Lab:",
+            table(["field", "value"], knobs),
+        ]
+    return "\n\n".join(paragraphs)
 
 
 def _differences(before: Any, after: Any, path: str = "") -> Iterator[tuple[str, Any]]:
@@ -192,10 +199,12 @@ def _evaluation(facts: CardFacts) -> str:
 
 def _interval(facts: CardFacts, name: str, share: float, step: int) -> str:
     """Return the recorded interval of a suite, or Wilson's interval of held-out accuracy; otherwise empty."""
-    ends = [facts.curves.get(end) for end in interval_names(name)]
-    recorded = [float(points.values[-1]) for points in ends if points and int(points.steps[-1]) == step]
-    if len(recorded) == len(ends):
-        low, high = recorded
+    bounds = [facts.curves.get(end) for end in interval_names(name)]
+    recorded_bounds = [
+        float(points.values[-1]) for points in bounds if points and int(points.steps[-1]) == step
+    ]
+    if len(recorded_bounds) == len(bounds):
+        low, high = recorded_bounds
     elif name == "eval/accuracy" and 0 <= share <= 1:
         low, high = wilson(share, facts.config.evaluation.prompts)
     else:

@@ -68,14 +68,14 @@ def source_of(settings: Settings, run: str, step: int | None) -> Source:
     with _reading(settings) as session:
         checkpoint = find_checkpoint(session, run_called(session, run), step)
         directory = settings.artifact_dir(checkpoint.run_id) / checkpoint.path
-        facts = facts_of(session, checkpoint)
+        card_facts = facts_of(session, checkpoint)
     try:
         is_there = directory.is_dir() or _fetch(settings, directory)
     except OSError as error:
         raise Unavailable(f"checkpoint {checkpoint.path} was not fetched: {error.strerror}") from None
     if not is_there:
         raise Conflict(f"checkpoint {checkpoint.path} is not on this machine: {directory} is missing")
-    return Source(directory, facts.name, model_card(facts))
+    return Source(directory, card_facts.name, model_card(card_facts))
 
 
 def _fetch(settings: Settings, directory: Path) -> bool:
@@ -109,7 +109,7 @@ def archive_to(settings: Settings, run: str, to: Path, *, checkpoints: bool) -> 
         with reading(sessions) as session:
             run_id = run_called(session, run)
         with draft.open("wb") as file:
-            content, missing = archive_run(sessions, settings, run_id, checkpoints=checkpoints)
+            content, missing_data = archive_run(sessions, settings, run_id, checkpoints=checkpoints)
             for block in content:
                 file.write(block)
             size = file.tell()
@@ -119,7 +119,7 @@ def archive_to(settings: Settings, run: str, to: Path, *, checkpoints: bool) -> 
     finally:
         draft.unlink(missing_ok=True)
         engine.dispose()
-    return size, missing
+    return size, missing_data
 
 
 def copy_checkpoints_of(settings: Settings, run: str) -> Iterator[tuple[str, bool]]:
@@ -177,10 +177,10 @@ def serving_command(directory: Path, engine: Engine, *, host: str, port: int) ->
 
 def program_of(command: list[str]) -> str:
     """Return the path of a program next to this Python or on PATH; raise Conflict if it cannot run."""
-    installed = Path(sys.executable).with_name(command[0])
-    program = str(installed) if installed.is_file() else shutil.which(command[0])
+    installed_program = Path(sys.executable).with_name(command[0])
+    program = str(installed_program) if installed_program.is_file() else shutil.which(command[0])
     if program is None:
         raise Conflict(f"{command[0]} is not installed here: run the line above where it is")
-    if Path(program) == installed and command[0] == "transformers" and find_spec("openai") is None:
+    if Path(program) == installed_program and command[0] == "transformers" and find_spec("openai") is None:
         raise Conflict("transformers serves with further packages: pip install 'transformers[serving]'")
     return program

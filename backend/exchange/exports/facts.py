@@ -89,8 +89,8 @@ def facts_of(session: Session, checkpoint: Checkpoint) -> CardFacts:
 
 def _held_out(session: Session, run: Run) -> list[str]:
     """Return the names of the held-out metrics that the run has recorded."""
-    packed = select(MetricBlock.key_id).where(MetricBlock.run_id == run.id)
-    names = select(MetricKey.name).where(MetricKey.id.in_(packed), MetricKey.name.startswith("eval/"))
+    packed_keys = select(MetricBlock.key_id).where(MetricBlock.run_id == run.id)
+    names = select(MetricKey.name).where(MetricKey.id.in_(packed_keys), MetricKey.name.startswith("eval/"))
     summary = (name for name in run.summary.get("last", {}) if name.startswith("eval/"))
     return sorted({*session.scalars(names), *summary} - set(CURVES))
 

@@ -28,8 +28,8 @@ def visible(text: str, *, lines: bool = False) -> str:
 
 def inline(text: str) -> str:
     """Return text escaped for a sentence or a table cell, so that it is shown unchanged."""
-    escaped = ACTIVE_PATTERN.sub(lambda match: "\\" + match[0], visible(text.replace("\n", " ")))
-    return LINK_PATTERN.sub(lambda match: f"&#{ord(match[0])};", escaped)
+    escaped_text = ACTIVE_PATTERN.sub(lambda match: "\\" + match[0], visible(text.replace("\n", " ")))
+    return LINK_PATTERN.sub(lambda match: f"&#{ord(match[0])};", escaped_text)
 
 
 def fenced(text: str, language: str = "") -> str:

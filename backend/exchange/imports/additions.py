@@ -35,13 +35,13 @@ def check_takes(session: Session, run_id: str, *, locks: bool = False) -> Run:
 
 def add_completions(sessions: Sessions, run_id: str, completions: Completions, file: str) -> None:
     """Store the completions, replacing those of the run that have the same step and prompt position."""
-    packed, written = completions.packed(run_id), completions.written()
+    packed_groups, completions_by_step = completions.packed(run_id), completions.written()
     with reading(sessions) as session:
-        texts = compute_text_points(session, run_id, written)
+        texts = compute_text_points(session, run_id, completions_by_step)
     with sessions.begin() as session:
         run = check_takes(session, run_id, locks=True)
-        points = refresh_points(session, run_id, written, texts)
-        for groups_of_step in packed:
+        points = refresh_points(session, run_id, completions_by_step, texts)
+        for groups_of_step in packed_groups:
             replace_groups(session, groups_of_step)
         write_points(session, run_id, ATTEMPT, points)
         summary, last = Summary.read(run.summary), max(run.last_step, completions.last_step)

@@ -81,10 +81,10 @@ async def create(  # noqa: PLR0913, PLR0917 - these are the query parameters
         if text != clean_text(text):
             raise InvalidRequest([FieldError(path, "contains NUL or an unpaired surrogate")])
     check_type(request, TYPES, expected="application/octet-stream")
-    by = ROW_NUMBER if row_numbers else step or None
-    chosen = _labels(runs)
+    step_column = ROW_NUMBER if row_numbers else step or None
+    requested_runs = _labels(runs)
     import_request = ImportRequest(
-        file, format, name, experiment, variant, seed, by, names, chosen, into, dry_run
+        file, format, name, experiment, variant, seed, step_column, names, requested_runs, into, dry_run
     )
     scratch = lab.settings.state / "imports"
     try:

@@ -82,10 +82,10 @@ class Member(NamedTuple):
     def directory(self) -> str:
         """Directory of the run that this file belongs to; the text is never used as a path."""
         name = _OF_A_STEP.sub("/x", self.name.replace("\\", "/"))
-        parts = list(PurePosixPath(name).parts[:-1])
-        while parts and (parts[-1].startswith(STEP_PREFIXES) or parts[-1].lower() in PARTS):
-            parts.pop()
-        return "/".join(path_part for path_part in parts if path_part not in {"/", ".."})
+        path_parts = list(PurePosixPath(name).parts[:-1])
+        while path_parts and (path_parts[-1].startswith(STEP_PREFIXES) or path_parts[-1].lower() in PARTS):
+            path_parts.pop()
+        return "/".join(path_part for path_part in path_parts if path_part not in {"/", ".."})
 
 
 class LogInArchive(NamedTuple):
@@ -131,12 +131,12 @@ class _Contents:
     def _keep_longest(self, log_in_archive: LogInArchive) -> None:
         longest = self._longest.setdefault(log_in_archive.directory, log_in_archive)
         if longest is not log_in_archive:
-            shorter, longer = sorted(
+            shorter_log, longer_log = sorted(
                 (longest, log_in_archive), key=lambda candidate: len(candidate.log.table)
             )
-            self._longest[log_in_archive.directory] = longer
-            self.left += shorter.log.table.size
-            shorter.log.table = Table()
+            self._longest[log_in_archive.directory] = longer_log
+            self.left += shorter_log.log.table.size
+            shorter_log.log.table = Table()
 
 
 def _too_many_runs() -> TooMany:
@@ -146,23 +146,25 @@ def _too_many_runs() -> TooMany:
 def read_gzip(file: LogFile, read: ReadFile) -> tuple[str, list[Log]]:
     """Return (format, logs) of a gzip-compressed log or archive; raise BadLog if it cannot be read."""
     path = file.sandbox.new_path()
-    with path.open("w+b") as unpacked:
+    with path.open("w+b") as unpacked_file:
         file.content.seek(0)
-        _gunzip(file.content, unpacked, MAX_UNPACKED)
-        unpacked.flush()
-        return read(LogFile(unpacked, file.sandbox, file.name.removesuffix(".gz"), path))
+        _gunzip(file.content, unpacked_file, MAX_UNPACKED)
+        unpacked_file.flush()
+        return read(LogFile(unpacked_file, file.sandbox, file.name.removesuffix(".gz"), path))
 
 
 def read_archive(file: LogFile, kind: Literal["zip", "tar"], read: ReadFile) -> list[Log]:
     """Return a log for each run in the archive; raise BadLog if there is none."""
     members, other_files = _members(file.ask(kind))
-    logs_in_archive, unread = _read_all(file, kind, members, read)
+    logs_in_archive, unread_files = _read_all(file, kind, members, read)
     if not logs_in_archive:
-        raise BadLog(_nothing(members, unread))
+        raise BadLog(_nothing(members, unread_files))
     logs = _runs(logs_in_archive)
-    if other_files or unread:
-        first = f"; first {excerpt(unread[0][0])} {unread[0][1]}" if unread else ""
-        logs[0].facts.notes.append(f"{other_files + len(unread):,} files of the archive are not logs{first}.")
+    if other_files or unread_files:
+        first = f"; first {excerpt(unread_files[0][0])} {unread_files[0][1]}" if unread_files else ""
+        logs[0].facts.notes.append(
+            f"{other_files + len(unread_files):,} files of the archive are not logs{first}."
+        )
     return logs
 
 
@@ -192,39 +194,39 @@ def _read_all(
     file: LogFile, kind: str, members: list[Member], read: ReadFile
 ) -> tuple[list[LogInArchive], list[tuple[str, str]]]:
     """Return the logs of all files, and other files with reasons; raise TooMany beyond a limit."""
-    contents, unread = _Contents(), []
+    contents, unread_files = _Contents(), []
     for member in members:
         if member.name.lower().endswith(IGNORED_SUFFIXES):
-            unread.append((member.name, "is code or a summary"))
+            unread_files.append((member.name, "is code or a summary"))
             continue
         path = file.sandbox.new_path()
         try:
-            with path.open("w+b") as unpacked:
-                _unpack(file.content, kind, member, unpacked)
-                name, logs = read(LogFile(unpacked, file.sandbox, member.name, path, contents.left))
+            with path.open("w+b") as unpacked_file:
+                _unpack(file.content, kind, member, unpacked_file)
+                name, logs = read(LogFile(unpacked_file, file.sandbox, member.name, path, contents.left))
         except TooMany:
             raise
         except BadLog as error:
-            unread.append((member.name, str(error)))
+            unread_files.append((member.name, str(error)))
             continue
         finally:
             path.unlink(missing_ok=True)
         for log in logs:
             contents.add(LogInArchive(member, name, log))
-    return contents.found, unread
+    return contents.found, unread_files
 
 
 def _unpack(file: IO[bytes], kind: str, member: Member, to: IO[bytes]) -> None:
-    damaged = BadLog(f"is damaged: {excerpt(member.name)} does not begin where the archive says")
+    damage_error = BadLog(f"is damaged: {excerpt(member.name)} does not begin where the archive says")
     if member.offset > file.seek(0, os.SEEK_END):  # the offset may be too large to seek to
-        raise damaged
+        raise damage_error
     file.seek(member.offset)
     if kind == "zip":
         header = file.read(ZIP_HEADER.size)
         if len(header) < ZIP_HEADER.size or not header.startswith(b"PK\x03\x04"):
-            raise damaged
-        _, name, extra = ZIP_HEADER.unpack(header)
-        file.seek(name + extra, 1)
+            raise damage_error
+        _, name_size, extra_size = ZIP_HEADER.unpack(header)
+        file.seek(name_size + extra_size, 1)
     if not member.is_deflated:
         for block in _blocks(file, member.size):
             to.write(block)
@@ -244,10 +246,10 @@ def _inflate(
     file: IO[bytes], to: IO[bytes], inflater: "zlib._Decompress", limit: int, packed: int | None
 ) -> None:
     """Decompress a stream; raise BadLog if it is damaged or exceeds the size limit."""
-    written = 0
+    written_bytes = 0
     try:
         for block in _blocks(file, packed if packed is not None else 1 << 62):
-            written = _take(block, inflater, to, written, limit)
+            written_bytes = _take(block, inflater, to, written_bytes, limit)
             if inflater.eof:
                 break
     except zlib.error as error:
@@ -258,20 +260,20 @@ def _inflate(
 
 def _gunzip(file: IO[bytes], to: IO[bytes], limit: int) -> None:
     """Decompress all members of a gzip file and ignore trailing zeros; raise BadLog like `_inflate`."""
-    inflater, members, written = zlib.decompressobj(31), 1, 0
+    inflater, members, written_bytes = zlib.decompressobj(31), 1, 0
     try:
         for block in _blocks(file, 1 << 62, GZIP_CHUNK_BYTES):
-            remaining = block
-            while remaining:
+            remaining_block = block
+            while remaining_block:
                 if inflater.eof:
-                    remaining = remaining.lstrip(b"\0")
-                    if not remaining:
+                    remaining_block = remaining_block.lstrip(b"\0")
+                    if not remaining_block:
                         break
                     inflater, members = zlib.decompressobj(31), members + 1
                     if members > MAX_MEMBERS:
                         raise BadLog(f"has more than {MAX_MEMBERS:,} gzip members; that is the limit")
-                written = _take(remaining, inflater, to, written, limit)
-                remaining = inflater.unused_data
+                written_bytes = _take(remaining_block, inflater, to, written_bytes, limit)
+                remaining_block = inflater.unused_data
     except zlib.error as error:
         raise BadLog(f"is damaged: {error}") from None
     if not inflater.eof:
@@ -280,15 +282,15 @@ def _gunzip(file: IO[bytes], to: IO[bytes], limit: int) -> None:
 
 def _take(block: bytes, inflater: "zlib._Decompress", to: IO[bytes], written: int, limit: int) -> int:
     """Decompress a block until the stream ends; return the total number of bytes written."""
-    remaining = block
+    remaining_block = block
     while not inflater.eof:  # zlib may hold output back after it has taken all input
-        output = inflater.decompress(remaining, CHUNK_BYTES)
-        remaining = inflater.unconsumed_tail
+        output = inflater.decompress(remaining_block, CHUNK_BYTES)
+        remaining_block = inflater.unconsumed_tail
         written += len(output)
         if written > limit:
             raise BadLog(f"unpacks to more than {limit:,} bytes")
         to.write(output)
-        if not remaining and not output:
+        if not remaining_block and not output:
             break
     return written
 

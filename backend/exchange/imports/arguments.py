@@ -18,5 +18,5 @@ def add_arguments(importing: argparse.ArgumentParser) -> None:
     """Add the arguments to the parser."""
     importing.add_argument("files", nargs="+", help="the log; several files, or a directory of logs")
     importing.add_argument("--dry-run", action="store_true", help="say what would be imported, store nothing")
-    for name, meaning in NAMES.items():
-        importing.add_argument(f"--{name}", help=meaning)
+    for name, help_text in NAMES.items():
+        importing.add_argument(f"--{name}", help=help_text)

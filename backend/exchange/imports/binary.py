@@ -82,14 +82,14 @@ def checked(answer: Any, size: int) -> Answer:
         names = [str(name) for name in answer["names"]]
         columns = [b64decode(column, validate=True) for column in answer["columns"]]
         name, step, value, time = (np.frombuffer(b, k) for b, k in zip(columns, COLUMN_TYPES, strict=True))
-        used, facts = int(answer["used"]), dict(answer["facts"])
+        used_bytes, metadata = int(answer["used"]), dict(answer["facts"])
     except (KeyError, TypeError, ValueError):
         raise invalid_reply() from None
-    is_consistent = len(name) == len(step) == len(value) == len(time) and 0 <= used <= size
+    is_consistent = len(name) == len(step) == len(value) == len(time) and 0 <= used_bytes <= size
     in_range = not len(name) or (name.min() >= 0 and name.max() < len(names) <= MAX_PART_NAMES)
     if not (is_consistent and in_range):
         raise invalid_reply()
-    return Answer(used, Points(names, name.astype(np.int64), step, value, time), facts)
+    return Answer(used_bytes, Points(names, name.astype(np.int64), step, value, time), metadata)
 
 
 def joined(parts: list[Points]) -> Points:
@@ -99,8 +99,8 @@ def joined(parts: list[Points]) -> Points:
     for points in parts:
         name_numbers = [numbers.setdefault(name, len(numbers)) for name in points.names]
         name_indices.append(np.array(name_numbers, np.int64)[points.name])
-    empty = np.empty(0)
-    columns = [np.concatenate([empty, *(points[column] for points in parts)]) for column in (3, 4)]
+    no_values = np.empty(0)
+    columns = [np.concatenate([no_values, *(points[column] for points in parts)]) for column in (3, 4)]
     steps = np.concatenate([np.empty(0, np.int64), *(points.step for points in parts)])
     return Points(list(numbers), np.concatenate([np.empty(0, np.int64), *name_indices]), steps, *columns)
 
@@ -125,7 +125,7 @@ def table_of(points: Points, step: str, extra_columns: Mapping[str, Floats]) -> 
         if name not in points.names:
             table.extend(name, np.arange(len(starts)), values)
     order = np.argsort(points.name, kind="stable")
-    ends = np.searchsorted(points.name[order], np.arange(len(points.names)), side="right")
-    for name, indices in zip(points.names, np.split(order, ends[:-1]), strict=True):
+    end_offsets = np.searchsorted(points.name[order], np.arange(len(points.names)), side="right")
+    for name, indices in zip(points.names, np.split(order, end_offsets[:-1]), strict=True):
         table.extend(name, rows[indices], points.value[indices])
     return table

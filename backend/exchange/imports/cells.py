@@ -33,8 +33,8 @@ def read_cells(file: LogFile, numbers: Sequence[str], texts: Sequence[str], *, l
         raise invalid_reply() from None
     if rows > limit:
         raise BadLog(f"{file.name} has {rows:,} rows; at most {limit:,} are imported")
-    if missing := sorted({*numbers, *texts} - names):
-        raise BadLog(f"{file.name} has no column {missing[0]}")
+    if missing_names := sorted({*numbers, *texts} - names):
+        raise BadLog(f"{file.name} has no column {missing_names[0]}")
     row, size = 0, max(1, MAX_CELLS // (len(numbers) + len(texts)))
     while row < rows:
         chunk_rows = min(size, rows - row)

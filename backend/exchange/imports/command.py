@@ -80,8 +80,8 @@ def _opened(paths: Sequence[Path]) -> Iterator[IO[bytes]]:
             yield file
         return
     root = _common(paths)
-    with tempfile.TemporaryFile() as packed:
-        with zipfile.ZipFile(packed, "w") as archive:
+    with tempfile.TemporaryFile() as packed_file:
+        with zipfile.ZipFile(packed_file, "w") as archive:
             for path in paths:
                 file_paths = sorted(path.resolve().rglob("*")) if path.is_dir() else [path.resolve()]
                 for file_path in file_paths:
@@ -90,7 +90,7 @@ def _opened(paths: Sequence[Path]) -> Iterator[IO[bytes]]:
                     )
                     if not file_path.is_dir() and not is_weights:
                         archive.write(file_path, str(file_path.relative_to(root)))
-        yield packed
+        yield packed_file
 
 
 def report_lines(answer: ImportAnswer) -> Iterator[str]:

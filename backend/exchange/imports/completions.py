@@ -130,9 +130,9 @@ class Completions:
         steps = self.written().items()
         return {
             step: foreign_metrics(
-                [completion for completions in places.values() for completion in completions]
+                [completion for completions in completions_by_prompt.values() for completion in completions]
             )
-            for step, places in steps
+            for step, completions_by_prompt in steps
         }
 
     @property

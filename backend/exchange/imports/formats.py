@@ -119,13 +119,13 @@ def detect(file: IO[bytes]) -> str:
         return "tensorboard"
     if head.startswith(ZIP) and TORCH in head[:MAX_MEMBER_CHARACTERS]:
         return "torch-rollouts"
-    for beginning, name in MAGIC_BYTES:
-        if head.startswith(beginning):
+    for magic, name in MAGIC_BYTES:
+        if head.startswith(magic):
             return name
     if head[257:262] == b"ustar":
         return "tar"
-    for beginning, reason in FOREIGN:
-        if head.startswith(beginning):
+    for magic, reason in FOREIGN:
+        if head.startswith(magic):
             raise BadLog(reason)
     if b"\0" in head:
         raise BadLog(f"is a binary file of an unknown kind; {_format_titles()} are read")
@@ -134,18 +134,18 @@ def detect(file: IO[bytes]) -> str:
 
 def _text_format(head: str) -> str:
     text = head.lstrip()
-    first, _, following = text.partition("\n")
+    first, _, remaining_text = text.partition("\n")
     if text.startswith("{") and '"log_history"' in head and not _is_object(first):
         return "trl"
     if text.startswith("{") and _NOTEBOOK_PATTERN.search(head):
         return "notebook"
-    if _JSON_PATTERN.match(text) and _may_be_json(first.rstrip(), following):
+    if _JSON_PATTERN.match(text) and _may_be_json(first.rstrip(), remaining_text):
         return _json_format(first.rstrip())
-    if is_metric_file(first, following):
+    if is_metric_file(first, remaining_text):
         return "mlflow"
     if text.startswith("<") and _PAGE_PATTERN.search(head):
         return "html"
-    return "csv" if is_csv(first, following) else "console"
+    return "csv" if is_csv(first, remaining_text) else "console"
 
 
 def _may_be_json(first: str, following: str) -> bool:
@@ -191,30 +191,30 @@ def read_logs(file: IO[bytes], name: str = "", format_name: str | None = None) -
 
 def _read(file: LogFile, format_name: str | None = None) -> tuple[str, list[Log]]:
     file.content.seek(0)
-    beginning = file.content.read(len(GZIP))
-    if format_name is None and beginning == GZIP:
+    magic = file.content.read(len(GZIP))
+    if format_name is None and magic == GZIP:
         return read_gzip(file, _read_unpacked)
-    if beginning in UTF_16:
+    if magic in UTF_16:
         return _read_converted(file, "utf-16", format_name)
-    chosen = format_name or detect(file.content)
+    chosen_format = format_name or detect(file.content)
     file.content.seek(0)
     try:
-        logs = FORMATS[chosen].read(file)
+        logs = FORMATS[chosen_format].read(file)
     except NotUtf8 as error:
         if not error.may_be_western:
             raise
-        chosen, logs = _read_converted(file, WESTERN, chosen)
+        chosen_format, logs = _read_converted(file, WESTERN, chosen_format)
         logs[0].facts.notes.append("The text is not UTF-8; it is read as Windows-1252 (Latin-1).")
-        return chosen, logs
-    if len(logs) == 1 and FORMATS[chosen].restarts and logs[0].completions is None:
+        return chosen_format, logs
+    if len(logs) == 1 and FORMATS[chosen_format].restarts and logs[0].completions is None:
         candidates = [logs[0].step] if logs[0].step else step_candidates(logs[0].table)[:1]
         logs = [
             training_log for step in candidates for training_log in split_trainings(logs[0], step)
         ] or logs
     for log in logs:
-        log.origin = log.origin or FORMATS[chosen].origin
+        log.origin = log.origin or FORMATS[chosen_format].origin
         log.redact()
-    return chosen, logs
+    return chosen_format, logs
 
 
 def _read_converted(file: LogFile, encoding: str, format_name: str | None) -> tuple[str, list[Log]]:
@@ -241,7 +241,7 @@ def _read_unpacked(file: LogFile) -> tuple[str, list[Log]]:
 def _read_member(file: LogFile) -> tuple[str, list[Log]]:
     """Read a file in an archive; nested archives are refused."""
     file.content.seek(0)
-    chosen = None if file.content.read(len(GZIP)) in UTF_16 else detect(file.content)
-    if chosen in ARCHIVES:
+    chosen_format = None if file.content.read(len(GZIP)) in UTF_16 else detect(file.content)
+    if chosen_format in ARCHIVES:
         raise BadLog("is an archive in an archive")
-    return _read(file, chosen)
+    return _read(file, chosen_format)

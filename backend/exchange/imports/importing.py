@@ -141,23 +141,23 @@ def _labelled(logs: list[Log], file: str) -> dict[str, Log]:
 
 
 def _chosen(labelled: dict[str, Log], request: ImportRequest) -> dict[str, Log]:
-    if unknown := [label for label in request.runs if label not in labelled]:
+    if unknown_labels := [label for label in request.runs if label not in labelled]:
         examples = ", ".join(map(excerpt, list(labelled)[:5])) + (", ..." if len(labelled) > 5 else "")
         raise InvalidRequest(
-            [FieldError("runs", f"the file has no run {excerpt(unknown[0])}, but {examples}")]
+            [FieldError("runs", f"the file has no run {excerpt(unknown_labels[0])}, but {examples}")]
         )
-    chosen = {label: log for label, log in labelled.items() if not request.runs or label in request.runs}
+    chosen_logs = {label: log for label, log in labelled.items() if not request.runs or label in request.runs}
     single_run_options = {
         "name": bool(request.name),
         "seed": request.seed is not None,
         "into": bool(request.into),
     }
-    if len(chosen) > 1 and (
+    if len(chosen_logs) > 1 and (
         invalid_options := [name for name, is_given in single_run_options.items() if is_given]
     ):
         reason = f"is for one run, and the file has {len(labelled)}: choose one of them with `runs`"
         raise InvalidRequest([FieldError(name, reason) for name in invalid_options])
-    return chosen
+    return chosen_logs
 
 
 def _planned(chosen: dict[str, Log], request: ImportRequest) -> dict[str, Plan]:
@@ -193,7 +193,7 @@ def _store(
     sessions: Sessions, plans: list[Plan], request: ImportRequest, keys: list[str], digest: str
 ) -> tuple[list[Names], list[str | None]]:
     """Return names and ids of the runs, created in one transaction so that no name is taken meanwhile."""
-    prepared = [prepare_run(plan) for plan in plans]
+    prepared_runs = [prepare_run(plan) for plan in plans]
     with sessions.begin() as session:
         lock_experiment(session, _experiment(request))
         run_ids = [
@@ -202,7 +202,7 @@ def _store(
         if None not in run_ids:
             return [names_of(session, run, request.file) for run in run_ids if run], run_ids
         names = _names(session, plans, request)
-        for index, (plan, prepared_run, key) in enumerate(zip(plans, prepared, keys, strict=True)):
+        for index, (plan, prepared_run, key) in enumerate(zip(plans, prepared_runs, keys, strict=True)):
             if run_ids[index] is None:
                 run_ids[index] = store_run(session, plan, names[index], prepared_run, key=key, digest=digest)
         return names, run_ids
@@ -239,18 +239,20 @@ def _names(session: Session, plans: list[Plan], request: ImportRequest) -> list[
     used_names, variants = {name for row in rows for name in row}, dict[str, str]()
     names_of_runs = []
     for plan in plans:
-        facts, stem = plan.log.facts, clean_text(PurePath(request.file).stem)
-        preferred_name = clean_text(facts.name) or stem
+        metadata, stem = plan.log.facts, clean_text(PurePath(request.file).stem)
+        preferred_name = clean_text(metadata.name) or stem
         name = request.name or next(
             candidate for candidate in _numbered(preferred_name[:MAX_NAME]) if candidate not in used_names
         )
         variant = name
-        if facts.variant is not None:  # seeds of one another, but not of existing runs
-            shared = (clean_text(facts.variant) or stem)[:MAX_NAME]
-            unused = next(candidate for candidate in _numbered(shared) if candidate not in used_names)
-            variant = variants.setdefault(shared, unused)
+        if metadata.variant is not None:  # seeds of one another, but not of existing runs
+            shared_name = (clean_text(metadata.variant) or stem)[:MAX_NAME]
+            unused_name = next(
+                candidate for candidate in _numbered(shared_name) if candidate not in used_names
+            )
+            variant = variants.setdefault(shared_name, unused_name)
         used_names.add(name)
-        seed = request.seed if request.seed is not None else facts.seed
+        seed = request.seed if request.seed is not None else metadata.seed
         seed = seed if seed is not None and 0 <= seed < 2**31 else 0
         names_of_runs.append(Names(name, experiment, request.variant or variant, seed, request.file))
     return names_of_runs

@@ -65,9 +65,9 @@ def _redacted_names(columns: Iterable[str]) -> dict[str, str]:
     names: dict[str, str] = {}
     used_names: set[str] = set()
     for column in columns:
-        redacted = redact(column)
-        numbered = (f"{redacted} {number}" if number > 1 else redacted for number in count(1))
-        names[column] = next(name for name in numbered if name not in used_names)
+        redacted_name = redact(column)
+        numbered_names = (f"{redacted_name} {number}" if number > 1 else redacted_name for number in count(1))
+        names[column] = next(name for name in numbered_names if name not in used_names)
         used_names.add(names[column])
     return names
 
@@ -102,9 +102,9 @@ def _means(samples: list[Sample]) -> Iterator[tuple[str, float]]:
         for name in dict.fromkeys(name for sample in split_samples for name in sample.rewards):
             columns[f"reward/{name}/mean"] = [sample.rewards.get(name) for sample in split_samples]
         for name, values in columns.items():
-            present = [value for value in values if value is not None]
-            if present:
-                yield prefix + name, _mean(present)
+            numbers = [value for value in values if value is not None]
+            if numbers:
+                yield prefix + name, _mean(numbers)
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -110,13 +110,15 @@ def _storable(metric: str) -> str:
 
 
 def _own_name(column: str) -> Naming:
-    clean = _UNSTORABLE_PATTERN.sub("_", column)
-    if len(clean) > MAX_CHARACTERS:
+    clean_name = _UNSTORABLE_PATTERN.sub("_", column)
+    if len(clean_name) > MAX_CHARACTERS:
         digest = blake2b(column.encode(errors="surrogatepass"), digest_size=4).hexdigest()
         # The digest distinguishes names that start with the same characters.
-        shortened = f"{clean[: MAX_CHARACTERS - len(digest) - 1]}-{digest}"
-        return Naming(shortened, f"a name has at most {MAX_CHARACTERS} characters")
-    return Naming(clean, "" if clean == column else "only letters, digits and _ . / @ - stand in a name")
+        short_name = f"{clean_name[: MAX_CHARACTERS - len(digest) - 1]}-{digest}"
+        return Naming(short_name, f"a name has at most {MAX_CHARACTERS} characters")
+    return Naming(
+        clean_name, "" if clean_name == column else "only letters, digits and _ . / @ - stand in a name"
+    )
 
 
 def _by_own_names(columns: Mapping[str, Floats]) -> dict[str, Naming]:
@@ -178,8 +180,8 @@ def _held_out_accuracies(columns: Mapping[str, Floats]) -> dict[str, Naming]:
     for column, values in columns.items():
         match = _held_out(column)
         if match is not None and _are_shares(values, match["what"]):
-            data, what, repeats = match["data"], match["what"], match.groupdict().get("n") or 0
-            rank = (what.startswith(("acc", "pass")), int(repeats))
+            data, quantity, repeats = match["data"], match["what"], match.groupdict().get("n") or 0
+            rank = (quantity.startswith(("acc", "pass")), int(repeats))
             best[data] = max(best.get(data, (rank, column)), (rank, column))
         eval_set = _EVAL_SET_PATTERN.fullmatch(column)
         if eval_set is not None and f"{column}{_TRUNCATED}" in columns and _are_fractions(values):
@@ -199,8 +201,8 @@ def _held_out_accuracies(columns: Mapping[str, Floats]) -> dict[str, Naming]:
 
 def _is_accurate(term: str) -> bool:
     name = term.lower()
-    while (shortened := _AFFIX_PATTERN.sub("", name)) != name:
-        name = shortened
+    while (short_name := _AFFIX_PATTERN.sub("", name)) != name:
+        name = short_name
     return name in _ACCURATE
 
 

@@ -60,17 +60,17 @@ class LogPart:
     def answer(self, used: int) -> dict[str, Any]:
         """Return the answer for a part, of which the first `used` bytes were read."""
         columns = self._numbers, self._steps, self._values, self._times
-        packed = [b64encode(column.tobytes()).decode() for column in columns]
-        return {"used": used, "names": list(self._names), "columns": packed, "facts": self.facts}
+        packed_columns = [b64encode(column.tobytes()).decode() for column in columns]
+        return {"used": used, "names": list(self._names), "columns": packed_columns, "facts": self.facts}
 
 
 def read_part(framed: Iterator[tfrecord.Record], take: Callable[[LogPart, bytes], None]) -> dict[str, Any]:
     """Return the answer for all complete records of a part."""
-    log_part, used = LogPart(), 0
+    log_part, used_bytes = LogPart(), 0
     for content, end in framed:
         take(log_part, content)
-        used = end
-    return log_part.answer(used)
+        used_bytes = end
+    return log_part.answer(used_bytes)
 
 
 # ---------------------------------------------------------------- TensorBoard
@@ -135,19 +135,23 @@ TEXTS = ("args/text_summary", "args")
 
 def _tensor(content: bytes) -> tuple[float | None, bytes]:
     """Return scalar and text of a `TensorProto`: dtype 1, content 4, float 5, double 6, text 8, int64 10."""
-    kind, packed, scalar, text = 0, b"", None, b""
+    kind, packed_values, scalar, text = 0, b"", None, b""
     for number, value in fields(content):
         if number == 1 and isinstance(value, int):
             kind = value
         elif number == 4 and isinstance(value, bytes):
-            packed = value
+            packed_values = value
         elif number in (5, 6, 10):
             scalar = _scalar(number, value)
         elif number == 8 and isinstance(value, bytes):
             text = text or value
-    if scalar is None and packed:
+    if scalar is None and packed_values:
         shape = {DT_FLOAT: ("<f", 4), DT_DOUBLE: ("<d", 8), DT_INT64: ("<q", 8)}.get(kind)
-        scalar = float(struct.unpack(shape[0], packed)[0]) if shape and len(packed) == shape[1] else None
+        scalar = (
+            float(struct.unpack(shape[0], packed_values)[0])
+            if shape and len(packed_values) == shape[1]
+            else None
+        )
     return scalar, text
 
 

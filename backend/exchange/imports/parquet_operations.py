@@ -106,11 +106,11 @@ def values(request: Request) -> dict[str, Any]:
     columns = [_numbers(batch.column(name)) for name in names]
     numbers = b"".join(values.tobytes() for values, _ in columns)
     is_there = b"".join(np.packbits(mask).tobytes() for _, mask in columns)
-    packed = {"numbers": b64encode(numbers).decode(), "is_there": b64encode(is_there).decode()}
+    packed_columns = {"numbers": b64encode(numbers).decode(), "is_there": b64encode(is_there).decode()}
     return {
         "used": batch.num_rows,
         "labels": {name: _labels(batch.column(name)) for name in labels},
-        **packed,
+        **packed_columns,
     }
 
 
@@ -176,7 +176,7 @@ def cells(request: Request) -> dict[str, Any]:
             row_count = number
             break
     number_columns = [_numbers(batch.column(name).slice(0, row_count)) for name in names]
-    packed = {
+    packed_columns = {
         "numbers": b"".join(values.tobytes() for values, _ in number_columns),
         "is_there": b"".join(np.packbits(mask).tobytes() for _, mask in number_columns),
         "lengths": np.array(
@@ -184,7 +184,10 @@ def cells(request: Request) -> dict[str, Any]:
         ).tobytes(),
         "texts": b"".join(value or b"" for column in columns for value in column[:row_count]),
     }
-    return {"used": row_count, **{name: b64encode(content).decode() for name, content in packed.items()}}
+    return {
+        "used": row_count,
+        **{name: b64encode(content).decode() for name, content in packed_columns.items()},
+    }
 
 
 def _bytes(value: Any) -> bytes | None:

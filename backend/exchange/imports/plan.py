@@ -133,22 +133,22 @@ def plan_import(log: Log, *, step: str | None = None, mapping: Names | None = No
             f"has no rows; line {bad_lines[0].line} {bad_lines[0].reason}" if bad_lines else "has no rows"
         )
     candidates = [log.step] if log.step is not None and log.step in table.columns else step_candidates(table)
-    chosen = (candidates[0] if candidates else ROW_NUMBER) if step is None else step
-    _check_choice(table, chosen, mapping)
-    plan = Plan(log, chosen, candidates)
-    steps = steps_of(table, chosen or None)
+    step_column = (candidates[0] if candidates else ROW_NUMBER) if step is None else step
+    _check_choice(table, step_column, mapping)
+    plan = Plan(log, step_column, candidates)
+    steps = steps_of(table, step_column or None)
     passes = _passes(steps)
     _note_rows(plan, steps)
     _read_times(log)
     metrics = {
         column: table.columns[column].numbers()[1]
         for column in table.columns
-        if column != chosen and not _left_out(plan, column, mapping.get(column))
+        if column != step_column and not _left_out(plan, column, mapping.get(column))
     }
     names = names_of(metrics, mapping)
     used_metrics = set[str]()
     for column in table.columns:
-        if column != chosen:
+        if column != step_column:
             decision, series = _decide(
                 plan, column, Placed(steps, passes), mapping.get(column), names, used_metrics
             )
@@ -173,23 +173,24 @@ def _with_suggestions(plan: Plan, mapping: Names) -> list[Decision]:
     lacks.
     """
     guesses = {
-        decision.column: guessed
+        decision.column: guess
         for decision in plan.decisions
         if decision.metric and decision.column not in mapping and find_metric(decision.metric) is None
         if may_be_suggested(decision.column)
-        if (guessed := suggestion(plan.series[decision.metric].values)) is not None
+        if (guess := suggestion(plan.series[decision.metric].values)) is not None
     }
-    counts = Counter(guessed.metric for guessed in guesses.values())
-    unambiguous = {
-        column: guessed
-        for column, guessed in guesses.items()
-        if counts[guessed.metric] == 1 and guessed.metric not in plan.series
+    counts = Counter(guess.metric for guess in guesses.values())
+    unambiguous_guesses = {
+        column: guess
+        for column, guess in guesses.items()
+        if counts[guess.metric] == 1 and guess.metric not in plan.series
     }
     return [
         decision._replace(
-            suggestion=unambiguous[decision.column].metric, hint=unambiguous[decision.column].reason
+            suggestion=unambiguous_guesses[decision.column].metric,
+            hint=unambiguous_guesses[decision.column].reason,
         )
-        if decision.column in unambiguous
+        if decision.column in unambiguous_guesses
         else decision
         for decision in plan.decisions
     ]
@@ -223,8 +224,8 @@ def _check_choice(table: Table, step: str, mapping: Names) -> None:
                 FieldError("mapping", f"{excerpt(column)} is to be called {excerpt(name)}; {expected}")
             )
     name_counts = Counter(name for name in mapping.values() if name)
-    if repeated := next((name for name, count in name_counts.items() if count > 1), None):
-        errors.append(FieldError("mapping", f"two columns are to be called {excerpt(repeated)}"))
+    if repeated_name := next((name for name, count in name_counts.items() if count > 1), None):
+        errors.append(FieldError("mapping", f"two columns are to be called {excerpt(repeated_name)}"))
     if errors:
         raise InvalidRequest(errors[:MAX_SHOWN])
 
@@ -255,15 +256,18 @@ def _have_metrics(table: Table) -> NDArray[np.bool_]:
 
 
 def _read_times(log: Log) -> None:
-    facts = log.facts
-    facts.started_at, facts.finished_at = _possible(facts.started_at), _possible(facts.finished_at)
+    metadata = log.facts
+    metadata.started_at, metadata.finished_at = (
+        _possible(metadata.started_at),
+        _possible(metadata.finished_at),
+    )
     for name in (*TIME_COLUMNS, CLOCK_COLUMN):
         if name in log.table.columns:
             _, values = log.table.columns[name].numbers()
             times = values[np.isfinite(values) & (values > 1e8) & (values < MAX_UNIX_TIME)]
             if len(times):
-                facts.started_at = facts.started_at or float(times.min())
-                facts.finished_at = facts.finished_at or float(times.max())
+                metadata.started_at = metadata.started_at or float(times.min())
+                metadata.finished_at = metadata.finished_at or float(times.max())
 
 
 def _possible(time: float | None) -> float | None:
@@ -282,15 +286,15 @@ def _decide(
     table_column = plan.log.table.columns[column]
     if reason := _left_out(plan, column, wanted_name):
         return Decision(column, "", "dropped", len(table_column.values), reason), None
-    series, replaced, merged = _series(plan.log.table, column, placed)
+    series, replaced_count, merged_count = _series(plan.log.table, column, placed)
     if not len(series.steps):
         return Decision(column, "", "dropped", 0, "no row with a value has a step"), None
     name, reason = names[column]
     if name in taken:
         reason = f"another column is already called {name}"
         return Decision(column, "", "dropped", len(series.steps), reason), None
-    plan.replaced += replaced
-    plan.merged += merged
+    plan.replaced += replaced_count
+    plan.merged += merged_count
     series = _fractions(plan, column, name, series)
     state: State = "taken" if name == column else "renamed"
     return Decision(column, name, state, len(series.steps), reason), series
@@ -334,11 +338,11 @@ def _passes(steps: Ints) -> Ints:
 
     If the step decreases all the time, several processes wrote the rows, which then belong to one pass.
     """
-    placed = np.flatnonzero(steps >= 0)
+    placed_rows = np.flatnonzero(steps >= 0)
     passes = np.zeros(len(steps), np.int64)
-    is_back = np.diff(steps[placed]) < 0
-    if is_back.sum() * INTERLEAVED < len(placed):
-        passes[placed[1:]] = np.cumsum(is_back)
+    is_back = np.diff(steps[placed_rows]) < 0
+    if is_back.sum() * INTERLEAVED < len(placed_rows):
+        passes[placed_rows[1:]] = np.cumsum(is_back)
     return passes
 
 
@@ -353,15 +357,15 @@ def _series(table: Table, column: str, placed: Placed) -> tuple[Series, int, int
     passes = placed.passes[rows]
     order = np.lexsort((np.arange(len(rows)), passes, steps))
     steps, passes, values = steps[order], passes[order], values[order]
-    begins = np.flatnonzero(np.append(True, (np.diff(steps) != 0) | (np.diff(passes) != 0)))
-    sizes = np.diff(np.append(begins, len(steps)))
-    is_last = np.append(np.diff(steps[begins]) != 0, True)
+    block_starts = np.flatnonzero(np.append(True, (np.diff(steps) != 0) | (np.diff(passes) != 0)))
+    sizes = np.diff(np.append(block_starts, len(steps)))
+    is_last = np.append(np.diff(steps[block_starts]) != 0, True)
     with np.errstate(invalid="ignore", over="ignore"):
-        means = np.where(sizes > 1, np.add.reduceat(values, begins) / sizes, values[begins])
-    is_different = np.fmax.reduceat(values, begins) != np.fmin.reduceat(values, begins)
-    means = np.where(is_different, means, values[begins])
-    merged = int(sizes[is_last & (sizes > 1) & is_different].sum())
-    return Series(steps[begins[is_last]], means[is_last]), int(sizes[~is_last].sum()), merged
+        means = np.where(sizes > 1, np.add.reduceat(values, block_starts) / sizes, values[block_starts])
+    is_different = np.fmax.reduceat(values, block_starts) != np.fmin.reduceat(values, block_starts)
+    means = np.where(is_different, means, values[block_starts])
+    merged_count = int(sizes[is_last & (sizes > 1) & is_different].sum())
+    return Series(steps[block_starts[is_last]], means[is_last]), int(sizes[~is_last].sum()), merged_count
 
 
 def _note_columns(plan: Plan, *, is_guessed: bool) -> None:

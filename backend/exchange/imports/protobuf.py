@@ -16,24 +16,24 @@ Value = int | bytes
 
 def fields(message: bytes) -> Iterator[tuple[int, Value]]:
     """Yield (number, value) of each field in order; raise ValueError if it is not a message."""
-    at, end = 0, len(message)
-    while at < end:
-        key, at = varint(message, at)
+    offset, end = 0, len(message)
+    while offset < end:
+        key, offset = varint(message, offset)
         number, kind = key >> 3, key & 7
         if not number or kind not in (VARINT, FIXED64, LENGTH, FIXED32):
             raise ValueError("a field has no number or no type")
         if kind == VARINT:
-            value, at = varint(message, at)
+            value, offset = varint(message, offset)
             yield number, value
             continue
         size = 8 if kind == FIXED64 else 4
         if kind == LENGTH:
-            size, at = varint(message, at)
-        if at + size > end:
+            size, offset = varint(message, offset)
+        if offset + size > end:
             raise ValueError("a field reaches beyond its message")
-        piece = message[at : at + size]
-        yield number, piece if kind == LENGTH else int.from_bytes(piece, "little")
-        at += size
+        payload = message[offset : offset + size]
+        yield number, payload if kind == LENGTH else int.from_bytes(payload, "little")
+        offset += size
 
 
 def varint(message: bytes, position: int) -> tuple[int, int]:

@@ -66,8 +66,10 @@ def _log(log: Log, table: Table, labels: dict[str, str]) -> Log:
     name = next((labels[column] for column in RUN_NAMES if labels.get(column)), "")
     number = as_number(labels.get(SEED, ""))
     seed = int(number) if number is not None and number.is_integer() and 0 <= number < 2**31 else None
-    facts = replace(log.facts, name=name or log.facts.name, seed=seed if seed is not None else log.facts.seed)
-    return Log(table, replace(facts, notes=list(log.facts.notes)), log.origin, log.step)
+    metadata = replace(
+        log.facts, name=name or log.facts.name, seed=seed if seed is not None else log.facts.seed
+    )
+    return Log(table, replace(metadata, notes=list(log.facts.notes)), log.origin, log.step)
 
 
 def _named(logs: list[Log]) -> list[Log]:
@@ -75,9 +77,12 @@ def _named(logs: list[Log]) -> list[Log]:
     if len(logs) > 1:
         names = [log.facts.name for log in logs]
         for log in logs:
-            facts = log.facts
-            if names.count(facts.name) > 1 and facts.seed is not None:
-                facts.variant, facts.name = facts.name, f"{facts.name} seed {facts.seed}".strip()
+            metadata = log.facts
+            if names.count(metadata.name) > 1 and metadata.seed is not None:
+                metadata.variant, metadata.name = (
+                    metadata.name,
+                    f"{metadata.name} seed {metadata.seed}".strip(),
+                )
     return logs
 
 
@@ -90,7 +95,7 @@ def split_trainings(log: Log, step: str) -> list[Log]:
     rows, values = log.table.columns[step].numbers()
     first = float(np.nanmin(values)) if len(values) else 0.0
     drops = np.flatnonzero(np.diff(values) < 0) + 1
-    starts = [int(place) for place in drops if values[place] <= first]
+    starts = [int(index) for index in drops if values[index] <= first]
     sizes = np.diff([0, *starts, len(values)])
     if not starts or len(drops) > 1 + len(values) // 20 or sizes.min() < MIN_ROWS or len(sizes) > MAX_RUNS:
         return [log]

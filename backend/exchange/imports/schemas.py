@@ -100,8 +100,8 @@ class ImportAnswer(Documented):
 
 def report_of(plan: Plan, format_name: str) -> ImportReport:
     """Return the report on a plan."""
-    table, facts = plan.log.table, plan.log.facts
-    config, left_out = storable_config(facts.config)
+    table, metadata = plan.log.table, plan.log.facts
+    config, left_out = storable_config(metadata.config)
     completions = plan.log.completions
     return ImportReport(
         format=format_name,
@@ -115,7 +115,7 @@ def report_of(plan: Plan, format_name: str) -> ImportReport:
         step=plan.step,
         step_candidates=plan.step_candidates,
         columns=[ColumnItem(**decision._asdict()) for decision in plan.decisions],
-        bad_lines=[BadLineItem(**bad._asdict()) for bad in table.bad.first],
+        bad_lines=[BadLineItem(**bad_line._asdict()) for bad_line in table.bad.first],
         bad_line_count=table.bad.count,
         restarts=[RestartItem(**restart._asdict()) for restart in plan.restarts],
         restart_count=plan.restart_count,
@@ -123,7 +123,7 @@ def report_of(plan: Plan, format_name: str) -> ImportReport:
         completions=len(completions or ()),
         config_fields=len(config),
         notes=[
-            *facts.notes,
+            *metadata.notes,
             *([left_out] if left_out else []),
             *(completions.notes() if completions is not None else []),
         ],

@@ -58,7 +58,7 @@ def store_run(
     session: Session, plan: Plan, names: Names, prepared: PreparedRun, *, key: str = "", digest: str = ""
 ) -> str | None:
     """Insert the run and return its id; None if there is a run with this idempotency key."""
-    facts = plan.log.facts
+    metadata = plan.log.facts
     experiment = experiment_of(session, names)
     row = {
         "id": prepared.id,
@@ -66,11 +66,11 @@ def store_run(
         "experiment_id": experiment,
         "variant": names.variant,
         "seed": names.seed,
-        "config": storable_config(facts.config)[0],
+        "config": storable_config(metadata.config)[0],
         "config_hash": variant_hash(experiment, names.variant),
-        "steps": max(1, plan.last_step, facts.steps or 0),
-        "status": "failed" if facts.failure else "finished",
-        "reason": clean_text(facts.failure),
+        "steps": max(1, plan.last_step, metadata.steps or 0),
+        "status": "failed" if metadata.failure else "finished",
+        "reason": clean_text(metadata.failure),
         "attempt": 1,
         "last_step": plan.last_step,
         "summary": summary_of(plan),
@@ -78,16 +78,16 @@ def store_run(
         "origin_file": names.file,
         "idempotency_key": key or None,
         "request_hash": digest or None,
-        "started_at": facts.started_at,
-        "finished_at": facts.finished_at or facts.started_at,
+        "started_at": metadata.started_at,
+        "finished_at": metadata.finished_at or metadata.started_at,
         **_verdict(plan, names),
     }
     statement = insert_into(session, Run).values(**row).on_conflict_do_nothing()
     run_id: str | None = session.scalar(statement.returning(Run.id))
     if run_id is not None:
         _enter_points(session, run_id, plan, names.file)
-        for packed in prepared.packed:
-            write_groups(session, packed)
+        for groups in prepared.packed:
+            write_groups(session, groups)
     return run_id
 
 
@@ -98,15 +98,19 @@ def _verdict(plan: Plan, names: Names) -> dict[str, Any]:
 
 
 def _enter_points(session: Session, run_id: str, plan: Plan, file: str) -> None:
-    facts = plan.log.facts
-    times = {name: at for name in ("started_at", "finished_at") if (at := getattr(facts, name)) is not None}
+    metadata = plan.log.facts
+    times = {
+        name: timestamp
+        for name in ("started_at", "finished_at")
+        if (timestamp := getattr(metadata, name)) is not None
+    }
     attempt = Attempt(
         run_id=run_id,
         number=1,
         from_step=-1,
         worker_id="",
         host="",
-        outcome=facts.failure or "imported",
+        outcome=metadata.failure or "imported",
         started_at=times.get("started_at", db_now()),
         ended_at=times.get("finished_at", db_now()),
     )
@@ -115,7 +119,7 @@ def _enter_points(session: Session, run_id: str, plan: Plan, file: str) -> None:
     write_series(session, run_id, 1, plan.series)
     title = ORIGIN_TITLES[plan.log.origin]
     message = f"imported from {title}, {file}: {plan.points:,} values of {len(plan.series)} metrics"
-    status = "failed" if facts.failure else "finished"
+    status = "failed" if metadata.failure else "finished"
     add_event(session, "lifecycle", message, run_id=run_id, attempt=1, data={"to": status, "file": file})
 
 

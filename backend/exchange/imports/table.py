@@ -210,8 +210,8 @@ def excerpt(value: Any) -> str:
 
 
 def _in_short(value: Any) -> str:
-    words = {dict: "an object", list: "a list", int: "a number that is too large"}
-    return words.get(type(value), str(value))
+    type_names = {dict: "an object", list: "a list", int: "a number that is too large"}
+    return type_names.get(type(value), str(value))
 
 
 def is_whole(values: Floats) -> NDArray[np.bool_]:

@@ -23,7 +23,7 @@ ARGUMENTS = ("args/text_summary", "args")
 def read_tensorboard(log_file: LogFile) -> Log:
     """Return all scalars of an event file; raise BadLog if it is damaged. A truncated end is noted."""
     file = log_file.content
-    end, offset, parts, facts = file.seek(0, 2), 0, list[Points](), dict[str, Any]()
+    end, offset, chunks, metadata = file.seek(0, 2), 0, list[Points](), dict[str, Any]()
     notes = []
     reader = BinaryReader("tensorboard", log_file)
     while offset < end:
@@ -38,13 +38,13 @@ def read_tensorboard(log_file: LogFile) -> Log:
         answer = reader.read(offset)
         if answer is None:
             break
-        parts.append(answer.points)
-        facts |= answer.facts
+        chunks.append(answer.points)
+        metadata |= answer.facts
         offset += answer.used
-    points = joined(parts)
+    points = joined(chunks)
     if not len(points.value):
         raise BadLog("has no scalars")
-    log = Log(table_of(points, "step", _seconds(points.time)), _facts(points, facts), step="step")
+    log = Log(table_of(points, "step", _seconds(points.time)), _facts(points, metadata), step="step")
     log.facts.notes += notes
     return log
 

@@ -269,11 +269,11 @@ def _parse_single_document(file: IO[bytes]) -> list[Any] | None:
     is_line = first.rstrip().endswith(b"}")
     if is_line and file.readline(MAX_LINE_BYTES).strip():
         return None
-    parsed = document(file)
-    if not isinstance(parsed, dict):
+    parsed_document = document(file)
+    if not isinstance(parsed_document, dict):
         return None
-    parsed = _columns_of_pandas(parsed)
-    lists = {name: value for name, value in parsed.items() if isinstance(value, list) and value}
+    parsed_document = _columns_of_pandas(parsed_document)
+    lists = {name: value for name, value in parsed_document.items() if isinstance(value, list) and value}
     rows = [value for value in lists.values() if _is_row_of_metrics(value[0])]
     if rows:
         return max(rows, key=len)
@@ -282,7 +282,7 @@ def _parse_single_document(file: IO[bytes]) -> list[Any] | None:
     if any(map(is_known, columns)):
         return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
     if is_line:
-        return [parsed]
+        return [parsed_document]
     raise BadLog("is one JSON document without a list of metrics")
 
 

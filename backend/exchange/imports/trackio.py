@@ -40,29 +40,29 @@ def read_trackio(file: LogFile) -> list[Log]:
 
 
 def _read_run(file: LogFile, key: str, run: str, remaining_values: int) -> Log:
-    parts, completions, rows, row, done = list[Points](), Completions(), Table(), 0, 0
+    chunks, completions, rows, row, read_values = list[Points](), Completions(), Table(), 0, 0
     while True:
-        reply = checked(file.ask("trackio-values", key=key, run=run, row=row, done=done), MAX_ROW)
+        reply = checked(file.ask("trackio-values", key=key, run=run, row=row, done=read_values), MAX_ROW)
         next_done = reply.facts.get("done")
         if not reply.used and not next_done:
             break
-        if type(next_done) is not int or (reply.used, next_done) <= (row, done):
+        if type(next_done) is not int or (reply.used, next_done) <= (row, read_values):
             raise invalid_reply()
-        row, done, remaining_values = reply.used, next_done, remaining_values - len(reply.points.value)
+        row, read_values, remaining_values = reply.used, next_done, remaining_values - len(reply.points.value)
         if remaining_values < 0:
             raise too_many_values()
-        parts.append(reply.points)
+        chunks.append(reply.points)
         for sample in _samples(reply.facts):
             add_completion(completions, rows, 0, sample)
-    points = joined(parts)
+    points = joined(chunks)
     finite = points.time[np.isfinite(points.time)]
-    facts = Facts(
+    metadata = Facts(
         started_at=float(finite.min()) if len(finite) else None,
         finished_at=float(finite.max()) if len(finite) else None,
     )
     table = table_of(points, "_step", {"_runtime": points.time - finite.min()} if len(finite) else {})
     table.bad = rows.bad
-    return Log(table, facts, completions=completions if len(completions) else None)
+    return Log(table, metadata, completions=completions if len(completions) else None)
 
 
 def _samples(facts: dict[str, Any]) -> list[dict[str, Any]]:

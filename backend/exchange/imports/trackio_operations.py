@@ -98,8 +98,10 @@ def _configs(connection: sqlite3.Connection, key: str) -> dict[str, Any]:
     configs, size = {}, 0
     for run, config in connection.execute(CONFIGS_QUERY_BY_KEY[key]):
         size += len(config or "")
-        if size <= 5 * MAX_CONFIG_CHARACTERS and isinstance(parsed := _json(config), dict):
-            configs[str(run)] = {name: value for name, value in parsed.items() if not name.startswith("_")}
+        if size <= 5 * MAX_CONFIG_CHARACTERS and isinstance(parsed_config := _json(config), dict):
+            configs[str(run)] = {
+                name: value for name, value in parsed_config.items() if not name.startswith("_")
+            }
     return configs
 
 
@@ -119,7 +121,7 @@ def values(request: Request) -> dict[str, Any]:
     completions that were already returned.
     """
     log_part, samples, size, last, rows = LogPart(), list[Any](), 0, 0, 0
-    done = int(request["done"])
+    read_values = int(request["done"])
     key = "run_id" if request["key"] == "run_id" else "run_name"
     query = ROWS_QUERY_BY_KEY[key]
     with closing(_open(request["path"])) as connection:
@@ -127,16 +129,16 @@ def values(request: Request) -> dict[str, Any]:
             cells = _json(content)
             rows += 1
             if isinstance(cells, dict) and type(step) is int and -(2**63) <= step < 2**63:
-                if not done:
+                if not read_values:
                     _take(log_part, cells, step, _seconds(timestamp))
-                for sample in _samples(cells)[done:]:
+                for sample in _samples(cells)[read_values:]:
                     if size > MAX_REPLY_BYTES:
-                        log_part.facts = {"samples": samples, "done": done}
+                        log_part.facts = {"samples": samples, "done": read_values}
                         return log_part.answer(last or request["row"])
                     samples.append(sample)
                     size += len(json.dumps(sample))
-                    done += 1
-            last, done = row, 0
+                    read_values += 1
+            last, read_values = row, 0
             if len(log_part) >= MAX_POINTS or size > MAX_REPLY_BYTES or rows >= MAX_POINTS:
                 break
     log_part.facts = {"samples": samples, "done": 0}

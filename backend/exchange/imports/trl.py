@@ -47,21 +47,21 @@ def _log_of(state: Any, file: LogFile) -> Log:
     history = state.get("log_history") if isinstance(state, dict) else None
     if not isinstance(history, list):
         raise BadLog("has no log_history, which trainer_state.json holds")
-    table, facts = Table(file.max_values), _facts(state)
+    table, metadata = Table(file.max_values), _facts(state)
     for number, row in enumerate(history, 1):
         if not isinstance(row, dict):
             table.bad.add(0, f"entry {number} of log_history is not an object")
         elif "train_runtime" in row:
-            facts.config["training_summary"] = {name: row[name] for name in SUMMARY_COLUMNS if name in row}
+            metadata.config["training_summary"] = {name: row[name] for name in SUMMARY_COLUMNS if name in row}
         else:
             table.add(0, flat(row))
-    return Log(table, facts, step="step")
+    return Log(table, metadata, step="step")
 
 
 def _facts(state: dict[str, Any]) -> Facts:
     config = {name: state[name] for name in KEPT_FIELDS if state.get(name) is not None}
     steps, last_step = as_number(state.get("max_steps")), as_number(state.get("global_step"))
-    facts = Facts(config=config, steps=int(steps) if steps and 0 < steps < 2**31 else None)
+    metadata = Facts(config=config, steps=int(steps) if steps and 0 < steps < 2**31 else None)
     if steps and last_step is not None and last_step < steps:
-        facts.notes.append(f"The log ends at step {last_step:.0f} of {steps:.0f}.")
-    return facts
+        metadata.notes.append(f"The log ends at step {last_step:.0f} of {steps:.0f}.")
+    return metadata

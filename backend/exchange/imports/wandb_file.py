@@ -24,9 +24,9 @@ def records(window: bytes, offset: int) -> Iterator[Record]:
     """
     position, partial_record = 0, b""
     while True:
-        remaining = BLOCK_BYTES - (offset + position) % BLOCK_BYTES
-        if remaining < HEADER_BYTES:
-            position += remaining
+        remaining_bytes = BLOCK_BYTES - (offset + position) % BLOCK_BYTES
+        if remaining_bytes < HEADER_BYTES:
+            position += remaining_bytes
         if position + HEADER_BYTES > len(window):
             return
         checksum, length, kind = struct.unpack_from("<IHB", window, position)

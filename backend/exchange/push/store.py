@@ -61,9 +61,9 @@ def push(sessions: Sessions, owner: Owner, batch: Batch) -> PushAnswer:
     description = _cleaned(batch.run) if batch.run is not None else None
     with sessions.begin() as session:
         run = _run_of(session, owner, locks=True) or _make(session, owner, description)
-        run_id, stored = run.id, _open_session(session, run, batch)
-    new_records = list(enumerate(batch.records, batch.first))[max(0, stored + 1 - batch.first) :]
-    packed = {
+        run_id, stored_count = run.id, _open_session(session, run, batch)
+    new_records = list(enumerate(batch.records, batch.first))[max(0, stored_count + 1 - batch.first) :]
+    packed_groups = {
         number: _pack(run_id, record)
         for number, record in new_records
         if isinstance(record, CompletionsRecord)
@@ -74,26 +74,26 @@ def push(sessions: Sessions, owner: Owner, batch: Batch) -> PushAnswer:
         if isinstance(record, MetricsRecord)
     }
     _check_number({name for values_of_record in values.values() for name in values_of_record})
-    written = _written(record for _, record in new_records)
+    completions_by_step = _written(record for _, record in new_records)
     with reading(sessions) as session:
-        texts = compute_text_points(session, run_id, written)
+        texts = compute_text_points(session, run_id, completions_by_step)
     with sessions.begin() as session:
         run_now = _run_of(session, owner, locks=True)
         if run_now is None or run_now.id != run_id:
             raise Conflict("the run was just deleted: send it again")
-        stored = _stored(session, run_now, batch)  # another request may have stored the same records
-        remaining = [(number, record) for number, record in new_records if number > stored]
+        stored_count = _stored(session, run_now, batch)  # another request may have stored the same records
+        remaining_records = [(number, record) for number, record in new_records if number > stored_count]
         process_place = _process_place(session, run_now, batch.session)
         _store(
             session,
             run_now,
             process_place,
-            remaining,
-            packed,
+            remaining_records,
+            packed_groups,
             values,
-            refresh_points(session, run_id, written, texts),
+            refresh_points(session, run_id, completions_by_step, texts),
         )
-        last = max(stored, batch.first + len(batch.records) - 1)
+        last = max(stored_count, batch.first + len(batch.records) - 1)
         session_update = update(PushSession).where(
             PushSession.run_id == run_id, PushSession.id == batch.session
         )
@@ -212,18 +212,18 @@ def _open_session(session: Session, run: Run, batch: Batch) -> int:
     values = {"run_id": run.id, "id": batch.session, "stored": 0, "number": number.scalar_subquery()}
     row = insert_into(session, PushSession).values(**values)
     is_new = session.scalar(row.on_conflict_do_nothing().returning(PushSession.id)) is not None
-    stored = _stored(session, run, batch)
+    stored_count = _stored(session, run, batch)
     if is_new and run.status != "running":
         continue_pushed(session, run)
-    return stored
+    return stored_count
 
 
 def _stored(session: Session, run: Run, batch: Batch) -> int:
     query = select(PushSession.stored).where(PushSession.run_id == run.id, PushSession.id == batch.session)
-    stored: int = session.scalar(query) or 0
-    if batch.first > stored + 1:
-        raise Conflict(f"records {stored + 1:,} to {batch.first - 1:,} are missing: send them first")
-    return stored
+    stored_count: int = session.scalar(query) or 0
+    if batch.first > stored_count + 1:
+        raise Conflict(f"records {stored_count + 1:,} to {batch.first - 1:,} are missing: send them first")
+    return stored_count
 
 
 class ProcessPlace(NamedTuple):
@@ -275,13 +275,13 @@ def _store(
     texts: Points,
 ) -> None:
     summary, last_step = Summary.read(run.summary), run.last_step
-    take = summary.take if process_place.is_newest else summary.add
+    add_record = summary.take if process_place.is_newest else summary.add
     points: list[tuple[int, Mapping[str, float]]] = [*texts] if records else []
     for step, metrics in points:
         summary.add(step, metrics)
     for number, record in records:
         if isinstance(record, MetricsRecord):
-            take(record.step, values[number])
+            add_record(record.step, values[number])
             points.append((record.step, values[number]))
         elif isinstance(record, CompletionsRecord):
             replace_groups(session, packed[number])
@@ -290,15 +290,15 @@ def _store(
         session, run, summary.document()["last"].keys(), {name for _, metrics in points for name in metrics}
     )
     write_points(session, run.id, ATTEMPT, points)
-    changes: dict[str, Any] = {
+    changed_fields: dict[str, Any] = {
         "summary": (document := summary.document()),
         **sort_values(document),
         "last_step": last_step,
         "steps": max(run.steps, last_step),
     }
     if any(step <= (run.judged_step or -1) for step, _ in points):
-        changes["judged_step"] = None  # the verdict is based on values that no longer exist
-    session.execute(update(Run).where(Run.id == run.id).values(progress_at=db_now(), **changes))
+        changed_fields["judged_step"] = None  # the verdict is based on values that no longer exist
+    session.execute(update(Run).where(Run.id == run.id).values(progress_at=db_now(), **changed_fields))
     session.refresh(run)
     for _, record in records:
         if isinstance(record, FinishRecord) and not process_place.is_replaced:
@@ -320,8 +320,8 @@ def _check_stored(session: Session, run: Run, last: Collection[str], names: Coll
         exists().where(table.run_id == run.id, table.key_id == MetricKey.id)
         for table in (Metric, MetricBlock)
     ]
-    stored = session.scalars(select(MetricKey.name).where(or_(*interval_ends), or_(*is_stored)))
-    _check_number({*stored, *last, *names})
+    stored_names = session.scalars(select(MetricKey.name).where(or_(*interval_ends), or_(*is_stored)))
+    _check_number({*stored_names, *last, *names})
 
 
 def metrics_by_name(values: Mapping[str, float]) -> dict[str, float]:

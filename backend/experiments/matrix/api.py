@@ -78,7 +78,7 @@ def matrix(
     """
     columns = _parse_columns(metrics)
     require_known(session, list(dict.fromkeys(column.metric for column in columns)), "metrics")
-    rows, missing = _load_rows(session, experiment, runs)
+    rows, missing_ids = _load_rows(session, experiment, runs)
     all_runs = [run for row in rows for run in row.runs]
     _check_size(len(all_runs), columns)
     seeds = _count_launched_seeds(session, all_runs) if planned is None else planned or None
@@ -91,7 +91,7 @@ def matrix(
     return answers.answer(
         request,
         state,
-        lambda: make_matrix(session, rows, columns, baseline=base, planned=seeds) | {"missing": missing},
+        lambda: make_matrix(session, rows, columns, baseline=base, planned=seeds) | {"missing": missing_ids},
     )
 
 
@@ -159,22 +159,22 @@ def _load_rows(session: Session, experiment: str, runs: str) -> tuple[list[Row],
         raise InvalidRequest(
             [FieldError("runs", f"names {len(set(ids))} runs; at most {MAX_RUNS} are allowed")]
         )
-    if repeated := sorted({run for run in ids if ids.count(run) > 1}):
+    if repeated_ids := sorted({run for run in ids if ids.count(run) > 1}):
         raise InvalidRequest(
-            [FieldError("runs", f"{repeated[0]!r} is in several groups; name each run once")]
+            [FieldError("runs", f"{repeated_ids[0]!r} is in several groups; name each run once")]
         )
     query = select(Run).where(Run.id.in_(ids), Run.deleting_at.is_(None)).order_by(Run.id)
     runs_by_id = {run.id: run for run in session.scalars(query)}
-    missing = [run for run in ids if run not in runs_by_id]
+    missing_ids = [run for run in ids if run not in runs_by_id]
     if not runs_by_id:
         raise InvalidRequest([FieldError("runs", "none of these runs exists; they may have been deleted")])
     if ";" not in runs:
-        return _group_by_variant(runs_by_id.values()), missing
+        return _group_by_variant(runs_by_id.values()), missing_ids
     row_members = [
         sorted((runs_by_id[run] for run in group if run in runs_by_id), key=lambda run: run.id)
         for group in groups
     ]
-    return _name_rows(members_of_row for members_of_row in row_members if members_of_row), missing
+    return _name_rows(members_of_row for members_of_row in row_members if members_of_row), missing_ids
 
 
 def _group_by_variant(runs: Iterable[Run]) -> list[Row]:

@@ -60,12 +60,17 @@ def contrast(values: Mapping[int, float], base: Mapping[int, float], looks: Look
     """
     if not values or not base:
         return None
-    shared = sorted(values.keys() & base.keys())
-    is_paired = len(shared) >= MIN_SEEDS and len(shared) == min(len(values), len(base))
+    shared_seeds = sorted(values.keys() & base.keys())
+    is_paired = len(shared_seeds) >= MIN_SEEDS and len(shared_seeds) == min(len(values), len(base))
     if is_paired:
-        own_values, base_values = [values[seed] for seed in shared], [base[seed] for seed in shared]
+        own_values, base_values = (
+            [values[seed] for seed in shared_seeds],
+            [base[seed] for seed in shared_seeds],
+        )
     else:
-        own_values, base_values = ([side[seed] for seed in sorted(side)] for side in (values, base))
+        own_values, base_values = (
+            [value_by_seed[seed] for seed in sorted(value_by_seed)] for value_by_seed in (values, base)
+        )
         if looks == "any time":
             size = min(len(own_values), len(base_values))
             own_values, base_values = own_values[:size], base_values[:size]
@@ -115,7 +120,7 @@ def _welch_contrast(values: Sequence[float], base: Sequence[float]) -> Contrast:
 
 def _is_constant(std: float, *values: Sequence[float]) -> bool:
     """Return whether a spread is only the rounding error of equal numbers."""
-    return std <= 1e-12 * max(abs(value) for side in values for value in side)
+    return std <= 1e-12 * max(abs(value) for sample in values for value in sample)
 
 
 def _hedges(mean: float, std: float | None, second_std: float | None, freedom: int) -> float | None:
@@ -165,13 +170,13 @@ def holm_correction(p_values: Sequence[float | None]) -> list[float | None]:
     Tests that could not be made (None) stay None but count in the number of tests. Source: Holm 1979,
     Scandinavian Journal of Statistics 6(2).
     """
-    corrected: list[float | None] = [None] * len(p_values)
+    corrected_p_values: list[float | None] = [None] * len(p_values)
     order = sorted((p, index) for index, p in enumerate(p_values) if p is not None)
     largest = 0.0
     for rank, (p, index) in enumerate(order):
         largest = max(largest, min(1.0, (len(p_values) - rank) * p))
-        corrected[index] = largest
-    return corrected
+        corrected_p_values[index] = largest
+    return corrected_p_values
 
 
 def forecast_power(mean: float, std: float, n: int, alpha: float, looks: Looks) -> float:

@@ -101,12 +101,12 @@ def judge(
                 or _missing_values_reason(column, base, planned)
                 or _untestable_reason(contrasts[cell], looks)
             )
-    tested = [
+    tested_p_values = [
         None if (reasons[cell] or contrast_ is None) else contrast_.p for cell, contrast_ in contrasts.items()
     ]
-    corrected = dict(zip(contrasts, holm_correction(tested), strict=True))
-    claimed = sum(p is not None and p <= ALPHA for p in corrected.values())
-    level = ALPHA / max(1, len(contrasts) - claimed)
+    corrected_p_values = dict(zip(contrasts, holm_correction(tested_p_values), strict=True))
+    claimed_count = sum(p is not None and p <= ALPHA for p in corrected_p_values.values())
+    corrected_alpha = ALPHA / max(1, len(contrasts) - claimed_count)
     judgements = {}
     for column, rows in entries.items():
         for index, entry in enumerate(rows):
@@ -118,7 +118,9 @@ def judge(
                     contrasts[cell], reasons[cell], planned, entry, rows[baseline]
                 )
             else:
-                judgement = _tested_judgement(column, contrasts[cell], corrected[cell], level)
+                judgement = _tested_judgement(
+                    column, contrasts[cell], corrected_p_values[cell], corrected_alpha
+                )
             judgements[cell] = replace(judgement, reached=entry.reached)
     return judgements
 
@@ -147,8 +149,8 @@ def _tested_judgement(column: Column, contrast_: Contrast | None, p: float | Non
         return Judgement("no claim", "There is nothing to compare.")
     if p is not None and p <= ALPHA:
         return Judgement(_claim_word(column, contrast_.mean), "", contrast_, p)
-    needed = seeds_needed(contrast_, level)
-    more_seeds = None if needed is None else max(1, needed - contrast_.n)
+    needed_seeds = seeds_needed(contrast_, level)
+    more_seeds = None if needed_seeds is None else max(1, needed_seeds - contrast_.n)
     verdict = (
         "more seeds" if more_seeds is not None and more_seeds <= MAX_MORE_SEEDS else "no difference shown"
     )
@@ -157,39 +159,44 @@ def _tested_judgement(column: Column, contrast_: Contrast | None, p: float | Non
 
 def _claim_word(column: Column, mean: float) -> str:
     metric_info = find_metric(column.metric)
-    better = column.better(metric_info.better if metric_info else "")
-    if not better:
+    direction = column.better(metric_info.better if metric_info else "")
+    if not direction:
         return "higher" if mean > 0 else "lower"
-    return "better" if (mean > 0) == (better == "up") else "worse"
+    return "better" if (mean > 0) == (direction == "up") else "worse"
 
 
 def _missing_values_reason(column: Column, entry: Entry, planned: int | None) -> str:
     """Return a sentence why nothing can be claimed about this row; empty if there is no such reason."""
-    ended = [entry.values[seed] for seed in entry.ended]
-    if planned is not None and len(ended) < planned:
-        progress = f"{len(ended)} of {planned} planned seeds of {entry.name} have finished"
+    ended_values = [entry.values[seed] for seed in entry.ended]
+    if planned is not None and len(ended_values) < planned:
+        progress = f"{len(ended_values)} of {planned} planned seeds of {entry.name} have finished"
         return f"{progress}: not tested until all have finished."
-    if not ended:
+    if not ended_values:
         return f"No run of {entry.name} has finished yet."
-    missing = sum(value is None for value in ended)
-    if missing and column.reading in THRESHOLDS:
+    missing_count = sum(value is None for value in ended_values)
+    if missing_count and column.reading in THRESHOLDS:
         unrecorded_metrics = [
             entry.unrecorded[seed] for seed in sorted(entry.ended) if seed in entry.unrecorded
         ]
         if unrecorded_metrics:
             names = " or ".join(dict.fromkeys(unrecorded_metrics))
-            return f"{len(unrecorded_metrics)} of {len(ended)} runs of {entry.name} do not record {names}."
-        return f"{missing} of {len(ended)} runs of {entry.name} never reached {column.threshold:g}."
-    if missing == len(ended):
+            return (
+                f"{len(unrecorded_metrics)} of {len(ended_values)} runs of {entry.name} "
+                f"do not record {names}."
+            )
+        return (
+            f"{missing_count} of {len(ended_values)} runs of {entry.name} never reached {column.threshold:g}."
+        )
+    if missing_count == len(ended_values):
         return f"{entry.name} has no value here."
-    if missing:
-        explanation = f"{missing} of {len(ended)} runs of {entry.name} have no value here"
+    if missing_count:
+        explanation = f"{missing_count} of {len(ended_values)} runs of {entry.name} have no value here"
         return f"{explanation}: the others are not representative."
     if not_finite := sum(
-        math.isnan(value) or abs(value) >= MAX_FINITE for value in ended if value is not None
+        math.isnan(value) or abs(value) >= MAX_FINITE for value in ended_values if value is not None
     ):
         return (
-            f"{not_finite} of {len(ended)} runs of {entry.name} end with a value that is not finite: "
+            f"{not_finite} of {len(ended_values)} runs of {entry.name} end with a value that is not finite: "
             "a mean without them is too optimistic."
         )
     return ""

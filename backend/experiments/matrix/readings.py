@@ -77,8 +77,8 @@ def threshold_position(
     A training metric reaches it with the mean of its last 10 points, because single steps are noisy.
     """
     values = curve.values if is_evaluation else _running_mean(curve.values)
-    reached = np.flatnonzero(values <= threshold if direction == "down" else values >= threshold)
-    return float(x[reached[0]]) if len(reached) else None
+    reached_indices = np.flatnonzero(values <= threshold if direction == "down" else values >= threshold)
+    return float(x[reached_indices[0]]) if len(reached_indices) else None
 
 
 def sparkline(curves: Sequence[Curve]) -> list[float | None]:

@@ -144,9 +144,9 @@ def _choose_test(rows: Sequence[Row], planned: int | None) -> tuple[Looks, list[
     ]
     if planned is None:
         return "any time", notes
-    if extended := [row.name for row in rows if len(row.counted_runs) > planned]:
+    if long_rows := [row.name for row in rows if len(row.counted_runs) > planned]:
         notes.append(
-            f"{', '.join(extended)} has more than the {planned} planned seeds: intervals are always-valid."
+            f"{', '.join(long_rows)} has more than the {planned} planned seeds: intervals are always-valid."
         )
         return "any time", notes
     return "planned", notes
@@ -158,12 +158,12 @@ def _curve(points: Points) -> Curve:
 
 def _common_tokens(runs: Sequence[Run], curves: Curves) -> float | None:
     """Return the largest number of tokens that every run has reached; None if a run has not recorded any."""
-    ends = [
+    token_counts = [
         float(np.nanmax(curve.values))
         for run in runs
         if (curve := curves.get((run.id, TOKENS_METRIC))) is not None and np.isfinite(curve.values).any()
     ]
-    return min(ends) if ends and len(ends) == len(runs) else None
+    return min(token_counts) if token_counts and len(token_counts) == len(runs) else None
 
 
 def metric_direction(metric: str) -> Better:
@@ -178,10 +178,10 @@ class _Reader:
     def __init__(self, rows: Sequence[Row], curves: Curves, tokens: float | None) -> None:
         self._curves = curves
         self._tokens = tokens
-        counted = [run for row in rows for run in row.counted_runs]
-        counted = [run for run in counted if run.status in ENDED_STATUSES] or counted
+        counted_runs = [run for row in rows for run in row.counted_runs]
+        counted_runs = [run for run in counted_runs if run.status in ENDED_STATUSES] or counted_runs
         self._last_step: dict[str, int] = {}
-        for run in counted:
+        for run in counted_runs:
             for (owner, metric), curve in curves.items():
                 if owner == run.id:
                     end = int(curve.steps[-1])
@@ -199,31 +199,31 @@ class _Reader:
             case "auc":
                 return mean_height(curve, self._last_step.get(column.metric, int(curve.steps[-1])))
             case "equal_tokens":
-                along = self._curve_along(run, curve, TOKENS_METRIC)
-                if along is None or self._tokens is None:
+                aligned_curve = self._curve_along(run, curve, TOKENS_METRIC)
+                if aligned_curve is None or self._tokens is None:
                     return None
-                return curve_end(column.metric, cut_at(*along, self._tokens))
+                return curve_end(column.metric, cut_at(*aligned_curve, self._tokens))
             case "steps_to":
                 return _reached(curve, curve.x, column)
             case "tokens_to" | "seconds_to":
-                along = self._curve_along(run, curve, METRIC_BY_READING[column.reading])
-                return along and _reached(*along, column)
+                aligned_curve = self._curve_along(run, curve, METRIC_BY_READING[column.reading])
+                return aligned_curve and _reached(*aligned_curve, column)
         return curve_end(column.metric, curve)
 
     def unrecorded(self, run: Run, column: Column) -> str:
         """Return the first metric that the column needs and the run does not record, or an empty string."""
-        needed = (column.metric, METRIC_BY_READING.get(column.reading, column.metric))
-        return next((metric for metric in needed if (run.id, metric) not in self._curves), "")
+        needed_metrics = (column.metric, METRIC_BY_READING.get(column.reading, column.metric))
+        return next((metric for metric in needed_metrics if (run.id, metric) not in self._curves), "")
 
     def reached(self, runs: Sequence[Run], column: Column) -> int | None:
         """Return the number of runs that reached the column's threshold, including those without recorded
         cost.
         """
         curves = [self._curves.get((run.id, column.metric)) for run in runs]
-        logged = [curve for curve in curves if curve is not None]
-        if column.reading not in THRESHOLDS or not logged:
+        logged_curves = [curve for curve in curves if curve is not None]
+        if column.reading not in THRESHOLDS or not logged_curves:
             return None
-        return sum(_reached(curve, curve.x, column) is not None for curve in logged)
+        return sum(_reached(curve, curve.x, column) is not None for curve in logged_curves)
 
     def _curve_along(self, run: Run, curve: Curve, total: str) -> tuple[Curve, Floats] | None:
         """Return the curve with the tokens or seconds spent at each point; None if they were not recorded."""
@@ -254,11 +254,11 @@ def _reached(curve: Curve, x: Floats, column: Column) -> float | None:
 def _entry(row: Row, column: Column, read: _Reader) -> Entry:
     runs = row.counted_runs
     values = {run.seed: read.value(run, column) for run in runs}
-    ended = {run.seed for run in runs if run.status in ENDED_STATUSES}
-    unrecorded = {
+    ended_seeds = {run.seed for run in runs if run.status in ENDED_STATUSES}
+    unrecorded_metrics = {
         run.seed: unrecorded_metric for run in runs if (unrecorded_metric := read.unrecorded(run, column))
     }
-    return Entry(row.name, values, ended, unrecorded, read.reached(runs, column))
+    return Entry(row.name, values, ended_seeds, unrecorded_metrics, read.reached(runs, column))
 
 
 def _column_json(column: Column) -> dict[str, Any]:
@@ -275,8 +275,8 @@ def _run_json(run: Run, counts: bool) -> dict[str, Any]:  # noqa: FBT001 - a fie
 
 def _cell(row: Row, entry: Entry, judged: Judgement, line: list[float | None]) -> dict[str, Any]:
     finite = [value for value in entry.values.values() if value is not None and abs(value) < MAX_FINITE]
-    counted = {run.id for run in row.counted_runs}
-    values = [entry.values[run.seed] if run.id in counted else None for run in row.runs]
+    counted_ids = {run.id for run in row.counted_runs}
+    values = [entry.values[run.seed] if run.id in counted_ids else None for run in row.runs]
     return {
         **asdict(spread(finite)),
         "values": [None if value is None else spell(value) for value in values],

@@ -84,13 +84,14 @@ def stop_search(session: Session, experiment_id: str) -> None:
 
 def _claim_revision(session: Session, search: SearchRow) -> bool:
     """Lock the search, and return whether no other process has made a decision since the rows were read."""
-    unchanged = update(Search).where(
+    unchanged_update = update(Search).where(
         Search.experiment_id == search.experiment_id,
         Search.revision == search.revision,
         Search.status.in_(ACTIVE_STATUSES),
     )
     result = session.execute(
-        unchanged.values(revision=Search.revision + 1), execution_options={"synchronize_session": False}
+        unchanged_update.values(revision=Search.revision + 1),
+        execution_options={"synchronize_session": False},
     )
     return cast("CursorResult[Any]", result).rowcount == 1
 
@@ -152,28 +153,30 @@ def _update_trial(session: Session, search: SearchRow, number: int, **values: An
 def _queue_trial(session: Session, settings: Settings, state: SearchState) -> Step | None:
     """Return the step that queues the next configuration, or that starts the comparison if there is none."""
     search, trials = state.search, state.trials
-    ended = end_reason(trials, search.sweep)
-    is_slot_free = not ended and any(slot.run_id is None for slot in live_slots(session))
-    if not ended and not wants_another(trials, search.settings, is_slot_free=is_slot_free):
+    ended_reason = end_reason(trials, search.sweep)
+    is_slot_free = not ended_reason and any(slot.run_id is None for slot in live_slots(session))
+    if not ended_reason and not wants_another(trials, search.settings, is_slot_free=is_slot_free):
         return None
-    if not ended:
+    if not ended_reason:
         try:
             next_cell = _next_cell(state)
         except InvalidConfig as error:  # a config of a version with other fields or presets
-            next_cell, ended = None, f"its values cannot be read any more: {error.errors[0].message}"
+            next_cell, ended_reason = None, f"its values cannot be read any more: {error.errors[0].message}"
         if next_cell is None:
-            ended = ended or "every combination of the values was tried"
+            ended_reason = ended_reason or "every combination of the values was tried"
         else:
             cell, config = _check_cell(settings, search, next_cell[1])
             if not isinstance(config, str):
                 runs_wanted = 1 + min(search.settings.top, len(trials) + 1) * (len(search.seeds) - 1)
                 search_facts = search.experiment_id, search.settings, state.runs
-                ended = lacking_reason(session, settings, *search_facts, config, additional_runs=runs_wanted)
-            if not ended:
+                ended_reason = lacking_reason(
+                    session, settings, *search_facts, config, additional_runs=runs_wanted
+                )
+            if not ended_reason:
                 return _begin_trial(state, next_cell[0], cell, config)
     if any(trial.state in LIVE_STATUSES for trial in trials):
         return None  # the values of these runs are still missing
-    return _choose_finalists(session, settings, state, ended)
+    return _choose_finalists(session, settings, state, ended_reason)
 
 
 def _next_cell(state: SearchState) -> tuple[tuple[Any, ...], Cell | str] | None:
@@ -215,11 +218,11 @@ def _begin_trial(
     name = str(cell.variant["name"]) if cell else f"configuration {number}"
 
     def write(session: Session) -> None:
-        run_id, refused = None, config if isinstance(config, str) else ""
+        run_id, rejection_reason = None, config if isinstance(config, str) else ""
         if not isinstance(config, str):
             reason = f"queued by a search: configuration {number + 1}"
-            planned = [PlannedRun(name, search.seeds[0], config, reason=reason)]
-            [run_id] = queue_runs(session, search.experiment_id, planned, search.run_fields)
+            planned_runs = [PlannedRun(name, search.seeds[0], config, reason=reason)]
+            [run_id] = queue_runs(session, search.experiment_id, planned_runs, search.run_fields)
             add_event(session, "search", f"configuration {number + 1} was chosen", run_id=run_id)
         session.add(
             SearchTrial(
@@ -228,7 +231,7 @@ def _begin_trial(
                 point=list(point),
                 variant=name,
                 run_id=run_id,
-                refused=refused,
+                refused=rejection_reason,
             )
         )
         session.flush()
@@ -258,7 +261,7 @@ def _choose_finalists(session: Session, settings: Settings, state: SearchState, 
         return _finish(search, f"{ended}; {explanation}" if explanation else ended)
 
     def write(session: Session) -> None:
-        planned = [
+        planned_runs = [
             PlannedRun(
                 trial.variant,
                 seed,
@@ -269,7 +272,7 @@ def _choose_finalists(session: Session, settings: Settings, state: SearchState, 
             for trial in best
             if (config := configs[trial.number]) is not None
         ]
-        queue_runs(session, search.experiment_id, planned, search.run_fields)
+        queue_runs(session, search.experiment_id, planned_runs, search.run_fields)
         for trial in best:
             _update_trial(session, search, trial.number, chosen=True)
             if trial.run:

@@ -73,13 +73,13 @@ def lacking_reason(
     remaining_hours = sum(
         max(0.0, hours_per_run - cost.by_run.get(run.id, 0.0)) for run in runs if run.status in LIVE_STATUSES
     )
-    needed = cost.hours + remaining_hours + additional_runs * hours_per_run
-    if search.hours is not None and needed > search.hours:
+    needed_hours = cost.hours + remaining_hours + additional_runs * hours_per_run
+    if search.hours is not None and needed_hours > search.hours:
         return f"another run does not fit into {search.hours:g} hours: {cost.hours:.2g} are spent"
     price = newest_price(session)
     if search.money is None or price is None:
         return ""
-    spent = cost.money.get(price.currency, 0.0)
-    if spent + (remaining_hours + additional_runs * hours_per_run) * price.per_hour > search.money:
-        return f"another run does not fit into {search.money:g} {price.currency}: {spent:.2f} are spent"
+    spent_money = cost.money.get(price.currency, 0.0)
+    if spent_money + (remaining_hours + additional_runs * hours_per_run) * price.per_hour > search.money:
+        return f"another run does not fit into {search.money:g} {price.currency}: {spent_money:.2f} are spent"
     return ""

@@ -40,17 +40,17 @@ class Finalists(NamedTuple):
 
 def compare(search: SearchRow, trials: Sequence[TrialRow], runs: Sequence[RunRow]) -> Finalists:
     """Return the means over the remaining seeds and the differences from the first finalist."""
-    chosen = [trial for trial in trials if trial.chosen]
+    finalists = [trial for trial in trials if trial.chosen]
     repeats = repeated_runs(search, trials, runs)
-    values = {trial.number: _values_by_seed(trial, repeats) for trial in chosen}
-    spreads = {number: spread(list(of.values())) for number, of in values.items()}
+    values = {trial.number: _values_by_seed(trial, repeats) for trial in finalists}
+    spreads = {number: spread(list(value_by_seed.values())) for number, value_by_seed in values.items()}
     sign = -1.0 if search.settings.maximizes else 1.0
 
     def rank(trial: TrialRow) -> tuple[bool, float, int]:
         mean = spreads[trial.number].mean
         return (mean is None, sign * (mean or 0.0), trial.number)
 
-    ranked_trials = sorted(chosen, key=rank)
+    ranked_trials = sorted(finalists, key=rank)
     if not ranked_trials:
         return Finalists([], "")
     differences = _differences([values[trial.number] for trial in ranked_trials])

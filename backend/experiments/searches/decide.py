@@ -86,12 +86,14 @@ def end_reason(trials: Sequence[TrialRow], sweep: Sweep) -> str:
     last_trials = trials[-MAX_REFUSED:]
     if len(last_trials) == MAX_REFUSED and all(trial.state == "refused" for trial in last_trials):
         return f"the last {MAX_REFUSED} configurations cannot be run: {last_trials[-1].refused}"
-    without_value = [trial for trial in trials if trial.state in ("failed", "no value")]
-    if len(without_value) >= MAX_FAILED and not any(
-        trial.reports for trial in trials if trial not in without_value
+    valueless_trials = [trial for trial in trials if trial.state in ("failed", "no value")]
+    if len(valueless_trials) >= MAX_FAILED and not any(
+        trial.reports for trial in trials if trial not in valueless_trials
     ):
-        reason = _failure_reason(without_value[-1])
-        return f"none of the first {len(without_value)} runs has a value of {sweep.search.metric}: {reason}"
+        reason = _failure_reason(valueless_trials[-1])
+        return (
+            f"none of the first {len(valueless_trials)} runs has a value of {sweep.search.metric}: {reason}"
+        )
     return ""
 
 
@@ -105,8 +107,10 @@ def _failure_reason(trial: TrialRow) -> str:
 def best_trials(trials: Sequence[TrialRow], settings: SearchSettings, limit: int) -> list[TrialRow]:
     """Return the configurations with the best values, best first; ties go to the earlier."""
     sign = -1.0 if settings.maximizes else 1.0
-    valued = [(trial.value, trial) for trial in trials if trial.value is not None]
-    return [trial for _, trial in sorted(valued, key=lambda pair: (sign * pair[0], pair[1].number))][:limit]
+    valued_trials = [(trial.value, trial) for trial in trials if trial.value is not None]
+    return [trial for _, trial in sorted(valued_trials, key=lambda pair: (sign * pair[0], pair[1].number))][
+        :limit
+    ]
 
 
 def repeated_runs(search: SearchRow, trials: Sequence[TrialRow], runs: Sequence[RunRow]) -> list[RunRow]:

@@ -46,10 +46,10 @@ def _evaluations(points: Points) -> list[tuple[int, float]]:
 
 def _means(points: Points, steps: int) -> list[tuple[int, float]]:
     """Return means over ten steps, at regular steps that are the same in all runs, and at the end."""
-    every = max(MEAN_STEPS, math.ceil(steps / MAX_REPORTS))
+    interval = max(MEAN_STEPS, math.ceil(steps / MAX_REPORTS))
     last = int(points.steps[-1])
     means = []
-    for step in [*range(every, last, every), last]:
+    for step in [*range(interval, last, interval), last]:
         inside = points.values[(points.steps > step - MEAN_STEPS) & (points.steps <= step)]
         if step and len(inside):
             with np.errstate(all="ignore"):

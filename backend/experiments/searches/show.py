@@ -76,11 +76,13 @@ def _trial_reason(trial: TrialRow) -> str:
 
 def steps_saved(trials: Sequence[TrialRow]) -> float | None:
     """Return the share of the steps of all ended configurations that pruned runs did not train."""
-    ended = [trial for trial in trials if trial.run and trial.state not in LIVE_STATUSES]
-    planned_steps = sum(trial.run.steps for trial in ended if trial.run)
+    ended_trials = [trial for trial in trials if trial.run and trial.state not in LIVE_STATUSES]
+    planned_steps = sum(trial.run.steps for trial in ended_trials if trial.run)
     if not planned_steps:
         return None
     untrained_steps = sum(
-        trial.run.steps - trial.run.last_step for trial in ended if trial.run and trial.state == "pruned"
+        trial.run.steps - trial.run.last_step
+        for trial in ended_trials
+        if trial.run and trial.state == "pruned"
     )
     return untrained_steps / planned_steps

@@ -44,7 +44,7 @@ def next_point(
     tried.
     """
     spaces = {f"{index}": _distribution(axis) for index, axis in enumerate(axes)}
-    tried = {value_key(list(trial.point)) for trial in trials}
+    tried_keys = {value_key(list(trial.point)) for trial in trials}
     study = _study(_sampler(settings, _mix_seed(seed, len(trials))), settings)
     for trial in trials:
         if (frozen_trial := _freeze_trial(trial, axes, spaces)) is not None:
@@ -52,9 +52,9 @@ def next_point(
     for _ in range(MAX_TRIES):
         proposal = study.ask(fixed_distributions=spaces)
         point = tuple(_value_at(axis, proposal.params[f"{index}"]) for index, axis in enumerate(axes))
-        if value_key(list(point)) not in tried:
+        if value_key(list(point)) not in tried_keys:
             return point
-    return _draw_untried(axes, tried, random.Random(_mix_seed(seed, len(trials))))
+    return _draw_untried(axes, tried_keys, random.Random(_mix_seed(seed, len(trials))))
 
 
 def find_prunable(trials: Sequence[TrialRow], settings: SearchSettings, steps: int) -> dict[int, bool]:
@@ -63,10 +63,10 @@ def find_prunable(trials: Sequence[TrialRow], settings: SearchSettings, steps: i
     Values that were judged before are reported first, then the new values in the order of their steps.
     """
     study = _study(optuna.samplers.RandomSampler(seed=0), settings, _pruner(settings, steps))
-    running: dict[int, optuna.Trial] = {}
+    running_trials: dict[int, optuna.Trial] = {}
     prune_by_number: dict[int, bool] = {}
-    reported = [trial for trial in trials if trial.reports and trial.state != "deleted"]
-    for trial in sorted(reported, key=lambda row: row.state in LIVE_STATUSES):  # ended trials first
+    reported_trials = [trial for trial in trials if trial.reports and trial.state != "deleted"]
+    for trial in sorted(reported_trials, key=lambda row: row.state in LIVE_STATUSES):  # ended trials first
         study.enqueue_trial({})
         optuna_trial = study.ask()
         is_live = trial.state in LIVE_STATUSES
@@ -75,21 +75,21 @@ def find_prunable(trials: Sequence[TrialRow], settings: SearchSettings, steps: i
                 optuna_trial.report(value, step)
                 optuna_trial.should_prune()  # records the rungs that the trial has reached
         if is_live:
-            running[trial.number] = optuna_trial
+            running_trials[trial.number] = optuna_trial
         elif trial.state in DONE_STATUSES:
             study.tell(optuna_trial, final_value(trial.reports))
         else:
             study.tell(optuna_trial, state=TrialState.PRUNED if trial.state == "pruned" else TrialState.FAIL)
     new_values = [
         (step, trial.number, value)
-        for trial in reported
-        if trial.number in running
+        for trial in reported_trials
+        if trial.number in running_trials
         for step, value in _finite_values(trial).items()
         if step > trial.judged_step
     ]
     for step, number, value in sorted(new_values):
-        running[number].report(value, step)
-        prune_by_number[number] = running[number].should_prune() or prune_by_number.get(number, False)
+        running_trials[number].report(value, step)
+        prune_by_number[number] = running_trials[number].should_prune() or prune_by_number.get(number, False)
     return prune_by_number
 
 
@@ -199,8 +199,8 @@ def _draw_untried(axes: Sequence[Axis], tried: set[bytes], rng: random.Random) -
     combinations = math.prod(axis.count for axis in axes)  # 0 if one of the axes is a continuous range
     if 0 < combinations <= MAX_LISTED:
         values_by_axis = [[_value_at(axis, index) for index in range(axis.count)] for axis in axes]
-        untried = [point for point in product(*values_by_axis) if value_key(list(point)) not in tried]
-        return rng.choice(untried) if untried else None
+        untried_points = [point for point in product(*values_by_axis) if value_key(list(point)) not in tried]
+        return rng.choice(untried_points) if untried_points else None
     for _ in range(DRAWS):
         point = tuple(axis.draw(rng) for axis in axes)
         if value_key(list(point)) not in tried:

@@ -13,8 +13,8 @@ def fisher(hits: int, count: int, control_hits: int, control_count: int) -> floa
     Source: R. A. Fisher, The Design of Experiments, 1935, section 2. 0 of 5 against 5 of 5 gives 1/252.
     """
     total_hits = hits + control_hits
-    ways = sum(
+    table_count = sum(
         comb(count, x) * comb(control_count, total_hits - x)
         for x in range(max(0, total_hits - control_count), hits + 1)
     )
-    return ways / comb(count + control_count, total_hits)
+    return table_count / comb(count + control_count, total_hits)

@@ -34,8 +34,8 @@ def fork_point(
     refuse_trash(run)
     began_at = run.fork_step or 0
     last = max(last_healthy, began_at)
-    every = config.checkpointing.every
-    planned_step = max(last // every * every if every else 0, began_at)
+    interval = config.checkpointing.every
+    planned_step = max(last // interval * interval if interval else 0, began_at)
     for row in load_checkpoints(session, run.id):
         if began_at < row.step <= last and manifest_exists(settings, row):
             planned_step = max(planned_step, row.step)

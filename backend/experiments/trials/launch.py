@@ -38,16 +38,16 @@ def launch_trial(lab: Lab, run_id: str, request: TrialRequest, *, key: str) -> s
         plan = plan_trial(session, lab.settings, run_id, request)
     if plan.errors or plan.base is None:
         raise InvalidConfig(list(plan.errors))
-    planned = list(_plan_runs(plan, plan.base))
+    planned_runs = list(_plan_runs(plan, plan.base))
     row = _experiment_row(plan) | {"request_hash": digest, "idempotency_key": key or None}
     with lab.sessions.begin() as session:
         run = lock_runs(session, run_id, plan.point)
-        experiment_id = enter_experiment(session, row, planned, {"tags": ["trial"]})
+        experiment_id = enter_experiment(session, row, planned_runs, {"tags": ["trial"]})
         if experiment_id is None:  # another request with the same key was faster
             return find_trial(session, find_previous(session, key, digest) or "")
         trial = Trial(id=new_id(), experiment_id=experiment_id, **_trial_columns(plan))
         session.add(trial)
-        message = f"a trial of {len(planned)} runs was queued"
+        message = f"a trial of {len(planned_runs)} runs was queued"
         add_event(
             session, "trial", message, run_id=run.id, data={"trial": trial.id, "experiment": experiment_id}
         )

@@ -31,11 +31,11 @@ def start_next_arm(sessions: Sessions, settings: Settings, trial_id: str) -> str
             return str(error)
         parent = trial.fork_run or run.id
         step = trial.fork_step if trial.fork_run else None
-        planned = [planned_run(run, arm["name"], config, seed, parent, step) for seed in trial.seeds]
-        queue_runs(session, trial.experiment_id, planned, {"tags": ["trial"]})
+        planned_runs = [planned_run(run, arm["name"], config, seed, parent, step) for seed in trial.seeds]
+        queue_runs(session, trial.experiment_id, planned_runs, {"tags": ["trial"]})
         trial.arms = [
             other_arm | {"is_pending": False} if other_arm is arm else other_arm for other_arm in trial.arms
         ]
-        message = f"the {arm['name']} is tried in {len(planned)} runs: the arm before it did not heal"
+        message = f"the {arm['name']} is tried in {len(planned_runs)} runs: the arm before it did not heal"
         add_event(session, "trial", message, run_id=run.id, data={"trial": trial.id})
         return ""

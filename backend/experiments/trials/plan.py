@@ -78,12 +78,12 @@ def plan_trial(session: Session, settings: Settings, run_id: str, request: Trial
     errors: list[FieldError] = []
     common = common_changes(run, steps)
     base = _fork_config(settings, run, point, common, "", errors)
-    requested = request.arms
-    if requested is None:
-        requested = ranked_arms(diagnosis) if request.one_by_one else default_arms(diagnosis, cause)
+    requested_arms = request.arms
+    if requested_arms is None:
+        requested_arms = ranked_arms(diagnosis) if request.one_by_one else default_arms(diagnosis, cause)
     arms = tuple(
         Arm(arm.name, arm.changes, _arm_config(settings, run, point, common, base, number, arm, errors))
-        for number, arm in enumerate(requested)
+        for number, arm in enumerate(requested_arms)
     )
     if not arms:
         errors.append(FieldError("arms", "is empty: write down at least one change to try"))
@@ -119,13 +119,13 @@ def common_changes(run: Run, steps: int) -> dict[str, Any]:
 
 def _choose_cause(diagnosis: Diagnosis, name: str) -> Ranked | None:
     """Return the cause with this name, or the first cause; None if the diagnosis has none."""
-    root_causes = [ranked for ranked in diagnosis.causes if not ranked.explained_by]
+    root_causes = [ranked_cause for ranked_cause in diagnosis.causes if not ranked_cause.explained_by]
     if not name:
         return root_causes[0] if root_causes else None
-    for ranked in root_causes:
-        if ranked.finding.cause == name:
-            return ranked
-    names = ", ".join(ranked.finding.cause for ranked in root_causes) or "none"
+    for ranked_cause in root_causes:
+        if ranked_cause.finding.cause == name:
+            return ranked_cause
+    names = ", ".join(ranked_cause.finding.cause for ranked_cause in root_causes) or "none"
     raise InvalidRequest([FieldError("cause", f"is {name!r}; the causes of this run are: {names}")])
 
 
@@ -134,19 +134,23 @@ def default_arms(diagnosis: Diagnosis, cause: Ranked | None) -> list[ArmRequest]
     arms = []
     if cause is not None and cause.remedy.changes:
         arms.append(ArmRequest(name="remedy", changes=cause.remedy.changes))
-    for ranked in diagnosis.causes:
-        is_rival = ranked is not cause and not ranked.explained_by and ranked.remedy.changes
-        if is_rival and (cause is None or ranked.remedy.changes != cause.remedy.changes):
-            return [*arms, ArmRequest(name="second remedy", changes=ranked.remedy.changes)]
+    for ranked_cause in diagnosis.causes:
+        is_rival = ranked_cause is not cause and not ranked_cause.explained_by and ranked_cause.remedy.changes
+        if is_rival and (cause is None or ranked_cause.remedy.changes != cause.remedy.changes):
+            return [*arms, ArmRequest(name="second remedy", changes=ranked_cause.remedy.changes)]
     return arms
 
 
 def ranked_arms(diagnosis: Diagnosis) -> list[ArmRequest]:
     """Return the remedies of all independent causes that are changes of the config, in their order."""
     changes: list[dict[str, Any]] = []
-    for ranked in diagnosis.causes:
-        if not ranked.explained_by and ranked.remedy.changes and ranked.remedy.changes not in changes:
-            changes.append(ranked.remedy.changes)
+    for ranked_cause in diagnosis.causes:
+        if (
+            not ranked_cause.explained_by
+            and ranked_cause.remedy.changes
+            and ranked_cause.remedy.changes not in changes
+        ):
+            changes.append(ranked_cause.remedy.changes)
     return [
         ArmRequest(name=name, changes=change) for name, change in zip(REMEDY_NAMES, changes, strict=False)
     ]

@@ -57,8 +57,8 @@ def _bytes_by_step(points: Points | None, after: int, last: int) -> dict[int, by
     """Return the bytes of each value by step, so that NaN equals NaN, and 0 does not equal -0."""
     if points is None:
         return {}
-    chosen = (points.steps > after) & (points.steps <= last)
+    is_in_range = (points.steps > after) & (points.steps <= last)
     return {
         int(step): np.float64(value).tobytes()
-        for step, value in zip(points.steps[chosen], points.values[chosen], strict=True)
+        for step, value in zip(points.steps[is_in_range], points.values[is_in_range], strict=True)
     }

@@ -27,24 +27,24 @@ def sentences(trouble_found: str, verdict: TrialVerdict, next_cause: str = "") -
         verdict_sentences.append(
             _comparison_sentence(trouble, arm, control) if verdict.complete else _so_far(arm, control)
         )
-        if verdict.complete and verdict.goal and (words := _goal_sentence(verdict.goal, arm, control)):
-            verdict_sentences.append(words)
+        if verdict.complete and verdict.goal and (sentence := _goal_sentence(verdict.goal, arm, control)):
+            verdict_sentences.append(sentence)
     if verdict.complete:
         verdict_sentences += _healing_sentences(arms, next_cause)
-    verdict_sentences += [words for arm in verdict.arms if (words := _uncounted_sentence(arm))]
+    verdict_sentences += [sentence for arm in verdict.arms if (sentence := _uncounted_sentence(arm))]
     return [*verdict_sentences, _repeat_sentence(verdict.repeat)]
 
 
 def _healing_sentences(arms: Sequence[ArmResult], next_cause: str) -> list[str]:
     """Return a sentence about the arm that healed, or that none did and what to try next."""
-    healing = next((arm for arm in arms if arm.spared >= healthy_runs_needed(arm.planned)), None)
-    if healing is not None:
-        return [f"{healing.spared} of {healing.planned} runs stayed healthy {_arm_label(healing)}: it heals."]
+    healer = next((arm for arm in arms if arm.spared >= healthy_runs_needed(arm.planned)), None)
+    if healer is not None:
+        return [f"{healer.spared} of {healer.planned} runs stayed healthy {_arm_label(healer)}: it heals."]
     if not arms:
         return []
-    needed = f"{healthy_runs_needed(arms[0].planned)} of {arms[0].planned}"
-    words = f"Nothing that was tried heals: {needed} runs would have to stay healthy."
-    return [words, f"Next, try the remedy of “{next_cause}”."] if next_cause else [words]
+    needed_runs = f"{healthy_runs_needed(arms[0].planned)} of {arms[0].planned}"
+    sentence = f"Nothing that was tried heals: {needed_runs} runs would have to stay healthy."
+    return [sentence, f"Next, try the remedy of “{next_cause}”."] if next_cause else [sentence]
 
 
 def _arm_label(arm: ArmResult) -> str:
@@ -56,10 +56,10 @@ def _share_text(arm: ArmResult) -> str:
 
 
 def _so_far(arm: ArmResult, control: ArmResult) -> str:
-    ended, control_ended = (arm_.planned - arm_.waiting for arm_ in (arm, control))
+    ended_count, control_ended = (arm_.planned - arm_.waiting for arm_ in (arm, control))
     return (
         f"So far: {control_ended} of {control.planned} runs without change have ended and "
-        f"{ended} of {arm.planned} {_arm_label(arm)}."
+        f"{ended_count} of {arm.planned} {_arm_label(arm)}."
     )
 
 
@@ -109,9 +109,9 @@ def _uncounted_sentence(arm: ArmResult) -> str:
         (arm.unjudged, "without a verdict"),
         (arm.deleted, "deleted"),
     )
-    parts = [f"{count} {words}" for count, words in counts if count]
+    phrases = [f"{count} {description}" for count, description in counts if count]
     arm_phrase = "without change" if arm.name == NO_CHANGE else _arm_label(arm)
-    return f"Not counted {arm_phrase}: {', '.join(parts)}." if parts else ""
+    return f"Not counted {arm_phrase}: {', '.join(phrases)}." if phrases else ""
 
 
 def _repeat_sentence(repeat: RepeatResult) -> str:

@@ -26,8 +26,8 @@ def list_trials(session: Session, *, run: str, experiment: str, limit: int, curs
         query = query.where(Trial.run_id == run)
     if experiment:
         query = query.where(Trial.experiment_id == experiment)
-    if after := read_cursor(cursor, str):
-        query = query.where(Trial.id < after[0])
+    if last_key := read_cursor(cursor, str):
+        query = query.where(Trial.id < last_key[0])
     return session.scalars(query.order_by(Trial.id.desc()).limit(limit + 1)).all()
 
 
@@ -104,10 +104,10 @@ def settle_trial(sessions: Sessions, settings: Settings, trial_id: str) -> bool:
         verdict = judge_trial(session, trial)
         judged_at = trial.judged_at
     if not verdict.complete and any(arm.is_pending for arm in verdict.arms) and _is_complete(verdict):
-        refusal = start_next_arm(sessions, settings, trial_id)
-        if not refusal:
+        failure_reason = start_next_arm(sessions, settings, trial_id)
+        if not failure_reason:
             return False
-        sentence = f"The next remedy could not be tried: {refusal}."
+        sentence = f"The next remedy could not be tried: {failure_reason}."
         verdict = verdict.model_copy(update={"complete": True, "sentences": [*verdict.sentences, sentence]})
     return verdict.complete and _store(sessions, trial_id, verdict, judged_at)
 

@@ -49,15 +49,15 @@ def judge_trial(session: Session, trial: Trial) -> TrialVerdict:
     arms = [{"name": NO_CHANGE, "changes": {}, "is_pending": False}, *trial.arms]
     runs_by_arm = {arm["name"]: [judge_run(session, run) for run in runs[arm["name"]]] for arm in arms}
     repeat = _compare_repeat(session, trial, runs[REPEAT])
-    waiting = repeat.state == "waiting" or any(
+    is_waiting = repeat.state == "waiting" or any(
         run.outcome == "waiting" for arm_runs in runs_by_arm.values() for run in arm_runs
     )
     goals = [run.goal for arm_runs in runs_by_arm.values() for run in arm_runs if run.goal]
     goal = max(goals, key=goals.count, default="")
     counts = [_count_outcomes(arm, runs_by_arm[arm["name"]], len(trial.seeds), goal) for arm in arms]
-    results = counts if waiting else [counts[0], *(_add_p_value(arm, counts[0]) for arm in counts[1:])]
+    results = counts if is_waiting else [counts[0], *(_add_p_value(arm, counts[0]) for arm in counts[1:])]
     is_open = any(arm.is_pending for arm in counts) and healing_arm(counts) is None
-    complete = not waiting and not is_open
+    complete = not is_waiting and not is_open
     verdict = TrialVerdict(complete=complete, goal=goal, arms=results, repeat=repeat, sentences=[])
     next_cause = _next_cause(session, trial) if complete and healing_arm(counts) is None else ""
     return verdict.model_copy(update={"sentences": sentences(trial.initial_verdict, verdict, next_cause)})
@@ -72,19 +72,19 @@ def healing_arm(arms: Sequence[ArmResult]) -> ArmResult | None:
 
 def _next_cause(session: Session, trial: Trial) -> str:
     """Return the title of the first independent cause whose remedy was not tried; empty if there is none."""
-    tried = [arm["changes"] for arm in trial.arms]
+    tried_changes = [arm["changes"] for arm in trial.arms]
     try:
         causes = diagnose(log_of(session, trial.run_id)).causes
     except RunNotFound:
         return ""
-    untried = (
-        ranked.finding.title
-        for ranked in causes
-        if not ranked.explained_by
-        and ranked.finding.cause != trial.cause
-        and ranked.remedy.changes not in tried
+    untried_titles = (
+        ranked_cause.finding.title
+        for ranked_cause in causes
+        if not ranked_cause.explained_by
+        and ranked_cause.finding.cause != trial.cause
+        and ranked_cause.remedy.changes not in tried_changes
     )
-    return next(untried, "")
+    return next(untried_titles, "")
 
 
 def judge_run(session: Session, run: Run) -> JudgedRun:
@@ -117,7 +117,7 @@ def _outcome(status: str, verdict: str) -> Outcome:
 
 def _count_outcomes(arm: Mapping[str, Any], runs: Sequence[JudgedRun], planned: int, goal: str) -> ArmResult:
     outcomes = [run.outcome for run in runs]
-    ends = [run.end for run in runs if run.goal == goal and run.end is not None]
+    goal_ends = [run.end for run in runs if run.goal == goal and run.end is not None]
     planned = 0 if arm.get("is_pending") else planned
     return ArmResult(
         name=arm["name"],
@@ -131,7 +131,7 @@ def _count_outcomes(arm: Mapping[str, Any], runs: Sequence[JudgedRun], planned: 
         failed=outcomes.count("failed"),
         stopped=outcomes.count("stopped"),
         deleted=outcomes.count("deleted") + planned - len(runs),
-        goal_end=fmean(ends) if ends else None,
+        goal_end=fmean(goal_ends) if goal_ends else None,
         p=None,
     )
 
@@ -155,8 +155,8 @@ def _compare_repeat(session: Session, trial: Trial, runs: Sequence[Run]) -> Repe
         return RepeatResult(state="unknown" if run.deleted_at is not None else "waiting")
     if run.last_step <= trial.fork_step:
         return RepeatResult(state="unknown")
-    after = trial.fork_step if trial.fork_run else -1
-    difference = first_difference(session, parent, run, after=after)
+    last_common_step = trial.fork_step if trial.fork_run else -1
+    difference = first_difference(session, parent, run, after=last_common_step)
     if difference is None:
         return RepeatResult(state="repeats")
     return RepeatResult(state="differs", step=difference.step, metric=difference.metric)

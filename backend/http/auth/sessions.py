@@ -60,12 +60,16 @@ class BrowserSessions:
         return None
 
     async def _is_open(self, session_id: str) -> bool:
-        cached = self._remembered.get(session_id)
-        if cached and (not cached.is_open or time.monotonic() - cached.at < CACHE_SECONDS):
-            return cached.is_open
+        cached_session = self._remembered.get(session_id)
+        if cached_session and (
+            not cached_session.is_open or time.monotonic() - cached_session.at < CACHE_SECONDS
+        ):
+            return cached_session.is_open
         with anyio.move_on_after(LOOK_SECONDS):
             await anyio.to_thread.run_sync(self._look_up, session_id, abandon_on_cancel=True)
-        if self._remembered.get(session_id) is cached:  # no response: retry soon, but not on each request
+        if (
+            self._remembered.get(session_id) is cached_session
+        ):  # no response: retry soon, but not on each request
             self._remember(session_id, is_open=True)
         return self._remembered[session_id].is_open
 

@@ -84,7 +84,7 @@ def _single_category(key: Callable[[Cell], Key]) -> Callable[[Cell, float], list
 def _term_categories(weights: Weights | None) -> Categories:
     """Return the division into weighted terms and the effect of required terms and length on their sum."""
 
-    def parts(cell: Cell, value: float) -> list[tuple[Key, float]]:
+    def split_terms(cell: Cell, value: float) -> list[tuple[Key, float]]:
         factors = {} if weights is None else weights(cell.domain)
         terms = [
             (name, factors.get(name, 1.0) * float(term))
@@ -94,7 +94,7 @@ def _term_categories(weights: Weights | None) -> Categories:
         return [*terms, (SHAPING_CATEGORY, value - sum(term_value for _, term_value in terms))]
 
     note = "The weights of this run's reward terms are not known: each counts as 1, the rest as shaping."
-    return Categories(parts, str, is_sum=True, notes=[note] if weights is None else [])
+    return Categories(split_terms, str, is_sum=True, notes=[note] if weights is None else [])
 
 
 def _length_edges(lengths: Sequence[int]) -> list[int]:

@@ -155,28 +155,28 @@ class Cells:
 
 def load_cells(session: Session, run_id: str, mean: Mean, by: By, steps: Sequence[int]) -> Cells:
     """Return the completions at some steps; raise Conflict if there are too many."""
-    carried = count_carried_groups(session, run_id, mean.kind, steps)
-    tallied = [
+    carried_counts = count_carried_groups(session, run_id, mean.kind, steps)
+    tallied_cells = [
         cell
         for cell in _read_tally_cells(session, run_id, mean.kind, steps)
-        if _is_not_carried(cell, carried)
+        if _is_not_carried(cell, carried_counts)
     ]
-    sampled: Counter[int] = Counter()
-    trained: Counter[int] = Counter()
-    for cell in tallied:
-        sampled[cell.step] += cell.count
-        trained[cell.step] += 0 if cell.has("left_out") else cell.tokens
-    cells = tallied
+    sampled_counts: Counter[int] = Counter()
+    trained_counts: Counter[int] = Counter()
+    for cell in tallied_cells:
+        sampled_counts[cell.step] += cell.count
+        trained_counts[cell.step] += 0 if cell.has("left_out") else cell.tokens
+    cells = tallied_cells
     if mean.is_of_tokens or (mean.of == "same_reward" and by in {"length", "term"}):
-        cells = _read_marked_cells(session, run_id, mean, by, steps, tallied)
-        cells = [cell for cell in cells if _is_not_carried(cell, carried)]
+        cells = _read_marked_cells(session, run_id, mean, by, steps, tallied_cells)
+        cells = [cell for cell in cells if _is_not_carried(cell, carried_counts)]
     elif mean.is_term or mean.of == "repetition" or by in {"length", "term"}:
         cells = [
             cell
             for cell in _read_completion_cells(session, run_id, mean, by, steps)
-            if _is_not_carried(cell, carried)
+            if _is_not_carried(cell, carried_counts)
         ]
-    return Cells(cells, sampled, trained, _stored_groups(session, run_id, mean.kind, steps))
+    return Cells(cells, sampled_counts, trained_counts, _stored_groups(session, run_id, mean.kind, steps))
 
 
 def _read_marked_cells(
@@ -184,9 +184,9 @@ def _read_marked_cells(
 ) -> list[Cell]:
     """Return one cell for each stored completion, with the marks of its group and its token value."""
     group_marks = BIT_BY_MARK["same_reward"] | BIT_BY_MARK["left_out"]
-    marks = {(cell.step, cell.prompt_index): cell.marks & group_marks for cell in tallied}
+    marks_by_group = {(cell.step, cell.prompt_index): cell.marks & group_marks for cell in tallied}
     cells = [
-        replace(cell, marks=cell.marks | marks.get((cell.step, cell.prompt_index), 0))
+        replace(cell, marks=cell.marks | marks_by_group.get((cell.step, cell.prompt_index), 0))
         for cell in _read_completion_cells(session, run_id, mean, by, steps)
     ]
     if not mean.is_of_tokens:
@@ -211,7 +211,7 @@ def _is_not_carried(cell: Cell, carried: dict[int, int]) -> bool:
 def count_carried_groups(session: Session, run_id: str, kind: str, steps: Sequence[int]) -> dict[int, int]:
     """Return the number of groups of each step that the previous step sampled; these groups come first."""
     previous_steps = [step - 1 for step in steps]
-    carried: dict[int, int] = {}
+    carried_counts: dict[int, int] = {}
     for chunk in _chunks(previous_steps):
         query = (
             select(GroupTally.step, func.count(GroupTally.prompt_index.distinct()))
@@ -222,8 +222,8 @@ def count_carried_groups(session: Session, run_id: str, kind: str, steps: Sequen
             )
             .group_by(GroupTally.step)
         )
-        carried.update((row[0] + 1, row[1]) for row in session.execute(query))
-    return carried
+        carried_counts.update((row[0] + 1, row[1]) for row in session.execute(query))
+    return carried_counts
 
 
 def _read_tally_cells(session: Session, run_id: str, kind: str, steps: Sequence[int]) -> list[Cell]:
@@ -243,10 +243,10 @@ def _read_completion_cells(
     session: Session, run_id: str, mean: Mean, by: By, steps: Sequence[int]
 ) -> list[Cell]:
     """Return one cell for each stored completion, with the data that the metric and its division need."""
-    with_terms = mean.is_term or by == "term"
-    with_marks = by == "flag" or mean.of in {"accuracy", "truncated"}
-    with_texts = mean.of == "repetition"
-    limit = MAX_TEXTS if with_texts else MAX_CELLS
+    reads_terms = mean.is_term or by == "term"
+    reads_marks = by == "flag" or mean.of in {"accuracy", "truncated"}
+    reads_texts = mean.of == "repetition"
+    limit = MAX_TEXTS if reads_texts else MAX_CELLS
     columns = (RolloutGroup.step, RolloutGroup.prompt_index, RolloutGroup.prompt_id, RolloutGroup.domain)
     cells: list[Cell] = []
     for chunk in _chunks(steps):
@@ -264,11 +264,11 @@ def _read_completion_cells(
             cells += [
                 Cell(
                     *groups[group][:4],
-                    marks=completion_marks(completion) if with_marks else 0,
+                    marks=completion_marks(completion) if reads_marks else 0,
                     reward=completion.reward,
                     tokens=completion.tokens,
-                    rewards=dict(completion.rewards) if with_terms else {},
-                    repetition=1 - distinct_gram_share(completion.text) if with_texts else None,
+                    rewards=dict(completion.rewards) if reads_terms else {},
+                    repetition=1 - distinct_gram_share(completion.text) if reads_texts else None,
                 )
                 for completion in completions
             ]

@@ -58,12 +58,14 @@ class Row:
 
     def parts(self, reference: float) -> tuple[float, float]:
         """Return the parts of the change that are due to its changed value and its changed share."""
-        before, after = self.before, self.after
-        change_of_total = (after.total - reference * after.share) - (before.total - reference * before.share)
-        if before.share <= 0 or after.share <= 0:
+        side_before, side_after = self.before, self.after
+        change_of_total = (side_after.total - reference * side_after.share) - (
+            side_before.total - reference * side_before.share
+        )
+        if side_before.share <= 0 or side_after.share <= 0:
             return 0.0, change_of_total
-        change = after.total / after.share - before.total / before.share
-        value = (before.share + after.share) / 2 * change
+        change = side_after.total / side_after.share - side_before.total / side_before.share
+        value = (side_before.share + side_after.share) / 2 * change
         return value, change_of_total - value
 
 
@@ -93,16 +95,16 @@ def make_breakdown(
     categories = make_categories(by, cells.cells, term_weights(run) if by == "term" else None)
     reference = 0.0 if categories.is_sum or mean.is_sum else (windows[0].value + windows[1].value) / 2
     rows: dict[Key, Row] = {}
-    unexplained = Row()
+    unexplained_row = Row()
     completions = 0
     for name, window in zip(("before", "after"), windows, strict=True):
-        added = _add_window(rows, name, cells, categories, mean, window, reference)
-        sides, side = [getattr(row, name) for row in rows.values()], getattr(unexplained, name)
-        side.total = window.value - sum(category.total for category in sides)
-        side.share = 0.0 if categories.is_sum else 1 - sum(category.share for category in sides)
-        side.completions = sum(cells.sampled.get(step, 0) for step in window.steps) - added
-        completions += added
-    shown = _rank_rows(session, run.id, rows, categories, cells, reference)
+        added_count = _add_window(rows, name, cells, categories, mean, window, reference)
+        row_sides, side = [getattr(row, name) for row in rows.values()], getattr(unexplained_row, name)
+        side.total = window.value - sum(category.total for category in row_sides)
+        side.share = 0.0 if categories.is_sum else 1 - sum(category.share for category in row_sides)
+        side.completions = sum(cells.sampled.get(step, 0) for step in window.steps) - added_count
+        completions += added_count
+    ranked_rows = _rank_rows(session, run.id, rows, categories, cells, reference)
     return {
         "run": run.id,
         "metric": metric,
@@ -113,7 +115,7 @@ def make_breakdown(
         "completions": completions,
         "of": sum(cells.sampled.get(step, 0) for window in windows for step in window.steps),
         "notes": categories.notes,
-        "rows": [*shown, _rest_row(unexplained, reference)],
+        "rows": [*ranked_rows, _rest_row(unexplained_row, reference)],
     }
 
 
@@ -139,15 +141,15 @@ def _add_window(
 ) -> int:
     """Add the completions of a window to the rows and return their number."""
     inside = set(window.steps)
-    valued = [
+    valued_cells = [
         (cell, value)
         for cell in cells.cells
         if cell.step in inside and (value := mean.value(cell)) is not None
     ]
     if mean.is_sum:  # a sum, expressed as a mean over the completions of the step
-        valued = [(cell, value * cells.sampled[cell.step]) for cell, value in valued]
-    weights = _weights([cell for cell, _ in valued], cells, mean, len(window.steps))
-    for (cell, value), weight in zip(valued, weights, strict=True):
+        valued_cells = [(cell, value * cells.sampled[cell.step]) for cell, value in valued_cells]
+    weights = _weights([cell for cell, _ in valued_cells], cells, mean, len(window.steps))
+    for (cell, value), weight in zip(valued_cells, weights, strict=True):
         for key, addend in categories.parts(cell, value):
             totals: Side = getattr(rows.setdefault(key, Row()), side)
             totals.share += 0.0 if categories.is_sum else weight * cell.count
@@ -156,30 +158,34 @@ def _add_window(
             group_key = (cell.step, cell.prompt_index)
             distance = weight * cell.count * (addend - reference)
             totals.by_group[group_key] = totals.by_group.get(group_key, 0.0) + distance
-    return sum(cell.count for cell, _ in valued)
+    return sum(cell.count for cell, _ in valued_cells)
 
 
 def _weights(cells: Sequence[Cell], all_cells: Cells, mean: Mean, steps: int) -> list[float]:
     """Return the weight of one completion of each cell in the mean over the window."""
     if mean.is_of_tokens and not mean.is_sum:
         return [cell.tokens / (steps * max(1, all_cells.trained[cell.step])) for cell in cells]
-    counted: dict[int, int] = {}
+    count_by_step: dict[int, int] = {}
     groups: dict[GroupPlace, int] = {}
     for cell in cells:
         group_key = (cell.step, cell.prompt_index)
-        counted[cell.step] = counted.get(cell.step, 0) + cell.count
+        count_by_step[cell.step] = count_by_step.get(cell.step, 0) + cell.count
         groups[group_key] = groups.get(group_key, 0) + cell.count
     if mean.by_prompt:
-        graded: dict[int, int] = {}
+        graded_counts: dict[int, int] = {}
         for step, _ in groups:
-            graded[step] = graded.get(step, 0) + 1
-        return [1 / (steps * graded[cell.step] * groups[cell.step, cell.prompt_index]) for cell in cells]
+            graded_counts[step] = graded_counts.get(step, 0) + 1
+        return [
+            1 / (steps * graded_counts[cell.step] * groups[cell.step, cell.prompt_index]) for cell in cells
+        ]
     stored_counts: dict[int, int] = {}
     for cell in all_cells.cells:
         stored_counts[cell.step] = stored_counts.get(cell.step, 0) + cell.count
     # Completions that are not stored are assumed to have a value.
-    missing = {step: max(0, all_cells.sampled.get(step, 0) - stored_counts[step]) for step in counted}
-    return [1 / (steps * (counted[cell.step] + missing[cell.step])) for cell in cells]
+    missing_counts = {
+        step: max(0, all_cells.sampled.get(step, 0) - stored_counts[step]) for step in count_by_step
+    }
+    return [1 / (steps * (count_by_step[cell.step] + missing_counts[cell.step])) for cell in cells]
 
 
 def _rank_rows(
@@ -192,13 +198,13 @@ def _rank_rows(
 ) -> list[dict[str, Any]]:
     """Return the rows with the largest changes, and a row that sums up the others."""
     ranked_keys = sorted(rows, key=lambda key: (-abs(sum(rows[key].parts(reference))), str(key)))
-    shown, omitted = ranked_keys[:MAX_ROWS], ranked_keys[MAX_ROWS:]
-    prompts = {prompt for key in shown if (prompt := categories.prompt(key))}
+    shown_keys, omitted_keys = ranked_keys[:MAX_ROWS], ranked_keys[MAX_ROWS:]
+    prompts = {prompt for key in shown_keys if (prompt := categories.prompt(key))}
     texts = {
         prompt_id: try_unpack_text(row.prompt)[0][:EXCERPT_CHARS]
         for prompt_id, row in load_prompts(session, run_id, sorted(prompts)).items()
     }
-    ranked = [
+    shown_rows = [
         _row_json("category", rows[key], reference)
         | {
             "label": categories.label(key),
@@ -206,27 +212,31 @@ def _rank_rows(
             "marks": categories.marks(key),
             "examples": _examples(rows[key], cells.stored, sum(rows[key].parts(reference))),
         }
-        for key in shown
+        for key in shown_keys
     ]
-    if omitted:
-        parts = [rows[key].parts(reference) for key in omitted]
-        small_row = {"label": f"{len(omitted):,} others", "value": sum(v for v, _ in parts)}
-        ranked.append(_empty_row("others") | small_row | {"share": sum(s for _, s in parts)})
-    for row in ranked:
+    if omitted_keys:
+        contributions = [rows[key].parts(reference) for key in omitted_keys]
+        small_row = {"label": f"{len(omitted_keys):,} others", "value": sum(v for v, _ in contributions)}
+        shown_rows.append(_empty_row("others") | small_row | {"share": sum(s for _, s in contributions)})
+    for row in shown_rows:
         row["total"] = row["value"] + row["share"]
-    return ranked
+    return shown_rows
 
 
 def _rest_row(unexplained: Row, reference: float) -> dict[str, Any]:
     """Return the row for completions that are not stored, or else for the rounding of the logged metric."""
-    before, after = unexplained.before, unexplained.after
-    total = (after.total - reference * after.share) - (before.total - reference * before.share)
-    missing = before.completions + after.completions
-    label = f"{missing:,} completions that are not stored or have no value" if missing else "Rounding"
-    if not missing and abs(total) > LOG_ROUNDING:
+    side_before, side_after = unexplained.before, unexplained.after
+    total = (side_after.total - reference * side_after.share) - (
+        side_before.total - reference * side_before.share
+    )
+    missing_count = side_before.completions + side_after.completions
+    label = (
+        f"{missing_count:,} completions that are not stored or have no value" if missing_count else "Rounding"
+    )
+    if not missing_count and abs(total) > LOG_ROUNDING:
         label = "Difference between the stored completions and the logged value"
     row = _empty_row("not_stored") | {"label": label, "value": 0.0, "share": total, "total": total}
-    return row | {"before": _side_json(before), "after": _side_json(after)}
+    return row | {"before": _side_json(side_before), "after": _side_json(side_after)}
 
 
 def _empty_row(kind: str) -> dict[str, Any]:
@@ -252,7 +262,10 @@ def _examples(row: Row, stored: dict[GroupPlace, str], total: float) -> list[dic
     """
     sign = 1.0 if total >= 0 else -1.0
     examples = []
-    for name, side, direction, near in (("before", row.before, -sign, 1), ("after", row.after, sign, -1)):
+    for name, side, direction, step_sign in (
+        ("before", row.before, -sign, 1),
+        ("after", row.after, sign, -1),
+    ):
         stored_keys = [group_key for group_key in side.by_group if group_key in stored]
         if stored_keys:
             contributions = {
@@ -260,7 +273,7 @@ def _examples(row: Row, stored: dict[GroupPlace, str], total: float) -> list[dic
             }
             best_key = max(
                 stored_keys,
-                key=lambda group_key: (contributions[group_key], near * group_key[0], -group_key[1]),
+                key=lambda group_key: (contributions[group_key], step_sign * group_key[0], -group_key[1]),
             )
             examples.append({"window": name, "step": best_key[0], "group": stored[best_key]})
     return examples

@@ -33,13 +33,13 @@ def load_token_values(
         RolloutGroup.left_out == "",
     ]
     wanted_steps = set(steps)
-    counted = select(GroupTally.step, func.sum(GroupTally.tokens)).where(
+    count_query = select(GroupTally.step, func.sum(GroupTally.tokens)).where(
         *valid_tally_conditions(session, run_id, "train"),
         GroupTally.step.between(min(steps), max(steps)),
         GroupTally.marks.bitwise_and(BIT_BY_MARK["left_out"]) == 0,
         mark_condition(BIT_BY_MARK["stored"]),
     )
-    totals = session.execute(counted.group_by(GroupTally.step))
+    totals = session.execute(count_query.group_by(GroupTally.step))
     if sum(row[1] for row in totals if row[0] in wanted_steps) > MAX_TOKENS:
         raise Conflict(f"the two windows hold more than {MAX_TOKENS:,} tokens: choose shorter ones")
     query = select(RolloutGroup.step, RolloutGroup.prompt_index, RolloutTokens.data).join(

@@ -121,17 +121,17 @@ def lift_of(
     """Compare phrases between two windows of steps, wrong and right completions, or two runs."""
     sets = _compared_sets(scope, by, (a_first, a_last), (b_first, b_last))
     samples = [lift.read_sample(session, subset) for _, subset in sets]
-    grew, fell = lift.compare_phrases(*samples, limit=limit)
+    growing_phrases, falling_phrases = lift.compare_phrases(*samples, limit=limit)
     a, b = (
         {
             "label": name,
-            "completions": len(drawn.texts),
-            "of": drawn.total,
-            "words": sum(map(len, drawn.texts)),
+            "completions": len(sample.texts),
+            "of": sample.total,
+            "words": sum(map(len, sample.texts)),
         }
-        for (name, _), drawn in zip(sets, samples, strict=True)
+        for (name, _), sample in zip(sets, samples, strict=True)
     )
-    return Json({"a": a, "b": b, "items": _phrases(grew), "fell": _phrases(fell)})
+    return Json({"a": a, "b": b, "items": _phrases(growing_phrases), "fell": _phrases(falling_phrases)})
 
 
 Window = tuple[int | None, int | None]
@@ -148,11 +148,11 @@ def _compared_sets(scope: Scope, by: str, a: Window, b: Window) -> list[tuple[st
             reason = f"names {len(scope.runs)} runs; two are compared"
             raise InvalidRequest([FieldError("runs", reason)])
         return [(run, scope.of_run(run)) for run in scope.runs]
-    if missing := [
+    if missing_names := [
         name for name, step in zip(("a_last", "b_first"), (a[1], b[0]), strict=True) if step is None
     ]:
         raise InvalidRequest(
-            [FieldError(name, "is missing: two windows of steps are compared") for name in missing]
+            [FieldError(name, "is missing: two windows of steps are compared") for name in missing_names]
         )
     return [
         (

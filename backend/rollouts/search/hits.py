@@ -79,11 +79,15 @@ class GroupRange:
     def of_numbers(self, number: ColumnElement[int]) -> list[ColumnElement[bool]]:
         """Return SQL conditions on numbers in the index of Postgres."""
         if self.numbers is not None:  # numbers of neighbouring steps may be far apart
-            chosen = [group_number for group_number in self.numbers if group_number % self.every == 0]
-            return [number == func.any(array(chosen, type_=BigInteger))]
+            sampled_numbers = [
+                group_number for group_number in self.numbers if group_number % self.every == 0
+            ]
+            return [number == func.any(array(sampled_numbers, type_=BigInteger))]
         if self.every > 1:  # listed, because otherwise every row of the table is read
-            sampled = select(RolloutGroup.search_number).where(RolloutGroup.search_number % self.every == 0)
-            return [number == func.any(func.array(sampled.scalar_subquery()))]
+            sampled_query = select(RolloutGroup.search_number).where(
+                RolloutGroup.search_number % self.every == 0
+            )
+            return [number == func.any(func.array(sampled_query.scalar_subquery()))]
         return []
 
 
@@ -98,10 +102,10 @@ def count_waiting(session: Session, scope: Scope) -> int:
 
 def is_rare(session: Session, terms: Sequence[Term], limit: int) -> bool:
     """Return whether the words match at most `limit` completions of all runs."""
-    required, unwanted = index_terms(terms)
-    if not required:
+    required_terms, excluded_terms = index_terms(terms)
+    if not required_terms:
         return False
-    hits = select_hits(session, required, unwanted, ALL_GROUPS).limit(limit + 1).subquery()
+    hits = select_hits(session, required_terms, excluded_terms, ALL_GROUPS).limit(limit + 1).subquery()
     return (session.scalar(select(func.count()).select_from(hits)) or 0) <= limit
 
 
@@ -117,8 +121,8 @@ def plan_terms(session: Session, terms: Sequence[Term]) -> Sequence[Term]:
 
 def index_terms(terms: Sequence[Term]) -> tuple[list[Term], list[Term]]:
     """Return the terms that are looked up in the index: the required and the unwanted ones."""
-    required = [term for term in terms if term.whole_words and not term.is_not]
-    return required, [term for term in terms if term.is_not and not term.is_exact and not term.is_read]
+    required_terms = [term for term in terms if term.whole_words and not term.is_not]
+    return required_terms, [term for term in terms if term.is_not and not term.is_exact and not term.is_read]
 
 
 def is_phrase(term: Term) -> bool:
@@ -165,8 +169,8 @@ def _fts5_term(term: Term) -> str:
         return "(" + " AND ".join(f'"{word}"' for word in term.words) + ")"
     if term.is_read:
         return f'"{" ".join(term.whole_words)}"'
-    inner = term.text.replace('"', " ")
-    return f'"{inner}"{" *" if term.is_prefix else ""}'
+    escaped_text = term.text.replace('"', " ")
+    return f'"{escaped_text}"{" *" if term.is_prefix else ""}'
 
 
 def _may_match(term: Term) -> ColumnElement[bool]:
@@ -182,11 +186,11 @@ def _surely_matches(term: Term) -> ColumnElement[bool]:
 
 
 def _matches(term: Term, joined: str) -> ColumnElement[bool]:
-    words = [f"'{word[:MAX_WORD_CHARACTERS]}'" for word in term.words]
+    quoted_words = [f"'{word[:MAX_WORD_CHARACTERS]}'" for word in term.words]
     if term.is_prefix:
-        words[-1] += ":*"
+        quoted_words[-1] += ":*"
     column: Any = words_table.c.words
-    condition: ColumnElement[bool] = column.op("@@")(cast(joined.join(words), TSQUERY))
+    condition: ColumnElement[bool] = column.op("@@")(cast(joined.join(quoted_words), TSQUERY))
     return condition
 
 

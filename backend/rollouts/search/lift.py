@@ -68,17 +68,17 @@ def read_sample(session: Session, scope: Scope) -> Sample:
     random.Random(0).shuffle(groups)
     test = make_test(session, scope, ())
     texts: list[list[str]] = []
-    words = 0
+    word_count = 0
     for start in range(0, len(groups), GROUPS_AT_ONCE):
         chunk = groups[start : start + GROUPS_AT_ONCE]
         by_group = load_completions(session, chunk)
         for completion in (member for group in sorted(chunk) for member in by_group.get(group, ())):
             if test is not None and not test(completion):
                 continue
-            text_words = split_words(completion.clean_text)[: MAX_WORDS - words]
+            text_words = split_words(completion.clean_text)[: MAX_WORDS - word_count]
             texts.append(text_words)
-            words += len(text_words)
-            if len(texts) >= MAX_COMPLETIONS or words >= MAX_WORDS:
+            word_count += len(text_words)
+            if len(texts) >= MAX_COMPLETIONS or word_count >= MAX_WORDS:
                 return Sample(texts, _count_completions(session, scope))
     return Sample(texts, _count_completions(session, scope))
 
@@ -92,14 +92,14 @@ def compare_phrases(a: Sample, b: Sample, *, limit: int) -> tuple[list[Phrase], 
     """Return the phrases that are more, and those that are less frequent in the second set, most significant
     first.
     """
-    counted: list[tuple[str, int, int]] = []
+    phrase_counts: list[tuple[str, int, int]] = []
     if a.texts and b.texts:
-        counted = _count_phrases([*a.texts, *b.texts], len(a.texts))
+        phrase_counts = _count_phrases([*a.texts, *b.texts], len(a.texts))
     n, m = len(a.texts), len(b.texts)
-    scored = [score_phrase(*counts, n, m) for counts in counted]
-    scored.sort(key=lambda phrase: (-abs(phrase.z), -len(phrase.text), phrase.text))
-    grew = _longest_phrases([phrase for phrase in scored if phrase.z > 0], limit)
-    return grew, _longest_phrases([phrase for phrase in scored if phrase.z < 0], limit)
+    scored_phrases = [score_phrase(*counts, n, m) for counts in phrase_counts]
+    scored_phrases.sort(key=lambda phrase: (-abs(phrase.z), -len(phrase.text), phrase.text))
+    growing_phrases = _longest_phrases([phrase for phrase in scored_phrases if phrase.z > 0], limit)
+    return growing_phrases, _longest_phrases([phrase for phrase in scored_phrases if phrase.z < 0], limit)
 
 
 def score_phrase(text: str, a: int, b: int, n: int, m: int) -> Phrase:
@@ -158,21 +158,27 @@ def _longest_phrases(phrases: Sequence[Phrase], limit: int) -> list[Phrase]:
     """Return the first phrases; of phrases that contain one another only the longest, at the position of the
     first.
     """
-    chosen: list[Phrase] = []
+    selected_phrases: list[Phrase] = []
     for phrase in phrases[:MAX_COMPARED]:
-        repeated = [index for index, longer in enumerate(chosen) if _is_repetition(phrase, longer)]
-        if not repeated:
-            chosen += [phrase] if len(chosen) < limit else []
-        elif all(len(phrase.text) > len(chosen[index].text) for index in repeated):
-            chosen[repeated[0]] = phrase
-            chosen = [
-                chosen_phrase for index, chosen_phrase in enumerate(chosen) if index not in repeated[1:]
+        repeated_indices = [
+            index
+            for index, longer_phrase in enumerate(selected_phrases)
+            if _is_repetition(phrase, longer_phrase)
+        ]
+        if not repeated_indices:
+            selected_phrases += [phrase] if len(selected_phrases) < limit else []
+        elif all(len(phrase.text) > len(selected_phrases[index].text) for index in repeated_indices):
+            selected_phrases[repeated_indices[0]] = phrase
+            selected_phrases = [
+                chosen_phrase
+                for index, chosen_phrase in enumerate(selected_phrases)
+                if index not in repeated_indices[1:]
             ]
-    return chosen
+    return selected_phrases
 
 
 def _is_repetition(phrase: Phrase, second: Phrase) -> bool:
-    inner, outer = sorted((phrase.text, second.text), key=len)
-    return f" {inner} " in f" {outer} " and abs((phrase.a + phrase.b) - (second.a + second.b)) <= 0.2 * max(
-        phrase.a + phrase.b, second.a + second.b
-    )
+    shorter_text, longer_text = sorted((phrase.text, second.text), key=len)
+    return f" {shorter_text} " in f" {longer_text} " and abs(
+        (phrase.a + phrase.b) - (second.a + second.b)
+    ) <= 0.2 * max(phrase.a + phrase.b, second.a + second.b)

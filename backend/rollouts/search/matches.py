@@ -61,9 +61,11 @@ def find_matches(
     page: Page = ALL_MATCHES,
 ) -> Iterator[CompletionPlace]:
     """Yield the places of the matching completions, in page order; `terms` must come from `plan_terms`."""
-    required, _ = index_terms(terms)
-    places = (_matches_by_words if required else _matches_by_groups)(session, scope, terms, groups, page)
-    for count, completion_place in enumerate(places):
+    required_terms, _ = index_terms(terms)
+    completion_places = (_matches_by_words if required_terms else _matches_by_groups)(
+        session, scope, terms, groups, page
+    )
+    for count, completion_place in enumerate(completion_places):
         if count == page.limit:
             return
         yield completion_place
@@ -142,12 +144,14 @@ def _matches_by_groups(
 ) -> Iterator[CompletionPlace]:
     """Match completions without index words: read all completions except those with an unwanted word."""
     test = make_test(session, scope, terms)
-    unwanted = [(term.pattern(), _find_keys(session, term, groups)) for term in index_terms(terms)[1]]
-    selection = _make_selection(terms, reads=bool(unwanted))
+    excluded_patterns = [
+        (term.pattern(), _find_keys(session, term, groups)) for term in index_terms(terms)[1]
+    ]
+    selection = _make_selection(terms, reads=bool(excluded_patterns))
     for rows in _pieces(_select_groups(session, scope, groups, page)):
         by_group = load_completions(session, [row.id for row in rows], selection)
         for step, group, number in rows:
-            if unwanted and number is None:
+            if excluded_patterns and number is None:
                 continue
             completions = by_group.get(group, [])
             for completion in reversed(completions) if page.is_descending else completions:
@@ -156,7 +160,8 @@ def _matches_by_groups(
                 if not page.is_in(completion_place) or (test is not None and not test(completion)):
                     continue
                 if not any(
-                    _contains_unwanted(completion, pattern, keys.get(key)) for pattern, keys in unwanted
+                    _contains_unwanted(completion, pattern, keys.get(key))
+                    for pattern, keys in excluded_patterns
                 ):
                     yield completion_place
 
@@ -169,8 +174,10 @@ def _contains_unwanted(completion: Completion, pattern: Any, is_long: bool | Non
 def _find_keys(session: Session, term: Term, groups: GroupRange) -> dict[int, bool]:
     """Return the completions with a term as keys, and whether their text must be checked."""
     rows = session.execute(select_hits(session, [term], [], groups))
-    reads = is_phrase(term)
-    return {number << POSITION_BITS | position: reads and bool(is_long) for number, position, is_long in rows}
+    needs_text = is_phrase(term)
+    return {
+        number << POSITION_BITS | position: needs_text and bool(is_long) for number, position, is_long in rows
+    }
 
 
 def _make_selection(terms: Sequence[Term], *, reads: bool) -> CompletionSelection:
@@ -192,17 +199,19 @@ def _select_groups(session: Session, scope: Scope, groups: GroupRange, page: Pag
 
 def make_test(session: Session, scope: Scope, terms: Sequence[Term]) -> Test | None:
     """Return a function that tests a completion, or None if all completions pass."""
-    labelled = scope.labelled(session) if scope.label else None
-    exact = [term for term in terms if term.is_exact]
+    labelled_ids = scope.labelled(session) if scope.label else None
+    exact_terms = [term for term in terms if term.is_exact]
     read_patterns = [(term.pattern(), term.is_not) for term in terms if term.is_read]
-    if labelled is None and not exact and not read_patterns and not scope.filter.is_of_completions:
+    if labelled_ids is None and not exact_terms and not read_patterns and not scope.filter.is_of_completions:
         return None
 
     def test(completion: Completion) -> bool:
-        if not scope.filter.passes(completion) or (labelled is not None and completion.id not in labelled):
+        if not scope.filter.passes(completion) or (
+            labelled_ids is not None and completion.id not in labelled_ids
+        ):
             return False
-        text = completion.clean_text if exact or read_patterns else ""
-        return all((term.text in text) != term.is_not for term in exact) and all(
+        text = completion.clean_text if exact_terms or read_patterns else ""
+        return all((term.text in text) != term.is_not for term in exact_terms) and all(
             (pattern.search(text) is not None) != is_not for pattern, is_not in read_patterns
         )
 
@@ -211,8 +220,10 @@ def make_test(session: Session, scope: Scope, terms: Sequence[Term]) -> Test | N
 
 def _make_long_test(session: Session, terms: Sequence[Term]) -> Test | None:
     """Return a function that tests a text whose word positions are not all indexed, or None."""
-    required, unwanted = index_terms(terms)
-    phrases = [(term.pattern(), term.is_not) for term in (*required, *unwanted) if is_phrase(term)]
+    required_terms, excluded_terms = index_terms(terms)
+    phrases = [
+        (term.pattern(), term.is_not) for term in (*required_terms, *excluded_terms) if is_phrase(term)
+    ]
     if not phrases or not is_postgres(session):
         return None
 

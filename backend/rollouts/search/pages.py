@@ -63,19 +63,19 @@ def find(
 ) -> FoundPage:
     """Return a page of completions, ordered by step, group and position."""
     is_descending = sort.startswith("-")
-    after = _parse_cursor(read_cursor(cursor, *PLACE_KINDS, order=sort))
+    last_place = _parse_cursor(read_cursor(cursor, *PLACE_KINDS, order=sort))
     rows: list[CompletionPlace] = []
     terms = plan_terms(session, terms)
     if is_rare(session, terms, RARE_MATCH_LIMIT):
-        rows += find_matches(session, scope, terms, ALL_GROUPS, Page(after, is_descending, limit + 1))
+        rows += find_matches(session, scope, terms, ALL_GROUPS, Page(last_place, is_descending, limit + 1))
     else:
-        until = time.monotonic() + TIME_BUDGET_SECONDS
-        for groups, is_last in _group_ranges(session, scope, after, is_descending, until):
-            page = Page(after, is_descending, limit + 1 - len(rows))
+        deadline = time.monotonic() + TIME_BUDGET_SECONDS
+        for groups, is_last in _group_ranges(session, scope, last_place, is_descending, deadline):
+            page = Page(last_place, is_descending, limit + 1 - len(rows))
             rows += find_matches(session, scope, terms, groups, page)
             if len(rows) > limit:
                 break
-            if not is_last and time.monotonic() > until:
+            if not is_last and time.monotonic() > deadline:
                 step, group = groups.first if is_descending else groups.last  # type: ignore[misc]
                 return FoundPage(rows, (step, group, -1 if is_descending else LAST_POSITION), step)
     if len(rows) <= limit:
@@ -103,19 +103,19 @@ def _group_ranges(
         scope = scope.narrow(session)
         step, group = after[:2]  # the remaining completions of this group belong to the page, too
         query = query.where(sort_key <= (step, group) if is_descending else sort_key >= (step, group))
-    began = time.monotonic()
+    started_at = time.monotonic()
     while rows := session.execute(query.where(*scope.of_groups(session)).limit(size)).all():
-        ends = [(row.step, row.id) for row in (rows[0], rows[-1])]
+        boundary_keys = [(row.step, row.id) for row in (rows[0], rows[-1])]
         numbers = sorted(row.search_number for row in rows if row.search_number is not None)
-        first, last = sorted(ends)
+        first, last = sorted(boundary_keys)
         is_last = len(rows) < size
         yield GroupRange(first, last, numbers or [0]), is_last
         if is_last:
             return
-        query = query.where(sort_key < ends[1] if is_descending else sort_key > ends[1])
+        query = query.where(sort_key < boundary_keys[1] if is_descending else sort_key > boundary_keys[1])
         scope = scope.narrow(session)
         now = time.monotonic()
-        size, began = _next_size(size, now - began, until - now), now
+        size, started_at = _next_size(size, now - started_at, until - now), now
 
 
 def _next_size(size: int, took: float, left: float) -> int:
@@ -127,24 +127,27 @@ def counts_by_step(session: Session, scope: Scope, terms: Sequence[Term]) -> Cou
     """Return the number of matching and of stored completions at each step."""
     count = func.sum(GroupTally.completions)
     query = select(GroupTally.step, count).where(*scope.of_tallies(session)).group_by(GroupTally.step)
-    stored: dict[int, int] = {row[0]: int(row[1]) for row in session.execute(query)}
-    sampled = ALL_GROUPS
+    stored_counts: dict[int, int] = {row[0]: int(row[1]) for row in session.execute(query)}
+    sampled_groups = ALL_GROUPS
     terms = plan_terms(session, terms)
     if not is_rare(session, terms, RARE_MATCH_LIMIT):
-        sampled = replace(ALL_GROUPS, every=math.ceil(sum(stored.values()) / MAX_COUNTED) or 1)
-        groups = _read_counted_groups(session, scope, sampled)
-        sampled = replace(sampled, numbers=sorted(group.number for group in groups) or [0])
+        sampled_groups = replace(ALL_GROUPS, every=math.ceil(sum(stored_counts.values()) / MAX_COUNTED) or 1)
+        groups = _read_counted_groups(session, scope, sampled_groups)
+        sampled_groups = replace(sampled_groups, numbers=sorted(group.number for group in groups) or [0])
         if scope.filter.is_of_completions or any(term.is_exact or term.is_read for term in terms):
-            sampled = _affordable_groups(session, scope, terms, sampled)
-        if sampled.every > 1:
-            stored = Counter()
-            for group in (counted for counted in groups if counted.number % sampled.every == 0):
-                stored[group.step] += group.completions
-    matched = Counter(
-        completion_place[0] for completion_place in find_matches(session, scope, terms, sampled)
+            sampled_groups = _affordable_groups(session, scope, terms, sampled_groups)
+        if sampled_groups.every > 1:
+            stored_counts = Counter()
+            for group in (candidate for candidate in groups if candidate.number % sampled_groups.every == 0):
+                stored_counts[group.step] += group.completions
+    matched_counts = Counter(
+        completion_place[0] for completion_place in find_matches(session, scope, terms, sampled_groups)
     )
-    items = [{"step": step, "matched": matched.get(step, 0), "of": stored[step]} for step in sorted(stored)]
-    return Counts(items, sampled.every)
+    items = [
+        {"step": step, "matched": matched_counts.get(step, 0), "of": stored_counts[step]}
+        for step in sorted(stored_counts)
+    ]
+    return Counts(items, sampled_groups.every)
 
 
 class _CountedGroup(NamedTuple):
@@ -175,10 +178,10 @@ def _affordable_groups(
     session: Session, scope: Scope, terms: Sequence[Term], sampled: GroupRange
 ) -> GroupRange:
     """Return the range, or a sample of it if a probe shows that reading all texts would take too long."""
-    probe = replace(sampled, every=sampled.every * PROBE_INTERVAL)
-    began = time.monotonic()
-    deque(find_matches(session, scope, terms, probe), maxlen=0)
-    expected = (time.monotonic() - began) * PROBE_INTERVAL
+    probe_range = replace(sampled, every=sampled.every * PROBE_INTERVAL)
+    started_at = time.monotonic()
+    deque(find_matches(session, scope, terms, probe_range), maxlen=0)
+    expected = (time.monotonic() - started_at) * PROBE_INTERVAL
     if expected <= TIME_BUDGET_SECONDS:
         return sampled
     return replace(

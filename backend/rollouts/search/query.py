@@ -81,8 +81,8 @@ def parse(text: str) -> tuple[Term, ...]:
     if len(text) > MAX_CHARACTERS:
         reason = f"a search has at most {MAX_CHARACTERS:,} characters, got {len(text):,}"
         raise SearchError(reason, MAX_CHARACTERS)
-    if refused := UNSTORABLE_PATTERN.search(text):
-        raise SearchError("contains NUL or an unpaired surrogate", refused.start())
+    if unstorable := UNSTORABLE_PATTERN.search(text):
+        raise SearchError("contains NUL or an unpaired surrogate", unstorable.start())
     return tuple(_terms(text))
 
 

@@ -84,10 +84,13 @@ class Scope:
     def restrict(self, *, first: int | None, last: int | None, correct: bool | None) -> "Scope":
         """Return the part of the scope between two steps, or with right or wrong completions."""
         starts = [step for step in (self.first_step, first) if step is not None]
-        ends = [step for step in (self.last_step, last) if step is not None]
+        last_steps = [step for step in (self.last_step, last) if step is not None]
         new_filter = self.filter if correct is None else replace(self.filter, correct=correct)
         return replace(
-            self, first_step=max(starts, default=None), last_step=min(ends, default=None), filter=new_filter
+            self,
+            first_step=max(starts, default=None),
+            last_step=min(last_steps, default=None),
+            filter=new_filter,
         )
 
 

@@ -17,14 +17,18 @@ MAX_METRICS = 5_000
 
 def fields_json(session: Session) -> list[dict[str, Any]]:
     """Return all query fields, as described by `list_schemas.QueryField`."""
-    stored = {
+    stored_values = {
         "variant": _distinct_values(session, select(Run.variant).where(Run.variant != "")),
         "origin": _distinct_values(session, select(Run.origin).where(Run.origin != "")),
         "experiment": _distinct_values(session, select(Experiment.name)),
         "tag": _distinct_values(session, tag_rows(session)),
     }
     columns = [
-        {"name": field.name, "type": field.type, "values": list(field.values) or stored.get(field.name, [])}
+        {
+            "name": field.name,
+            "type": field.type,
+            "values": list(field.values) or stored_values.get(field.name, []),
+        }
         for field in COLUMNS.values()
     ]
     metrics = session.scalars(select(MetricKey.name).order_by(MetricKey.name).limit(MAX_METRICS))

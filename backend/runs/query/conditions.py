@@ -80,9 +80,11 @@ def _experiment_condition(condition: Condition) -> Condition:
 def _comparison_condition(session: Session, comparison: Comparison) -> Condition:
     field = find_field(session, comparison.name)
     operator = {"!=": "=", "!~": "~"}.get(comparison.operator, comparison.operator)
-    allowed = {"text": "=~", "tags": "=~", "config": "=<=>=~"}.get(field.type, "=<=>=")
-    if operator not in allowed:
-        expected = ", ".join(symbol for symbol in syntax.OPERATORS if symbol.removeprefix("!") in allowed)
+    allowed_operators = {"text": "=~", "tags": "=~", "config": "=<=>=~"}.get(field.type, "=<=>=")
+    if operator not in allowed_operators:
+        expected = ", ".join(
+            symbol for symbol in syntax.OPERATORS if symbol.removeprefix("!") in allowed_operators
+        )
         raise QueryError(f"{field.name} is compared with {expected} or in", comparison.at)
     condition = or_(*(_relation_condition(session, field, operator, value) for value in comparison.values))
     return condition if operator == comparison.operator else _negate(condition)
@@ -122,8 +124,8 @@ def _is_missing(session: Session, field: Field) -> Condition:
         case "text":
             return func.coalesce(field.column, "") == ""
         case _:
-            missing: Condition = field.column.is_(None)
-            return missing
+            is_null: Condition = field.column.is_(None)
+            return is_null
 
 
 def _text_condition(field: Field, operator: str, value: Value) -> Condition:
@@ -175,25 +177,25 @@ def _date_condition(field: Field, operator: str, value: Value) -> Condition:
 
 def _config_condition(field: Field, operator: str, value: Value) -> Condition:
     """Compare a config field with a number, a boolean (`true` or `false`) or else a string."""
-    stored = JsonValue(Run.config, field.path)
+    stored_value = JsonValue(Run.config, field.path)
     if operator == "~":
-        return stored.contains(value.text)
+        return stored_value.contains(value.text)
     if NUMBER_PATTERN.fullmatch(value.text) and not value.is_quoted:
-        return COMPARISON_BY_OPERATOR[operator](stored.number, literal(float(value.text), Float(53)))
+        return COMPARISON_BY_OPERATOR[operator](stored_value.number, literal(float(value.text), Float(53)))
     if operator != "=":
         raise QueryError(f"{operator} needs a number; got {value.text[:100]!r}", value.at)
     if value.text in ("true", "false") and not value.is_quoted:
-        return stored.is_boolean(value=value.text == "true")
-    return stored.string == value.text
+        return stored_value.is_boolean(value=value.text == "true")
+    return stored_value.string == value.text
 
 
 def _metric_condition(field: Field, operator: str, value: Value) -> Condition:
-    stored = SpelledValue(Run.summary, field.path)
+    stored_value = SpelledValue(Run.summary, field.path)
     spelling = NOT_NUMBERS.get(value.text.lower())
     if spelling is None:
-        return stored.compared(operator, COMPARISON_BY_OPERATOR[operator], _parse_number(field, value))
+        return stored_value.compared(operator, COMPARISON_BY_OPERATOR[operator], _parse_number(field, value))
     if operator == "=":
-        return stored.text == spelling
+        return stored_value.text == spelling
     if spelling == NAME_BY_KIND[NAN]:
         raise QueryError("nothing is smaller or larger than NaN; use = or !=", value.at)
-    return COMPARISON_BY_OPERATOR[operator](stored.exact, literal(float(value.text), Float(53)))
+    return COMPARISON_BY_OPERATOR[operator](stored_value.exact, literal(float(value.text), Float(53)))

@@ -79,8 +79,8 @@ def stored_spelling(field: Field, text: str) -> str:
     """Return the stored form of a value if the field has fixed values: "Never learned" as "never_learned"."""
     if not field.values:
         return text
-    word = text.lower().replace(" ", "_")
-    return "inconclusive" if field.name == "verdict" and word == _NO_VERDICT else word
+    normalized = text.lower().replace(" ", "_")
+    return "inconclusive" if field.name == "verdict" and normalized == _NO_VERDICT else normalized
 
 
 def find_field(session: Session, name: Name) -> Field:
@@ -144,8 +144,8 @@ def _field_of_path(path: str) -> Field:
 
 def _first_names(paths: Sequence[str]) -> str:
     """Return a text with the first paths and the number of the others."""
-    listed = [f"{CONFIG_PREFIX}{path}" for path in paths[:MAX_NAMED]]
-    return ", ".join(listed) + (f" and {len(paths) - MAX_NAMED} more" if len(paths) > MAX_NAMED else "")
+    listed_paths = [f"{CONFIG_PREFIX}{path}" for path in paths[:MAX_NAMED]]
+    return ", ".join(listed_paths) + (f" and {len(paths) - MAX_NAMED} more" if len(paths) > MAX_NAMED else "")
 
 
 def _unknown_field_message(text: str) -> str:
@@ -183,7 +183,7 @@ def _leaf_paths(node: Any, definitions: dict[str, Any], path: str, above: tuple[
         for option in node.get(key, ()):
             yield from _leaf_paths(option, definitions, path, above)
     if "properties" in node:
-        for key, inner in node["properties"].items():
-            yield from _leaf_paths(inner, definitions, f"{path}.{key}" if path else key, above)
+        for key, child in node["properties"].items():
+            yield from _leaf_paths(child, definitions, f"{path}.{key}" if path else key, above)
     elif not node.keys() & {"anyOf", "oneOf", "allOf"} and node.get("type") != "null":
         yield path

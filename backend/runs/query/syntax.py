@@ -133,8 +133,8 @@ def parse(text: str) -> Query | None:
     if len(text) > MAX_CHARACTERS:
         reason = f"a query has at most {MAX_CHARACTERS:,} characters, got {len(text):,}"
         raise QueryError(reason, MAX_CHARACTERS)
-    if refused := UNSTORABLE_PATTERN.search(text):
-        raise QueryError("contains NUL or an unpaired surrogate", refused.start())
+    if unstorable := UNSTORABLE_PATTERN.search(text):
+        raise QueryError("contains NUL or an unpaired surrogate", unstorable.start())
     tokens = list(_tokens(text))
     return _Parser(tokens).parse() if len(tokens) > 1 else None
 
@@ -142,20 +142,22 @@ def parse(text: str) -> Query | None:
 def _tokens(text: str) -> "list[Token]":
     tokens: list[Token] = []
     end = len(text.rstrip())
-    at = 0
-    while at < end:
-        match = TOKEN_PATTERN.match(text, at, end)
+    offset = 0
+    while offset < end:
+        match = TOKEN_PATTERN.match(text, offset, end)
         if match is None:
-            start = at + len(text[at:]) - len(text[at:].lstrip())
+            start = offset + len(text[offset:]) - len(text[offset:].lstrip())
             if text[start] in "\"'":
                 raise QueryError("this quotation mark is not closed", start)
             raise QueryError(f"{text[start]!r} is not expected here; != and !~ are operators", start)
         kind = match.lastgroup or ""
-        piece = match[kind]
+        lexeme = match[kind]
         if kind == "string":
-            piece = re.sub(r"\\(.)", r"\1", piece[1:-1], flags=re.DOTALL)
-        tokens.append(Token(kind, "=" if piece == "==" and kind == "operator" else piece, match.start(kind)))
-        at = match.end()
+            lexeme = re.sub(r"\\(.)", r"\1", lexeme[1:-1], flags=re.DOTALL)
+        tokens.append(
+            Token(kind, "=" if lexeme == "==" and kind == "operator" else lexeme, match.start(kind))
+        )
+        offset = match.end()
     return [*tokens, Token("end", "", end)]
 
 
@@ -186,19 +188,19 @@ class _Parser:
         return query
 
     def _any(self, depth: int) -> Query:
-        parts = [self._all(depth)]
+        operands = [self._all(depth)]
         while self._next.keyword == "or":
             self._take()
-            parts.append(self._all(depth))
-        return parts[0] if len(parts) == 1 else Any(tuple(parts))
+            operands.append(self._all(depth))
+        return operands[0] if len(operands) == 1 else Any(tuple(operands))
 
     def _all(self, depth: int) -> Query:
-        parts = [self._not(depth)]
+        operands = [self._not(depth)]
         while self._next.keyword in ("and", "not") or self._next.is_text or self._next.text == "(":
             if self._next.keyword == "and":
                 self._take()
-            parts.append(self._not(depth))
-        return parts[0] if len(parts) == 1 else All(tuple(parts))
+            operands.append(self._not(depth))
+        return operands[0] if len(operands) == 1 else All(tuple(operands))
 
     def _not(self, depth: int) -> Query:
         token = self._next
@@ -206,8 +208,8 @@ class _Parser:
             raise QueryError(f"is nested deeper than {MAX_DEPTH} levels", token.at)
         if token.keyword == "not":
             self._take()
-            inner = self._not(depth + 1)
-            return inner.inner if isinstance(inner, Not) else Not(inner)
+            operand = self._not(depth + 1)
+            return operand.inner if isinstance(operand, Not) else Not(operand)
         if token.kind == "mark" and token.text == "(":
             self._take()
             query = self._any(depth + 1)
@@ -245,11 +247,11 @@ class _Parser:
             reason = f"there is no function {token.text!r}; last(metric) and best(metric) are known"
             raise QueryError(reason, token.at)
         self._take()
-        inner = self._take() if self._next.is_text else None
-        if inner is None:
+        inner_token = self._take() if self._next.is_text else None
+        if inner_token is None:
             raise QueryError("expected the name of a metric", self._next.at)
         self._expect(")", "expected ) after the name of the metric")
-        return Name(inner.text, inner.at, token.text.lower())
+        return Name(inner_token.text, inner_token.at, token.text.lower())
 
     def _one_of(self, name: Name) -> Comparison:
         operator = self._take()

@@ -103,15 +103,15 @@ def server_command(program: Path, *, socket: Path, directory: Path) -> tuple[str
         "maxmemory-policy": "noeviction",
         "hz": "4",  # wake-ups per second, 10 by default; the server also stops only at a wake-up
     }
-    return (str(program), *(word for key, value in options.items() for word in (f"--{key}", value)))
+    return (str(program), *(argument for key, value in options.items() for argument in (f"--{key}", value)))
 
 
 def prepare_broker(broker: Broker, settings: Settings) -> None:
     """Create the private directories of the broker, and stop a server that a killed launcher left behind."""
     if broker.url.startswith("filesystem://"):
         private_directory(queue_folder(settings))
-        for unfinished in queue_folder(settings).glob("*.tmp"):
-            unfinished.unlink(missing_ok=True)
+        for unfinished_file in queue_folder(settings).glob("*.tmp"):
+            unfinished_file.unlink(missing_ok=True)
         logger.warning("no Valkey or Redis found: the queue uses files, and runs may start a second later")
     if broker.socket:
         private_directory(broker.socket.parent)

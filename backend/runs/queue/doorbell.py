@@ -125,11 +125,11 @@ class _Ringer:
     def ring(self) -> bool:
         if not self._free.acquire(timeout=MAX_RING_SECONDS):
             return False
-        sent: list[bool] = []
-        thread = threading.Thread(target=self._send, args=(sent,), name="ring", daemon=True)
+        has_sent: list[bool] = []
+        thread = threading.Thread(target=self._send, args=(has_sent,), name="ring", daemon=True)
         thread.start()
         thread.join(MAX_RING_SECONDS)
-        return bool(sent)
+        return bool(has_sent)
 
     def _send(self, sent: list[bool]) -> None:
         try:

@@ -24,9 +24,9 @@ class Channel(filesystem.Channel):
     def _put(self, queue: str, payload: Any, **_options: Any) -> None:  # type: ignore[override]
         folder = Path(self.data_folder_out)
         name = f"{time.time_ns() // 1_000_000}_{uuid4()}"
-        unfinished = folder / f"{name}.tmp"
-        unfinished.write_text(json.dumps(payload), encoding="utf-8")
-        unfinished.replace(folder / f"{name}.{queue}.msg")
+        unfinished_file = folder / f"{name}.tmp"
+        unfinished_file.write_text(json.dumps(payload), encoding="utf-8")
+        unfinished_file.replace(folder / f"{name}.{queue}.msg")
 
     def _get(self, queue: str, timeout: float | None = None) -> Any:  # noqa: ARG002
         for file in sorted(Path(self.data_folder_in).glob(f"*.{queue}.msg")):

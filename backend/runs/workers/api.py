@@ -24,8 +24,8 @@ router = Router(prefix="/api/v1", tags=["workers"])
 def workers(session: ReadSession) -> Json:
     """List every slot where a run can train, with its state; `lost` means no recent heartbeat."""
     now = session.scalar(select(db_now())) or 0.0
-    busy = session.execute(select(Run.id, Run.name).join(Worker, Worker.run_id == Run.id))
-    names = {row.id: row.name for row in busy}
+    busy_runs = session.execute(select(Run.id, Run.name).join(Worker, Worker.run_id == Run.id))
+    names = {row.id: row.name for row in busy_runs}
     rows = session.scalars(select(Worker).order_by(Worker.host, Worker.started_at, Worker.slot)).all()
     return Json({"items": [_worker_json(row, now, names) for row in rows], "next": None})
 
@@ -51,24 +51,24 @@ def _worker_json(worker: Worker, now: float, names: dict[str, str]) -> dict[str,
 @router.get("/queue", response_model=Page)
 def queue(session: ReadSession, limit: Limit = 100, cursor: Cursor = "") -> Json:
     """List the queued runs in the order in which they will start, each with the reason why it waits."""
-    waiting = run_columns().add_columns(Run.run_after, Run.own_failures, Run.devices, Run.nodes)
-    waiting = waiting.where(Run.status == "queued", Run.deleted_at.is_(None))
+    waiting_query = run_columns().add_columns(Run.run_after, Run.own_failures, Run.devices, Run.nodes)
+    waiting_query = waiting_query.where(Run.status == "queued", Run.deleted_at.is_(None))
     first = 1
-    if after := read_cursor(cursor, int, int, (int, float), str):
-        position, priority, *since = after
-        later = tuple_(Run.queued_at, Run.id) > tuple(since)
-        waiting = waiting.where(or_(Run.priority < priority, and_(Run.priority == priority, later)))
+    if last_key := read_cursor(cursor, int, int, (int, float), str):
+        position, priority, *queue_key = last_key
+        later = tuple_(Run.queued_at, Run.id) > tuple(queue_key)
+        waiting_query = waiting_query.where(
+            or_(Run.priority < priority, and_(Run.priority == priority, later))
+        )
         first = position + 1
     order = (Run.priority.desc(), Run.queued_at, Run.id)
-    rows = session.execute(waiting.order_by(*order).limit(limit + 1)).all()
-    waiting_reason_of = _waiting_reasons(session)
+    rows = session.execute(waiting_query.order_by(*order).limit(limit + 1)).all()
+    explain_waiting = _waiting_reasons(session)
     return Json(
         make_page(
             list(enumerate(rows, first)),
             limit,
-            lambda item: (
-                run_json(item[1]) | {"position": item[0], "why": waiting_reason_of(item[0], item[1])}
-            ),
+            lambda item: run_json(item[1]) | {"position": item[0], "why": explain_waiting(item[0], item[1])},
             lambda item: (item[0], item[1].priority, item[1].queued_at, item[1].id),
         )
     )
@@ -94,9 +94,11 @@ def _waiting_reasons(session: Session) -> Any:
             return f"a worker with {run.devices} devices (the largest one running has {widest_worker})"
         if position <= len(idle) and run.devices <= max_free_devices:
             return "about to start"
-        ahead = position - 1
-        behind = f"; {ahead} {'run' if ahead == 1 else 'runs'} ahead of it" if ahead else ""
-        needed = "a free worker slot" if run.devices == 1 else f"{run.devices} free devices of one worker"
-        return f"{needed}{behind}"
+        runs_ahead = position - 1
+        suffix = f"; {runs_ahead} {'run' if runs_ahead == 1 else 'runs'} ahead of it" if runs_ahead else ""
+        requirement = (
+            "a free worker slot" if run.devices == 1 else f"{run.devices} free devices of one worker"
+        )
+        return f"{requirement}{suffix}"
 
     return why

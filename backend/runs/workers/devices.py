@@ -57,9 +57,9 @@ def find_slots(settings: Settings) -> list[Slot]:
     cpus = usable_cpus()
     gpus = find_gpus() if torch_build() not in ("", "cpu") else []
     if gpus:
-        chosen = gpus[: settings.worker_slots or len(gpus)]
-        threads = max(1, cpus // len(chosen))
-        return [Slot(n, "cuda:0", gpu.name, threads, gpu.uuid) for n, gpu in enumerate(chosen)]
+        selected_gpus = gpus[: settings.worker_slots or len(gpus)]
+        threads = max(1, cpus // len(selected_gpus))
+        return [Slot(n, "cuda:0", gpu.name, threads, gpu.uuid) for n, gpu in enumerate(selected_gpus)]
     count = settings.worker_slots or default_cpu_slots(cpus, psutil.virtual_memory().total)
     return [Slot(n, CPU, cpu_name(), max(1, cpus // count)) for n in range(count)]
 
@@ -105,16 +105,16 @@ def visible_gpus(gpus: list[Gpu], visible: str | None) -> list[Gpu]:
     """Return the GPUs that CUDA_VISIBLE_DEVICES selects by indices or UUIDs, in its order."""
     if visible is None:
         return gpus
-    chosen = []
-    for word in visible.split(","):
-        name = word.strip()
+    selected_gpus = []
+    for entry in visible.split(","):
+        name = entry.strip()
         matches = [
             gpu for n, gpu in enumerate(gpus) if name == str(n) or (name and gpu.uuid.startswith(name))
         ]
         if not matches:  # CUDA itself ignores the first unknown entry and everything after it
             break
-        chosen.append(matches[0])
-    return chosen
+        selected_gpus.append(matches[0])
+    return selected_gpus
 
 
 def torch_build() -> str:

@@ -48,11 +48,11 @@ class MachineLoad:
         }
         with suppress(OSError):
             readings["disk_free_bytes"] = psutil.disk_usage(str(self._path)).free
-        now, transferred = time.monotonic(), _count_transferred()
+        now, transferred_bytes = time.monotonic(), _count_transferred()
         seconds = max(now - self._since, 1e-3)
-        for name in transferred.keys() & self._counted.keys():
-            readings[name] = max(0.0, transferred[name] - self._counted[name]) / seconds
-        self._since, self._counted = now, transferred
+        for name in transferred_bytes.keys() & self._counted.keys():
+            readings[name] = max(0.0, transferred_bytes[name] - self._counted[name]) / seconds
+        self._since, self._counted = now, transferred_bytes
         return readings | (self._gpu.read() if self._gpu else {})
 
     def close(self) -> None:
@@ -111,8 +111,11 @@ class GpuLoad:
         """Return the mean or maximum values since the last call; empty if there was no reading in between."""
         with self._lock:
             readings, self._seen = self._seen, {}
-        means = ("gpu_frac", "gpu_watts")
-        return {name: fmean(values) if name in means else max(values) for name, values in readings.items()}
+        averaged_names = ("gpu_frac", "gpu_watts")
+        return {
+            name: fmean(values) if name in averaged_names else max(values)
+            for name, values in readings.items()
+        }
 
     def close(self) -> None:
         """Stop the thread."""

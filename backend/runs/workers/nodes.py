@@ -99,8 +99,8 @@ def write_message(
     session: Session, group: str, rank: int, worker_id: str, message: Order | Answer | None
 ) -> bool:
     """Store the leader's order or another node's answer; None removes it."""
-    work = {} if message is None else message._asdict()
-    return _change(session, group, rank, worker_id, work=work, seen_at=db_now())
+    document = {} if message is None else message._asdict()
+    return _change(session, group, rank, worker_id, work=document, seen_at=db_now())
 
 
 def leave_seat(session: Session, group: str, rank: int, worker_id: str) -> None:
@@ -146,14 +146,14 @@ def waiting_reason(groups: Sequence[Sequence[Seat]], nodes: int, devices: int) -
 
 def find_order(seats: Sequence[Seat]) -> Order | None:
     """Return the leader's order, or None if there is none."""
-    work = seats[0].work if seats and seats[0].rank == 0 else {}
-    return Order(**work) if "port" in work else None
+    document = seats[0].work if seats and seats[0].rank == 0 else {}
+    return Order(**document) if "port" in document else None
 
 
 def is_current_attempt(session: Session, run_id: str, attempt: int) -> bool:
     """Return whether this attempt still owns its run."""
-    owned = select(Run.id).where(Run.id == run_id, Run.attempt == attempt, Run.status == "running")
-    return session.scalar(owned) is not None
+    owned_query = select(Run.id).where(Run.id == run_id, Run.attempt == attempt, Run.status == "running")
+    return session.scalar(owned_query) is not None
 
 
 def difference_sentence(seats: Sequence[Seat]) -> str:

@@ -116,8 +116,8 @@ def check_contents(manifest: Manifest) -> None:
     database = {DATABASE}
     if manifest.database == "postgresql":
         database = {f"database/{name}.copy.zst" for name in manifest.tables}
-    if missing := sorted(database - manifest.files.keys()):
-        raise BadBackup(f"the backup is incomplete: {missing[0]} is missing")
+    if missing_files := sorted(database - manifest.files.keys()):
+        raise BadBackup(f"the backup is incomplete: {missing_files[0]} is missing")
     for name in manifest.files:
         if name.lower().endswith(PICKLE_SUFFIXES):
             raise BadBackup(
@@ -138,13 +138,13 @@ def verify(directory: Path, manifest: Manifest) -> None:
     for name, expected in manifest.files.items():
         try:
             with open_below(directory, name) as file:
-                described = describe(file)
+                described_file = describe(file)
         except OSError:  # missing, or a link, a directory or a pipe
             raise BadBackup(f"{directory} is incomplete: {name} is missing") from None
-        if described != expected:
+        if described_file != expected:
             raise BadBackup(f"{directory} is damaged: {name} is not the file that was saved")
-    if unexpected := sorted(set(list_files(directory)) - manifest.files.keys() - {MANIFEST}):
-        raise BadBackup(f"{directory} contains a file that is not part of it: {unexpected[0]!r:.200}")
+    if unexpected_files := sorted(set(list_files(directory)) - manifest.files.keys() - {MANIFEST}):
+        raise BadBackup(f"{directory} contains a file that is not part of it: {unexpected_files[0]!r:.200}")
 
 
 @contextmanager

@@ -48,15 +48,16 @@ def check_sqlite(file: Path, revision: str) -> None:
             for pragma in ("trusted_schema=OFF", "cell_size_check=ON", "mmap_size=0"):
                 database.execute(f"PRAGMA {pragma}")
             schema = _read_schema(database)
-            if unexpected := sorted(
+            if bad_objects := sorted(
                 schema.keys() ^ (expected_schema := _expected_schema(file, revision)).keys()
             ):
                 raise BadBackup(
-                    f"its database has a different schema than {revision}: {' '.join(unexpected[0])!r:.200}"
+                    f"its database has a different schema than {revision}: {' '.join(bad_objects[0])!r:.200}"
                 )
-            if changed := sorted(key for key, sql in schema.items() if sql != expected_schema[key]):
+            if changed_objects := sorted(key for key, sql in schema.items() if sql != expected_schema[key]):
                 raise BadBackup(
-                    f"its database has a different schema than {revision}: {' '.join(changed[0])!r:.200}"
+                    f"its database has a different schema than {revision}: "
+                    f"{' '.join(changed_objects[0])!r:.200}"
                 )
             if (result := database.execute("PRAGMA integrity_check(1)").fetchone()[0]) != "ok":
                 raise BadBackup(f"its database is damaged: {result!r:.200}")
@@ -78,18 +79,18 @@ def _read_schema(connection: sqlite3.Connection) -> dict[tuple[str, str], str]:
 
 def _expected_schema(database_file: Path, revision: str) -> dict[tuple[str, str], str]:
     """Return the schema objects of an empty database with this schema."""
-    empty = database_file.with_name(f"{database_file.name}.empty")
-    engine = open_engine(f"sqlite:///{empty}", pool_size=1)
+    empty_file = database_file.with_name(f"{database_file.name}.empty")
+    engine = open_engine(f"sqlite:///{empty_file}", pool_size=1)
     try:
         with schema_lock(engine) as connection:
             upgrade_within(connection, revision)
         engine.dispose()
-        with closing(sqlite3.connect(empty)) as database:
+        with closing(sqlite3.connect(empty_file)) as database:
             return _read_schema(database)
     finally:
         engine.dispose()
-        for leftover in empty.parent.glob(f"{empty.name}*"):
-            leftover.unlink()
+        for temporary_file in empty_file.parent.glob(f"{empty_file.name}*"):
+            temporary_file.unlink()
 
 
 def check_counts(connection: Connection, revision: str, saved: Mapping[str, SavedTable]) -> None:

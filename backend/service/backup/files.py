@@ -39,11 +39,11 @@ class Digest(BaseModel):
 def is_canonical(name: str) -> bool:
     """Return whether a relative path is in canonical form on every file system."""
     try:
-        encoded = name.encode()
+        encoded_name = name.encode()
     except UnicodeEncodeError:  # a lone surrogate
         return False
     return (
-        len(encoded) <= MAX_PATH_BYTES
+        len(encoded_name) <= MAX_PATH_BYTES
         and unicodedata.is_normalized("NFC", name)
         and "\\" not in name
         and not any(unicodedata.category(character) == "Cc" for character in name)
@@ -59,16 +59,18 @@ def check_names(names: Collection[str]) -> None:
     for name in names:
         if not is_canonical(name):
             raise BadBackup(f"the backup names a file outside of itself: {name!r:.200}")
-    folded = {_fold_name(name): name for name in names}
-    if len(folded) < len(names):
-        duplicate = next(name for name in names if folded[_fold_name(name)] != name)
+    name_by_folded = {_fold_name(name): name for name in names}
+    if len(name_by_folded) < len(names):
+        duplicate = next(name for name in names if name_by_folded[_fold_name(name)] != name)
         raise BadBackup(f"the backup names a file twice, in different case: {duplicate!r:.200}")
-    parents = {key[: key.rindex("/")] for key in folded if "/" in key}
+    parents = {key[: key.rindex("/")] for key in name_by_folded if "/" in key}
     for parent in parents:
         segments = parent.split("/")
         for depth in range(1, len(segments) + 1):
-            if (ancestor := "/".join(segments[:depth])) in folded:
-                raise BadBackup(f"the backup has a file where it has a directory: {folded[ancestor]!r:.200}")
+            if (ancestor := "/".join(segments[:depth])) in name_by_folded:
+                raise BadBackup(
+                    f"the backup has a file where it has a directory: {name_by_folded[ancestor]!r:.200}"
+                )
 
 
 def _fold_name(name: str) -> str:
@@ -81,9 +83,9 @@ def open_below(directory: Path, name: str) -> BufferedReader:
     parent = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
         for segment in parents:
-            inner = os.open(segment, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=parent)
+            child_descriptor = os.open(segment, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=parent)
             os.close(parent)
-            parent = inner
+            parent = child_descriptor
         # O_NONBLOCK, because opening a pipe without a writer would block.
         descriptor = os.open(last, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=parent)
     finally:

@@ -78,11 +78,11 @@ def _check_fits(settings: Settings, manifest: Manifest) -> None:
     columns_by_table = {table.name: set(table.columns.keys()) for table in ordered_tables()}
     for name, table in manifest.tables.items():
         if name not in columns_by_table or (
-            unexpected := sorted(set(table.columns) - columns_by_table[name])
+            unexpected_columns := sorted(set(table.columns) - columns_by_table[name])
         ):
-            unknown = name if name not in columns_by_table else f"{name}.{unexpected[0]}"
+            unknown_name = name if name not in columns_by_table else f"{name}.{unexpected_columns[0]}"
             raise BadBackup(
-                f"this backup has a table or column that this version does not know: {unknown!r:.200}"
+                f"this backup has a table or column that this version does not know: {unknown_name!r:.200}"
             )
 
 
@@ -146,36 +146,36 @@ def _replace(settings: Settings, directory: Path, manifest: Manifest) -> None:
                 _replace_file(file, directory, manifest)
         except SQLAlchemyError as error:
             raise Unavailable(f"the database could not be restored: {_reason(error)}; run it again") from None
-        replaced = settings.state / ".runs.replaced"
-        shutil.rmtree(replaced, ignore_errors=True)
+        replaced_directory = settings.state / ".runs.replaced"
+        shutil.rmtree(replaced_directory, ignore_errors=True)
         if runs.exists():
-            runs.rename(replaced)
+            runs.rename(replaced_directory)
         draft.rename(runs)
         sync(settings.state)
-    shutil.rmtree(replaced, ignore_errors=True)
+    shutil.rmtree(replaced_directory, ignore_errors=True)
 
 
 @contextmanager
 def _restore_mark(settings: Settings, directory: Path) -> Iterator[None]:
     """Prevent every start until the `with` block ends; a refused backup leaves no mark."""
-    mark = restore_mark(settings)
-    was_interrupted = mark.exists()
-    mark.unlink(missing_ok=True)
-    with mark.open("x") as file:
+    marker = restore_mark(settings)
+    was_interrupted = marker.exists()
+    marker.unlink(missing_ok=True)
+    with marker.open("x") as file:
         file.write(f"{directory}\n")
-    sync(mark)
+    sync(marker)
     sync(settings.state)
     try:
         yield
     except BadBackup:
         shutil.rmtree(settings.state / DRAFT_NAME, ignore_errors=True)
         if not was_interrupted:
-            mark.unlink()
+            marker.unlink()
             sync(settings.state)
         raise
     forget_mark(settings)
     sync(settings.state)
-    mark.unlink()
+    marker.unlink()
     sync(settings.state)
 
 
@@ -213,8 +213,8 @@ def _take_upload(directory: Path, name: str, target: Path, expected: Digest) -> 
 
 def _replace_file(file: Path, directory: Path, manifest: Manifest) -> None:
     draft = file.with_name(f".{file.name}.restored")
-    for leftover in file.parent.glob(f"{draft.name}*"):
-        leftover.unlink()
+    for temporary_file in file.parent.glob(f"{draft.name}*"):
+        temporary_file.unlink()
     try:
         copy_out(directory, DATABASE, draft, manifest.files[DATABASE])
         check_sqlite(draft, manifest.schema_revision)
@@ -226,8 +226,8 @@ def _replace_file(file: Path, directory: Path, manifest: Manifest) -> None:
         finally:
             engine.dispose()
     except BadBackup:
-        for leftover in file.parent.glob(f"{draft.name}*"):
-            leftover.unlink()
+        for temporary_file in file.parent.glob(f"{draft.name}*"):
+            temporary_file.unlink()
         raise
     _close(file)
     publish(draft, file)

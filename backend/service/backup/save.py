@@ -79,15 +79,17 @@ def save_backup(settings: Settings, directory: Path) -> SavedBackup:
                 _take_checkpoints(settings.state / "runs", draft / "runs")
                 with _open_snapshot(engine, draft) as connection:
                     rows = _checkpoints(connection)
-                    absent = _match_checkpoints(rows, settings.state / "runs", draft / "runs")
-                    missing = [row_id for row_id in absent if not _may_have_copy(copies, rows[row_id])]
-                    if missing and attempt < MAX_ATTEMPTS - 1:
+                    absent_ids = _match_checkpoints(rows, settings.state / "runs", draft / "runs")
+                    missing_ids = [
+                        row_id for row_id in absent_ids if not _may_have_copy(copies, rows[row_id])
+                    ]
+                    if missing_ids and attempt < MAX_ATTEMPTS - 1:
                         continue
-                    tables = _save_tables(connection, draft, missing)
+                    tables = _save_tables(connection, draft, missing_ids)
                     damage = _find_damage(connection)
                     break
             _take_uploads(settings.datasets_dir, draft)
-            manifest = _manifest(engine, draft, tables, len(rows) - len(absent))
+            manifest = _manifest(engine, draft, tables, len(rows) - len(absent_ids))
             check_contents(manifest)
             write_json(draft / MANIFEST, manifest.model_dump(mode="json"))
     except (OSError, sqlite3.Error, OperationalError) as error:
@@ -95,7 +97,9 @@ def save_backup(settings: Settings, directory: Path) -> SavedBackup:
         raise Unavailable(f"no backup was written to {directory}: {reason}") from None
     finally:
         engine.dispose()
-    return SavedBackup(manifest, [rows[row_id] for row_id in missing], len(absent) - len(missing), damage)
+    return SavedBackup(
+        manifest, [rows[row_id] for row_id in missing_ids], len(absent_ids) - len(missing_ids), damage
+    )
 
 
 def _may_have_copy(copies: Copies, name: str) -> bool:
@@ -139,7 +143,7 @@ def _take_checkpoint(source: Path, target: Path) -> bool:
 
 def _match_checkpoints(rows: dict[str, str], source: Path, target: Path) -> list[str]:
     """Return the ids of rows whose checkpoint is missing, and remove saved checkpoints without a row."""
-    missing = [
+    missing_ids = [
         row_id
         for row_id, name in rows.items()
         if not (is_canonical(name) and _take_checkpoint(source / name, target / name))
@@ -147,7 +151,7 @@ def _match_checkpoints(rows: dict[str, str], source: Path, target: Path) -> list
     for directory in sorted(target.glob("*/*")):
         if directory.relative_to(target).as_posix() not in set(rows.values()):
             shutil.rmtree(directory)
-    return missing
+    return missing_ids
 
 
 def _take_uploads(datasets_dir: Path, draft: Path) -> None:
@@ -172,12 +176,12 @@ def _open_snapshot(engine: Engine, draft: Path) -> Iterator[Connection]:
     with engine.connect() as connection:
         _check_schema(connection)
     copy_sqlite(engine, copy)
-    copied = open_engine(f"sqlite:///{copy}", pool_size=1)
+    copied_engine = open_engine(f"sqlite:///{copy}", pool_size=1)
     try:
-        with copied.begin() as connection:
+        with copied_engine.begin() as connection:
             yield connection
     finally:
-        copied.dispose()
+        copied_engine.dispose()
 
 
 def _check_schema(connection: Connection) -> None:

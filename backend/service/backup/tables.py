@@ -32,7 +32,7 @@ def save_tables(
 ) -> dict[str, SavedTable]:
     """Save all rows of all tables in the transaction's snapshot, except the checkpoints in `without`."""
     directory.mkdir(parents=True)
-    saved = {}
+    saved_tables = {}
     for table in ordered_tables():
         columns = [column.name for column in table.columns]
         query = sql.SQL("SELECT {} FROM {}").format(
@@ -45,13 +45,13 @@ def save_tables(
         file = directory / f"{table.name}.copy.zst"
         with (
             file.open("wb") as raw,
-            zstandard.ZstdCompressor().stream_writer(raw) as packed,
+            zstandard.ZstdCompressor().stream_writer(raw) as packed_file,
             cursor.copy(sql.SQL("COPY ({}) TO STDOUT").format(query)) as copy,
         ):
             for block in copy:
-                packed.write(block)
-        saved[table.name] = SavedTable(columns=columns, rows=cursor.rowcount)
-    return saved
+                packed_file.write(block)
+        saved_tables[table.name] = SavedTable(columns=columns, rows=cursor.rowcount)
+    return saved_tables
 
 
 def load_tables(connection: Connection, directory: Path, saved: Mapping[str, SavedTable]) -> None:
@@ -75,8 +75,8 @@ def _decompress(directory: Path, name: str) -> Iterator[bytes]:
     with open_below(directory, name) as raw:
         limit = max(MAX_UNPACKED, MAX_RATIO * os.fstat(raw.fileno()).st_size)
         try:
-            with zstandard.ZstdDecompressor(max_window_size=1 << 27).stream_reader(raw) as unpacked:
-                while block := unpacked.read(CHUNK_BYTES):
+            with zstandard.ZstdDecompressor(max_window_size=1 << 27).stream_reader(raw) as unpacked_stream:
+                while block := unpacked_stream.read(CHUNK_BYTES):
                     size += len(block)
                     if size > limit:
                         raise BadBackup(f"{name} unpacks to more than {limit:,} bytes")

@@ -27,42 +27,42 @@ def declarations() -> str:
     """Return the text of `api.d.ts`, with a declaration for each schema that a response uses."""
     document = create_app().openapi()
     schemas = document["components"]["schemas"]
-    used = sorted(_used_schemas(document["paths"], schemas))
-    blocks = (_declaration(name, schemas[name]) for name in used)
+    used_schemas = sorted(_used_schemas(document["paths"], schemas))
+    blocks = (_declaration(name, schemas[name]) for name in used_schemas)
     return "\n".join([HEAD, "declare namespace Api {", *("\n".join(block) for block in blocks), "}", ""])
 
 
 def _used_schemas(paths: Mapping[str, Any], schemas: Mapping[str, Any]) -> set[str]:
     """Return the names of the schemas that responses refer to, directly or indirectly."""
     responses = [method["responses"] for path in paths.values() for method in path.values()]
-    pending = [name for response in responses for name in _references(response)]
-    used: set[str] = set()
-    while pending:
-        name = pending.pop()
-        if name not in used:
-            used.add(name)
-            pending.extend(_references(schemas[name]))
-    return used
+    pending_names = [name for response in responses for name in _references(response)]
+    used_names: set[str] = set()
+    while pending_names:
+        name = pending_names.pop()
+        if name not in used_names:
+            used_names.add(name)
+            pending_names.extend(_references(schemas[name]))
+    return used_names
 
 
 def _references(node: Any) -> Iterator[str]:
     if isinstance(node, Mapping):
         if isinstance(node.get("$ref"), str):
             yield node["$ref"].rsplit("/", 1)[-1]
-        for inner in node.values():
-            yield from _references(inner)
+        for child in node.values():
+            yield from _references(child)
     elif isinstance(node, list):
-        for inner in node:
-            yield from _references(inner)
+        for child in node:
+            yield from _references(child)
 
 
 def _declaration(name: str, schema: Mapping[str, Any]) -> list[str]:
     """Return an interface, or a type alias if the schema is not an object."""
     if "properties" not in schema:
         return [f"  type {name} = {_type(schema)};"]
-    required = schema.get("required", [])
+    required_names = schema.get("required", [])
     fields = schema["properties"].items()
-    lines = [f"    {key}{'' if key in required else '?'}: {_type(value)};" for key, value in fields]
+    lines = [f"    {key}{'' if key in required_names else '?'}: {_type(value)};" for key, value in fields]
     return [f"  interface {name} {{", *lines, "  }"]
 
 

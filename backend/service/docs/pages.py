@@ -153,9 +153,12 @@ def gauges() -> str:
 
 def architectures() -> str:
     """Return a list of the tested model types and a table of the refused ones."""
-    tested = " ".join(f"`{kind}`" for kind in sorted(TESTED_MODEL_TYPES))
+    tested_types = " ".join(f"`{kind}`" for kind in sorted(TESTED_MODEL_TYPES))
     rows = [[f"`{kind}`", reason] for kind, reason in sorted(REFUSED_MODEL_TYPES.items())]
-    return f"Tested model types: {tested}.\n\nRefused at the form:\n\n{_table(['model type', 'why'], rows)}"
+    return (
+        f"Tested model types: {tested_types}.\n\n"
+        f"Refused at the form:\n\n{_table(['model type', 'why'], rows)}"
+    )
 
 
 def fields() -> str:
@@ -171,9 +174,9 @@ def fields() -> str:
 def _section(section: Section, options_by_row: Mapping[Row, Iterable[str]]) -> str:
     """Return a heading, the description of the section, the options of a union, and the table of fields."""
     title = f"`{section.path}`" if section.path else "The run"
-    options = "\n".join(f"- `{name}`: {_prose(meaning)}" for name, meaning in section.options.items())
-    parts = [f"### {title}", _section_text(options_by_row), options, _field_table(section)]
-    return "\n\n".join(piece for piece in parts if piece)
+    options = "\n".join(f"- `{name}`: {_prose(description)}" for name, description in section.options.items())
+    paragraphs = [f"### {title}", _section_text(options_by_row), options, _field_table(section)]
+    return "\n\n".join(paragraph for paragraph in paragraphs if paragraph)
 
 
 def _section_text(options_by_row: Mapping[Row, Iterable[str]]) -> str:
@@ -211,23 +214,25 @@ def _codes(names: Iterable[str]) -> str:
 
 def _prose(text: str) -> str:
     """Return a docstring on one line, with `<` escaped outside of code."""
-    parts = _one_line(text).split("`")
-    return "`".join(part if index % 2 else part.replace("<", "\\<") for index, part in enumerate(parts))
+    segments = _one_line(text).split("`")
+    return "`".join(
+        segment if index % 2 else segment.replace("<", "\\<") for index, segment in enumerate(segments)
+    )
 
 
 def _changes(changes: Mapping[str, Any]) -> str:
     """Return `{"objective": {"aggregation": {"type": "token_mean"}}}` as `aggregation token_mean`."""
-    flat = [change for key, value in changes.items() for change in _flatten(key, value)]
-    return "; ".join(flat).replace("objective.", "")
+    change_texts = [change for key, value in changes.items() for change in _flatten(key, value)]
+    return "; ".join(change_texts).replace("objective.", "")
 
 
 def _flatten(path: str, value: Any) -> list[str]:
     if not isinstance(value, Mapping):
         return [f"{path} {_plain(value)}"]
-    changes = [change for key, inner in value.items() if key != "type" for change in _flatten(key, inner)]
+    changes = [change for key, child in value.items() if key != "type" for change in _flatten(key, child)]
     if "type" in value:
         return [f"{path} {value['type']}" + (f" ({', '.join(changes)})" if changes else "")]
-    return [change for key, inner in value.items() for change in _flatten(f"{path}.{key}", inner)]
+    return [change for key, child in value.items() for change in _flatten(f"{path}.{key}", child)]
 
 
 def _plain(value: Any) -> str:

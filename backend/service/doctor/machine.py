@@ -75,11 +75,12 @@ def torch() -> Finding:
             "see README, 'Two commands'",
         )
     if gpus and (driver := driver_version()):
-        needed = MIN_DRIVER_BY_CUDA.get(int(build.split(".")[0]), 0)
-        if driver < needed:
+        min_driver = MIN_DRIVER_BY_CUDA.get(int(build.split(".")[0]), 0)
+        if driver < min_driver:
             return bad(
                 "torch",
-                f"the NVIDIA driver {driver} is too old for torch's CUDA {build}: install {needed} or newer",
+                f"the NVIDIA driver {driver} is too old for torch's CUDA {build}: "
+                f"install {min_driver} or newer",
             )
     if build != "cpu" and not gpus:
         return warn("torch", f"built for CUDA {build}, but nvidia-smi shows no GPU: runs train on the CPU")
@@ -88,14 +89,14 @@ def torch() -> Finding:
 
 def sandbox(settings: Settings) -> Finding:
     """Check the sandbox layers around the processes that read the output of models."""
-    missing = missing_layers()
-    if not missing:
+    absent_layers = missing_layers()
+    if not absent_layers:
         return ok("sandbox", f"all layers: {', '.join(layer.name for layer in layers())}")
     text = "; ".join(
-        f"no {layer.name}, which keeps out {layer.keeps_out}: {layer.missing}" for layer in missing
+        f"no {layer.name}, which keeps out {layer.keeps_out}: {layer.missing}" for layer in absent_layers
     )
-    if refusal := program_refusal(settings):
-        text += f"; the reward code, plugins and the tool python are refused: {refusal}"
+    if refusal_reason := program_refusal(settings):
+        text += f"; the reward code, plugins and the tool python are refused: {refusal_reason}"
     return (bad if settings.sandbox == "required" else warn)("sandbox", text)
 
 

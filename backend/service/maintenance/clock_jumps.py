@@ -68,11 +68,11 @@ class ClockWatch:
 
     def look(self, session: Session) -> Look:
         """Read the clock; a jump is reported in every reading until `settled` is called."""
-        started = self._elapsed()
+        started_at = self._elapsed()
         now, newest = session.execute(_NOW_AND_NEWEST).one()
         newest = now if newest is None else newest
-        uncertainty = self._elapsed() - started
-        offset = now - started
+        uncertainty = self._elapsed() - started_at
+        offset = now - started_at
         jump = min(now - newest, 0.0) if self._offset is None else offset - self._offset
         if abs(jump) <= JUMP_SECONDS + uncertainty:
             self._offset, jump = offset, 0.0
@@ -90,8 +90,8 @@ def report_jump(session: Session, jump: float) -> str:
         f"the database's clock {movement} by {abs(jump):,.0f} s: nothing is lost and runs continue, "
         "but times before and after the jump cannot be compared"
     )
-    running = session.execute(select(Run.id, Run.attempt).where(Run.status == "running")).all()
-    targets: list[tuple[str | None, int | None]] = [(row.id, row.attempt) for row in running]
+    running_runs = session.execute(select(Run.id, Run.attempt).where(Run.status == "running")).all()
+    targets: list[tuple[str | None, int | None]] = [(row.id, row.attempt) for row in running_runs]
     for run_id, attempt in targets or [(None, None)]:
         add_event(session, "clock", message, run_id=run_id, attempt=attempt, level="warning")
     return message
@@ -100,12 +100,12 @@ def report_jump(session: Session, jump: float) -> str:
 def repair_times(session: Session, look: Look, *, lease_seconds: float) -> None:
     """Repair recorded times after the clock was set back: times in the future become relative to now."""
     now = look.now
-    shifted = now - (look.newest - Run.queued_at) * 1e-6  # keeps their order, before later runs
-    for changes in (
+    shifted_time = now - (look.newest - Run.queued_at) * 1e-6  # keeps their order, before later runs
+    for statement in (
         update(Run).where(Run.lease_until > now + lease_seconds).values(lease_until=now + lease_seconds),
         update(Run).where(Run.run_after > now + LONGEST_PAUSE_SECONDS).values(run_after=now),
-        update(Run).where(Run.status == "queued", Run.queued_at > now).values(queued_at=shifted),
+        update(Run).where(Run.status == "queued", Run.queued_at > now).values(queued_at=shifted_time),
         update(Run).where(Run.changed_at > now + 1.0).values(changed_at=now),
         update(Worker).where(Worker.seen_at > now + 1.0).values(seen_at=now),
     ):
-        session.execute(changes, execution_options={"synchronize_session": False})
+        session.execute(statement, execution_options={"synchronize_session": False})

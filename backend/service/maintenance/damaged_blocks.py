@@ -15,14 +15,14 @@ KIND = "data"
 
 def tell_damage(session: Session, damages: Iterable[tuple[BlockPlace, str]]) -> int:
     """Add an event for each block that was not reported before; return the number of events."""
-    added = 0
+    added_count = 0
     for block, reason in list(damages):
         message = damage_sentence(session, block, reason)
         event_query = select(Event.id).where(Event.run_id == block.run, Event.message == message)
         if session.get(Run, block.run) is not None and session.scalar(event_query.limit(1)) is None:
             add_event(session, KIND, message, run_id=block.run, attempt=block.attempt, level="error")
-            added += 1
-    return added
+            added_count += 1
+    return added_count
 
 
 def tell_block(session: Session, block: BlockPlace, reason: str) -> None:

@@ -94,7 +94,7 @@ class Reconciler:
         with reading(self._sessions) as session:
             clock = self._clock.look(session)
             rings = _count_rings(session)
-            lost = self._lost.look(session)
+            lost_leases = self._lost.look(session)
             is_deleting = session.scalar(_DELETED) is not None
             for chore in self._chores:
                 chore.look(session)
@@ -104,7 +104,7 @@ class Reconciler:
         is_odd = bool(clock.jump) or clock.went_back
         chores = [chore for chore in self._chores if chore.work is not None]
         damage = recorded_damage()
-        if not (rings or lost or is_deleting or is_odd or chores or damage):
+        if not (rings or lost_leases or is_deleting or is_odd or chores or damage):
             return 0
         with self._sessions.begin() as session:
             if not take_lease(session, NAME, self._owner, seconds=LEASE_SECONDS):
@@ -112,7 +112,7 @@ class Reconciler:
                 return 0
             if is_odd:
                 self._handle_clock(session, clock)
-            if taken_back := take_back_lost(session, lost):
+            if taken_back := take_back_lost(session, lost_leases):
                 logger.warning("took back runs whose worker was lost: %s", ", ".join(taken_back))
             tell_damage(session, damage.items())
         forget_damage(damage)
@@ -151,8 +151,8 @@ def take_lease(session: Session, name: str, owner: str, *, seconds: float) -> bo
     counts as expired.
     """
     is_over = or_(Singleton.until < db_now(), Singleton.until > db_now() + max(seconds, LEASE_SECONDS))
-    available = update(Singleton).where(Singleton.name == name, or_(Singleton.owner == owner, is_over))
-    acquire = available.values(owner=owner, until=db_now() + seconds).returning(Singleton.name)
+    available_update = update(Singleton).where(Singleton.name == name, or_(Singleton.owner == owner, is_over))
+    acquire = available_update.values(owner=owner, until=db_now() + seconds).returning(Singleton.name)
     if session.scalar(acquire) is not None:
         return True
     row = insert_into(session, Singleton).values(name=name, owner=owner, until=db_now() + seconds)
@@ -161,8 +161,8 @@ def take_lease(session: Session, name: str, owner: str, *, seconds: float) -> bo
 
 def _count_rings(session: Session) -> int:
     """Return how often to ring the doorbell: once for each queued run that an idle slot can start."""
-    waiting = session.scalar(_WAITING) or 0
-    if not waiting:
+    waiting_count = session.scalar(_WAITING) or 0
+    if not waiting_count:
         return 0
     idle_slots = sum(1 for slot in live_slots(session) if slot.run_id is None)
-    return min(waiting, idle_slots)
+    return min(waiting_count, idle_slots)

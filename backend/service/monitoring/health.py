@@ -29,23 +29,23 @@ async def healthz() -> Json:
 @router.get("/readyz", response_model=dict[str, str])
 async def readyz(request: Request) -> Response:
     """Return 200 if database, broker and a worker are ready; otherwise 503 with what is missing."""
-    missing = await to_thread.run_sync(
+    missing_parts = await to_thread.run_sync(
         _missing_parts, get_lab(request), request.app.state.status, limiter=LOOKERS
     )
-    if missing:
-        return problem(503, "Not ready", "; ".join(missing), headers={"Retry-After": "5"})
+    if missing_parts:
+        return problem(503, "Not ready", "; ".join(missing_parts), headers={"Retry-After": "5"})
     return Json({"status": "ready"})
 
 
 def _missing_parts(lab: Lab, status: Status) -> list[str]:
     components = status.look()
-    missing = [
+    missing_parts = [
         components[name]["detail"] for name in ("database", "broker") if components[name]["state"] != "ok"
     ]
     if components["database"]["state"] == "ok":
         with reading(lab.sessions) as session:
-            missing += [] if live_slots(session) else ["no worker is running"]
-    return missing
+            missing_parts += [] if live_slots(session) else ["no worker is running"]
+    return missing_parts
 
 
 @router.get("/metrics", response_class=Response)
@@ -57,13 +57,13 @@ async def metrics(request: Request) -> Response:
 
 def _scrape(request: Request) -> bytes:
     state = request.app.state
-    facts = {
+    gauge_values = {
         "grpolab_streams": float(state.broadcaster.listeners),
         "grpolab_reconciler_age_seconds": state.reconciler.age_seconds,
     }
     registry = CollectorRegistry()
     registry.register(
-        Gauges(get_lab(request), facts, state.status.look(), (request.app.version, newest_schema()))
+        Gauges(get_lab(request), gauge_values, state.status.look(), (request.app.version, newest_schema()))
     )
     ProcessCollector(registry=registry)
     return generate_latest(registry) + generate_latest(REQUESTS)

@@ -131,14 +131,14 @@ def database_samples(session: Session, lease_seconds: float) -> Iterator[Sample]
     for status, count in (dict.fromkeys(STATUSES, 0) | dict(tuple(row) for row in counts)).items():
         yield "grpolab_runs", (status,), count
     yield from _diagnosis_samples(session)
-    waiting: Any = select(func.count(), db_now() - func.min(Run.queued_at)).where(
+    waiting_query: Any = select(func.count(), db_now() - func.min(Run.queued_at)).where(
         claimable_condition(), Run.requested_action == ""
     )
-    depth, oldest_wait = session.execute(waiting).one()
+    depth, oldest_wait = session.execute(waiting_query).one()
     yield "grpolab_queue_depth", (), depth
     yield "grpolab_queue_oldest_age_seconds", (), max(oldest_wait or 0.0, 0.0)
-    running = select(Run.summary, db_now() - Run.lease_until, db_now() - Run.progress_at)
-    rows = session.execute(running.where(Run.status == "running", Run.writer.is_(None))).all()
+    running_query = select(Run.summary, db_now() - Run.lease_until, db_now() - Run.progress_at)
+    rows = session.execute(running_query.where(Run.status == "running", Run.writer.is_(None))).all()
     oldest = max((overdue + lease_seconds for _, overdue, _ in rows), default=0.0)
     yield "grpolab_lease_oldest_age_seconds", (), max(oldest, 0.0)
     yield "grpolab_ingest_lag_seconds", (), max((0.0, *(lag or 0.0 for _, _, lag in rows)))
@@ -168,8 +168,10 @@ def _machine_samples(slots: Sequence[Worker]) -> Iterator[Sample]:
 
 def _diagnosis_samples(session: Session) -> Iterator[Sample]:
     """Yield the metrics of verdicts, their events, and the webhook that reports them."""
-    judged = select(Run.verdict, func.count()).where(Run.deleted_at.is_(None), Run.verdict.is_not(None))
-    counts: Any = session.execute(judged.group_by(Run.verdict)).all()
+    verdict_query = select(Run.verdict, func.count()).where(
+        Run.deleted_at.is_(None), Run.verdict.is_not(None)
+    )
+    counts: Any = session.execute(verdict_query.group_by(Run.verdict)).all()
     for verdict, count in (dict.fromkeys(get_args(Verdict), 0) | dict(tuple(row) for row in counts)).items():
         yield "grpolab_runs_by_verdict", (verdict,), count
     event_counts = select(Event.level, func.count()).where(Event.kind == "diagnosis").group_by(Event.level)
@@ -177,7 +179,7 @@ def _diagnosis_samples(session: Session) -> Iterator[Sample]:
     for level, count in (dict.fromkeys(LEVELS, 0) | dict(tuple(row) for row in events)).items():
         yield "grpolab_diagnosis_events", (level,), count
     webhook = session.scalar(select(Webhook))
-    undelivered = select(func.count()).where(Event.kind.in_(KINDS))
+    undelivered_query = select(func.count()).where(Event.kind.in_(KINDS))
     yield "grpolab_webhook_failures", (), webhook.failures if webhook else 0
-    waiting = session.scalar(undelivered.where(Event.id > webhook.event_id)) if webhook else 0
-    yield "grpolab_webhook_waiting_events", (), waiting or 0
+    waiting_count = session.scalar(undelivered_query.where(Event.id > webhook.event_id)) if webhook else 0
+    yield "grpolab_webhook_waiting_events", (), waiting_count or 0

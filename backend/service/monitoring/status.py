@@ -102,8 +102,8 @@ class Status:
             with open_sessions(self._engine).begin() as session:
                 take_lease(session, "status", self._owner, seconds=0)
         except SQLAlchemyError as error:
-            unknown = Fault("broken", "the database cannot be written: see the service's log")
-            return database_fault(error, self._engine.url) or unknown
+            unknown_fault = Fault("broken", "the database cannot be written: see the service's log")
+            return database_fault(error, self._engine.url) or unknown_fault
         return None
 
     def close(self) -> None:

@@ -35,8 +35,8 @@ class Slurm:
         """Count the jobs of this user by their name."""
         listing = run_command(["squeue", "--me", "--noheader", f"--name={JOB_NAME}", "--format=%t"])
         states = listing.split()
-        waiting = sum(state in ("PD", "CF", "RQ", "RF", "RH", "SE") for state in states)
-        return Pilots(waiting, len(states) - waiting)
+        waiting_count = sum(state in ("PD", "CF", "RQ", "RF", "RH", "SE") for state in states)
+        return Pilots(waiting_count, len(states) - waiting_count)
 
     def submit(self) -> str:
         """Submit the job with `sbatch`, which reads the script from standard input."""
@@ -56,9 +56,9 @@ class Kubernetes:
             states = [item.get("status", {}) for item in json.loads(listing)["items"]]
         except (ValueError, KeyError, TypeError, AttributeError):
             raise Unavailable(f"kubectl answered no list of jobs: {listing[:100]!r}") from None
-        running = sum(bool(state.get("active")) and bool(state.get("ready")) for state in states)
-        finished = sum(bool(state.get("succeeded") or state.get("failed")) for state in states)
-        return Pilots(len(states) - running - finished, running)
+        running_count = sum(bool(state.get("active")) and bool(state.get("ready")) for state in states)
+        finished_count = sum(bool(state.get("succeeded") or state.get("failed")) for state in states)
+        return Pilots(len(states) - running_count - finished_count, running_count)
 
     def submit(self) -> str:
         """Create the job with `kubectl`."""
@@ -75,8 +75,8 @@ class SkyPilot:
         """Count the unfinished jobs by their name."""
         listing = run_command(["sky", "jobs", "queue", "--skip-finished"])
         states = [line for line in listing.splitlines() if JOB_NAME in line]
-        running = sum("RUNNING" in line for line in states)
-        return Pilots(len(states) - running, running)
+        running_count = sum("RUNNING" in line for line in states)
+        return Pilots(len(states) - running_count, running_count)
 
     def submit(self) -> str:
         """Launch the job with `sky jobs launch`, without waiting for it."""

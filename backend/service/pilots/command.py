@@ -42,8 +42,8 @@ def keep_pilots(
                 with reading(sessions) as session:
                     need = compute_need(session, pilots, most=most, devices=devices, nodes=nodes)
                 for _ in range(need.pilots):
-                    waiting = f"{need.runs} runs waited for {sum(pilots)} pilots"
-                    yield f"started pilot {cluster.submit()}: {waiting}"
+                    waiting_note = f"{need.runs} runs waited for {sum(pilots)} pilots"
+                    yield f"started pilot {cluster.submit()}: {waiting_note}"
                 last_error = ""
             except (GrpoLabError, SQLAlchemyError) as error:
                 message = error.detail if isinstance(error, GrpoLabError) else str(error).splitlines()[0]

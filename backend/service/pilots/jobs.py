@@ -50,8 +50,8 @@ def slurm_script(
         *(f"#SBATCH {option}" for option in options),
         f"cd {shlex.quote(str(directory))} || exit 1",
     ]
-    if invalid := next((line for line in (*lines, *command) if has_control(line)), ""):
-        raise Conflict(f"{invalid!r:.200} has a line break or another control character: remove it")
+    if invalid_line := next((line for line in (*lines, *command) if has_control(line)), ""):
+        raise Conflict(f"{invalid_line!r:.200} has a line break or another control character: remove it")
     return "\n".join([*lines, start]) + "\n"
 
 

@@ -40,16 +40,21 @@ def compute_need(session: Session, pilots: Pilots, *, most: int, devices: int = 
     registered. Runs that need more devices than a pilot has, or another number of `nodes`, are not counted,
     because a pilot could never train them.
     """
-    fits = (claimable_condition(), Run.requested_action == "", Run.devices <= devices, Run.nodes == nodes)
-    runs = session.scalars(select(Run.devices).where(*fits)).all()
+    fit_conditions = (
+        claimable_condition(),
+        Run.requested_action == "",
+        Run.devices <= devices,
+        Run.nodes == nodes,
+    )
+    runs = session.scalars(select(Run.devices).where(*fit_conditions)).all()
     free_slots = [slot for slot in live_slots(session) if slot.run_id is None and slot.nodes == nodes]
     runs_without_slot = (
         count_runs_without_slot(runs, free_slots)
         if nodes == 1
         else count_runs_without_group(session, runs, free_slots, nodes)
     )
-    needed = min(runs_without_slot - pilots.waiting, most - pilots.waiting - pilots.running)
-    return Need(len(runs), len(free_slots), max(0, needed))
+    missing_pilots = min(runs_without_slot - pilots.waiting, most - pilots.waiting - pilots.running)
+    return Need(len(runs), len(free_slots), max(0, missing_pilots))
 
 
 def count_runs_without_group(
@@ -59,19 +64,19 @@ def count_runs_without_group(
     idle_workers = {slot.id.rpartition("-")[0] for slot in free}
     groups = [seats for seats in complete_groups(session) if len(seats) == nodes]
     free_device_counts = sorted(max_devices(seats) for seats in groups if seats[0].worker_id in idle_workers)
-    unplaced = 0
+    unplaced_count = 0
     for devices in sorted(runs, reverse=True):
         if free_device_counts and free_device_counts[-1] >= devices:
             free_device_counts.pop()
         else:
-            unplaced += 1
-    return unplaced
+            unplaced_count += 1
+    return unplaced_count
 
 
 def count_runs_without_slot(runs: Sequence[int], free: Sequence[Worker]) -> int:
     """Return the number of runs, given by their numbers of devices, for which no worker has free slots."""
     slots = Counter((slot.host, slot.pid, slot.device == CPU) for slot in free)
-    unplaced = 0
+    unplaced_count = 0
     for devices in sorted(runs, reverse=True):
         slots_by_pool = {
             pool: 1 if pool[2] else devices for pool in slots if not pool[2] or devices <= MAX_CPU_RANKS
@@ -81,5 +86,5 @@ def count_runs_without_slot(runs: Sequence[int], free: Sequence[Worker]) -> int:
             worker = max(fitting_pools, key=lambda pool: slots[pool])
             slots[worker] -= slots_by_pool[worker]
         else:
-            unplaced += 1
-    return unplaced
+            unplaced_count += 1
+    return unplaced_count

@@ -263,8 +263,8 @@ def run_tree(settings: Settings, *, show_demo: bool) -> int:
     launcher = Launcher(settings, terminal)
     launcher.catch_signals()
     try:
-        with hold_instance(settings, service_url(settings)) as hold:
-            preflight.check_port(settings, patience_seconds=10 if hold.is_after_crash else 0)
+        with hold_instance(settings, service_url(settings)) as instance:
+            preflight.check_port(settings, patience_seconds=10 if instance.is_after_crash else 0)
             preflight.check_database(settings)
             _run_until_stopped(launcher, show_demo=show_demo)
     except AlreadyRunning as running:

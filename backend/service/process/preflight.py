@@ -103,11 +103,11 @@ def check_port(settings: Settings, *, patience_seconds: float = 0.0) -> None:
 
 def _bind_error(host: str, port: int) -> OSError | None:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    with socket.socket(family) as test_socket:
+        test_socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind((host.strip("[]"), port))
-            probe.listen(1)
+            test_socket.bind((host.strip("[]"), port))
+            test_socket.listen(1)
         except OSError as error:
             return error
     return None
@@ -115,9 +115,9 @@ def _bind_error(host: str, port: int) -> OSError | None:
 
 def free_port() -> int:
     """Return a port that is currently unused."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    with socket.socket() as test_socket:
+        test_socket.bind(("127.0.0.1", 0))
+        return int(test_socket.getsockname()[1])
 
 
 def restore_mark(settings: Settings) -> Path:
@@ -127,9 +127,9 @@ def restore_mark(settings: Settings) -> Path:
 
 def check_database(settings: Settings) -> None:
     """Check that the database can be opened; error messages contain its URL without the password."""
-    if (mark := restore_mark(settings)).exists():
+    if (marker := restore_mark(settings)).exists():
         raise CannotStart(
-            f"a restore was interrupted: run it again (grpolab restore {mark.read_text().strip()})"
+            f"a restore was interrupted: run it again (grpolab restore {marker.read_text().strip()})"
         )
     url = make_url(settings.effective_database_url)
     if url.get_backend_name() == "sqlite" and url.database:

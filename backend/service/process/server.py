@@ -89,10 +89,10 @@ class Protocol(H11Protocol):
             for connection in self.connections
             if isinstance(connection, Protocol) and connection is not self
         )
-        silent = [connection for connection in connections if connection.waits_for_client()]
-        if not silent:
+        silent_connections = [connection for connection in connections if connection.waits_for_client()]
+        if not silent_connections:
             return False
-        min(silent, key=lambda connection: connection.heard_at).transport.abort()
+        min(silent_connections, key=lambda connection: connection.heard_at).transport.abort()
         return True
 
     def waits_for_client(self) -> bool:

@@ -41,7 +41,7 @@ class Terminal:
     @contextmanager
     def step(self, name: str, doing: str) -> Iterator[Step]:
         """Show `doing` while the body runs, and then its result and duration."""
-        started = time.monotonic()
+        started_at = time.monotonic()
         is_screen = self.out.isatty()
         self._write(f"  {name:<10} {doing} ..." + ("" if is_screen else "\n"))
         step = Step()
@@ -50,7 +50,7 @@ class Terminal:
         except BaseException:
             self._write("\n" if is_screen else "")
             raise
-        seconds = time.monotonic() - started
+        seconds = time.monotonic() - started_at
         clear = "\r\x1b[K" if is_screen else ""
         self.say(f"{clear}  {name:<10} {step.result} ({seconds:.1f} s)")
 

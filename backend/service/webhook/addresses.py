@@ -70,14 +70,14 @@ def _look_up(host: str, port: int, seconds: float) -> list[str]:
     """Resolve the addresses of a host in a thread, which is abandoned if it takes too long."""
     future: Future[list[str]] = Future()
 
-    def ask() -> None:
+    def find_addresses() -> None:
         try:
             entries = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
             future.set_result(list(dict.fromkeys(str(entry[4][0]) for entry in entries)))
         except (OSError, ValueError) as error:
             future.set_exception(error)
 
-    threading.Thread(target=ask, name="webhook-lookup", daemon=True).start()
+    threading.Thread(target=find_addresses, name="webhook-lookup", daemon=True).start()
     try:
         return future.result(seconds)
     except TimeoutError:

@@ -40,10 +40,10 @@ def choose_format(url: str, requested: str) -> Format:
     """Return the requested format, or else the format for the host of the URL."""
     if requested in {"json", "slack", "discord"}:
         return requested  # type: ignore[return-value]
-    parts = urlsplit(url)
-    if parts.hostname == "hooks.slack.com":
+    url_parts = urlsplit(url)
+    if url_parts.hostname == "hooks.slack.com":
         return "slack"
-    is_discord = parts.hostname in {"discord.com", "discordapp.com"} and parts.path.startswith(
+    is_discord = url_parts.hostname in {"discord.com", "discordapp.com"} and url_parts.path.startswith(
         "/api/webhooks/"
     )
     return "discord" if is_discord else "json"
@@ -55,8 +55,8 @@ def make_body(event: Event, run: RunNames | None, form: Format) -> bytes:
         return orjson.dumps(_document(event, run))
     text = redact(f"{_title(run)}{event.message}")[:MAX_CHARACTERS]
     if form == "slack":
-        escaped = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-        return orjson.dumps({"text": escaped, "mrkdwn": False, "link_names": False})
+        escaped_text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+        return orjson.dumps({"text": escaped_text, "mrkdwn": False, "link_names": False})
     escaped_markdown = re.sub(r"([\\`*_~|<>\[\]()#:@])", r"\\\1", text)[:MAX_CHARACTERS]
     return orjson.dumps(
         {"content": escaped_markdown, "allowed_mentions": {"parse": []}, "flags": SUPPRESS_EMBEDS}
@@ -77,8 +77,8 @@ def _document(event: Event, run: RunNames | None) -> dict[str, Any]:
         "message": event.message,
         "details": event.data,
     }
-    redacted: dict[str, Any] = redact_document(data)
-    return {"type": event_type(event), "timestamp": iso_time(event.at), "data": redacted}
+    redacted_data: dict[str, Any] = redact_document(data)
+    return {"type": event_type(event), "timestamp": iso_time(event.at), "data": redacted_data}
 
 
 def event_type(event: Event) -> str:

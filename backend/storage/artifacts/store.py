@@ -189,11 +189,11 @@ class ArtifactStore:
             if (stored_size := self._call(self._files.size, f"{source}/{name}")) != size:
                 message = f"{directory.name}/{name} has {stored_size} bytes instead of {size}"
                 raise BadCopy(self._words(message))
-        free, needed = free_bytes(directory.parent), sum(sizes.values()) + RESERVE_BYTES
-        if free is not None and free < needed:
-            raise OSError(errno.ENOSPC, f"checkpoint {directory.name} needs {size_text(needed)}")
-        for leftover in directory.parent.glob(".*.fetch"):
-            shutil.rmtree(leftover)
+        available_bytes, needed_bytes = free_bytes(directory.parent), sum(sizes.values()) + RESERVE_BYTES
+        if available_bytes is not None and available_bytes < needed_bytes:
+            raise OSError(errno.ENOSPC, f"checkpoint {directory.name} needs {size_text(needed_bytes)}")
+        for stale_directory in directory.parent.glob(".*.fetch"):
+            shutil.rmtree(stale_directory)
         (draft / "trainer").mkdir(parents=True)
         try:
             for name, size in sizes.items():
@@ -390,10 +390,10 @@ class _RemoteFile(io.RawIOBase):
             self._block_at = self._at
             self._block = self._read_range(self._at, min(self._at + BLOCK_BYTES, self._size))
         offset = self._at - self._block_at
-        piece = self._block[offset : offset + len(buffer)]
-        buffer[: len(piece)] = piece
-        self._at += len(piece)
-        return len(piece)
+        chunk = self._block[offset : offset + len(buffer)]
+        buffer[: len(chunk)] = chunk
+        self._at += len(chunk)
+        return len(chunk)
 
 
 def _underlying_error(error: BaseException) -> BaseException:

@@ -45,8 +45,8 @@ def staleness(log: Log, outcome: Outcome) -> Answer:
     updates = log.find("optim/updates")
     is_reused = updates is not None and float(np.median(updates[1].values)) > 1
     if age is None and updates is None:
-        needs = "the age of samples and the updates per step"
-        return missing_data(log, "staleness", needs, "sampling/staleness", "optim/updates")
+        needed_data = "the age of samples and the updates per step"
+        return missing_data(log, "staleness", needed_data, "sampling/staleness", "optim/updates")
     if not (is_old or is_reused):
         return None
     change = first_of(
@@ -117,8 +117,8 @@ def _entropy_finding(log: Log, outcome: Outcome, cause: str, change: Change, dir
         is_specific = cause == "entropy_explosion" or similarity is not None
         evidence = (f"{similarity.metric} went to {similarity.extreme:.2f}",) if similarity else ()
         return finding_of(cause, change, tier="specific" if is_specific else "consistent", evidence=evidence)
-    pushed = finding_of(cause, change, evidence=(f"loss/entropy went to {term.extreme:.3g} before it",))
-    return pushed._replace(onset=term.onset, metrics=("loss/entropy", *pushed.metrics))
+    finding = finding_of(cause, change, evidence=(f"loss/entropy went to {term.extreme:.3g} before it",))
+    return finding._replace(onset=term.onset, metrics=("loss/entropy", *finding.metrics))
 
 
 def length_blowup(log: Log, outcome: Outcome) -> Answer:

@@ -65,10 +65,10 @@ def verifier(log: Log, outcome: Outcome) -> Answer:
         return Finding(
             "verifier", TITLES["verifier"], onset, tier, 1.0, 1.0, (sentence, *reasons), (outcome.goal,)
         )
-    if (contradicted := _contradicted(log)) is not None:
-        return contradicted
-    if outcome.verdict == "never_learned" and (wrong := _always_wrong(log)) is not None:
-        return wrong
+    if (contradiction := _contradicted(log)) is not None:
+        return contradiction
+    if outcome.verdict == "never_learned" and (finding := _always_wrong(log)) is not None:
+        return finding
     if outcome.onset is None or outcome.goal.startswith("eval/"):
         return None  # evaluations are too rare to show a change within a step
     return _sudden(log, outcome, series, outcome.onset)
@@ -91,14 +91,14 @@ def _always_wrong(log: Log) -> Answer:
 
 def _contradicted(log: Log) -> Answer:
     """Return a finding if training problems are graded as wrong while the policy solves held-out ones."""
-    trained, held_out_sets = log.find("reward/accuracy", least=12), log.held_out(least=4)
-    if trained is None or not held_out_sets:
+    training_accuracy, held_out_sets = log.find("reward/accuracy", least=12), log.held_out(least=4)
+    if training_accuracy is None or not held_out_sets:
         return None
     name, held_out = next(iter(held_out_sets.items()))
     steps, values = held_out.steps, held_out.values
     pair_minima = np.minimum(values[:-1], values[1:])
     index = int(np.argmax(pair_minima))
-    trained_accuracy = trained[1].between(steps[index], steps[index + 1])
+    trained_accuracy = training_accuracy[1].between(steps[index], steps[index + 1])
     trained_mean, held_out_min = (
         float(np.mean(trained_accuracy.values)) if len(trained_accuracy) else math.inf,
         float(pair_minima[index]),
@@ -110,7 +110,7 @@ def _contradicted(log: Log) -> Answer:
         f"{int(steps[index + 1])}, "
         f"{name} at least {held_out_min:.3g}: the training problems' answers or their check are wrong"
     )
-    first_step = int(trained[1].steps[0])
+    first_step = int(training_accuracy[1].steps[0])
     metrics = ("reward/accuracy", name)
     onset = Interval(first_step, first_step)
     return Finding("verifier", TITLES["verifier"], onset, "specific", 1.0, 1.0, (sentence,), metrics)
@@ -131,24 +131,24 @@ def _sudden(log: Log, outcome: Outcome, series: Series, fall: Interval) -> Answe
     )
     index = int(np.argmax(drops)) + 1
     values_after = series.values[series.steps >= nearby.steps[index]][:6]
-    level = float(values_before[-5:].mean())
-    if level - float(values_after.mean()) < max(
-        MIN_JUMP_ERRORS * sigma / math.sqrt(min(3, len(values_after))), 0.6 * level
+    mean_before = float(values_before[-5:].mean())
+    if mean_before - float(values_after.mean()) < max(
+        MIN_JUMP_ERRORS * sigma / math.sqrt(min(3, len(values_after))), 0.6 * mean_before
     ):
         return None
     step = int(nearby.steps[index])
     behaviour = ("policy/entropy", "length/mean", "kl/k3", "policy/token_prob_mean")
-    unchanging = [name for name in behaviour if _is_known_before(log, name, step)]
-    if not unchanging:
+    unchanged_metrics = [name for name in behaviour if _is_known_before(log, name, step)]
+    if not unchanged_metrics:
         return unjudged("verifier", "entropy, length or KL, to see whether the policy changed too")
-    if any(_moved_at(log.series[name], step) for name in unchanging):
+    if any(_moved_at(log.series[name], step) for name in unchanged_metrics):
         return None
     earlier = [change for sign in BEHAVIOUR if (change := change_of(log, outcome, sign)) is not None]
     if any(change.onset.healthy < step for change in earlier):
         return None
     evidence = (
-        f"{outcome.goal} fell from {level:.3g} to {float(values_after.mean()):.3g} within step {step}",
-        f"{', '.join(unchanging)} did not change at that step",
+        f"{outcome.goal} fell from {mean_before:.3g} to {float(values_after.mean()):.3g} within step {step}",
+        f"{', '.join(unchanged_metrics)} did not change at that step",
     )
     onset = Interval(int(series.steps[series.steps < step][-1]), step)
     return Finding("verifier", TITLES["verifier"], onset, "specific", 1.0, 1.0, evidence, (outcome.goal,))
@@ -187,10 +187,10 @@ def reward_hacking(log: Log, outcome: Outcome) -> Answer:
     if outcome.onset is None or outcome.healthy is None:
         return None
     reward_before, reward_after, standard_error = _before_and_after(total[1], outcome.healthy, outcome.onset)
-    unearned = change_of(log, outcome, Sign("reward/unearned_share", "up", 1.2, 0.02, threshold=0.5))
+    unearned_change = change_of(log, outcome, Sign("reward/unearned_share", "up", 1.2, 0.02, threshold=0.5))
     term = _term_that_rose(log, outcome)
     is_kept = reward_after >= reward_before - 2 * standard_error and reward_before > 0
-    if math.isnan(standard_error) or not (is_kept or unearned or term):
+    if math.isnan(standard_error) or not (is_kept or unearned_change or term):
         return None
     evidence = [
         (
@@ -206,15 +206,19 @@ def reward_hacking(log: Log, outcome: Outcome) -> Answer:
         rise = change_of(log, outcome, Sign(term[0], "up", 1.5, 0.02))
         if rise is not None:
             onset = min(onset, rise.onset, key=lambda interval: interval.middle)
-    if unearned is not None:
+    if unearned_change is not None:
         evidence.insert(
-            0, f"wrong completions earned {unearned.extreme:.0%} of the reward, {unearned.healthy:.0%} before"
+            0,
+            f"wrong completions earned {unearned_change.extreme:.0%} of the reward, "
+            f"{unearned_change.healthy:.0%} before",
         )
         metrics.insert(0, "reward/unearned_share")
-        onset = min(onset, unearned.onset, key=lambda interval: interval.middle)
+        onset = min(onset, unearned_change.onset, key=lambda interval: interval.middle)
     strength = min(1.0, 1 - outcome.end / max(2 * outcome.best, 1e-9))
     is_specific = (
-        bool(term or unearned) or not goal.startswith("eval/") or has_any_metric(log, "reward/accuracy")
+        bool(term or unearned_change)
+        or not goal.startswith("eval/")
+        or has_any_metric(log, "reward/accuracy")
     )
     if not is_specific:
         evidence.append("the log has no accuracy in training, without which overfitting looks the same")
@@ -236,11 +240,16 @@ def _before_and_after(series: Series, healthy: Interval, onset: Interval) -> tup
 
     All are NaN if there are fewer than three points before or after it.
     """
-    before, after = series.between(healthy.healthy, onset.healthy), series.between(onset.sick, math.inf)
-    if len(before) < 3 or len(after) < 3:
+    points_before, points_after = (
+        series.between(healthy.healthy, onset.healthy),
+        series.between(onset.sick, math.inf),
+    )
+    if len(points_before) < 3 or len(points_after) < 3:
         return math.nan, math.nan, math.nan
-    standard_error = noise(series.values) * math.hypot(1 / math.sqrt(len(before)), 1 / math.sqrt(len(after)))
-    return float(before.values.mean()), float(after.values.mean()), standard_error
+    standard_error = noise(series.values) * math.hypot(
+        1 / math.sqrt(len(points_before)), 1 / math.sqrt(len(points_after))
+    )
+    return float(points_before.values.mean()), float(points_after.values.mean()), standard_error
 
 
 RIGHT_TERM_PATTERN = re.compile(r"acc|correct|right|solve|exact|answer", re.IGNORECASE)
@@ -307,8 +316,8 @@ def vanishing_signal(log: Log, outcome: Outcome) -> Answer:
     """In most groups all completions have the same reward, so that they have no gradient."""
     equal_groups = log.find("groups/zero_variance_frac", least=5)
     if equal_groups is None:
-        needs = "the share of groups with equal rewards"
-        return missing_data(log, "vanishing_signal", needs, "groups/zero_variance_frac", min_points=5)
+        needed_data = "the share of groups with equal rewards"
+        return missing_data(log, "vanishing_signal", needed_data, "groups/zero_variance_frac", min_points=5)
     limit = {"never_learned": 0.5, "inconclusive": MAX_EQUAL_GROUP_FRACTION}.get(outcome.verdict, 1.0)
     if (median_share := float(np.median(equal_groups[1].values))) > limit:
         first_step = int(equal_groups[1].steps[0])

@@ -29,9 +29,9 @@ def non_finite(log: Log, outcome: Outcome) -> Answer:
         for name in names
         if (series := log.series.get(name)) is not None and not np.isfinite(series.values).all()
     }
-    skipped = log.series.get("optim/skipped")
-    if skipped is not None and (skipped.values > 0).any():
-        first_steps["optim/skipped"] = int(skipped.steps[skipped.values > 0][0])
+    skipped_updates = log.series.get("optim/skipped")
+    if skipped_updates is not None and (skipped_updates.values > 0).any():
+        first_steps["optim/skipped"] = int(skipped_updates.steps[skipped_updates.values > 0][0])
     if not first_steps:
         return (
             None
@@ -125,8 +125,8 @@ def dead_run(log: Log, outcome: Outcome) -> Answer:
     limits = {"optim/update_norm": 0.0, "optim/lr": MAX_DEAD_LEARNING_RATE, "optim/grad_norm": 0.0}
     logged_series = [named_series for name in limits if (named_series := log.find(name, least=5)) is not None]
     if not logged_series:
-        needs = "the learning rate, the gradient norm or the size of the updates"
-        return missing_data(log, "dead_run", needs, *limits, min_points=5)
+        needed_data = "the learning rate, the gradient norm or the size of the updates"
+        return missing_data(log, "dead_run", needed_data, *limits, min_points=5)
     same_evaluations = _same_evaluations(log)
     for name, series in logged_series:
         values = series.values[len(series) // 10 :]
@@ -199,10 +199,10 @@ def _dominates(share: float) -> str:
 def _share_of_kl(log: Log, first: int, outcome: Outcome) -> float:
     """Return the KL term's median fraction of the gradient from a step until the fall, or 0 if unknown."""
     last_step = outcome.onset.sick if outcome.onset and outcome.onset.sick > first + 2 else math.inf
-    measured = log.find("optim/kl_share")
-    values = measured[1].between(first, last_step).values if measured else np.zeros(0)
-    with_signal = values[values < 1]
-    return float(np.median(with_signal)) if len(with_signal) >= 3 else 0.0
+    kl_share = log.find("optim/kl_share")
+    values = kl_share[1].between(first, last_step).values if kl_share else np.zeros(0)
+    signal_values = values[values < 1]
+    return float(np.median(signal_values)) if len(signal_values) >= 3 else 0.0
 
 
 def _kl_dominates_throughout(log: Log, words: tuple[str, ...]) -> Finding:
@@ -233,8 +233,8 @@ def displacement(log: Log, outcome: Outcome) -> Answer:
     """Updates make right answers less likely, as a side effect of pushing away from wrong ones."""
     lift_series = log.find("policy/lift_right", least=4)
     if lift_series is None:
-        needs = "the lift of right answers (policy/lift_right)"
-        return missing_data(log, "displacement", needs, "policy/lift_right", min_points=4)
+        needed_data = "the lift of right answers (policy/lift_right)"
+        return missing_data(log, "displacement", needed_data, "policy/lift_right", min_points=4)
     if outcome.healthy is None or outcome.onset is None:
         return None
     lift_before = lift_series[1].between(-math.inf, outcome.healthy.sick).values

@@ -70,8 +70,8 @@ def may_name_step(text: str) -> bool:
     """Return whether a line has a word for a step followed by a number; faster than finding the step."""
     if text[:1] in "[( " and _COUNTER_PATTERN.match(text):
         return True
-    lower = text.lower()
-    return any(word in lower for word in _WORDS) and _NUMBERED.search(lower) is not None
+    lower_text = text.lower()
+    return any(step_word in lower_text for step_word in _WORDS) and _NUMBERED.search(lower_text) is not None
 
 
 class Heading(NamedTuple):
@@ -151,11 +151,11 @@ def lone_pairs(text: str) -> list[tuple[str, str]]:
     """Return the pairs of a line without other content: a list item, or cells of a grid."""
     if "│" in text:
         return [(match[1], match[2]) for match in _GRID.finditer(text)]
-    plain = _BULLET.sub("", text)
-    first = _PAIR_PATTERN.search(plain)
-    if first is None or plain[: first.start()].strip(_SEPARATORS):
+    bare_text = _BULLET.sub("", text)
+    first = _PAIR_PATTERN.search(bare_text)
+    if first is None or bare_text[: first.start()].strip(_SEPARATORS):
         return []
-    return [] if _PAIR_PATTERN.sub("", plain).strip(_SEPARATORS) else pairs(plain)
+    return [] if _PAIR_PATTERN.sub("", bare_text).strip(_SEPARATORS) else pairs(bare_text)
 
 
 def verl_cells(text: str) -> Iterator[tuple[str, Any]]:
@@ -171,15 +171,15 @@ def table_cells(text: str) -> list[str]:
     """Return the cells of a table line, separated by bars, tabs, spaces or commas, or none."""
     if len(text) > MAX_LINE_CHARACTERS:
         return []
-    plain = text.translate(_BARS).strip("# \t\r\n")
-    if "|" in plain:
-        cells = plain.strip("|").split("|")
+    bare_text = text.translate(_BARS).strip("# \t\r\n")
+    if "|" in bare_text:
+        cells = bare_text.strip("|").split("|")
     elif "\t" in text:
         cells = text.rstrip("\n").split("\t")
-    elif "  " in plain:
-        cells = re.split(r" {2,}", plain)
+    elif "  " in bare_text:
+        cells = re.split(r" {2,}", bare_text)
     else:
-        cells = plain.split(",") if "," in plain else plain.split(" ")
+        cells = bare_text.split(",") if "," in bare_text else bare_text.split(" ")
     return [cell.strip(" \t*`") for cell in cells] if len(cells) > 1 else []
 
 

@@ -65,15 +65,19 @@ class _Scanner:
         self._left = MAX_TOKENS
 
     def value(self, depth: int) -> tuple[Any, int]:
-        kind, sign = self._next()
-        return self._value(kind, sign, depth), self._at
+        kind, lexeme = self._next()
+        return self._value(kind, lexeme, depth), self._at
 
     def _next(self) -> tuple[str, str]:
         match = _TOKEN_PATTERN.match(self._text, self._at)
         self._left -= 1
         if match is None:
-            remaining = self._text[self._at : self._at + 200].lstrip()
-            raise Incomplete if not remaining or remaining[0] in "'\"" else ValueError("is no literal")
+            remaining_text = self._text[self._at : self._at + 200].lstrip()
+            raise (
+                Incomplete
+                if not remaining_text or remaining_text[0] in "'\""
+                else ValueError("is no literal")
+            )
         if self._left < 0:
             raise ValueError("is too large")
         self._at = match.end()
@@ -106,28 +110,28 @@ class _Scanner:
     def _object(self, depth: int) -> dict[str, Any]:
         document: dict[str, Any] = {}
         while True:
-            kind, sign = self._next()
-            if sign == "}":
+            kind, lexeme = self._next()
+            if lexeme == "}":
                 return document
-            key = self._value(kind, sign, depth)
+            key = self._value(kind, lexeme, depth)
             if self._next()[1] != ":":
                 raise ValueError("is no object")
-            kind, sign = self._next()
-            document[str(key)] = self._value(kind, sign, depth)
-            if (sign := self._next()[1]) == "}":
+            kind, lexeme = self._next()
+            document[str(key)] = self._value(kind, lexeme, depth)
+            if (lexeme := self._next()[1]) == "}":
                 return document
-            if sign != ",":
+            if lexeme != ",":
                 raise ValueError("is no object")
 
     def _items(self, opening: str, depth: int) -> list[Any]:
         items: list[Any] = []
         while True:
-            kind, sign = self._next()
-            if sign == _CLOSING[opening]:
+            kind, lexeme = self._next()
+            if lexeme == _CLOSING[opening]:
                 return items
-            if sign in {",", "="}:
+            if lexeme in {",", "="}:
                 continue
-            items.append(self._value(kind, sign, depth))
+            items.append(self._value(kind, lexeme, depth))
 
 
 def _whole(digits: str) -> int | float:

@@ -136,16 +136,16 @@ class ConsoleText:
 
     def _take(self, line: int, text: str) -> str:
         """Return the form of a line; empty if it has no metrics."""
-        writer, plain = without_writer(text)
+        writer, content = without_writer(text)
         if self._open:
-            self._continue_object(line, plain, writer)
+            self._continue_object(line, content, writer)
             return OBJECTS
-        brace = _BRACE.search(plain) if "{" in plain else None
-        if brace is not None and self._take_objects(line, plain, brace.start(), writer):
+        brace = _BRACE.search(content) if "{" in content else None
+        if brace is not None and self._take_objects(line, content, brace.start(), writer):
             return OBJECTS
-        if self._take_verl(line, plain):
+        if self._take_verl(line, content):
             return VERL_LINES
-        return self._take_line(line, plain, writer) if len(plain) <= MAX_LINE_CHARACTERS else ""
+        return self._take_line(line, content, writer) if len(content) <= MAX_LINE_CHARACTERS else ""
 
     # ------------------------------------------------------------ objects
 
@@ -203,7 +203,7 @@ class ConsoleText:
         if step == NO_STEP and line - self._heading_line <= 2:
             step = heading_step
         epoch = as_number(value_by_name.get("epoch"))
-        clue = Clue(
+        hint = Clue(
             step,
             heading_step,
             epoch=float("nan") if epoch is None else epoch,
@@ -212,7 +212,7 @@ class ConsoleText:
             writer=writer,
             is_eval=_is_eval(value_by_name),
         )
-        self.forms[OBJECTS].add(line, cells, clue)
+        self.forms[OBJECTS].add(line, cells, hint)
         return True
 
     def _add_summary(self, document: dict[str, Any]) -> None:
@@ -258,9 +258,9 @@ class ConsoleText:
             self._add_pairs(PAIRS, line, cells, Clue(self._evaluated_step, writer=writer))
             return PAIRS
         if may_name_step(text):
-            named = heading(text)
-            if named.step is not None or named.epoch is not None:
-                return self._take_heading(line, text, named, writer)
+            position = heading(text)
+            if position.step is not None or position.epoch is not None:
+                return self._take_heading(line, text, position, writer)
         is_candidate = self._heading.step is not None or _MAY_BE_PAIRS.search(text) or _EVALUATED.match(text)
         cells = lone_pairs(text) if is_candidate else []
         if cells and {name for name, _ in cells} & {name for name, _ in self._list}:
@@ -329,11 +329,13 @@ class ConsoleText:
             and len(cells) == len(self._header)
             and number_in(self._header[0], cells[0]) is not None
         ):
-            named = {name: cell for name, cell in zip(self._header, cells, strict=True) if name}
-            step, _ = _own_step({plain_name(name): number_in(name, cell) for name, cell in named.items()}, "")
-            epoch = as_number(named.get("epoch", named.get("Epoch")))
-            clue = Clue(step, epoch=float("nan") if epoch is None else epoch)
-            self.forms[TABLE].add(line, named.items(), clue)
+            cells_by_name = {name: cell for name, cell in zip(self._header, cells, strict=True) if name}
+            step, _ = _own_step(
+                {plain_name(name): number_in(name, cell) for name, cell in cells_by_name.items()}, ""
+            )
+            epoch = as_number(cells_by_name.get("epoch", cells_by_name.get("Epoch")))
+            hint = Clue(step, epoch=float("nan") if epoch is None else epoch)
+            self.forms[TABLE].add(line, cells_by_name.items(), hint)
             return True
         if _is_header(cells):
             self._header = cells
@@ -398,8 +400,8 @@ def _trainings(text: ConsoleText, form: str, rows: Rows) -> list[Log]:
         training_rows = Rows(len(table) + 1)
         training_rows.table = table
         training_rows.clues = [
-            clue
-            for clue, training_number in zip(rows.clues, training_of_row, strict=True)
+            hint
+            for hint, training_number in zip(rows.clues, training_of_row, strict=True)
             if training_number == number
         ]
         steps, note = steps_of_rows(training_rows, text.total, text.epochs)
@@ -428,7 +430,7 @@ def _training_numbers(rows: Rows) -> np.ndarray[Any, np.dtype[np.int64]]:
     """Return the index of the training that each row belongs to, from 0; -1 for a row without one."""
     numbers = np.zeros(len(rows), np.int64)
     for end in rows.ends:
-        if 0 < end < len(rows) and any(not clue.is_eval for clue in rows.clues[end:]):
+        if 0 < end < len(rows) and any(not hint.is_eval for hint in rows.clues[end:]):
             numbers[end:] += 1
     numbers[rows.strays()] = -1
     return numbers

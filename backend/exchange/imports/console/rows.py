@@ -73,8 +73,8 @@ class Rows:
             is_metric[rows] |= is_known(name)
         if not is_metric.any():
             return np.empty(0, np.int64)
-        is_placed = np.array([bool(clue.counter) or clue.is_eval or clue.epoch >= 0 for clue in self.clues])
-        is_alone = ~is_shared & np.array([clue.step == NO_STEP for clue in self.clues])
+        is_placed = np.array([bool(hint.counter) or hint.is_eval or hint.epoch >= 0 for hint in self.clues])
+        is_alone = ~is_shared & np.array([hint.step == NO_STEP for hint in self.clues])
         return np.flatnonzero(~(is_metric | is_placed) | (is_alone & is_shared.any()))
 
 

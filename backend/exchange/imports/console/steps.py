@@ -26,15 +26,15 @@ class Steps(NamedTuple):
 
 def steps_of_rows(rows: Rows, total: int | None, epochs: float | None) -> Steps:
     """Return the steps of one training's rows, given its numbers of steps and epochs if known."""
-    clues = rows.clues
-    training = [number for number, clue in enumerate(clues) if not clue.is_eval]
-    if 2 * sum(clues[number].step != NO_STEP for number in training) >= len(training):
-        return Steps(_eval_with_training(clues, _named(clues)), "")
-    for count, note in _counters(clues, training, total, epochs):
+    hints = rows.clues
+    training = [number for number, hint in enumerate(hints) if not hint.is_eval]
+    if 2 * sum(hints[number].step != NO_STEP for number in training) >= len(training):
+        return Steps(_eval_with_training(hints, _named(hints)), "")
+    for count, note in _counters(hints, training, total, epochs):
         if count is not None:
-            steps = np.full(len(clues), NO_STEP, np.int64)
+            steps = np.full(len(hints), NO_STEP, np.int64)
             steps[training] = count
-            return Steps(_eval_with_training(clues, steps), note)
+            return Steps(_eval_with_training(hints, steps), note)
     raise AssertionError("rows can always be counted")
 
 
@@ -47,7 +47,7 @@ def _counters(
     epoch, epoch_note = _by_epoch(training_clues, total, epochs)
     return [
         (
-            _rising([clue.heading for clue in training_clues]),
+            _rising([hint.heading for hint in training_clues]),
             "The steps are those of the lines above the metrics.",
         ),
         (
@@ -63,10 +63,10 @@ def _counters(
 
 
 def _named(clues: Sequence[Clue]) -> Ints:
-    steps = np.array([clue.step for clue in clues], np.int64)
+    steps = np.array([hint.step for hint in clues], np.int64)
     updates = _updates_of_a_rollout(clues)
     if updates > 1:
-        is_update = np.array([clue.counter == "step" for clue in clues])
+        is_update = np.array([hint.counter == "step" for hint in clues])
         steps[is_update] //= updates
     return _over_epochs(clues, steps)
 
@@ -74,7 +74,7 @@ def _named(clues: Sequence[Clue]) -> Ints:
 def _updates_of_a_rollout(clues: Sequence[Clue]) -> int:
     """Return the number of updates per rollout, if the log counts both."""
     counts = {
-        counter: 1 + max((clue.step for clue in clues if clue.counter == counter), default=-1)
+        counter: 1 + max((hint.step for hint in clues if hint.counter == counter), default=-1)
         for counter in ("rollout", "step")
     }
     return max(1, round(counts["step"] / counts["rollout"])) if counts["rollout"] > 0 else 1
@@ -82,22 +82,22 @@ def _updates_of_a_rollout(clues: Sequence[Clue]) -> int:
 
 def _over_epochs(clues: Sequence[Clue], steps: Ints) -> Ints:
     """Return continuous steps if they restart with each epoch."""
-    epochs = np.array([clue.epoch for clue in clues])
+    epochs = np.array([hint.epoch for hint in clues])
     if len(steps) < 2 or not np.isfinite(epochs).all() or (np.floor(epochs) != epochs).any():
         return steps
     is_next = np.diff(epochs) > 0
     is_decrease = np.diff(steps) < 0
     if not is_next.any() or not is_decrease[is_next].all():
         return steps
-    length = max((clue.total for clue in clues), default=0) or int(steps.max())
+    length = max((hint.total for hint in clues), default=0) or int(steps.max())
     return np.asarray(steps + (epochs - epochs.min()).astype(np.int64) * length, np.int64)
 
 
 def _eval_with_training(clues: Sequence[Clue], steps: Ints) -> Ints:
     """Assign evaluations without a step to the step of the last training row."""
     last = next((int(step) for step in steps if step != NO_STEP), 0)
-    for number, clue in enumerate(clues):
-        if steps[number] == NO_STEP and clue.is_eval:
+    for number, hint in enumerate(clues):
+        if steps[number] == NO_STEP and hint.is_eval:
             steps[number] = last
         elif steps[number] != NO_STEP:
             last = int(steps[number])
@@ -135,25 +135,27 @@ def _rising(counts: Sequence[int]) -> Ints | None:
 
 def _by_bar(clues: Sequence[Clue]) -> Ints | None:
     """Return the counts of the progress bar that increases with the rows, or None."""
-    totals = Counter(total for clue in clues for _, total in clue.bars)
+    totals = Counter(total for hint in clues for _, total in hint.bars)
     for total, _ in totals.most_common(8):
         counts = np.array(
             [
-                next((count for count, bar_total in clue.bars if bar_total == total), NO_STEP)
-                for clue in clues
+                next((count for count, bar_total in hint.bars if bar_total == total), NO_STEP)
+                for hint in clues
             ],
             np.int64,
         )
-        present = np.flatnonzero(counts != NO_STEP)
-        if len(present) >= MIN_COVERED_SHARE * len(clues) and len(present):
-            filled = np.interp(np.arange(len(clues)), present, counts[present]).round().astype(np.int64)
-            if (steps := _rising(filled.tolist())) is not None and int(steps.max()) > 0:
+        counted_rows = np.flatnonzero(counts != NO_STEP)
+        if len(counted_rows) >= MIN_COVERED_SHARE * len(clues) and len(counted_rows):
+            interpolated_counts = (
+                np.interp(np.arange(len(clues)), counted_rows, counts[counted_rows]).round().astype(np.int64)
+            )
+            if (steps := _rising(interpolated_counts.tolist())) is not None and int(steps.max()) > 0:
                 return steps
     return None
 
 
 def _by_epoch(clues: Sequence[Clue], total: int | None, epochs: float | None) -> tuple[Ints | None, str]:
-    values = np.array([clue.epoch for clue in clues])
+    values = np.array([hint.epoch for hint in clues])
     if len(values) < 3 or not np.isfinite(values).all() or float(values.max()) <= 0:
         return None, ""
     if total and epochs:
@@ -177,12 +179,12 @@ def _by_epoch(clues: Sequence[Clue], total: int | None, epochs: float | None) ->
 
 def _by_order(clues: Sequence[Clue]) -> Ints:
     """Return the numbers of the rows from 1, per writer if several processes print the same rows."""
-    counts = Counter(clue.writer for clue in clues)
+    counts = Counter(hint.writer for hint in clues)
     has_several_writers = len(counts) > 1 and min(counts.values()) >= MIN_COVERED_SHARE * max(counts.values())
     row_counts: Counter[str] = Counter()
     steps = []
-    for clue in clues:
-        writer = clue.writer if has_several_writers else ""
+    for hint in clues:
+        writer = hint.writer if has_several_writers else ""
         row_counts[writer] += 1
         steps.append(row_counts[writer])
     return np.array(steps, np.int64)

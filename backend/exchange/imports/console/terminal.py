@@ -40,16 +40,16 @@ def pieces_of_text(text: str) -> Iterator[tuple[int, str]]:
 def _pieces_of(number: int, line: str) -> Iterator[tuple[int, str]]:
     if "\x1b" in line:
         line = _CONTROL.sub("", line)
-    for piece in line.split("\r") if "\r" in line else (line,):
-        if piece and not piece.isspace():
-            yield number, piece
+    for segment in line.split("\r") if "\r" in line else (line,):
+        if segment and not segment.isspace():
+            yield number, segment
 
 
 def _cut(line: str) -> tuple[str, str]:
     """Split a very long line at a carriage return or before an object, and return both parts."""
-    at = line.rfind("\r") + 1 or line.rfind("{")
-    if at > 0:
-        return line[:at], line[at:]
+    split_offset = line.rfind("\r") + 1 or line.rfind("{")
+    if split_offset > 0:
+        return line[:split_offset], line[split_offset:]
     return ("", line) if len(line) <= MAX_LINE_CHARACTERS else (line, "")
 
 

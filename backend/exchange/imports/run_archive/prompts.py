@@ -78,9 +78,9 @@ def read_tallies(file: LogFile, attempts: AbstractSet[int]) -> Tallies:
             texts[name] += [_interned(text) for text in cells.texts[name]]
         if not all(map(KIND_PATTERN.fullmatch, set(texts["kind"][-cells.rows :]))):
             raise BadLog(f"is damaged: {TALLIES} has an unknown kind")
-        if unexpected := set(cells.numbers["attempt"].tolist()) - attempts:
+        if extra_attempts := set(cells.numbers["attempt"].tolist()) - attempts:
             raise BadLog(
-                f"is damaged: {TALLIES} has attempt {unexpected.pop():.0f}, which the run does not have"
+                f"is damaged: {TALLIES} has attempt {extra_attempts.pop():.0f}, which the run does not have"
             )
         marks = cells.numbers["marks"].astype(np.int64)
         if (marks >= 1 << len(MARKS)).any() or (marks & BIT_BY_MARK["stored"]).any():
@@ -89,7 +89,7 @@ def read_tallies(file: LogFile, attempts: AbstractSet[int]) -> Tallies:
             numbers[name].append(cells.numbers[name])
         reward = np.where(cells.is_there["reward"], cells.numbers["reward"], np.nan)
         numbers["reward"].append(np.where(np.isfinite(reward), reward, np.nan))
-    return Tallies(texts, {name: np.concatenate(parts) for name, parts in numbers.items()})
+    return Tallies(texts, {name: np.concatenate(arrays) for name, arrays in numbers.items()})
 
 
 def _check_whole(cells: Cells, name: str) -> None:
@@ -116,16 +116,16 @@ def read_prompts(file: LogFile, run_id: str) -> list[dict[str, Any]]:
     for cells in read_cells(file, (), texts, limit=MAX_PROMPTS):
         for row in range(cells.rows):
             try:
-                plain = {name: clean_text(utf8(cells.texts[name][row])) for name in PROMPT_TEXTS}
-                exact = {name: exact_text(cells, name, row) for name in PROMPT_EXACT}
-                plain, exact = redact_document([plain, exact])
+                clean_texts = {name: clean_text(utf8(cells.texts[name][row])) for name in PROMPT_TEXTS}
+                exact_texts = {name: exact_text(cells, name, row) for name in PROMPT_EXACT}
+                clean_texts, exact_texts = redact_document([clean_texts, exact_texts])
             except ValueError as error:
                 raise BadLog(f"is damaged: row {len(prompts)} of {PROMPTS} {error}"[:300]) from None
-            size += sum(map(len, exact.values()))
+            size += sum(map(len, exact_texts.values()))
             if size > MAX_TEXT_BYTES:
                 raise BadLog(f"is too large: {PROMPTS} has more than {MAX_TEXT_BYTES:,} characters")
-            packed = {name: pack_text(text) for name, text in exact.items()}
-            prompts.append({"run_id": run_id, **plain, **packed})
+            packed_texts = {name: pack_text(text) for name, text in exact_texts.items()}
+            prompts.append({"run_id": run_id, **clean_texts, **packed_texts})
     return prompts
 
 

@@ -115,32 +115,32 @@ def is_run_archive(file: IO[bytes]) -> bool:
 
 def read_run_archive(file: IO[bytes], run_id: str) -> ReadArchive:
     """Read and check everything for a run with this id; raise BadLog."""
-    with ImportSandbox(MAX_ARCHIVE_SECONDS) as sandbox, ExitStack() as opened:
-        places = _places(LogFile(file, sandbox))
-        manifest = _manifest(file, places)
-        _check_files(file, places, manifest)
-        run = _run(file, places[RUN])
+    with ImportSandbox(MAX_ARCHIVE_SECONDS) as sandbox, ExitStack() as open_files:
+        extents = _places(LogFile(file, sandbox))
+        manifest = _manifest(file, extents)
+        _check_files(file, extents, manifest)
+        run = _run(file, extents[RUN])
         metrics, rollouts, tokens = (
-            opened.enter_context(_copy(file, sandbox, name, places[name]))
+            open_files.enter_context(_copy(file, sandbox, name, extents[name]))
             for name in (METRICS, ROLLOUTS, TOKENS)
         )
         series = _series(metrics)
         attempts = {attempt.number for attempt in run.attempts}
-        packed = read_rollouts(run_id, rollouts, tokens, attempts)
+        packed_rollouts = read_rollouts(run_id, rollouts, tokens, attempts)
         tallies, prompts, labels = (
-            opened.enter_context(_copy(file, sandbox, name, places[name]))
+            open_files.enter_context(_copy(file, sandbox, name, extents[name]))
             for name in (TALLIES, PROMPTS, LABELS)
         )
-        count = sum(len(groups.rollouts) for groups in packed)
+        count = sum(len(groups.rollouts) for groups in packed_rollouts)
         extras = RolloutExtras(
             read_tallies(tallies, attempts),
             read_prompts(prompts, run_id),
             read_labels(labels.content, count),
         )
-        with _copy(file, sandbox, EVENTS, places[EVENTS]) as log:
+        with _copy(file, sandbox, EVENTS, extents[EVENTS]) as log:
             events = _events(log.content)
-    checkpoints = _checkpoints(file, places, manifest, run)
-    return ReadArchive(run, series, packed, extras, events, checkpoints, manifest.missing)
+    checkpoints = _checkpoints(file, extents, manifest, run)
+    return ReadArchive(run, series, packed_rollouts, extras, events, checkpoints, manifest.missing)
 
 
 def _places(file: LogFile) -> dict[str, FileExtent]:
@@ -203,10 +203,10 @@ def _check_files(file: IO[bytes], places: dict[str, FileExtent], manifest: Manif
     for name in manifest.files:
         if name not in TABLES and not CHECKPOINT_FILE_PATTERN.fullmatch(name):
             raise BadLog(f"names a file that no archive of a run has: {excerpt(name)}")
-    if missing := sorted({*TABLES, *manifest.files} - places.keys()):
-        raise BadLog(f"is incomplete: {excerpt(missing[0])} is missing")
-    if unexpected := sorted(places.keys() - manifest.files.keys() - {MANIFEST}):
-        raise BadLog(f"holds a file that its manifest does not name: {excerpt(unexpected[0])}")
+    if missing_files := sorted({*TABLES, *manifest.files} - places.keys()):
+        raise BadLog(f"is incomplete: {excerpt(missing_files[0])} is missing")
+    if unexpected_files := sorted(places.keys() - manifest.files.keys() - {MANIFEST}):
+        raise BadLog(f"holds a file that its manifest does not name: {excerpt(unexpected_files[0])}")
     for name, expected in manifest.files.items():
         if _described(file, places[name]) != expected:
             raise BadLog(f"is damaged: {excerpt(name)} is not the file that was archived")
@@ -223,9 +223,9 @@ def _described(file: IO[bytes], extent: FileExtent) -> ArchivedFile:
 def blocks_of(file: IO[bytes], extent: FileExtent) -> Iterator[bytes]:
     """Yield the content of a file of the archive."""
     file.seek(extent.offset)
-    remaining = extent.size
-    while remaining and (block := file.read(min(CHUNK_BYTES, remaining))):
-        remaining -= len(block)
+    remaining_bytes = extent.size
+    while remaining_bytes and (block := file.read(min(CHUNK_BYTES, remaining_bytes))):
+        remaining_bytes -= len(block)
         yield block
 
 
@@ -271,11 +271,11 @@ def _series(file: LogFile) -> dict[str, Curve]:
         names = np.array([name or b"" for name in cells.texts["metric"]], dtype=object)
         starts = np.flatnonzero(np.append(True, names[1:] != names[:-1]))
         for start, end in zip(starts, [*starts[1:], len(names)], strict=True):
-            piece = steps[start:end].astype(np.int64), values[start:end].copy()
-            pieces_by_metric.setdefault(_metric(names[start]), []).append(piece)
+            segment = steps[start:end].astype(np.int64), values[start:end].copy()
+            pieces_by_metric.setdefault(_metric(names[start]), []).append(segment)
         if len(pieces_by_metric) > MAX_METRICS:
             raise BadLog(f"has more than {MAX_METRICS:,} metrics")
-    return {name: _joined(name, pieces) for name, pieces in pieces_by_metric.items()}
+    return {name: _joined(name, segments) for name, segments in pieces_by_metric.items()}
 
 
 def _joined(name: str, pieces: list[Curve]) -> Curve:

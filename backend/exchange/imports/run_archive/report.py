@@ -17,7 +17,7 @@ MAX_NAMED = 20
 def archive_answer(archive: ReadArchive, names: Names, run_id: str | None) -> ImportAnswer:
     """Return the answer to an import: names, the created run, and the content of the archive."""
     run = archive.run
-    completions = sum(len(packed.rollouts) for packed in archive.rollouts)
+    completions = sum(len(groups.rollouts) for groups in archive.rollouts)
     steps = [
         step
         for curve_steps, _ in archive.series.values()

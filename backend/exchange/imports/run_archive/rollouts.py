@@ -118,8 +118,8 @@ def read_rollouts(
     for cells in read_cells(rollouts, (*NUMBER_COLUMNS, *VALUE_COLUMNS), texts, limit=MAX_COMPLETIONS):
         for cell_row in range(cells.rows):
             try:
-                group, completion, at = _completion(cells, cell_row, recorded_tokens.of(row))
-                packer.add(at, group, completion)
+                group, completion, rollout_position = _completion(cells, cell_row, recorded_tokens.of(row))
+                packer.add(rollout_position, group, completion)
             except BadLog:
                 raise
             except (TypeError, ValueError, KeyError, OverflowError) as error:
@@ -197,8 +197,12 @@ def utf8(content: bytes | None) -> str:
 
 def exact_text(cells: Cells, name: str, cell_row: int) -> str:
     """Return the text of a cell including characters that UTF-8 cannot encode; raise ValueError."""
-    exact = cells.texts[exact_name(name)][cell_row]
-    return utf8(cells.texts[name][cell_row]) if exact is None else exact.decode("utf-8", "surrogatepass")
+    exact_bytes = cells.texts[exact_name(name)][cell_row]
+    return (
+        utf8(cells.texts[name][cell_row])
+        if exact_bytes is None
+        else exact_bytes.decode("utf-8", "surrogatepass")
+    )
 
 
 class _Tokens:
@@ -216,14 +220,14 @@ class _Tokens:
 
     def of(self, row: int) -> Tokens | None:
         """Return the tokens of the completion in a row of the rollouts; rows must be requested in order."""
-        pieces, count = [], 0
+        chunks, count = [], 0
         while self._next is not None and self._next[0] == row:
-            pieces.append(self._next[1])
-            count += len(pieces[-1].strings)
+            chunks.append(self._next[1])
+            count += len(chunks[-1].strings)
             if count * TOKEN_BYTES > MAX_GROUP_BYTES:
                 raise ValueError(f"has more than {MAX_GROUP_BYTES // TOKEN_BYTES:,} tokens")
             self._next = next(self._pieces, None)
-        return _joined(pieces) if pieces else None
+        return _joined(chunks) if chunks else None
 
     def end(self, rows: int) -> None:
         """Raise BadLog if tokens are left over."""
@@ -253,8 +257,8 @@ class _Tokens:
 def _token_strings(cells: Cells) -> list[str]:
     try:
         return [
-            (exact if exact is not None else text or b"").decode("utf-8", "surrogatepass")
-            for text, exact in zip(cells.texts["token"], cells.texts["token_exact"], strict=True)
+            (exact_bytes if exact_bytes is not None else text or b"").decode("utf-8", "surrogatepass")
+            for text, exact_bytes in zip(cells.texts["token"], cells.texts["token_exact"], strict=True)
         ]
     except UnicodeDecodeError:
         raise BadLog(f"is damaged: {TOKENS} has a token that is not text") from None
@@ -263,9 +267,9 @@ def _token_strings(cells: Cells) -> list[str]:
 def _joined(pieces: list[Tokens]) -> Tokens:
     if len(pieces) == 1:
         return pieces[0]
-    names = set.intersection(*(set(piece.arrays) for piece in pieces))
+    names = set.intersection(*(set(chunk.arrays) for chunk in pieces))
     arrays: dict[str, NDArray[np.float32]] = {
-        name: np.concatenate([piece.arrays[name] for piece in pieces]) for name in sorted(names)
+        name: np.concatenate([chunk.arrays[name] for chunk in pieces]) for name in sorted(names)
     }
-    strings = [text for piece in pieces for text in piece.strings]
-    return Tokens(strings, np.concatenate([piece.ids for piece in pieces]), arrays)
+    strings = [text for chunk in pieces for text in chunk.strings]
+    return Tokens(strings, np.concatenate([chunk.ids for chunk in pieces]), arrays)

@@ -63,11 +63,11 @@ def import_any(
     """
     if request.format or not is_run_archive(file):
         return import_log(sessions, file, request, key=key)
-    if inapplicable := [
+    if inapplicable_fields := [
         name for name in _LOG_PARAMETERS if getattr(request, name) not in ("", None, (), [], {})
     ]:
         reason = "does not apply to an archive of this service, which contains it"
-        raise InvalidRequest([FieldError(name, reason) for name in inapplicable])
+        raise InvalidRequest([FieldError(name, reason) for name in inapplicable_fields])
     run_id = new_id()
     try:
         with _one_at_a_time:
@@ -154,10 +154,11 @@ def _write_checkpoints(file: IO[bytes], archive: ReadArchive, artifacts: Path) -
     if not needed_bytes:
         return
     make_directory(artifacts)
-    free = free_bytes(artifacts)
-    if free is not None and free < needed_bytes + RESERVE_BYTES:
+    available_bytes = free_bytes(artifacts)
+    if available_bytes is not None and available_bytes < needed_bytes + RESERVE_BYTES:
         raise Unavailable(
-            f"the checkpoints need {size_text(needed_bytes)}, and {size_text(free)} are free on {artifacts}"
+            f"the checkpoints need {size_text(needed_bytes)}, "
+            f"and {size_text(available_bytes)} are free on {artifacts}"
         )
     for name, files in archive.checkpoints.items():
         draft = artifacts / f".{name}.draft"
@@ -217,8 +218,8 @@ def _store(
     data = {"to": _status(run)["status"], "file": names.file}
     add_event(session, "lifecycle", message, run_id=run_id, data=data)
     for sentence in archive.missing:
-        missing = f"missing in the archive: {clean_text(sentence)}"
-        add_event(session, "data", missing, run_id=run_id, level="warning")
+        missing_note = f"missing in the archive: {clean_text(sentence)}"
+        add_event(session, "data", missing_note, run_id=run_id, level="warning")
     return created_id
 
 
@@ -228,10 +229,10 @@ def _store_rollouts(session: Session, archive: ReadArchive, run_id: str) -> None
     write_groups(session, PackedGroups(prompts=extras.prompts))
     for rows in extras.tallies.rows(run_id):
         write_groups(session, PackedGroups(tallies=rows))
-    for packed in archive.rollouts:
-        write_groups(session, packed)
+    for groups in archive.rollouts:
+        write_groups(session, groups)
     if extras.labels:
-        ids = [ids for packed in archive.rollouts for ids in packed.rollouts]
+        ids = [ids for groups in archive.rollouts for ids in groups.rollouts]
         session.execute(insert(RolloutLabel), label_rows(extras.labels, ids, run_id))
 
 
@@ -265,13 +266,13 @@ def _store_history(session: Session, archive: ReadArchive, run_id: str) -> None:
         same_fields = attempt.model_dump(exclude={"from_step"})
         session.add(Attempt(run_id=run_id, worker_id="", from_step=from_step, **same_fields))
     session.flush()
-    parts: dict[int, dict[str, Any]] = {}
+    series_by_attempt: dict[int, dict[str, Any]] = {}
     for name, (steps, values) in archive.series.items():
         numbers = attempt_at(archive.run.attempts, steps)
         for number in dict.fromkeys(numbers.tolist()):
             is_of_attempt = numbers == number
-            parts.setdefault(number, {})[name] = steps[is_of_attempt], values[is_of_attempt]
-    for number, series in sorted(parts.items()):
+            series_by_attempt.setdefault(number, {})[name] = steps[is_of_attempt], values[is_of_attempt]
+    for number, series in sorted(series_by_attempt.items()):
         write_series(session, run_id, number, series)
     if archive.events:
         rows = [{"run_id": run_id, **event._asdict()} for event in archive.events]

@@ -124,13 +124,13 @@ class Run:
 
     def _begin(self) -> None:
         self._pid = os.getpid()
-        about = {"url": self.url, "id": self.id, "run": self._head}
+        header = {"url": self.url, "id": self.id, "run": self._head}
         try:
-            self._spools = [_Spool.create(self._directory, about, self._process)]
+            self._spools = [_Spool.create(self._directory, header, self._process)]
         except OSError as error:
             _say(f"cannot write to {self._directory} ({error.strerror}): using a temporary directory")
             self._directory = Path(tempfile.mkdtemp(prefix="grpolab-"), self.id)
-            self._spools = [_Spool.create(self._directory, about, self._process)]
+            self._spools = [_Spool.create(self._directory, header, self._process)]
         self._lock = threading.RLock()
         self._wake, self._closing = threading.Event(), threading.Event()
         self._is_finished = False
@@ -236,10 +236,10 @@ class Run:
     def _send_files(self) -> None:
         own_paths = {spool.path for spool in self._spools}
         for path in _by_age(self._directory.glob("*.jsonl")):
-            if path not in own_paths and (left := _Spool.adopt(path)):
+            if path not in own_paths and (leftover_spool := _Spool.adopt(path)):
                 _say(f"sending what an earlier process of run {self.id} left behind")
-                self._send(left)
-                left.close(remove=True)
+                self._send(leftover_spool)
+                leftover_spool.close(remove=True)
         while self._spools:
             self._send(self._spools[0])
             with self._lock:
@@ -546,9 +546,9 @@ class GRPOLabCallback:
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         self._status = ""
         if state.is_world_process_zero and self.run is None:
-            about = {"name": args.run_name or "", "config": args.to_dict(), "steps": state.max_steps,
+            run_fields = {"name": args.run_name or "", "config": args.to_dict(), "steps": state.max_steps,
                      "seed": args.seed, "origin": "trl"}  # fmt: skip
-            self._about = {**about, **self._about}
+            self._about = {**run_fields, **self._about}
             self.run = init(*self._args, **self._about)
         self._continue()
 
@@ -594,12 +594,12 @@ class GRPOLabCallback:
         completions = []
         for index, (prompt, text) in enumerate(zip(logs["prompt"], texts)):
             rewards = {name: values[index] for name, values in terms.items() if index < len(values)}
-            weighted = [
+            weighted_rewards = [
                 w * r for w, r in zip(weights, rewards.values()) if r is not None and not math.isnan(r)
             ]
             completions.append({
                 "prompt": prompt, "completion": text, "rewards": rewards,
-                "reward": math.fsum(weighted) if weighted else None,
+                "reward": math.fsum(weighted_rewards) if weighted_rewards else None,
                 "advantage": advantages[index] if index < len(advantages) else None,
                 "answer": list(extra_columns["answer"])[index] if "answer" in extra_columns else "",
             })  # fmt: skip
@@ -624,8 +624,8 @@ class VerlLogger:
     def __init__(
         self, project: str, experiment: str, config: Mapping[str, Any] | None, **init_kwargs: Any
     ) -> None:
-        about = {"name": experiment, "experiment": project, "config": config, "origin": "verl"}
-        self.run = init(**{**about, **init_kwargs})
+        run_fields = {"name": experiment, "experiment": project, "config": config, "origin": "verl"}
+        self.run = init(**{**run_fields, **init_kwargs})
 
     def log(self, data: Mapping[str, Any], step: int) -> None:
         self.run.log(data, step=step)
@@ -646,11 +646,11 @@ def add_to_verl(**init_kwargs: Any) -> None:
     """Make every `Tracking` of verl push to GRPO Lab too. Call it in the process that trains."""
     from verl.utils import tracking
 
-    begin, log_samples = tracking.Tracking.__init__, tracking.ValidationGenerationsLogger.log
+    original_init, log_samples = tracking.Tracking.__init__, tracking.ValidationGenerationsLogger.log
     loggers: list[VerlLogger] = []
 
     def begin_too(self: Any, project_name: str, experiment_name: str, *args: Any, **kwargs: Any) -> None:
-        begin(self, project_name, experiment_name, *args, **kwargs)
+        original_init(self, project_name, experiment_name, *args, **kwargs)
         config = kwargs.get("config", args[1] if len(args) > 1 else None)
         loggers.append(VerlLogger(project_name, experiment_name, config, **init_kwargs))
         self.logger["grpolab"] = loggers[-1]
@@ -714,24 +714,24 @@ def _text(value: Any) -> str:
 
 def _storable(head: dict[str, Any]) -> dict[str, Any]:
     """Return the description of a run within the limits of the service, which would refuse any other."""
-    storable = dict(head)
+    storable_head = dict(head)
     for field in _NAMES:
         if len(text := _clean(str(head.get(field, "")))) > MAX_NAME_CHARACTERS:
             _say(f"{field}: expected at most {MAX_NAME_CHARACTERS} characters, got {len(text)}: it is cut")
         if field in head:
-            storable[field] = text[:MAX_NAME_CHARACTERS]
+            storable_head[field] = text[:MAX_NAME_CHARACTERS]
     for field, (minimum, maximum) in _RANGE_BY_WHOLE_FIELD.items():
         if field in head and (number := _whole_number(head[field], minimum, maximum)) is None:
             expected = f"expected a whole number from {minimum} to {maximum}, got {head[field]!r:.40}"
             _say(f"{field}: {expected}: it is left out")
-            del storable[field]
+            del storable_head[field]
         elif field in head:
-            storable[field] = number
+            storable_head[field] = number
     config = json.dumps(head.get("config"), ensure_ascii=False, separators=(",", ":"))
     if (size := len(config.encode("utf-8", "replace"))) > MAX_CONFIG_BYTES:
         _say(f"config: expected at most {MAX_CONFIG_BYTES:,} bytes of JSON, got {size:,}: it is left out")
-        del storable["config"]
-    return storable
+        del storable_head["config"]
+    return storable_head
 
 
 def _whole_number(value: Any, minimum: int, maximum: int) -> int | None:
@@ -775,10 +775,15 @@ def _own_address() -> str:
 
 def _checked(url: str) -> str:
     """Return the address without a slash at its end; raise ValueError."""
-    parts = urllib.parse.urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
+    url_parts = urllib.parse.urlsplit(url)
+    if (
+        url_parts.scheme not in ("http", "https")
+        or not url_parts.hostname
+        or url_parts.query
+        or url_parts.fragment
+    ):
         raise ValueError(f"url: expected an address such as http://127.0.0.1:8400, got {url!r:.100}")
-    if parts.username or parts.password:
+    if url_parts.username or url_parts.password:
         raise ValueError("url: must hold no user and no password; pass the token as `token` or GRPOLAB_TOKEN")
     return url.rstrip("/")
 
