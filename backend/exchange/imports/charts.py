@@ -27,16 +27,14 @@ class ChartColumn(NamedTuple):
 def chart_columns(header: Sequence[str]) -> list[ChartColumn]:
     """Return the columns of a chart's file, or an empty list for other files; the first is the x axis."""
     names = set(header)
-    bounded_names = [
-        name for name in header[1:] if all(f"{name}{bound}" in names for bound in BOUND_SUFFIXES)
-    ]
-    curves = bounded_names or [
-        name for name in header[1:] if name.removesuffix(_TIME_SUFFIX) not in names - {name}
-    ]
+    curves = [name for name in header[1:] if all(f"{name}{bound}" in names for bound in BOUND_SUFFIXES)]
+    has_bounds = bool(curves)
+    if not has_bounds:
+        curves = [name for name in header[1:] if name.removesuffix(_TIME_SUFFIX) not in names - {name}]
     if not curves or not all(_SEPARATOR in name for name in curves):
         return []
     charts = [ChartColumn(name, *name.rsplit(_SEPARATOR, 1)) for name in curves]
-    is_chart = bounded_names or (is_step_name(header[0]) and any(is_known(chart.metric) for chart in charts))
+    is_chart = has_bounds or (is_step_name(header[0]) and any(is_known(chart.metric) for chart in charts))
     return charts if is_chart else []
 
 
