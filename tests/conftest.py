@@ -193,10 +193,10 @@ def postgres_database(postgres: str) -> Iterator[str]:
 
 @pytest.fixture
 def postgres_url(postgres: str, postgres_database: str) -> Iterator[str]:
-    before = _schema_of(postgres_database)
+    initial_schema = _schema_of(postgres_database)
     yield postgres_database
     _disconnect_all(postgres_database)
-    if _schema_of(postgres_database) == before:
+    if _schema_of(postgres_database) == initial_schema:
         _empty(postgres_database)
     else:  # a test of migrations
         name = str(make_url(postgres_database).database)

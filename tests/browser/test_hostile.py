@@ -43,7 +43,7 @@ HUGE_TEXT = "<img src=x onerror=__hit(1)>" * 360_000
 
 def in_chunks(texts):
     """Return the texts in chunks of one hundred."""
-    return [texts[at : at + 100] for at in range(0, len(texts), 100)]
+    return [texts[start : start + 100] for start in range(0, len(texts), 100)]
 
 
 class Stage:
@@ -125,13 +125,13 @@ class Stage:
         for number, text in enumerate(STORABLE_TEXTS):
             with uploads.draft() as draft:
                 draft.file.write(b'{"prompt": "1", "answer": 1}\n{"prompt": "%d+1", "answer": 2}\n' % number)
-                about = {"sha256": f"{number:064x}", "rows": 2, "bytes": 60, "uploaded_at": 0.0}
-                uploads.keep(draft, Upload(name=text, **about))
+                upload_fields = {"sha256": f"{number:064x}", "rows": 2, "bytes": 60, "uploaded_at": 0.0}
+                uploads.keep(draft, Upload(name=text, **upload_fields))
 
 
 def completion(text):
     """Return a completion in tokens of five characters."""
-    tokens = [text[at : at + 5] for at in range(0, min(len(text), 40_000), 5)] or [""]
+    tokens = [text[start : start + 5] for start in range(0, min(len(text), 40_000), 5)] or [""]
     return CompletionRecord(
         text=text, token_strings=tokens, token_ids=[0] * len(tokens), reward=0.0, advantage=0.0,
         rewards={"correctness": 0.0}, finish_reason="stop", correct=False,
@@ -231,7 +231,9 @@ def check_csv(text, stage):
 def test_curves_legends_and_hover_labels_are_plain_text(page, stage):
     drawn_count, runs = 0, list(stage.runs)
     few = 12  # more lines are painted on a canvas, see test_painted.py
-    for chunk in [runs[at : at + few] for at in range(0, len(runs), few)] if IS_LONG else [runs[::50][:few]]:
+    for chunk in (
+        [runs[start : start + few] for start in range(0, len(runs), few)] if IS_LONG else [runs[::50][:few]]
+    ):
         page.set_viewport_size({"width": 1400, "height": 1000})
         page.goto(f"/runs?show={','.join(chunk)}&panel=reward/mean")
         plot = page.locator("dialog .js-plotly-plot")

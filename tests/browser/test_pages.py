@@ -244,9 +244,11 @@ def test_a_token_shows_its_numbers(page, service):
     page.get_by_role("group", name="Completion 0").focus()
     page.keyboard.press("ArrowRight")
     expect(page.locator(".readout")).to_contain_text("Completion 0, token")
-    chosen = int(re.search(r"Completion 0, token (\d+)", page.locator(".readout").inner_text()).group(1))
+    token_number = int(
+        re.search(r"Completion 0, token (\d+)", page.locator(".readout").inner_text()).group(1)
+    )
     page.keyboard.press("ArrowRight")
-    expect(page.locator(".readout")).to_contain_text(f"Completion 0, token {chosen + 1}")
+    expect(page.locator(".readout")).to_contain_text(f"Completion 0, token {token_number + 1}")
 
 
 def test_a_pinned_token_has_an_address_and_all_values(page, service):

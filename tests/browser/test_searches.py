@@ -65,8 +65,13 @@ def test_a_search_is_launched_from_the_form(page, service):
     region.get_by_label("budget in money").fill("5")
     expect(region.get_by_text("no worker slot has had a price yet")).to_be_visible()
     region.get_by_label("budget in money").fill("")
-    chosen = sweep_in_address(page)["search"]
-    assert (chosen["pruner"], chosen["top"], chosen["hours"], chosen["money"]) == ("halving", 2, 2.5, None)
+    search_settings = sweep_in_address(page)["search"]
+    assert (
+        search_settings["pruner"],
+        search_settings["top"],
+        search_settings["hours"],
+        search_settings["money"],
+    ) == ("halving", 2, 2.5, None)
     page.get_by_role("button", name="Launch search").click()
     expect(page).to_have_url(re.compile(r"/experiment/"))
     search = page.get_by_role("region", name="Search")

@@ -174,10 +174,10 @@ def test_a_domain_that_is_not_a_valid_metric_name_is_refused_with_its_line(
     path = tmp_path / "rows.jsonl"
     good = {"prompt": "1+1", "answer": "2", "domain": "math-1"}
     path.write_text(json.dumps(good) + "\n" + json.dumps({**good, "prompt": "1+2", "domain": domain}) + "\n")
-    with pytest.raises(BadDataset) as refused:
+    with pytest.raises(BadDataset) as error_info:
         index_dataset(path, Columns())
-    assert [error.line for error in refused.value.errors] == [2]
-    assert "field 'domain'" in str(refused.value)
+    assert [error.line for error in error_info.value.errors] == [2]
+    assert "field 'domain'" in str(error_info.value)
 
 
 def test_a_file_has_at_most_32_domains_and_each_is_in_the_catalog(tmp_path: Path) -> None:

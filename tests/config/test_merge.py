@@ -26,9 +26,9 @@ def test_mappings_merge_deeply_and_lists_are_replaced():
 
 
 def test_a_union_of_another_type_is_replaced_entirely():
-    below = {"surrogate": {"type": "ppo_clip", "eps_high": 0.28}}
-    assert merge(below, {"surrogate": {"type": "none"}}) == {"surrogate": {"type": "none"}}
-    assert merge(below, {"surrogate": {"eps_low": 0.1}}) == {
+    lower_layer = {"surrogate": {"type": "ppo_clip", "eps_high": 0.28}}
+    assert merge(lower_layer, {"surrogate": {"type": "none"}}) == {"surrogate": {"type": "none"}}
+    assert merge(lower_layer, {"surrogate": {"eps_low": 0.1}}) == {
         "surrogate": {"type": "ppo_clip", "eps_high": 0.28, "eps_low": 0.1}
     }
 
@@ -63,8 +63,8 @@ def test_minibatches_of_a_preset_are_limited_to_the_prompts_of_a_step_but_not_th
     assert resolve({"policy": {"name": "Qwen/Qwen3-0.6B"}}, {"preset": preset}).updates.minibatches == 8
     assert resolve({}, {"preset": preset} | few).updates.minibatches == 3
     assert resolve(few, {"preset": preset, "updates": {"minibatches": 2}}).updates.minibatches == 2
-    written = {"preset": preset, "updates": {"minibatches": 4}} | few
-    assert list(errors_of(written)) == ["updates.minibatches"]
+    written_config = {"preset": preset, "updates": {"minibatches": 4}} | few
+    assert list(errors_of(written_config)) == ["updates.minibatches"]
     assert list(errors_of({"updates": {"minibatches": 4}}, {"preset": preset} | few)) == [
         "updates.minibatches"
     ]
@@ -79,15 +79,15 @@ def test_a_wrong_value_is_not_replaced_by_minibatches_of_a_preset():
 @pytest.mark.parametrize("policy", ["tiny", "Qwen/Qwen3-0.6B"])
 @pytest.mark.parametrize("preset", [name for name in PRESETS if "_book" in name])
 def test_the_books_scripts_take_one_prompt_per_step_in_order(preset, policy):
-    config, plain = (
+    config, plain_config = (
         resolve({"preset": preset, "policy": {"name": policy}}),
         resolve({"policy": {"name": policy}}),
     )
     sampling = config.sampling
     assert (sampling.prompts_per_step, sampling.group_size, sampling.order) == (1, 8, "sequential")
     assert (sampling.temperature, sampling.top_p) == (0.8, 0.9)
-    assert config.optimizer == plain.optimizer.with_(weight_decay=0.01, decayed="all")
-    assert sampling.max_new_tokens == plain.sampling.max_new_tokens
+    assert config.optimizer == plain_config.optimizer.with_(weight_decay=0.01, decayed="all")
+    assert sampling.max_new_tokens == plain_config.sampling.max_new_tokens
     assert sampling.keep_mask == (preset == "deepseek_v32_book")
 
 
@@ -310,10 +310,10 @@ def test_samples_of_another_engine_are_corrected_unless_configured_otherwise(sam
     assert (correction().type, correction().cap) == ("token_tis", 2.0)
     assert correction(preset="dapo").type == "token_tis"
     assert resolve({}, {"sampling": sampling}).objective.correction.type == "token_tis"
-    chosen = {"objective": {"correction": {"type": "none"}}}
-    assert correction(**chosen).type == "none"
-    assert resolve({"sampling": sampling}, chosen).objective.correction.type == "none"
-    assert "nothing corrects for that" in warnings_of(sampling=sampling, **chosen)
+    without_correction = {"objective": {"correction": {"type": "none"}}}
+    assert correction(**without_correction).type == "none"
+    assert resolve({"sampling": sampling}, without_correction).objective.correction.type == "none"
+    assert "nothing corrects for that" in warnings_of(sampling=sampling, **without_correction)
     assert "nothing corrects" not in warnings_of(sampling=sampling)
     assert correction(objective={"correction": {"type": "seq_mask"}}).type == "seq_mask"
     # the ratio already covers the mismatch

@@ -10,8 +10,8 @@ USER_MESSAGE = {"role": "user", "content": "1+1=?"}
 
 
 def test_nulls_are_removed_and_text_parts_become_text():
-    parts = [{"type": "text", "text": "1+1"}, {"type": "text", "text": "=?"}]
-    read = read_messages([{"role": "user", "content": parts, "name": None, "tool_calls": None}])
+    content_parts = [{"type": "text", "text": "1+1"}, {"type": "text", "text": "=?"}]
+    read = read_messages([{"role": "user", "content": content_parts, "name": None, "tool_calls": None}])
     assert read == [USER_MESSAGE]
 
 
@@ -68,9 +68,9 @@ def test_tools_are_functions_or_their_json():
     assert read_tools([tool]) == clean
     assert read_tools('[{"type": "function", "function": {"name": "add"}}]') == clean
     assert read_tools(None) == read_tools("") == []
-    for wrong in ("nonsense", {}, [1], [{"function": "add"}], "[" * 100_000):
+    for invalid_tools in ("nonsense", {}, [1], [{"function": "add"}], "[" * 100_000):
         with pytest.raises(ValueError, match=r"expected a list of (tools|functions)"):
-            read_tools(wrong)
+            read_tools(invalid_tools)
 
 
 def test_a_dot_selects_within_an_object_unless_a_field_has_that_name():

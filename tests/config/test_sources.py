@@ -52,7 +52,7 @@ def test_the_table_of_tasks_matches_the_installed_library():
 
 @pytest.mark.filterwarnings("ignore:overflow:RuntimeWarning")
 def test_every_parameter_that_the_library_accepts_is_accepted():
-    refused = 0
+    refused_count = 0
     for name, config in reasoning_gym_table.config_classes().items():
         for key, parameter in TASKS[name].parameters.items():
             if parameter.type in ("int", "number"):
@@ -60,8 +60,8 @@ def test_every_parameter_that_the_library_accepts_is_accepted():
                     errors = parameter_errors(name, TASKS[name], {key: number})
                     accepts = library_accepts(config, {key: number})
                     assert not (errors and accepts), (name, key, number, errors)
-                    refused += bool(errors)
-    assert refused > 500
+                    refused_count += bool(errors)
+    assert refused_count > 500
 
 
 def library_accepts(config: Any, values: dict[str, Any]) -> bool:
@@ -123,8 +123,8 @@ def test_the_defaults_of_every_task_are_accepted():
     ],
 )
 def test_a_task_parameter_is_refused_with_the_expectation(task, config, errors):
-    refusals = parameter_errors(task, TASKS[task], config)
-    assert [f"{key}: {reason}" for key, reason in refusals] == errors
+    found_errors = parameter_errors(task, TASKS[task], config)
+    assert [f"{key}: {reason}" for key, reason in found_errors] == errors
 
 
 @pytest.mark.parametrize(

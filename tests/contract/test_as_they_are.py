@@ -95,10 +95,10 @@ def trained(database, client, run_id):
 
 
 def completion(text, reward=1.0, advantage=0.5, terms=None, logprobs=()):
-    parts = [text[:1], text[1:]]
+    token_strings = [text[:1], text[1:]]
     values = np.array(logprobs or [0.0, 0.0], np.float32)
     return CompletionRecord(
-        text=text, token_strings=parts, token_ids=[1, 2], reward=reward,
+        text=text, token_strings=token_strings, token_ids=[1, 2], reward=reward,
         rewards=terms or {"correctness": reward}, advantage=advantage,
         finish_reason="stop", correct=None, arrays={"logprob": values},
     )  # fmt: skip

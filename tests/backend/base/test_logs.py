@@ -23,15 +23,15 @@ ESCAPE_SEQUENCE = "\x1b[31m"
 def log_lines(settings, monkeypatch):
     """A function that sets up logging and captures its output; hooks and handlers are restored afterwards."""
     root, hooks = logging.getLogger(), (sys.excepthook, threading.excepthook)
-    before = (root.handlers[:], root.level)
-    out = io.StringIO()
+    saved_state = (root.handlers[:], root.level)
+    stream = io.StringIO()
 
     def start(log_format="text"):
-        set_up_logging(settings.model_copy(update={"log_format": log_format}), stream=out)
-        return lambda: out.getvalue().splitlines()
+        set_up_logging(settings.model_copy(update={"log_format": log_format}), stream=stream)
+        return lambda: stream.getvalue().splitlines()
 
     yield start
-    root.handlers[:], root.level = before[0], before[1]
+    root.handlers[:], root.level = saved_state[0], saved_state[1]
     sys.excepthook, threading.excepthook = hooks
     logging.captureWarnings(capture=False)
 

@@ -33,14 +33,14 @@ def test_a_token_made_after_the_start_is_refused_as_an_experiment_name(fresh, sq
 
 def test_a_replaced_token_is_known_as_soon_as_its_file_changes(fresh, sqlite_url):
     with client_of_service(fresh, sqlite_url, token="") as client:
-        before = read_or_create_token(fresh, Role.OPERATOR)
-        assert launch_named(client, before).status_code == 401
-        assert redact(before) == REDACTED
+        first_token = read_or_create_token(fresh, Role.OPERATOR)
+        assert launch_named(client, first_token).status_code == 401
+        assert redact(first_token) == REDACTED
         draft = fresh.state / "draft"
         draft.write_text("a-token-that-the-operator-chose\n")
         draft.replace(fresh.state / "token")
         client.headers["Authorization"] = "Bearer a-token-that-the-operator-chose"
-        for token in ("a-token-that-the-operator-chose", before):
+        for token in ("a-token-that-the-operator-chose", first_token):
             assert launch_named(client, token).status_code == 422
         (fresh.state / "token").write_text("another-one-in-the-same-file")
         client.headers["Authorization"] = "Bearer another-one-in-the-same-file"

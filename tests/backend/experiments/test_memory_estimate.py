@@ -35,8 +35,8 @@ def test_memory_of_another_program_is_not_usable(session, settings):
         pytest.approx(0.6 * peak),
     )
     assert on_shared_gpu.changes
-    estimate, full = estimate_on_gpu(session, settings, TOTAL_BYTES - 0.2e9)
-    assert (full.verdict, full.usable_bytes) == ("does not fit", 0)
+    estimate, gpu_estimate = estimate_on_gpu(session, settings, TOTAL_BYTES - 0.2e9)
+    assert (gpu_estimate.verdict, gpu_estimate.usable_bytes) == ("does not fit", 0)
     (warning,) = memory_warnings(estimate)
     assert "no worker has more than 0.0 GB for it" in warning
 

@@ -15,16 +15,16 @@ from tests.api_client import HOST
 
 
 def depth_of(document):
-    parts = document.values() if isinstance(document, dict) else document
-    return 1 + max(map(depth_of, parts), default=0) if isinstance(document, dict | list) else 0
+    children = document.values() if isinstance(document, dict) else document
+    return 1 + max(map(depth_of, children), default=0) if isinstance(document, dict | list) else 0
 
 
 def count_values(document):
     """Count values as `json_size` does: an empty list or object counts as two."""
-    parts = list(document.values()) if isinstance(document, dict) else document
+    children = list(document.values()) if isinstance(document, dict) else document
     if not isinstance(document, dict | list):
         return 1
-    return 1 + (sum(map(count_values, parts)) if parts else 1)
+    return 1 + (sum(map(count_values, children)) if children else 1)
 
 
 def random_document(chance, depth=0):
@@ -42,8 +42,8 @@ def test_values_and_levels_are_counted_in_the_bytes(block, monkeypatch):
     chance = random.Random(0)
     for _ in range(100):
         document = random_document(chance)
-        counted = json_size(json.dumps(document, indent=chance.choice([None, 1])).encode())
-        assert counted == (count_values(document), depth_of(document))
+        measured_size = json_size(json.dumps(document, indent=chance.choice([None, 1])).encode())
+        assert measured_size == (count_values(document), depth_of(document))
 
 
 @pytest.mark.parametrize(
@@ -58,9 +58,9 @@ def test_values_and_levels_are_counted_in_the_bytes(block, monkeypatch):
 def test_a_body_of_too_many_values_or_levels_is_refused_before_parsing(content, status, phrase, monkeypatch):
     monkeypatch.setattr(json, "loads", lambda *_, **__: pytest.fail("it was parsed"))
     for encoding, body in (("", content), ("gzip", gzip.compress(content))):
-        with pytest.raises(HTTPException, match=phrase) as refused:
+        with pytest.raises(HTTPException, match=phrase) as error_info:
             parse_body(body, encoding)
-        assert refused.value.status_code == status
+        assert error_info.value.status_code == status
 
 
 def test_the_bytes_of_incoming_bodies_are_bounded_per_role_and_per_writer():
@@ -74,9 +74,9 @@ def test_the_bytes_of_incoming_bodies_are_bounded_per_role_and_per_writer():
             small(100_000)
             count_operator(bodies.ROLE_BYTES)
         second(bodies.ROLE_BYTES - bodies.WRITER_BYTES)
-        with large.counted("writer", "c") as count, pytest.raises(HTTPException) as refused:
+        with large.counted("writer", "c") as count, pytest.raises(HTTPException) as error_info:
             count(100_001)
-        assert refused.value.status_code == 429
+        assert error_info.value.status_code == 429
     with large.counted("writer", "c") as count:
         count(100_001)
 
@@ -87,10 +87,10 @@ def test_two_large_bodies_of_a_role_and_one_of_a_writer_are_admitted(monkeypatch
     async def story():
         large = LargeBodies()
         async with large.wait_for_turn("writer", "a"):
-            with pytest.raises(HTTPException, match="too many large bodies") as refused:
+            with pytest.raises(HTTPException, match="too many large bodies") as error_info:
                 async with large.wait_for_turn("writer", "a"):
                     pass
-            assert refused.value.status_code == 429
+            assert error_info.value.status_code == 429
             async with large.wait_for_turn("writer", "b"), large.wait_for_turn("operator", ""):
                 with pytest.raises(HTTPException):
                     async with large.wait_for_turn("writer", "c"):

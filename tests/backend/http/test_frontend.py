@@ -42,8 +42,8 @@ def test_browsers_cache_scripts_until_one_of_them_changes(client, tmp_path, monk
     with (copy / "src" / "main.js").open("a") as script:
         script.write("// changed")
     frontend._edition.cache_clear()
-    old = client.get(addresses[0])
-    assert (old.status_code, old.headers["cache-control"]) == (200, "no-cache")
+    old_response = client.get(addresses[0])
+    assert (old_response.status_code, old_response.headers["cache-control"]) == (200, "no-cache")
     assert addresses[0] not in client.get("/runs").text
     assert client.get("/static/0123456789abcdef/package.json").status_code == 404
     assert client.get("/static/0123456789abcdef/0123456789abcdef/src/main.js").status_code == 404

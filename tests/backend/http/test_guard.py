@@ -102,11 +102,11 @@ def test_a_body_must_be_json_of_limited_size(client):
     big = b'{"a": "' + b"x" * 1_000_001 + b'"}'
     assert client.post(path, content=big, headers={"Content-Type": "application/json"}).status_code == 413
 
-    def pieces():
+    def stream_chunks():
         for _ in range(20):
             yield b" " * 100_000
 
-    answer = client.post(path, content=pieces(), headers={"Content-Type": "application/json"})
+    answer = client.post(path, content=stream_chunks(), headers={"Content-Type": "application/json"})
     assert answer.status_code == 413
 
 

@@ -44,15 +44,15 @@ def host(service):
 @pytest.fixture
 def connect(service):
     """A factory of open sockets to the service."""
-    opened = []
+    connections = []
     port = int(service.base.rpartition(":")[2])
 
     def connecting():
-        opened.append(socket.create_connection(("127.0.0.1", port), timeout=60))
-        return opened[-1]
+        connections.append(socket.create_connection(("127.0.0.1", port), timeout=60))
+        return connections[-1]
 
     yield connecting
-    for connection in opened:
+    for connection in connections:
         connection.close()
 
 
@@ -239,12 +239,12 @@ def test_writes_are_limited_except_for_an_experiment_of_36_variants(sqlite_url, 
         checks = [client.post("/api/v1/validate", json={}).status_code for _ in range(36)]
         runs = [run["id"] for run in client.get("/api/v1/runs").json()["items"]]
         stopped = client.post(f"/api/v1/runs/{runs[0]}/stop")
-        refused = client.post(f"/api/v1/runs/{runs[1]}/stop")
+        rejected_response = client.post(f"/api/v1/runs/{runs[1]}/stop")
         assert client.get(f"/api/v1/runs/{runs[1]}").json()["status"] == "queued"
     assert set(checks) == {200}
-    assert (stopped.status_code, refused.status_code) == (202, 429)
-    assert int(refused.headers["retry-after"]) in range(1, 11)
-    assert "was not carried out" in refused.json()["detail"]
+    assert (stopped.status_code, rejected_response.status_code) == (202, 429)
+    assert int(rejected_response.headers["retry-after"]) in range(1, 11)
+    assert "was not carried out" in rejected_response.json()["detail"]
 
 
 @pytest.mark.parametrize("secret", SECRET_TEXTS)

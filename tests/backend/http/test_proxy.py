@@ -18,7 +18,7 @@ HOST = "lab.example"
 def behind_proxy(settings, sqlite_url):
     """A factory of clients with a given address, whose requests pass through uvicorn's proxy handling."""
 
-    opened = []
+    apps = []
 
     def connected(address, *, trusted):
         proxied_settings = settings.model_copy(
@@ -27,11 +27,11 @@ def behind_proxy(settings, sqlite_url):
         app = create_app(proxied_settings)
         config = server_config(app, proxied_settings)
         config.load()
-        opened.append(app)
+        apps.append(app)
         return TestClient(config.loaded_app, base_url=f"http://{HOST}", client=(address, 50_000))
 
     yield connected
-    for app in opened:
+    for app in apps:
         app.state.status.close()
         app.state.lab.engine.dispose()
 

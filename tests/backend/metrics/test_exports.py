@@ -59,11 +59,11 @@ def test_points_written_after_an_export_began_are_not_half_included(database, mo
 
 def test_an_export_stops_when_its_client_disconnects(database, long_run, monkeypatch):
     looked = []
-    look = windows.find_next_window
+    find_next_window = windows.find_next_window
 
     def looking(*arguments):
         looked.append(arguments)
-        return look(*arguments)
+        return find_next_window(*arguments)
 
     monkeypatch.setattr("backend.metrics.csv.find_next_window", looking)
     monkeypatch.setattr(windows, "WINDOW_POINTS", 100)

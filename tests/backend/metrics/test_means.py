@@ -82,11 +82,11 @@ def test_a_nonfinite_value_excludes_its_run_at_that_point():
     holed = timed_curve([0, 1, 2, 3, 4], [1, 1, NAN, 1, 1])
     finite = timed_curve([0, 1.5, 2.5, 4], [3, 3, 3, 3])
     band = average_curves([holed, finite], "minmax", T_975)
-    at = dict(zip(band.mean.x.tolist(), zip(band.mean.values, band.n, strict=True), strict=True))
-    assert at[1.0] == (2, 2)
-    assert at[1.5] == (3, 1)
-    assert at[2.5] == (3, 1)
-    assert at[3.0] == (2, 2)
+    point_by_x = dict(zip(band.mean.x.tolist(), zip(band.mean.values, band.n, strict=True), strict=True))
+    assert point_by_x[1.0] == (2, 2)
+    assert point_by_x[1.5] == (3, 1)
+    assert point_by_x[2.5] == (3, 1)
+    assert point_by_x[3.0] == (2, 2)
 
 
 RUNS = st.lists(
@@ -111,20 +111,25 @@ def test_no_spike_of_any_run_is_lost_in_a_mean_over_time(runs, max_points, many)
         for run in runs
     ]
     finite = np.concatenate([run_curve.values[np.isfinite(run_curve.values)] for run_curve in curves])
-    before, means.MAX_CELLS = means.MAX_CELLS, 100 if many else means.MAX_CELLS
+    original_max_cells, means.MAX_CELLS = means.MAX_CELLS, 100 if many else means.MAX_CELLS
     try:
         thinned = thinned_mean(curves, "minmax", max_points)
     finally:
-        means.MAX_CELLS = before
+        means.MAX_CELLS = original_max_cells
     assert len(thinned["x"]) <= max_points
     if len(finite):
         edges = [
             *thinned["values"].tolist(),
-            *(edge for side in (thinned["low"], thinned["high"]) for edge in side if edge is not None),
+            *(
+                edge
+                for edge_values in (thinned["low"], thinned["high"])
+                for edge in edge_values
+                if edge is not None
+            ),
         ]
         assert min(edges) == pytest.approx(finite.min())
         assert max(edges) == pytest.approx(finite.max())
         assert (thinned["n"] >= 1).all()
-        ends = [x for run_curve in curves for x in run_curve.x[np.isfinite(run_curve.values)]]
-        assert thinned["x"][0] == pytest.approx(min(ends))
-        assert thinned["x"][-1] == pytest.approx(max(ends))
+        x_values = [x for run_curve in curves for x in run_curve.x[np.isfinite(run_curve.values)]]
+        assert thinned["x"][0] == pytest.approx(min(x_values))
+        assert thinned["x"][-1] == pytest.approx(max(x_values))

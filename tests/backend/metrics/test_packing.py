@@ -46,9 +46,9 @@ def test_every_group_of_tokens_is_restored(completions):
     ]
     unpacked = unpack_tokens(pack_tokens(given_))
     assert [tokens.strings for tokens in unpacked] == completions
-    for before, after in zip(given_, unpacked, strict=True):
-        assert np.array_equal(before.ids, after.ids)
-        assert np.array_equal(before.arrays["logprob"], after.arrays["logprob"])
+    for original, restored in zip(given_, unpacked, strict=True):
+        assert np.array_equal(original.ids, restored.ids)
+        assert np.array_equal(original.arrays["logprob"], restored.arrays["logprob"])
 
 
 @pytest.mark.parametrize(
@@ -77,9 +77,9 @@ def test_terms_of_a_sum_keep_their_total_and_other_values_keep_sixteen_bits(valu
         pack_tokens([Tokens(["x"] * len(values), np.arange(len(values), dtype=np.int32), arrays)])
     )
     largest = float(np.abs(given_).max())
-    exact = given_.astype(np.float64)
-    assert abs(unpacked.arrays["loss"].sum(dtype=np.float64) - exact.sum()) <= 2**-22 * largest + 1e-30
-    assert np.abs(unpacked.arrays["loss"] - exact).max() <= 2**-21 * largest + 1e-30
+    exact_values = given_.astype(np.float64)
+    assert abs(unpacked.arrays["loss"].sum(dtype=np.float64) - exact_values.sum()) <= 2**-22 * largest + 1e-30
+    assert np.abs(unpacked.arrays["loss"] - exact_values).max() <= 2**-21 * largest + 1e-30
     assert np.allclose(unpacked.arrays["kl"], given_, rtol=2**-16, atol=1e-40)
     assert np.array_equal(unpacked.arrays["logprob"], given_)
 

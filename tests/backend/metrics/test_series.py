@@ -74,8 +74,8 @@ def test_a_spike_of_one_step_survives(spike_step):
 def test_points_once_shown_stay_while_the_curve_grows():
     values = np.random.default_rng(0).normal(size=4000)
     early, late = thin(curve(values[:3000]), 500), thin(curve(values[:3100]), 500)
-    old = [index for index in early if index < 2900]
-    assert set(old) <= set(late)
+    early_indices = [index for index in early if index < 2900]
+    assert set(early_indices) <= set(late)
 
 
 def test_the_edges_of_a_band_also_keep_their_extremes():

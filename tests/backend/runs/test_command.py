@@ -21,8 +21,8 @@ def list_runs(sqlite_url, monkeypatch, capsys):
 
     def run(*arguments):
         code = main(["runs", *arguments])
-        out, err = capsys.readouterr()
-        return code, out.splitlines(), err
+        output, error_output = capsys.readouterr()
+        return code, output.splitlines(), error_output
 
     return run
 

@@ -55,18 +55,19 @@ def lab(settings, sessions):
 def test_only_files_without_an_owner_for_a_day_are_removed(lab, caplog):
     run_id = lab.add_run()
     checkpoint = lab.add_checkpoint(run_id, "s000003-a1")
-    unknown = lab.add_checkpoint(new_id(), "s000003-a1", row=False).parent
+    unknown_run_directory = lab.add_checkpoint(new_id(), "s000003-a1", row=False).parent
     orphan = lab.add_checkpoint(run_id, "s000006-a1", row=False)
     draft = lab.add_checkpoint(run_id, ".s000009-a1.77.draft", row=False)
     lab.sweep()
     lab.sweep(hours=23)
-    assert all(path.exists() for path in (checkpoint, unknown, orphan, draft))
+    assert all(path.exists() for path in (checkpoint, unknown_run_directory, orphan, draft))
     lab.sweep(hours=2)
     assert (checkpoint / "model.safetensors").exists()
-    assert not any(path.exists() for path in (unknown, orphan, draft))
+    assert not any(path.exists() for path in (unknown_run_directory, orphan, draft))
     messages = [record.getMessage() for record in caplog.records if record.getMessage().startswith("removed")]
     assert messages == [
-        f"removed {path}, which had belonged to no run for a day" for path in (draft, orphan, unknown)
+        f"removed {path}, which had belonged to no run for a day"
+        for path in (draft, orphan, unknown_run_directory)
     ]
     lab.sweep(hours=25)
     assert checkpoint.exists()
@@ -99,12 +100,12 @@ def test_a_run_resumed_during_the_sweep_keeps_its_files(lab, monkeypatch):
     run_id = lab.add_run(status="stopped")
     stray = lab.add_checkpoint(run_id, "s000006-a1", row=False)
     lab.sweep()
-    before = strays_module._newest_change
+    original_newest_change = strays_module._newest_change
 
     def resume_and_look(path):
         with lab.sessions.begin() as session:
             session.execute(update(Run).values(status="queued"))
-        return before(path)
+        return original_newest_change(path)
 
     monkeypatch.setattr(strays_module, "_newest_change", resume_and_look)
     lab.sweep(hours=25)

@@ -14,7 +14,9 @@ def claim(database, **knobs):
 def queue_runs(database, *widths):
     """Queue runs in this order."""
     with database.sessions.begin() as session:
-        return [make_run(session, devices=width, queued_at=at).id for at, width in enumerate(widths)]
+        return [
+            make_run(session, devices=width, queued_at=queued_at).id for queued_at, width in enumerate(widths)
+        ]
 
 
 def test_a_worker_skips_runs_that_it_can_never_hold(database):

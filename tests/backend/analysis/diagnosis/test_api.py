@@ -99,8 +99,8 @@ def store_completions(client, run, steps, kind="train"):
 
 def evidence(client, run):
     items = client.get("/api/v1/rollouts/evidence", params={"run": run}).raise_for_status().json()["items"]
-    parts = ("kind", "step", "marks", "completions")
-    return {finding["cause"]: tuple(finding[field] for field in parts) for finding in items}
+    field_names = ("kind", "step", "marks", "completions")
+    return {finding["cause"]: tuple(finding[field] for field in field_names) for finding in items}
 
 
 @pytest.mark.parametrize("origin", ["", "trl"])

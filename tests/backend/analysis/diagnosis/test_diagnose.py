@@ -120,8 +120,10 @@ def test_a_change_after_the_fall_is_not_its_cause():
 
 def test_a_loss_of_0_a_ratio_of_1_and_no_kl_are_not_evidence():
     log = healthy()
-    silent = {"loss/total": series(np.zeros(120)), "ratio/mean": series(np.ones(120))}
-    diagnosis = diagnose(Log({name: curve for name, curve in log.series.items() if name != "kl/k3"} | silent))
+    constant_series = {"loss/total": series(np.zeros(120)), "ratio/mean": series(np.ones(120))}
+    diagnosis = diagnose(
+        Log({name: curve for name, curve in log.series.items() if name != "kl/k3"} | constant_series)
+    )
     assert (diagnosis.outcome.verdict, diagnosis.warnings) == ("healthy", ())
     assert "kl_runaway" in {detector.cause for detector in diagnosis.unjudged}
 
@@ -129,9 +131,9 @@ def test_a_loss_of_0_a_ratio_of_1_and_no_kl_are_not_evidence():
 def test_a_metric_with_too_few_values_is_not_called_missing():
     log = healthy()
     few = {"policy/lift_right": Series(np.array([10, 20]), np.array([0.1, 0.2]))}
-    needs = {detector.cause: detector.needs for detector in diagnose(Log(log.series | few)).unjudged}
-    assert needs["displacement"] == "values of policy/lift_right: it has only 2, and 4 are needed"
-    assert needs["mismatch"] == "log-probabilities of the sampler (mismatch/k3)"
+    needs_by_cause = {detector.cause: detector.needs for detector in diagnose(Log(log.series | few)).unjudged}
+    assert needs_by_cause["displacement"] == "values of policy/lift_right: it has only 2, and 4 are needed"
+    assert needs_by_cause["mismatch"] == "log-probabilities of the sampler (mismatch/k3)"
 
 
 def test_a_rate_of_0_and_equal_evaluations_are_a_dead_run():

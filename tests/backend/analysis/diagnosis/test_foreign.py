@@ -84,9 +84,15 @@ def test_accuracies_in_percent_have_the_verdict_of_fractions_in_their_own_unit()
 
 
 def test_the_evaluation_set_that_fell_is_the_finding():
-    stays, falls = np.full(10, 0.5), np.array([0.6, 0.6, 0.61, 0.6, 0.58, 0.4, 0.25, 0.2, 0.2, 0.2])
+    steady_values, falling_values = (
+        np.full(10, 0.5),
+        np.array([0.6, 0.6, 0.61, 0.6, 0.58, 0.4, 0.25, 0.2, 0.2, 0.2]),
+    )
     steps = np.arange(10, 101, 10)
-    sets = {"eval/accuracy/aime": Series(steps, stays), "eval/accuracy/gsm8k": Series(steps, falls)}
+    sets = {
+        "eval/accuracy/aime": Series(steps, steady_values),
+        "eval/accuracy/gsm8k": Series(steps, falling_values),
+    }
     outcome = judge(Log({"reward/mean": series(reward(100))} | sets))
     assert (outcome.verdict, outcome.goal) == ("collapsed", "eval/accuracy/gsm8k")
 
@@ -167,8 +173,8 @@ def test_a_nonfinite_last_gradient_is_a_warning_unless_it_ended_the_run():
     assert diagnose(Log(values, status="failed")).outcome.verdict == "collapsed"
     always = values | {"optim/grad_norm": series(np.full(100, np.nan))}
     assert diagnose(Log(always)).outcome.verdict == "healthy"  # the run learned: only the norm is not finite
-    flat = always | {"reward/mean": series(steady(100, 0.2))}
-    assert diagnose(Log(flat)).outcome.verdict == "collapsed"
+    flat_series = always | {"reward/mean": series(steady(100, 0.2))}
+    assert diagnose(Log(flat_series)).outcome.verdict == "collapsed"
 
 
 def test_figures_of_a_negative_reward_are_unchanged():
@@ -191,19 +197,19 @@ def test_a_term_that_pays_more_while_held_out_accuracy_falls_is_hacked():
     count = 200
     chance = np.random.default_rng(0)
     format_term = np.where(np.arange(count) < 100, 0.5, 0.95) + chance.normal(0, 0.05, count)
-    right = np.where(np.arange(count) < 100, 0.6, 0.2) + chance.normal(0, 0.05, count)
+    accuracy_values = np.where(np.arange(count) < 100, 0.6, 0.2) + chance.normal(0, 0.05, count)
     evaluations = Series(
         np.arange(20, 201, 20), np.array([0.55, 0.56, 0.55, 0.56, 0.55, 0.2, 0.2, 0.15, 0.1, 0.1])
     )
     log = Log(
         {
-            "reward/mean": series(format_term + right),
+            "reward/mean": series(format_term + accuracy_values),
             "reward/format_reward/mean": series(format_term),
             "eval/accuracy": evaluations,
         }
     )
     finding = findings(log)["reward_hacking"]
-    assert any("reward/format_reward/mean rose from 0.5" in words for words in finding.evidence)
+    assert any("reward/format_reward/mean rose from 0.5" in sentence for sentence in finding.evidence)
 
 
 @pytest.mark.parametrize("trainer", ["trl", "verl", "csv"])

@@ -237,8 +237,8 @@ def test_every_change_of_every_preset_makes_another_valid_config(cause):
     for preset in PRESETS:
         config = resolve({"preset": preset}).model_dump(mode="json")
         changes = remedy_for(cause, Log({}, config)).changes
-        changed = RunConfig.model_validate(merge(config, nest_paths(changes)))
-        assert (changed.model_dump(mode="json") == config) is (changes == {}), preset
+        changed_config = RunConfig.model_validate(merge(config, nest_paths(changes)))
+        assert (changed_config.model_dump(mode="json") == config) is (changes == {}), preset
 
 
 def test_a_config_of_another_version_gets_no_fields():

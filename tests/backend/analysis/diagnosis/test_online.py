@@ -20,8 +20,15 @@ def steps_with_metrics(log):
     """Yield each step with its metrics, as a trainer reports them."""
     last = max(int(series.steps[-1]) for series in log.series.values())
     for step in range(1, last + 1):
-        places = {name: np.flatnonzero(series.steps == step) for name, series in log.series.items()}
-        yield step, {name: float(log.series[name].values[at[0]]) for name, at in places.items() if len(at)}
+        indices_by_name = {name: np.flatnonzero(series.steps == step) for name, series in log.series.items()}
+        yield (
+            step,
+            {
+                name: float(log.series[name].values[indices[0]])
+                for name, indices in indices_by_name.items()
+                if len(indices)
+            },
+        )
 
 
 def up_to(log, step):
@@ -52,9 +59,9 @@ def test_a_long_series_is_reduced_to_medians_of_equal_blocks(count):
     values = np.random.default_rng(count).normal(size=count)
     values[count // 2] = np.inf
     thinned = Series(np.arange(count), values).thinned()
-    parts = np.array_split(np.arange(count), 5_000)
-    assert thinned.steps.tolist() == [steps[-1] for steps in parts]
-    expected = [np.median(values[steps]) if np.isfinite(values[steps]).all() else np.nan for steps in parts]
+    blocks = np.array_split(np.arange(count), 5_000)
+    assert thinned.steps.tolist() == [steps[-1] for steps in blocks]
+    expected = [np.median(values[steps]) if np.isfinite(values[steps]).all() else np.nan for steps in blocks]
     np.testing.assert_array_equal(thinned.values, values if count == 5_000 else expected)
 
 
@@ -80,12 +87,12 @@ def test_the_last_step_at_which_a_run_was_judged(step, expected):
 
 def reported_events(log):
     """Return the kind and the word of every event that is reported while the log grows."""
-    before, reported = None, []
+    previous_diagnosis, reported = None, []
     for step in range(DIAGNOSIS_INTERVAL_STEPS, 121, DIAGNOSIS_INTERVAL_STEPS):
-        now = diagnose(up_to(log, step))
-        lines = news(before, now)
+        current_diagnosis = diagnose(up_to(log, step))
+        lines = news(previous_diagnosis, current_diagnosis)
         reported += [(line.kind, line.data.get("verdict") or line.data["warning"]) for line in lines]
-        before = now
+        previous_diagnosis = current_diagnosis
     return reported
 
 
@@ -101,8 +108,10 @@ def test_a_collapse_is_reported_once_with_verdict_cause_and_onset():
 def test_a_warning_is_reported_once_as_a_warning():
     log = broken(healthy(), 70, policy__entropy=lambda values: values * 4)
     assert reported_events(log) == [("verdict", "healthy"), ("warning", "entropy_explosion")]
-    before, now = diagnose(up_to(log, 60)), diagnose(log)
-    assert [line.message.split(",")[0] for line in news(before, now)] == ["warning: Entropy exploded"]
+    previous_diagnosis, current_diagnosis = diagnose(up_to(log, 60)), diagnose(log)
+    assert [line.message.split(",")[0] for line in news(previous_diagnosis, current_diagnosis)] == [
+        "warning: Entropy exploded"
+    ]
 
 
 def test_too_few_points_report_nothing():
@@ -110,5 +119,5 @@ def test_too_few_points_report_nothing():
 
 
 def test_consequences_of_a_fall_are_not_reported():
-    after = broken(COLLAPSE, 100, length__mean=lambda values: values * 3)
-    assert news(diagnose(COLLAPSE), diagnose(after)) == []
+    log_with_consequences = broken(COLLAPSE, 100, length__mean=lambda values: values * 3)
+    assert news(diagnose(COLLAPSE), diagnose(log_with_consequences)) == []

@@ -102,8 +102,8 @@ def test_one_noisy_prompt_per_step_is_not_a_collapse():
     verdicts = []
     for seed in range(50):
         chance = np.random.default_rng(seed)
-        right = np.minimum(0.6, 0.2 + np.arange(400) * 0.003)
-        verdicts.append(outcome_of(chance.binomial(8, right) / 8).verdict)
+        accuracies = np.minimum(0.6, 0.2 + np.arange(400) * 0.003)
+        verdicts.append(outcome_of(chance.binomial(8, accuracies) / 8).verdict)
     assert verdicts.count("healthy") >= 49
 
 

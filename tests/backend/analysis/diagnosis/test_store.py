@@ -90,10 +90,10 @@ def test_newer_detectors_judge_ended_runs_again(database, store_run, monkeypatch
 def test_a_verdict_that_comes_too_late_is_not_stored(database, store_run):
     run_id = store_run(COLLAPSE)
     with database.sessions() as session:
-        judged = judge_run(session, run_id)
+        judgement = judge_run(session, run_id)
     with database.sessions.begin() as session:
         session.execute(update(Run).where(Run.id == run_id).values(status="running"))
-        store_verdict(session, judged)
+        store_verdict(session, judgement)
     assert diagnosis_row(database, run_id).verdict is None
 
 
@@ -141,13 +141,13 @@ def test_filter_sort_order_and_diagnosis_agree(client):
     for _ in judge_runs(sessions, list(runs.values())):
         pass
 
-    def listed(query):
+    def list_run_names(query):
         return [run["name"] for run in client.get(f"/api/v1/runs?{query}").json()["items"]]
 
-    assert sorted(listed("verdict=collapsed")) == ["early", "late"]
-    assert listed("verdict=collapsed,healthy&sort=onset") == ["early", "late", "good"]
-    assert listed("sort=-onset")[:2] == ["late", "early"]
-    assert listed("sort=-verdict")[0] == "good"
+    assert sorted(list_run_names("verdict=collapsed")) == ["early", "late"]
+    assert list_run_names("verdict=collapsed,healthy&sort=onset") == ["early", "late", "good"]
+    assert list_run_names("sort=-onset")[:2] == ["late", "early"]
+    assert list_run_names("sort=-verdict")[0] == "good"
     assert client.get("/api/v1/runs?verdict=ill").status_code == 422
     for run_id in runs.values():
         run_json = client.get(f"/api/v1/runs/{run_id}").json()

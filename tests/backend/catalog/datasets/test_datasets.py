@@ -53,8 +53,8 @@ def test_a_name_is_a_label_and_never_a_path(client, settings):
 
 def test_the_uploader_can_name_other_columns(client):
     content = b'{"ask": "a", "tell": "1"}\n{"ask": "b", "tell": "2"}\n'
-    refused = upload(client, content).json()["errors"][0]["message"]
-    assert refused == "field 'prompt' is missing; the fields are 'ask', 'tell'"
+    message = upload(client, content).json()["errors"][0]["message"]
+    assert message == "field 'prompt' is missing; the fields are 'ask', 'tell'"
     assert upload(client, content, prompt_field="ask", answer_field="tell").status_code == 201
 
 

@@ -130,8 +130,11 @@ def test_an_upload_without_column_names_is_checked_by_the_recognised_ones(client
     assert stored.status_code == 201, stored.text
     assert stored.json()["mapping"]["prompt_field"] == "problem"
     assert client.get("/api/v1/datasets").json()["items"][0]["mapping"] == stored.json()["mapping"]
-    named = upload(client, content, prompt_field="answer", answer_field="problem").json()
-    assert (named["mapping"]["prompt_field"], named["sha256"]) == ("answer", stored.json()["sha256"])
+    mapped_upload = upload(client, content, prompt_field="answer", answer_field="problem").json()
+    assert (mapped_upload["mapping"]["prompt_field"], mapped_upload["sha256"]) == (
+        "answer",
+        stored.json()["sha256"],
+    )
 
 
 def test_a_run_trains_on_conversations_as_they_were_previewed(client, settings):

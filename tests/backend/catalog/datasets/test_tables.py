@@ -20,17 +20,17 @@ ROWS = [{"prompt": f"{n}+1=?", "answer": str(n + 1)} for n in range(5)]
 
 def parquet(rows: list[dict[str, Any]] | pa.Table, **options: Any) -> bytes:
     table = rows if isinstance(rows, pa.Table) else pa.Table.from_pylist(rows)
-    out = io.BytesIO()
-    pq.write_table(table, out, **options)
-    return out.getvalue()
+    buffer = io.BytesIO()
+    pq.write_table(table, buffer, **options)
+    return buffer.getvalue()
 
 
 def as_csv(rows: list[dict[str, Any]]) -> bytes:
-    out = io.StringIO()
-    writer = csv.DictWriter(out, list(rows[0]))
+    buffer = io.StringIO()
+    writer = csv.DictWriter(buffer, list(rows[0]))
     writer.writeheader()
     writer.writerows(rows)
-    return out.getvalue().encode()
+    return buffer.getvalue().encode()
 
 
 def stored(settings, answer) -> list[dict[str, Any]]:

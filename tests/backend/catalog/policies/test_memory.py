@@ -71,11 +71,11 @@ def learning(**changes):
 
 
 def test_weights_optimizer_and_gradients_by_hand():
-    parts = learning()
-    assert parts["weights"] == 2 * VALUE_COUNT  # bfloat16; the tied output layer counts once
-    assert parts["optimizer"] == (4 + 8) * VALUE_COUNT
-    assert parts["gradients"] == 4 * VALUE_COUNT  # of all micro-batches except the last one
-    assert parts["context"] == CONTEXT_BYTES
+    bytes_by_purpose = learning()
+    assert bytes_by_purpose["weights"] == 2 * VALUE_COUNT  # bfloat16; the tied output layer counts once
+    assert bytes_by_purpose["optimizer"] == (4 + 8) * VALUE_COUNT
+    assert bytes_by_purpose["gradients"] == 4 * VALUE_COUNT  # of all micro-batches except the last one
+    assert bytes_by_purpose["context"] == CONTEXT_BYTES
 
 
 def test_the_cache_of_a_group_by_hand():

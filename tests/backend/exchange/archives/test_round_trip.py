@@ -180,11 +180,11 @@ def test_an_imported_run_shows_what_the_first_one_shows(client, settings):
     ]
     texts = [[c["text"] for group in stored_groups for c in group["completions"]] for stored_groups in groups]
     assert texts[0] == texts[1]
-    parts = [
+    blocks = [
         [c["blocks"] for group in stored_groups for c in group["completions"]] for stored_groups in groups
     ]
-    assert parts[0] == parts[1]
-    assert any(parts[0])
+    assert blocks[0] == blocks[1]
+    assert any(blocks[0])
     assert len(texts[0]) == 6
     tokens = [
         [client.get(f"/api/v1/rollouts/{c['id']}/tokens").json() for c in stored_groups[0]["completions"]]
@@ -200,9 +200,16 @@ def test_a_secret_in_an_archive_is_not_stored(client):
         run = make_run(session, status="finished", last_step=2, name=secret, notes=secret, tags=[secret])
         make_attempt(session, run, 1, from_step=-1)
         write_metric(session, run, "loss/total", {1: 1.0})
-        told = MadeCompletion(text=f"it is {secret}", rewards={secret: 1.0}, turns=(TURN,))
+        secret_completion = MadeCompletion(text=f"it is {secret}", rewards={secret: 1.0}, turns=(TURN,))
         session.flush()
-        make_group(session, run, step=2, prompt=secret, answer=secret, completions=(MadeCompletion(), told))
+        make_group(
+            session,
+            run,
+            step=2,
+            prompt=secret,
+            answer=secret,
+            completions=(MadeCompletion(), secret_completion),
+        )
         completion = next(
             completion.id for completion in stored_completions(session) if secret in completion.text
         )
@@ -218,10 +225,13 @@ def test_a_secret_in_an_archive_is_not_stored(client):
     texts += [rollouts.text, client.get("/api/v1/rollouts/prompts", params={"run": copy}).text]
     texts += [text.decode(errors="replace") for text in files_of(archive_of(client, copy)).values()]
     assert not [text for text in texts if secret in text]
-    plain, told = rollouts.json()["items"][0]["completions"]
-    assert told["text"] == "it is [secret]"
-    tokens = [client.get(f"/api/v1/rollouts/{completion['id']}/tokens") for completion in (plain, told)]
-    assert "".join(tokens[0].json()["tokens"]) == plain["text"], tokens[0].text
+    plain_completion, secret_completion = rollouts.json()["items"][0]["completions"]
+    assert secret_completion["text"] == "it is [secret]"
+    tokens = [
+        client.get(f"/api/v1/rollouts/{completion['id']}/tokens")
+        for completion in (plain_completion, secret_completion)
+    ]
+    assert "".join(tokens[0].json()["tokens"]) == plain_completion["text"], tokens[0].text
     assert tokens[1].json()["tokens"] == []
 
 
@@ -240,9 +250,11 @@ def test_counts_prompts_and_labels_are_those_of_the_first_run(client, settings):
             client.get(f"/api/v1/rollouts/{path}", params={"run": run_id, **params}).json()
             for run_id in (run, copy)
         ]
-        shown = [{key: value for key, value in answer.items() if key != "runs"} for answer in answers]
-        assert shown[0] == shown[1], path
-        assert shown[0]["items"], path
+        comparable_answers = [
+            {key: value for key, value in answer.items() if key != "runs"} for answer in answers
+        ]
+        assert comparable_answers[0] == comparable_answers[1], path
+        assert comparable_answers[0]["items"], path
     labelled = [
         client.get("/api/v1/rollouts/search", params={"runs": run_id, "label": "weird"}).json()["items"]
         for run_id in (run, copy)
@@ -327,10 +339,10 @@ def test_invalid_cells_are_refused_by_name(client, settings, name, column, value
     files = files_of(archive_of(client, make_full_run(client, settings)))
     table = table_of(files, name)
     position = table.column_names.index(column)
-    changed = table.set_column(
+    changed_table = table.set_column(
         position, table.schema.field(column), pa.array([value] * len(table), table.schema.field(column).type)
     )
-    answer = send(client, signed(files | {name: parquet(changed)}))
+    answer = send(client, signed(files | {name: parquet(changed_table)}))
     assert answer.status_code == 422
     assert reason in answer.text
 
@@ -345,9 +357,9 @@ def test_a_restored_checkpoint_is_where_a_fork_looks_for_it(client, settings):
     assert not list(settings.artifact_dir(copy).glob(".*"))
     answer = client.post(f"/api/v1/runs/{copy}/fork", json={"step": 9})
     assert answer.status_code == 202, answer.text
-    refused = client.post(f"/api/v1/runs/{copy}/resume")
-    assert refused.status_code == 409
-    assert "it cannot be resumed, but it can be forked" in refused.json()["detail"]
+    resume_response = client.post(f"/api/v1/runs/{copy}/resume")
+    assert resume_response.status_code == 409
+    assert "it cannot be resumed, but it can be forked" in resume_response.json()["detail"]
 
 
 @pytest.mark.nightly
@@ -465,8 +477,8 @@ def config_of_a_checkpoint(content):
 def with_manifest(files, manifest):
     content, run = json.dumps(manifest).encode(), json.loads(files["run.json"])
     run["checkpoints"][0]["sha256"] = sha256(content).hexdigest()
-    named = {"checkpoints/s000009-a2/manifest.json": content, "run.json": json.dumps(run).encode()}
-    return files | named
+    added_files = {"checkpoints/s000009-a2/manifest.json": content, "run.json": json.dumps(run).encode()}
+    return files | added_files
 
 
 HOSTILE_ARCHIVES = {
@@ -668,13 +680,13 @@ def test_damaged_completions_texts_and_tokens_are_left_out_named_and_imported(cl
             make_group(
                 session, row, step=7, attempt=2, prompt_index=prompt_index, prompt=f"{prompt_index}+1=?"
             )
-        at = {
+        groups_by_index = {
             group.prompt_index: group
             for group in session.scalars(select(RolloutGroup).where(RolloutGroup.step == 7))
         }
-        at[1].completions = b"\1broken"
-        at[2].prompt, at[3].answer = TRUNCATED_ZSTD, TRUNCATED_ZSTD
-        of_group = RolloutTokens.group_id == at[4].id
+        groups_by_index[1].completions = b"\1broken"
+        groups_by_index[2].prompt, groups_by_index[3].answer = TRUNCATED_ZSTD, TRUNCATED_ZSTD
+        of_group = RolloutTokens.group_id == groups_by_index[4].id
         session.execute(update(RolloutTokens).where(of_group).values(data=TRUNCATED_ZSTD))
         session.execute(update(RunPrompt).where(RunPrompt.id == "sums/4+1=?").values(prompt=TRUNCATED_ZSTD))
     answer = client.get(f"/api/v1/runs/{run}/archive")

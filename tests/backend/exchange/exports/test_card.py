@@ -117,11 +117,11 @@ def test_a_few_evaluations_are_listed_among_other_steps():
 
 
 def test_a_suite_shows_its_recorded_interval():
-    ends = {"": 0.5, "_low": 0.41, "_high": 0.625}
+    accuracy_by_suffix = {"": 0.5, "_low": 0.41, "_high": 0.625}
     steps = np.array([10, 20])
     curves = {
-        f"eval/math500/accuracy{end}": Points(steps, np.array([0.1, accuracy]))
-        for end, accuracy in ends.items()
+        f"eval/math500/accuracy{suffix}": Points(steps, np.array([0.1, accuracy]))
+        for suffix, accuracy in accuracy_by_suffix.items()
     }
     card = model_card(facts(curves=curves))
     assert "| eval/math500/accuracy | 0.5 | 0.410 to 0.625 | 20 |" in card
@@ -150,8 +150,10 @@ HOSTILE_TEXTS = [
 
 @pytest.mark.parametrize("text", HOSTILE_TEXTS)
 def test_hostile_names_and_notes_do_not_change_the_layout(text):
-    plain, tried = (html(model_card(facts(name=field, variant=field, notes="n"))) for field in ("name", text))
-    assert re.findall(r"<(/?\w+)", plain) == re.findall(r"<(/?\w+)", tried)
+    plain_html, hostile_html = (
+        html(model_card(facts(name=field, variant=field, notes="n"))) for field in ("name", text)
+    )
+    assert re.findall(r"<(/?\w+)", plain_html) == re.findall(r"<(/?\w+)", hostile_html)
     noted = html(model_card(facts(notes=text)))
     assert [tag for tag in re.findall(r"<(/?\w+)", noted) if tag not in {"p", "/p"}] == [
         tag for tag in re.findall(r"<(/?\w+)", html(model_card(facts(notes="n")))) if tag not in {"p", "/p"}

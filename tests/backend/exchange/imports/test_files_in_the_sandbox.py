@@ -179,11 +179,11 @@ def test_a_hundred_thousand_values_of_parquet_arrive_in_order():
 
 
 def test_completions_over_the_limit_are_counted_and_not_read(monkeypatch):
-    operations, ask = [], ImportSandbox.ask
+    operations, original_ask = [], ImportSandbox.ask
 
     def asking(self, operation, **request):
         operations.append(operation)
-        return ask(self, operation, **request)
+        return original_ask(self, operation, **request)
 
     monkeypatch.setattr(ImportSandbox, "ask", asking)
     monkeypatch.setattr("backend.exchange.imports.completions.MAX_COMPLETIONS", 10)
@@ -406,8 +406,8 @@ def test_links_and_devices_of_an_archive_are_not_followed():
 
 def test_a_file_that_unpacks_to_more_than_its_declared_size_is_refused():
     forged = bytearray(zipped({"a.csv": b"step,x\n" + b"1,1\n" * 1_000_000}))
-    where = forged.rfind(b"PK\x01\x02") + 24  # size of the file in the central directory
-    forged[where : where + 4] = (10).to_bytes(4, "little")
+    size_offset = forged.rfind(b"PK\x01\x02") + 24  # size of the file in the central directory
+    forged[size_offset : size_offset + 4] = (10).to_bytes(4, "little")
     with pytest.raises(BadLog, match="unpacks to more than 10 bytes"):
         logs_of(bytes(forged))
 
@@ -490,14 +490,14 @@ def test_a_file_header_beyond_the_end_of_the_archive_is_damage(offset):
 def test_a_file_is_complete_even_if_zlib_holds_back_its_last_bytes(surplus):
     """With slightly more than 1 MiB, zlib consumes all input while output is still pending."""
     content = CSV + b"#" * ((1 << 20) + surplus - len(CSV))
-    to = io.BytesIO()
+    unpacked = io.BytesIO()
     packer = zlib.compressobj(9, zlib.DEFLATED, -15)
     packed = packer.compress(content) + packer.flush()
-    _inflate(io.BytesIO(packed), to, zlib.decompressobj(-15), len(content), len(packed))
-    assert to.getvalue() == content
-    for cut in (1, len(packed) // 2):
+    _inflate(io.BytesIO(packed), unpacked, zlib.decompressobj(-15), len(content), len(packed))
+    assert unpacked.getvalue() == content
+    for cut_bytes in (1, len(packed) // 2):
         with pytest.raises(BadLog, match="is cut off"):
-            _inflate(io.BytesIO(packed[:-cut]), io.BytesIO(), zlib.decompressobj(-15), 1 << 30, None)
+            _inflate(io.BytesIO(packed[:-cut_bytes]), io.BytesIO(), zlib.decompressobj(-15), 1 << 30, None)
 
 
 @pytest.mark.parametrize("size", [1, 70_000])
@@ -556,32 +556,34 @@ def test_an_archive_that_cannot_be_read_gets_one_sentence(content, reason):
     ids=["none", "empty", "rows", "short", "endless", "words"],
 )
 def test_a_malformed_reply_is_refused(monkeypatch, answer):
-    def ask(_self, operation, **_):
+    def answer_request(_self, operation, **_):
         return (
             {"rows": 2, "columns": [["x", "number", ""]]}
             if operation == "parquet-schema" and answer
             else answer
         )
 
-    monkeypatch.setattr("backend.exchange.imports.log_file.Sandbox.ask", ask)
+    monkeypatch.setattr("backend.exchange.imports.log_file.Sandbox.ask", answer_request)
     with pytest.raises(BadLog, match="sent an invalid answer"):
         logs_of(VALID_PARQUET)
 
 
 def test_leftover_copies_of_a_killed_import_are_removed_by_the_next_import(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    leftover, fresh, link = (tmp_path / f"grpolab-import-{name}" for name in ("left", "fresh", "link"))
+    stale_directory, fresh_directory, link = (
+        tmp_path / f"grpolab-import-{name}" for name in ("left", "fresh", "link")
+    )
     other_directory = tmp_path / "other"
-    for directory in (leftover, fresh, other_directory):
+    for directory in (stale_directory, fresh_directory, other_directory):
         directory.mkdir()
         (directory / "0").write_bytes(b"copy")
     link.symlink_to(other_directory)
     with ImportSandbox() as at_work:
         at_work.new_path().write_bytes(b"copy")
-        for directory in (leftover, link, at_work.new_path().parent):
+        for directory in (stale_directory, link, at_work.new_path().parent):
             os.utime(directory, (1, 1), follow_symlinks=False)
         with ImportSandbox():
             pass
         assert at_work.new_path().parent.exists()
-    assert sorted(path.name for path in tmp_path.iterdir()) == [fresh.name, link.name, "other"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [fresh_directory.name, link.name, "other"]
     assert (other_directory / "0").exists()

@@ -177,8 +177,8 @@ def test_an_invalid_time_does_not_break_the_list(client, time):
     event = tensorboard_event(time, step=1, tag="reward", value=0.5)
     run = import_run(client, event, file="events.out.tfevents.1.host")
     assert run["finished_at"] is None
-    [listed] = client.get("/api/v1/runs").json()["items"]
-    assert (listed["id"], listed["started_at"]) == (run["id"], None)
+    [listed_run] = client.get("/api/v1/runs").json()["items"]
+    assert (listed_run["id"], listed_run["started_at"]) == (run["id"], None)
     assert client.get(f"/api/v1/runs/{run['id']}/archive").status_code == 200
 
 
@@ -212,8 +212,8 @@ def test_configs_of_imported_runs_are_listed_and_group_curves(client):
     run = import_run(client, json.dumps(state), file="trainer_state.json")
     assert run["config"] == {"max_steps": 100}
     assert run["steps"] == 100
-    [listed] = client.get("/api/v1/runs", params={"include": "config"}).json()["items"]
-    assert listed["config"] == {"max_steps": 100}
+    [listed_run] = client.get("/api/v1/runs", params={"include": "config"}).json()["items"]
+    assert listed_run["config"] == {"max_steps": 100}
     query = {"runs": run["id"], "metrics": "reward/mean", "group_by": "config.max_steps"}
     assert client.get("/api/v1/series", params=query).json()["series"][0]["group"] == "100"
 

@@ -126,12 +126,12 @@ def test_a_trainer_state_without_values_is_reported(state, reason):
 
 
 def varint(number):
-    out = bytearray()
+    encoded = bytearray()
     number &= (1 << 64) - 1
     while number > 127:
-        out.append(number & 127 | 128)
+        encoded.append(number & 127 | 128)
         number >>= 7
-    return bytes([*out, number])
+    return bytes([*encoded, number])
 
 
 def field(number, value):

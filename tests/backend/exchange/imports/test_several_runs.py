@@ -154,10 +154,10 @@ def test_imported_completions_get_repetition_format_and_script_metrics(client):
     repetition = curve(client, run, "text/repetition")
     assert repetition[1] < 0.1
     assert repetition[2] > 0.45
-    unjudged = {
+    unjudged_causes = {
         detector["cause"] for detector in client.get(f"/api/v1/runs/{run}/diagnosis").json()["unjudged"]
     }
-    assert not unjudged & {"repetition", "broken_format", "language_mix"}
+    assert not unjudged_causes & {"repetition", "broken_format", "language_mix"}
 
 
 def test_text_metrics_of_the_log_are_kept(client):
@@ -174,8 +174,8 @@ def test_completions_added_to_a_step_count_with_the_stored_ones(client):
     run = send(client, "step,reward\n1,0.5\n").json()["run"]
     for texts in ((r"\boxed{2}",), ("2", "3", "4")):
         send(client, dump(1, *texts, input=str(texts)), file="x.jsonl", into=run)
-    places = client.get("/api/v1/rollouts", params={"run": run}).json()["items"]
-    expected = 0.0 if len(places) == 1 else 0.25  # the second file replaces one prompt
+    stored_groups = client.get("/api/v1/rollouts", params={"run": run}).json()["items"]
+    expected = 0.0 if len(stored_groups) == 1 else 0.25  # the second file replaces one prompt
     assert curve(client, run, "text/structure_ok") == {1: expected}
 
 
@@ -195,10 +195,10 @@ def test_completions_cannot_be_added_to_a_run_that_was_not_imported(client):
 def test_the_command_imports_runs_and_completions(request, settings, monkeypatch, tmp_path, capsys, database):
     monkeypatch.setenv("DATABASE_URL", request.getfixturevalue(database))
     monkeypatch.setenv("STATE_DIR", str(settings.state_dir))
-    two, dump = tmp_path / "two.csv", tmp_path / "3.jsonl"
-    two.write_text(TWO_RUNS)
+    two_runs_log, dump = tmp_path / "two.csv", tmp_path / "3.jsonl"
+    two_runs_log.write_text(TWO_RUNS)
     dump.write_text(VERL_DUMP)
-    assert main(["import", str(two), "--run", "b"]) == 0
+    assert main(["import", str(two_runs_log), "--run", "b"]) == 0
     output = capsys.readouterr().out
     assert "a (2 rows, 0 completions) not chosen" in output
     run = output.rpartition("run b (")[2].partition(")")[0]

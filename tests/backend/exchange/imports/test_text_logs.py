@@ -52,12 +52,12 @@ def test_a_mapped_name_that_would_be_too_long_is_not_used_and_the_original_is_cu
     term, long_term = "a" * 150, "b" * 115
     plan = planned(f"step,rewards/{term}/mean,rewards/{term}/std,rewards/{long_term}/mean\n1,0.5,0.1,0.25\n")
     names = decisions(plan)
-    cut, spread = (names[f"rewards/{term}/{kind}"][1] for kind in ("mean", "std"))
-    assert cut[:119] == spread[:119] == f"rewards/{term}"[:119]
-    assert (len(cut), len(spread), points(plan, spread)) == (128, 128, {1: 0.1})
+    cut_name, spread_name = (names[f"rewards/{term}/{kind}"][1] for kind in ("mean", "std"))
+    assert cut_name[:119] == spread_name[:119] == f"rewards/{term}"[:119]
+    assert (len(cut_name), len(spread_name), points(plan, spread_name)) == (128, 128, {1: 0.1})
     assert names[f"rewards/{long_term}/mean"] == ("renamed", f"reward/{long_term}/mean")
     assert plan.decisions[0].reason == "a name has at most 128 characters"
-    assert points(plan, cut) == {1: 0.5}
+    assert points(plan, cut_name) == {1: 0.5}
 
 
 @pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
@@ -358,7 +358,7 @@ def check_round_trip(log, content):
         return
     plan = planned(content)
     assert {name: repr(points(plan, name)) for name in plan.series} == {
-        name: repr(of) for name, of in expected.items()
+        name: repr(series_points) for name, series_points in expected.items()
     }
     assert plan.log.table.bad.count == 0
 

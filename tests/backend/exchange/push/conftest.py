@@ -29,10 +29,12 @@ def grpolab(tmp_path, monkeypatch) -> Iterator[ModuleType]:
     module = load_client()
     monkeypatch.setattr(module, "BATCH_SECONDS", 0.02)
     monkeypatch.setattr(module, "MAX_PAUSE_SECONDS", 0.1)
-    before = set(threading.enumerate())
+    earlier_threads = set(threading.enumerate())
     yield module
     remaining = [
-        thread for thread in threading.enumerate() if thread not in before and thread.name == "grpolab"
+        thread
+        for thread in threading.enumerate()
+        if thread not in earlier_threads and thread.name == "grpolab"
     ]
 
     def send(_service: object, _spool: object) -> bool:

@@ -188,11 +188,11 @@ def test_a_refused_run_is_sent_again_after_a_pause_with_all_records(
 ):
     post, posts = grpolab._Service._post, []
 
-    def counting(self, spool, lines):
+    def count_and_post(self, spool, lines):
         posts.append(len(lines))
         return post(self, spool, lines)
 
-    monkeypatch.setattr(grpolab._Service, "_post", counting)
+    monkeypatch.setattr(grpolab._Service, "_post", count_and_post)
     monkeypatch.setattr(grpolab, "MAX_PAUSE_SECONDS", 0.5)
     name = f"refused-{records}"
     run = grpolab.init(lab.base, token, id=name, name=name, origin="nobody")
@@ -314,12 +314,12 @@ def test_a_full_disk_keeps_records_in_memory_until_there_is_room(grpolab, run, l
 
 
 def test_memory_is_bounded_while_nothing_can_be_written(grpolab, run, monkeypatch, capsys):
-    def full(descriptor, data):
+    def raise_disk_full(descriptor, data):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(grpolab, "MAX_HELD_BYTES", 10_000)
     with monkeypatch.context() as patched:
-        patched.setattr(os, "write", full)
+        patched.setattr(os, "write", raise_disk_full)
         for step in range(1, 1_000):
             run.log({"reward": step}, step=step)
     assert sum(map(len, run._spools[-1].held)) <= 10_000

@@ -37,8 +37,8 @@ def test_shared_seeds_are_paired():
     comparison = contrast({0: 1.0, 1: 2.0, 2: 3.0}, {2: 1.0, 1: 1.0, 0: 1.0, 3: 9.0}, "planned")
     # Differences 0, 1, 2: mean 1, standard deviation 1, error 1 / sqrt(3).
     assert (comparison.paired, comparison.n, comparison.mean, comparison.std) == (True, 3, 1.0, 1.0)
-    half = 4.30265 / math.sqrt(3)
-    assert (comparison.low, comparison.high) == pytest.approx((1 - half, 1 + half), abs=1e-4)
+    half_width = 4.30265 / math.sqrt(3)
+    assert (comparison.low, comparison.high) == pytest.approx((1 - half_width, 1 + half_width), abs=1e-4)
     assert comparison.p == pytest.approx(0.225403, abs=1e-6)  # t = sqrt(3), 2 degrees of freedom
 
 
@@ -52,8 +52,8 @@ def test_shared_seeds_are_paired():
 def test_without_enough_shared_seeds_welchs_test_is_used(of_variant, base):
     comparison = contrast(of_variant, base, "planned")
     assert (comparison.paired, comparison.n, comparison.mean) == (False, 3, -4.0)
-    half = 2.77645 * math.sqrt(2 / 3)  # 4 degrees of freedom
-    assert (comparison.low, comparison.high) == pytest.approx((-4 - half, -4 + half), abs=1e-4)
+    half_width = 2.77645 * math.sqrt(2 / 3)  # 4 degrees of freedom
+    assert (comparison.low, comparison.high) == pytest.approx((-4 - half_width, -4 + half_width), abs=1e-4)
     assert comparison.p == pytest.approx(0.008049, abs=1e-5)  # t = -4 / sqrt(2 / 3)
     assert comparison.effect == pytest.approx(-4 * (1 - 3 / 15))
 
@@ -95,7 +95,7 @@ def test_an_anytime_interval_ends_where_its_p_value_is_alpha():
 @pytest.mark.parametrize("correlation", [0.0, 0.6, None])
 def test_intervals_cover_the_true_difference_in_95_percent(correlation):
     chance = np.random.default_rng(7)
-    held, times = 0, 6_000
+    covered_count, times = 0, 6_000
     for _ in range(times):
         base, noise = chance.normal(0, 1, 5), chance.normal(0, 1, 5)
         correlated = (
@@ -105,13 +105,13 @@ def test_intervals_cover_the_true_difference_in_95_percent(correlation):
         comparison = contrast(
             dict(zip(seeds, correlated + 0.3, strict=True)), values_by_seed(base), "planned"
         )
-        held += comparison.low <= 0.3 <= comparison.high
-    assert held / times == pytest.approx(0.95, abs=0.01)
+        covered_count += comparison.low <= 0.3 <= comparison.high
+    assert covered_count / times == pytest.approx(0.95, abs=0.01)
 
 
 def test_at_most_5_percent_of_null_tables_claim_a_difference():
     chance = np.random.default_rng(3)
-    wrong, tables = 0, 1_500
+    false_claims, tables = 0, 1_500
     for _ in range(tables):
         base = chance.normal(0, 1, (3, 4))
         rows = chance.normal(0, 1, (3, 3, 4))
@@ -120,8 +120,8 @@ def test_at_most_5_percent_of_null_tables_claim_a_difference():
             for row in rows
             for metric in range(3)
         ]
-        wrong += min(holm(p_values)) <= ALPHA
-    assert wrong / tables <= ALPHA + 2 * math.sqrt(ALPHA * (1 - ALPHA) / tables)
+        false_claims += min(holm(p_values)) <= ALPHA
+    assert false_claims / tables <= ALPHA + 2 * math.sqrt(ALPHA * (1 - ALPHA) / tables)
 
 
 def t_after_each(differences):

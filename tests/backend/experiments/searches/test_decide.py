@@ -114,9 +114,9 @@ def test_a_first_place_that_is_worse_on_shared_seeds_is_not_called_better():
 
 @pytest.mark.parametrize(("status", "verdict"), [("comparing", ""), ("stopped", " over 3 remaining seeds.")])
 def test_nothing_is_claimed_before_all_seeds_have_ended(status, verdict):
-    worse, worse_runs = finalist(0, 0.5, (0.50, 0.521, 0.54))
-    better, better_runs = finalist(1, 0.5, (0.70, 0.72, 0.741))
+    worse_finalist, worse_runs = finalist(0, 0.5, (0.50, 0.521, 0.54))
+    better_finalist, better_runs = finalist(1, 0.5, (0.70, 0.72, 0.741))
     row = search()._replace(status=status)
-    comparison = compare(row, [worse, better], [*worse_runs, *better_runs])
+    comparison = compare(row, [worse_finalist, better_finalist], [*worse_runs, *better_runs])
     assert comparison.verdict.endswith(verdict)
     assert "better" not in comparison.verdict

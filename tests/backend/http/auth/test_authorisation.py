@@ -147,13 +147,13 @@ def wrong_answers(call, lines, requests):
     """Return the requests, as path, method and case, whose status is not the expected one."""
 
     async def collect():
-        wrong = []
+        wrong_requests = []
         for path, method, case in requests:
             host, origin, (headers, _, _) = case
             status = await call(method, path, {"host": host, **origin, **headers})
             if status != expected_status(method, path, lines, case):
-                wrong.append((method, path, case, status))
-        return wrong
+                wrong_requests.append((method, path, case, status))
+        return wrong_requests
 
     return asyncio.run(collect())
 
@@ -176,11 +176,11 @@ def test_no_method_host_or_origin_opens_a_route(gate, settings, takes_all):
         if takes_all
         else all_paths & first_of_each_kind(lines) | set(UNKNOWN_PATHS[:3])
     )
-    known_host, unknown = HOSTS
+    known_host, unknown_host = HOSTS
     people = credentials(settings, client)
     cases = [
         *itertools.product([known_host], ORIGINS, people),
-        *itertools.product([unknown], ORIGINS[:1], people),
+        *itertools.product([unknown_host], ORIGINS[:1], people),
     ]
     requests = [
         *itertools.product(sorted(paths), ("GET", "POST", "get"), cases),

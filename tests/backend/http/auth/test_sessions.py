@@ -123,11 +123,11 @@ def test_a_viewers_link_asks_an_operator_before_it_replaces_the_session(stranger
 
 def test_an_operators_link_makes_a_viewer_an_operator_and_ends_the_old_session(stranger, settings):
     stranger.get(f"/?token={ticket_of(settings, Role.VIEWER)}")
-    before = dict(stranger.cookies)
+    viewer_cookies = dict(stranger.cookies)
     stranger.get(f"/?token={ticket_of(settings)}")
     assert role_of(stranger) == "operator"
     stranger.cookies.clear()
-    stranger.cookies.update(before)
+    stranger.cookies.update(viewer_cookies)
     assert role_of(stranger) is None
 
 
@@ -143,9 +143,9 @@ def test_logging_out_ends_the_session_in_addition_to_the_cookie(stranger, settin
 def test_an_operator_manages_every_session_and_a_viewer_only_their_own(browsers):
     operator, viewer, other_viewer = browsers(Role.OPERATOR), browsers(Role.VIEWER), browsers(Role.VIEWER)
     session_id = other_viewer("GET", "/api/v1/session").json()["session"]
-    listed = operator("GET", "/api/v1/sessions").json()["items"]
-    assert sorted(item["role"] for item in listed) == ["operator", "viewer", "viewer"]
-    assert [item["is_current"] for item in listed].count(True) == 1
+    session_items = operator("GET", "/api/v1/sessions").json()["items"]
+    assert sorted(item["role"] for item in session_items) == ["operator", "viewer", "viewer"]
+    assert [item["is_current"] for item in session_items].count(True) == 1
     assert [item["id"] for item in other_viewer("GET", "/api/v1/sessions").json()["items"]] == [session_id]
     assert viewer("DELETE", f"/api/v1/sessions/{session_id}").status_code == 404
     assert other_viewer("GET", "/api/v1/session").status_code == 200
@@ -188,8 +188,8 @@ def test_during_a_database_outage_active_sessions_stay_and_ended_ones_do_not(
 ):
     sessions = BrowserSessions(database.sessions)
     assert ask(sessions, row)
-    ended = new_cookie(settings, Role.VIEWER)[1]
-    assert not ask(sessions, ended)
+    ended_login = new_cookie(settings, Role.VIEWER)[1]
+    assert not ask(sessions, ended_login)
 
     def away(*_):
         raise OperationalError("SELECT", {}, OSError("away"))
@@ -197,7 +197,7 @@ def test_during_a_database_outage_active_sessions_stay_and_ended_ones_do_not(
     monkeypatch.setattr(module, "reading", away)
     monkeypatch.setattr(module, "CACHE_SECONDS", 0.0)
     assert ask(sessions, row)
-    assert not ask(sessions, ended)
+    assert not ask(sessions, ended_login)
 
 
 def test_during_a_database_outage_nobody_logs_in_and_the_link_stays_valid(stranger, settings, monkeypatch):

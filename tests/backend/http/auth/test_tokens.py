@@ -149,8 +149,8 @@ def test_a_writers_token_is_signed_with_its_name_and_is_not_a_key(settings):
         assert access.token_writer(settings, forged) is None
     for people in (token, access.read_or_create_token(settings, Role.WRITER)):
         assert access.token_role(settings, people) is None
-    changed = settings.model_copy(update={"grpolab_writer_key": "another-key-for-writers"})
-    assert access.token_writer(changed, token) is None
+    changed_settings = settings.model_copy(update={"grpolab_writer_key": "another-key-for-writers"})
+    assert access.token_writer(changed_settings, token) is None
     for name in ("", "a b", "../x", "x" * 65):
         with pytest.raises(InvalidRequest):
             access.writer_token(settings, name)

@@ -97,8 +97,8 @@ def test_nothing_waits_for_a_clock_that_was_set_back(database, settings, reconci
     with database.sessions.begin() as session:
         ahead = select(Run.id).where(Run.changed_at > db_now())
         assert session.scalars(ahead).all() == []
-        over = select(Run.lease_until - db_now()).where(Run.id == lost.id)
-        assert session.scalar(over) <= settings.lease_seconds
+        remaining_lease = select(Run.lease_until - db_now()).where(Run.id == lost.id)
+        assert session.scalar(remaining_lease) <= settings.lease_seconds
         assert [slot.id for slot in live_slots(session)] == ["w"]  # for half a minute
         assert lifecycle.claim_run(session, "v", "h").run_id == early.id
         assert lifecycle.claim_run(session, "v", "h").run_id == late.id

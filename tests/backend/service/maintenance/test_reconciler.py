@@ -138,16 +138,16 @@ def test_a_trial_that_keeps_failing_does_not_block_others(sessions, settings, ri
 
 
 def test_a_job_pauses_after_its_end_however_long_it_takes(sessions, monkeypatch):
-    now, looks, pieces = [100.0], [], iter([True, True, True, False] * 2)
+    now, search_times, has_more = [100.0], [], iter([True, True, True, False] * 2)
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
 
     def find(_session):
-        looks.append(now[0])
-        return piece
+        search_times.append(now[0])
+        return work_ten_seconds
 
-    def piece():
+    def work_ten_seconds():
         now[0] += 10.0
-        return next(pieces)
+        return next(has_more)
 
     chore = chores.Chore(find, pause=5.0)
     with sessions() as session:
@@ -156,4 +156,4 @@ def test_a_job_pauses_after_its_end_however_long_it_takes(sessions, monkeypatch)
             chore.look(session)
             chore.go_on()
     # Four pieces of 10 s in as many passes of 1 s, then 5 s of pause.
-    assert looks == [101.0, 150.0]
+    assert search_times == [101.0, 150.0]

@@ -59,8 +59,8 @@ def test_a_job_on_two_nodes_starts_a_worker_on_each():
 def test_a_skypilot_task_gets_the_variables_of_the_storage(settings, monkeypatch):
     options: dict[str, Any] = {"runs": 1, "idle": 60, "devices": 1, "nodes": 1, "accelerators": ""}
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "made-up-secret")
-    plain = json.loads(job_text(settings, cluster="skypilot", **options))
-    assert sorted(plain["secrets"]) == ["BROKER_URL", "DATABASE_URL", "GRPOLAB_TOKEN"]
+    plain_task = json.loads(job_text(settings, cluster="skypilot", **options))
+    assert sorted(plain_task["secrets"]) == ["BROKER_URL", "DATABASE_URL", "GRPOLAB_TOKEN"]
     copied = settings.model_copy(update={"artifacts_url": "s3://bucket/lab"})
     text = job_text(copied, cluster="skypilot", **options)
     assert {"ARTIFACTS_URL", "AWS_SECRET_ACCESS_KEY"} <= json.loads(text)["secrets"].keys()

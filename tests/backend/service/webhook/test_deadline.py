@@ -15,11 +15,11 @@ DEADLINE_SECONDS = 0.5
 
 
 def test_a_hanging_name_resolution_is_abandoned(monkeypatch):
-    hold = threading.Event()
-    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: hold.wait(20) and [])
+    release = threading.Event()
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: release.wait(20) and [])
     with pytest.raises(Unreachable, match=r"the webhook's host hooks.example is not found within 0\.5 s"):
         resolve("https://hooks.example/", private=False, seconds=DEADLINE_SECONDS)
-    hold.set()
+    release.set()
 
 
 def test_addresses_that_do_not_answer_share_the_deadline(monkeypatch):

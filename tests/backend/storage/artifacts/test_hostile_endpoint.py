@@ -22,11 +22,11 @@ def ask_endpoint(monkeypatch, tmp_path):
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "made-up")
 
-    def asked(server):
+    def make_store(server):
         monkeypatch.setenv("AWS_ENDPOINT_URL", server.url)
         return ArtifactStore("s3://bucket/lab", tmp_path)
 
-    return asked
+    return make_store
 
 
 def listing(number):

@@ -91,9 +91,9 @@ def test_the_checkpoint_list_shows_where_the_files_are(client, run, sessions, se
             make_checkpoint(session, row, settings.state, step=step, content=WEIGHTS)
     shutil.rmtree(settings.artifact_dir(run) / "s000029-a1")
     answer = client.get(path).json()
-    places = {item["name"]: (item["is_here"], item["is_copied"]) for item in answer["items"]}
+    location_by_name = {item["name"]: (item["is_here"], item["is_copied"]) for item in answer["items"]}
     assert answer["has_store"]
-    assert places == {
+    assert location_by_name == {
         "s000029-a1": (False, False),
         "s000019-a1": (True, False),
         "s000009-a1": (False, True),
@@ -169,15 +169,17 @@ def test_the_command_line_exports_and_copies(
 def test_a_sweep_reports_only_files_missing_from_the_store(sessions, run, settings):
     (settings.state / "runs/01JSOMEOTHERDIRECTORY").mkdir(parents=True)  # the disk is present
 
-    def told():
+    def sweep_messages():
         for _ in Strays(settings, sessions).sweep():
             pass
         with sessions() as session:
             return list(session.scalars(select(Event.message).where(Event.run_id == run)))
 
-    assert told() == []
+    assert sweep_messages() == []
     artifact_store(settings).remove_run(run)
-    assert told() == ["checkpoint s000009-a1 is missing from the disk: no run can continue or start from it"]
+    assert sweep_messages() == [
+        "checkpoint s000009-a1 is missing from the disk: no run can continue or start from it"
+    ]
 
 
 def test_a_sweep_reports_nothing_while_the_store_is_unreachable(sessions, run, settings, take_store_away):

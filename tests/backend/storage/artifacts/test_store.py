@@ -71,10 +71,10 @@ def test_a_checkpoint_is_restored_unchanged(store, runs_root, tmp_path):
     directory = write(runs_root / RUN / NAME)
     store.upload(directory)
     assert store.listing(RUN) == {NAME: True}
-    before = content_of(directory)
+    files_before = content_of(directory)
     directory.rename(tmp_path / "away")
     assert store.fetch(directory)
-    assert content_of(directory) == before
+    assert content_of(directory) == files_before
     assert list(runs_root.rglob(".*")) == []
     assert list((runs_root.parent / "run").iterdir()) == []
     assert store.fetch(directory)  # it is present
@@ -206,8 +206,8 @@ def test_two_concurrent_fetches_get_one_directory(url, runs_root, tmp_path):
 
 def test_the_wait_for_a_silent_server_is_bounded(s3, runs_root, monkeypatch):
     monkeypatch.setattr(module, "CALL_SECONDS", 0.5)
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{silent.getsockname()[1]}")
+    with socket.create_server(("127.0.0.1", 0)) as silent_server:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{silent_server.getsockname()[1]}")
         store = ArtifactStore(s3, runs_root.parent)
         directory = write(runs_root / RUN / NAME)
         for call in (store.try_out, lambda: store.remove_run(RUN), lambda: store.upload(directory)):
@@ -241,9 +241,9 @@ def test_a_link_in_a_shared_directory_is_not_followed(tmp_path, runs_root):
             call(runs_root / RUN / NAME / "model.safetensors")
     shutil.rmtree(tmp_path / "share" / RUN)
     (tmp_path / "share" / RUN).symlink_to(tmp_path)
-    for ask in (store.listing, store.remove_run):
+    for operation in (store.listing, store.remove_run):
         with pytest.raises(ArtifactFault, match="is a link that leads out of it"):
-            ask(RUN)
+            operation(RUN)
 
 
 def test_a_manifest_must_match_its_row(store, runs_root, settings, url):
