@@ -169,21 +169,21 @@ def test_a_metric_that_cannot_be_decomposed_gives_a_reason(client, database, run
     store_two_steps(database, run)
     add_points(database, run, {1: {"policy/entropy": 1.0, "kl/k3": float("nan")}})
 
-    def refused(status, **params):
+    def fetch_refusal(status, **params):
         query = {"metric": "reward/mean", "before": "1", "after": "2", "by": "prompt"} | params
         answer = client.get(f"/api/v1/runs/{run.id}/breakdown", params=query)
         assert answer.status_code == status, answer.text
         return answer.text
 
-    assert "not a sum over completions" in refused(422, metric="optim/grad_norm")
-    assert "not a sum over completions" in refused(422, metric="<script>alert(1)</script>")
-    assert "not a sum of terms" in refused(422, metric="reward/accuracy", by="term")
-    assert "before it begins" in refused(422, before="9-3")
-    assert "has not recorded length/mean" in refused(404, metric="length/mean")
-    assert "no finite value at steps 5 to 9" in refused(404, after="5-9")
+    assert "not a sum over completions" in fetch_refusal(422, metric="optim/grad_norm")
+    assert "not a sum over completions" in fetch_refusal(422, metric="<script>alert(1)</script>")
+    assert "not a sum of terms" in fetch_refusal(422, metric="reward/accuracy", by="term")
+    assert "before it begins" in fetch_refusal(422, before="9-3")
+    assert "has not recorded length/mean" in fetch_refusal(404, metric="length/mean")
+    assert "no finite value at steps 5 to 9" in fetch_refusal(404, after="5-9")
     for before in ("", "-1", "1-2-3", "a", "1" * 10, "1;2", "٣"):
-        refused(422, before=before)
-    refused(422, by="moon")
+        fetch_refusal(422, before=before)
+    fetch_refusal(422, by="moon")
     assert (
         client.get(
             "/api/v1/runs/nobody/breakdown", params={"metric": "a", "before": "1", "after": "2"}

@@ -48,9 +48,9 @@ def test_packed_completions_are_restored(completions):
 def test_any_changed_byte_is_detected():
     block = encode(sample_completions("what", "it", "holds"))
     for offset in range(len(block)):
-        changed = block[:offset] + bytes([block[offset] ^ 0x20]) + block[offset + 1 :]
+        changed_block = block[:offset] + bytes([block[offset] ^ 0x20]) + block[offset + 1 :]
         with pytest.raises(CompletionsDamaged):
-            decode(GROUP_ID, changed)
+            decode(GROUP_ID, changed_block)
     for end in range(len(block)):
         with pytest.raises(CompletionsDamaged):
             decode(GROUP_ID, block[:end])

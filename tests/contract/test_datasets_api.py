@@ -26,9 +26,9 @@ def test_a_run_records_its_dataset_and_prevents_its_deletion(client, database):
     run = launch_on(client, uploaded["path"])
     [problem] = client.get(f"/api/v1/runs/{run['id']}").json()["config"]["problems"]
     assert (problem["path"], problem["sha256"]) == (uploaded["path"], uploaded["sha256"])
-    refused = client.delete(f"/api/v1/datasets/{uploaded['sha256']}")
-    assert refused.status_code == 409
-    assert run["name"] in refused.json()["detail"]
+    rejected_response = client.delete(f"/api/v1/datasets/{uploaded['sha256']}")
+    assert rejected_response.status_code == 409
+    assert run["name"] in rejected_response.json()["detail"]
     client.post(f"/api/v1/runs/{run['id']}/stop")
     assert client.delete(f"/api/v1/datasets/{uploaded['sha256']}").status_code == 409  # it may be resumed
     with database.sessions.begin() as session:

@@ -149,11 +149,11 @@ def test_a_deletion_that_stops_after_any_batch_continues_there(
 def test_files_that_cannot_be_removed_keep_the_run_until_they_can(
     client, database, settings, make_full_run, monkeypatch
 ):
-    stuck, free = make_full_run("stuck"), make_full_run("free")
+    stuck_run, removable_run = make_full_run("stuck"), make_full_run("free")
     real = deletion.remove_files
 
     def refuse(directory):
-        if directory.name == stuck.id:
+        if directory.name == stuck_run.id:
             raise PermissionError("read-only file system")
         real(directory)
 
@@ -162,8 +162,8 @@ def test_files_that_cannot_be_removed_keep_the_run_until_they_can(
     with pytest.raises(PermissionError):
         continue_deletions(database.sessions, settings, seconds=60)
     with database.sessions() as session:
-        assert session.scalars(select(Run.id)).all() == [stuck.id]
-    assert not settings.artifact_dir(free.id).exists()
+        assert session.scalars(select(Run.id)).all() == [stuck_run.id]
+    assert not settings.artifact_dir(removable_run.id).exists()
     monkeypatch.undo()
     assert continue_deletions(database.sessions, settings, seconds=60) == 1
 

@@ -140,6 +140,6 @@ def test_a_suite_that_cannot_be_evaluated_is_refused_at_its_field(client, new_ru
     ],
 )
 def test_invalid_suites_are_refused(suites, changes, path):
-    with pytest.raises(InvalidConfig) as refused:
+    with pytest.raises(InvalidConfig) as error_info:
         resolve({"evaluation": {"suites": suites}} | changes)
-    assert path in [error.path for error in refused.value.errors]
+    assert path in [error.path for error in error_info.value.errors]

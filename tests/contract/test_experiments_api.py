@@ -172,11 +172,11 @@ def test_every_preset_has_estimates_before_and_after_the_first_run(client, datab
         body = {"base": {"steps": 10}, "variant": {"name": "x", "preset": preset}}
         return client.post("/api/v1/validate", json=body).json()["estimates"]
 
-    fresh = {preset: estimates(preset) for preset in PRESETS}
+    first_estimates = {preset: estimates(preset) for preset in PRESETS}
     with database.sessions.begin() as session:
         summary = {"step": 5, "last": {"time/step_seconds": 0.5}, "best": {}}
         make_run(session, last_step=5, summary=summary, config={"sampling": {"group_size": 4}})
-    for preset, first in fresh.items():
+    for preset, first in first_estimates.items():
         assert 0 < first["seconds_low"] < first["seconds_high"], preset
         assert (first["seconds"], first["like_runs"], first["scaled_runs"]) == (None, 0, 0), preset
         assert first["tokens_at_most"] > 0, preset
@@ -197,18 +197,18 @@ def test_experiments_are_found_by_name_or_variant_with_their_run_counts(client, 
         trashed.deleted_at, trashed.sort_eval_accuracy = 1.0, 0.75
         best.finished_at = 2_000_000_000.0
 
-    def listed(query):
+    def find_experiments(query):
         return client.get("/api/v1/experiments", params={"query": query}).json()
 
-    (item,) = listed("DAPO")["items"]
+    (item,) = find_experiments("DAPO")["items"]
     assert item["id"] == clip["id"]
     assert item["statuses"] == {"finished": 2, "queued": 1}
     assert item["verdicts"] == {"healthy": 1, "collapsed": 1}
     assert (item["runs"], item["best_accuracy"], item["kind"]) == (3, 0.5, "variants")
     assert item["active_at"] == "2033-05-18T03:33:20.000Z"
-    assert [match["name"] for match in listed("CLIP")["items"]] == ["clip-higher"]
-    assert [match["name"] for match in listed("0% o")["items"]] == ["100% other"]
-    assert listed("_")["items"] == []
+    assert [match["name"] for match in find_experiments("CLIP")["items"]] == ["clip-higher"]
+    assert [match["name"] for match in find_experiments("0% o")["items"]] == ["100% other"]
+    assert find_experiments("_")["items"] == []
     first = client.get("/api/v1/experiments", params={"limit": 1}).json()
     second = client.get("/api/v1/experiments", params={"limit": 1, "cursor": first["next"]}).json()
     assert (first["total"], second["total"], second["next"]) == (2, None, None)

@@ -46,8 +46,8 @@ def curves_equal_rows(database, runs):
 
 def packed_steps(database, run):
     with database.sessions() as session:
-        reached = session.scalars(select(Attempt.packed_step).where(Attempt.run_id == run)).all()
-        return min(reached), sum(session.scalars(select(MetricBlock.points)).all())
+        attempt_steps = session.scalars(select(Attempt.packed_step).where(Attempt.run_id == run)).all()
+        return min(attempt_steps), sum(session.scalars(select(MetricBlock.points)).all())
 
 
 def test_a_log_of_every_tenth_step_is_packed_completely(database):

@@ -106,8 +106,8 @@ def test_clones_and_forks_are_also_refused_and_a_cloned_check_checks_again(clien
         session.add(Checkpoint(run_id=parent, step=10, attempt=1, **row))
     failed = finish_check(1, at=100.0)
     for deed, body in (("clone", {}), ("fork", {"step": 10})):
-        refused = client.post(f"/api/v1/runs/{parent}/{deed}", json=body)
-        assert [error["path"] for error in refused.json()["errors"]] == ["ignore_check"]
+        rejected_response = client.post(f"/api/v1/runs/{parent}/{deed}", json=body)
+        assert [error["path"] for error in rejected_response.json()["errors"]] == ["ignore_check"]
         assert (
             client.post(f"/api/v1/runs/{parent}/{deed}", json=body | {"ignore_check": True}).status_code
             == 202

@@ -100,11 +100,11 @@ def test_the_fence_stores_what_it_is_given_and_tells_the_request(session):
 def test_a_renewed_lease_expires_later_and_does_not_count_as_a_change_of_the_run(session):
     run = make_run(session)
     claim(session, lease_seconds=10)
-    before = session.execute(select(Run.lease_until, Run.changed_at)).one()
+    row_before = session.execute(select(Run.lease_until, Run.changed_at)).one()
     leases.renew_lease(session, run.id, 1, lease_seconds=100)
-    after = session.execute(select(Run.lease_until, Run.changed_at)).one()
-    assert after.lease_until - before.lease_until == pytest.approx(90, abs=5)
-    assert after.changed_at == before.changed_at
+    row_after = session.execute(select(Run.lease_until, Run.changed_at)).one()
+    assert row_after.lease_until - row_before.lease_until == pytest.approx(90, abs=5)
+    assert row_after.changed_at == row_before.changed_at
 
 
 @pytest.mark.parametrize("status", ["finished", "stopped", "failed"])
@@ -122,11 +122,11 @@ def test_an_ended_run_keeps_its_status_with_time_and_reason(session, status):
 
 
 def test_a_released_run_is_queued_unless_the_user_wanted_it_to_end(session):
-    free, stopped = make_run(session, queued_at=1.0), make_run(session, queued_at=2.0)
+    released_run, stopped = make_run(session, queued_at=1.0), make_run(session, queued_at=2.0)
     claim(session)
     claim(session)
     lifecycle.request_action(session, stopped.id, "stop")
-    assert lifecycle.release_run(session, free.id, 1, "the worker ends") == "queued"
+    assert lifecycle.release_run(session, released_run.id, 1, "the worker ends") == "queued"
     assert lifecycle.release_run(session, stopped.id, 1, "the worker ends") == "stopped"
     assert session.scalar(select(Run.requested_action).where(Run.id == stopped.id)) == ""
 
@@ -160,12 +160,12 @@ def test_a_failed_attempt_is_retried_after_a_pause(session, monkeypatch):
 
 
 def test_a_run_with_a_lost_lease_is_queued_without_a_failure(session):
-    run, ours = make_run(session, queued_at=1.0), make_run(session, queued_at=2.0)
+    run, other_run = make_run(session, queued_at=1.0), make_run(session, queued_at=2.0)
     claim(session)
     claim(session)
     lost = lose_lease(session, run.id)
     assert lifecycle.take_back_lost(session, lost) == [run.id]
-    assert (status_of(session, run.id), status_of(session, ours.id)) == ("queued", "running")
+    assert (status_of(session, run.id), status_of(session, other_run.id)) == ("queued", "running")
     assert session.scalar(select(Run.own_failures).where(Run.id == run.id)) == 0
 
 

@@ -151,14 +151,14 @@ def claim(models, sessions):
 
 def delete(models, sessions, settings, run_id):
     """Delete the run permanently, if that is allowed."""
-    allowed = models[run_id].trashed and models[run_id].status != "running"
+    is_allowed = models[run_id].trashed and models[run_id].status != "running"
     try:
         with sessions.begin() as session:
             begin_deletion(session, run_id)
     except Conflict:
-        assert not allowed
+        assert not is_allowed
         return
-    assert allowed
+    assert is_allowed
     del models[run_id]
     with sessions.begin() as session, pytest.raises(RunNotFound):
         restore_run(session, run_id)

@@ -92,7 +92,7 @@ def test_an_ended_run_is_packed_completely_and_every_float_is_unchanged(database
         run = make_run(session)
         begin_attempt(session, run, 1, -1)
         write_values(session, run, VALUE_BY_STEP)
-    before = points(database, run)
+    points_before = points(database, run)
     with database.sessions.begin() as session:
         session.get(Run, run.id).status = "finished"
     seal_all(database)
@@ -100,8 +100,8 @@ def test_an_ended_run_is_packed_completely_and_every_float_is_unchanged(database
     with database.sessions.begin() as session:
         assert session.scalar(select(func.count()).select_from(Metric)) == 0
         assert session.scalar(select(Attempt.packed_step)) == ALL_PACKED
-    assert repr(points(database, run)) == repr(before)
-    assert before[1] == pytest.approx(list(VALUE_BY_STEP.values()), rel=0, nan_ok=True)
+    assert repr(points(database, run)) == repr(points_before)
+    assert points_before[1] == pytest.approx(list(VALUE_BY_STEP.values()), rel=0, nan_ok=True)
     assert math.copysign(1, points(database, run)[1][6]) == -1
 
 
@@ -172,23 +172,25 @@ def test_curves_match_the_rows_after_any_history(database, data):
     """Attempts begin anywhere before the last step, metrics are sparse, and sealing happens at any moment."""
     with database.sessions.begin() as session:
         run = make_run(session)
-    written: dict[tuple[str, int], float] = {}
+    value_by_key: dict[tuple[str, int], float] = {}
     for number in range(1, data.draw(st.integers(1, 4)) + 1):
         with database.sessions.begin() as session:
             run_row = session.get(Run, run.id)
             from_step = data.draw(st.integers(-1, run_row.last_step), "from") if number > 1 else -1
             begin_attempt(session, run_row, number, from_step)
-        written = {key: metric_value for key, metric_value in written.items() if key[1] <= from_step}
+        value_by_key = {
+            key: metric_value for key, metric_value in value_by_key.items() if key[1] <= from_step
+        }
         for _ in range(data.draw(st.integers(0, 3))):
             with database.sessions.begin() as session:
                 run_row = session.get(Run, run.id)
                 first = run_row.last_step + 1
                 steps = range(first, first + data.draw(st.integers(1, 25), "steps"))
                 write_values(session, run_row, {step: number + step / 1000 for step in steps})
-                written |= {("a", step): number + step / 1000 for step in steps}
+                value_by_key |= {("a", step): number + step / 1000 for step in steps}
                 if sparse := [step for step in steps if step % 7 == 0]:
                     write_values(session, run_row, dict.fromkeys(sparse, float(number)), name="eval")
-                    written |= {("eval", step): float(number) for step in sparse}
+                    value_by_key |= {("eval", step): float(number) for step in sparse}
             if data.draw(st.booleans(), "pack"):
                 seal_all(database)
         with database.sessions.begin() as session:
@@ -206,7 +208,7 @@ def test_curves_match_the_rows_after_any_history(database, data):
     assert (
         sorted(drawn_points)
         == sorted(rows)
-        == sorted((*key, metric_value) for key, metric_value in written.items())
+        == sorted((*key, metric_value) for key, metric_value in value_by_key.items())
     )
 
 
@@ -224,15 +226,17 @@ def test_a_curve_from_outlines_shows_the_same_as_all_its_points(database, monkey
         for number in range(1, chance.choice([1, 1, 2, 3]) + 1):
             with database.sessions.begin() as session:
                 run_row = session.get(Run, run.id)
-                fresh = -1 if run_row.fork_step is None else run_row.fork_step
+                first_step = -1 if run_row.fork_step is None else run_row.fork_step
                 begin_attempt(
                     session,
                     run_row,
                     number,
-                    chance.randint(fresh, max(fresh, run_row.last_step)) if number > 1 else fresh,
+                    chance.randint(first_step, max(first_step, run_row.last_step))
+                    if number > 1
+                    else first_step,
                 )
                 steps = range(
-                    max(run_row.last_step, fresh) + 1, run_row.last_step + chance.choice([3, 300, 900])
+                    max(run_row.last_step, first_step) + 1, run_row.last_step + chance.choice([3, 300, 900])
                 )
                 values = {step: float(chance.randint(-3, 3)) for step in steps if step % 20}
                 for step in chance.sample(sorted(values), min(len(values), chance.choice([0, 0, 2]))):
@@ -247,8 +251,8 @@ def test_a_curve_from_outlines_shows_the_same_as_all_its_points(database, monkey
             with database.sessions.begin() as session:
                 session.get(Run, run.id).status = "finished"
             seal_all(database)
-    ends = [None, None, *(chance.randint(-5, 1200) + chance.choice([0, 0.5]) for _ in range(2))]
-    view = View("step", chance.choice(ends), chance.choice(ends), chance.randint(10, 60), 0.0, None)
+    x_limits = [None, None, *(chance.randint(-5, 1200) + chance.choice([0, 0.5]) for _ in range(2))]
+    view = View("step", chance.choice(x_limits), chance.choice(x_limits), chance.randint(10, 60), 0.0, None)
     if chance.random() < 0.3:
         view = replace(view, after=chance.randint(-1, 900))
     with database.sessions() as session:
@@ -256,11 +260,13 @@ def test_a_curve_from_outlines_shows_the_same_as_all_its_points(database, monkey
         outlined = read_visible_curves(
             session, names, list(names), ["a", "early"], view, needs_all_points=False
         )
-        full = read_curves(session, list(names), ["a", "early"], "step")
-    assert outlined.keys() == full.keys()
-    drawn, expected = (single_items(names, curves, list(full), view) for curves in (outlined, full))
-    for drawn_curve, expected_curve in zip(drawn, expected, strict=True):
+        full_curves = read_curves(session, list(names), ["a", "early"], "step")
+    assert outlined.keys() == full_curves.keys()
+    drawn_curves, expected = (
+        single_items(names, curves, list(full_curves), view) for curves in (outlined, full_curves)
+    )
+    for drawn_curve, expected_curve in zip(drawn_curves, expected, strict=True):
         assert {key: repr(np.asarray(column).tolist()) for key, column in drawn_curve.items()} == {
             key: repr(np.asarray(column).tolist()) for key, column in expected_curve.items()
         }
-    assert next_cursor(outlined, names) == next_cursor(full, names)
+    assert next_cursor(outlined, names) == next_cursor(full_curves, names)

@@ -40,18 +40,20 @@ def mismatch_at(client, run, step=1, **params):
 
 
 def at_cap(answer, cap):
-    return next(at for at in answer["caps"] if at["cap"] == pytest.approx(cap))
+    return next(
+        weights_at_cap for weights_at_cap in answer["caps"] if weights_at_cap["cap"] == pytest.approx(cap)
+    )
 
 
 def test_weights_under_a_cap_match_the_formula(client, database, run):
     store_group(database, run, MadeGroup(completions=(Sampled(),)))
     answer = mismatch_at(client, run)
     assert (answer["kind"], answer["run_cap"], answer["tokens"], answer["groups"]) == ("token_tis", 3.0, 4, 1)
-    two = at_cap(answer, 2.0)  # weights 0.6, 1, 1.9, 2
-    assert two["limited"] == pytest.approx(1 / 4)
-    assert two["mean"] == pytest.approx(5.5 / 4, abs=1e-6)
-    assert two["ess"] == pytest.approx(5.5**2 / (4 * (0.36 + 1 + 1.9**2 + 4)), abs=1e-6)
-    assert two["lost"] == pytest.approx(1 - 5.5 / 7.5, abs=1e-6)
+    at_two = at_cap(answer, 2.0)  # weights 0.6, 1, 1.9, 2
+    assert at_two["limited"] == pytest.approx(1 / 4)
+    assert at_two["mean"] == pytest.approx(5.5 / 4, abs=1e-6)
+    assert at_two["ess"] == pytest.approx(5.5**2 / (4 * (0.36 + 1 + 1.9**2 + 4)), abs=1e-6)
+    assert at_two["lost"] == pytest.approx(1 - 5.5 / 7.5, abs=1e-6)
     assert at_cap(answer, 3.0)["mean"] == pytest.approx(6.5 / 4, abs=1e-6)
     mask = at_cap(
         mismatch_at(client, run, kind="token_mask"), 2**0.5

@@ -93,8 +93,8 @@ def test_the_atlas_separates_never_always_lost_and_learned(client, database, run
             ),
         ]
         store_groups(database, run, *groups, step=step)
-    once = question("once", MadeCompletion(correct=None, reward=None), index=4)
-    store_groups(database, run, once, step=8)
+    single_question = question("once", MadeCompletion(correct=None, reward=None), index=4)
+    store_groups(database, run, single_question, step=8)
     atlas = get_json(client, "prompts", run=run.id)
     by_name = {item["prompt"]: item for item in atlas["items"]}
     assert {name: item["state"] for name, item in by_name.items()} == {

@@ -105,8 +105,8 @@ def test_a_repeated_batch_changes_nothing_and_an_overlap_adds_its_new_records(cl
         assert send(first).json()["stored"] == 2
     points, groups, events = (count(client, table) for table in (Metric, RolloutGroup, Event))
     assert (points, groups) == (1 + 7, 1)  # the reward and seven text metrics
-    changed = [metrics(1, reward=9), completions(1, "x"), metrics(2, reward=2)]
-    assert send(changed, run=None).json()["stored"] == 3
+    changed_records = [metrics(1, reward=9), completions(1, "x"), metrics(2, reward=2)]
+    assert send(changed_records, run=None).json()["stored"] == 3
     assert values_of(client, only_run(client), "reward/mean")[0] == {1: 1.0, 2: 2.0}
     assert (count(client, RolloutGroup), count(client, Event)) == (1, events)
 
@@ -264,9 +264,9 @@ def test_a_writer_sees_only_its_own_runs(client, send, settings):
 def test_the_runs_of_a_writer_are_limited_without_affecting_others(client, send, monkeypatch):
     monkeypatch.setattr("backend.exchange.push.store.MAX_RUNS", 2)
     assert [send(key=key).status_code for key in ("a", "b", "b")] == [200, 200, 200]
-    refused = send(key="c")
-    (error,) = refused.json()["errors"]
-    assert (refused.status_code, error["path"]) == (422, "run")
+    rejected_response = send(key="c")
+    (error,) = rejected_response.json()["errors"]
+    assert (rejected_response.status_code, error["path"]) == (422, "run")
     assert error["message"].startswith("the writer node has 2 runs, as many as it may")
     assert send(key="c", writer="other").status_code == 200
     assert [send(key=key, token=TOKEN).status_code for key in "pqr"] == [200, 200, 200]
@@ -451,13 +451,13 @@ def test_many_processes_of_one_run_lose_nothing(client, send):
 
 
 def test_runs_of_a_sweep_that_start_concurrently_join_one_experiment(client, send):
-    def begin(number):
+    def push_run(number):
         return send(
             [metrics(1, reward=1)], key=f"r{number}", run={**HEADER, "experiment": "sweep", "seed": number}
         )
 
     with ThreadPoolExecutor(4) as pool:
-        assert all(answer.is_success for answer in pool.map(begin, range(4)))
+        assert all(answer.is_success for answer in pool.map(push_run, range(4)))
     (experiment,) = client.get("/api/v1/experiments").json()["items"]
     assert experiment["name"] == "sweep"
     assert count(client, Run) == 4

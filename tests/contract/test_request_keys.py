@@ -44,9 +44,9 @@ def test_the_same_key_and_body_return_the_same_run_and_another_body_is_refused(
     first, again = (ask(client, parent, verb, body, "k1") for _ in range(2))
     assert (first.status_code, again.status_code) == (202, 202), first.text
     assert first.json() == again.json()
-    refused = ask(client, parent, verb, other_body, "k1")
-    assert refused.status_code == 409
-    assert refused.json()["detail"] == (
+    rejected_response = ask(client, parent, verb, other_body, "k1")
+    assert rejected_response.status_code == 409
+    assert rejected_response.json()["detail"] == (
         "the Idempotency-Key 'k1' was already used for a different request: choose a new one"
     )
     assert counts(database) == [2, 1]

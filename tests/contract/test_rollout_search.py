@@ -38,9 +38,12 @@ def run(database):
         for step in (1, 2):
             completions = [
                 MadeCompletion(
-                    text=written, reward=float(at), correct=at % 2 == 0, flags=("odd",) if at == 3 else ()
+                    text=completion_text,
+                    reward=float(index),
+                    correct=index % 2 == 0,
+                    flags=("odd",) if index == 3 else (),
                 )
-                for at, written in enumerate(COMPLETION_TEXTS[: 2 * step])
+                for index, completion_text in enumerate(COMPLETION_TEXTS[: 2 * step])
             ]
             write_groups(session, pack_groups(run.id, step, 1, [MadeGroup(completions=tuple(completions))]))
     update_index(database)
@@ -152,17 +155,17 @@ def test_common_words_are_found_over_several_pages(client, many_groups, monkeypa
         "-third": lambda step: step % 3,
         "`odd `": lambda step: step % 3,
     }.get(q, lambda step: step)
-    seen: list[tuple[int, int]] = []
+    positions: list[tuple[int, int]] = []
     cursor: str | None = ""
     pages = 0
     while cursor is not None:
         page = search_page(client, many_groups[1], q, sort=sort, limit=5, cursor=cursor)
         assert len(page["items"]) <= 5
         assert page["searched_to"] is None or page["next"] is not None
-        seen += match_positions(page)
+        positions += match_positions(page)
         cursor, pages = page["next"], pages + 1
-    expected = [(step, at) for step in range(1, 10) if matches(step) for at in (0, 1)]
-    assert seen == sorted(expected, reverse=sort == "-step")
+    expected = [(step, index) for step in range(1, 10) if matches(step) for index in (0, 1)]
+    assert positions == sorted(expected, reverse=sort == "-step")
     assert pages >= len(expected) // 5
 
 
@@ -261,8 +264,8 @@ def test_deleted_groups_are_removed_from_the_index(client, database, run, settin
     assert match_positions(search_page(client, other_run, "idea")) == [(1, 1)]
     with database.sessions() as session:
         if database.engine.dialect.name == "sqlite":
-            hits = "SELECT count(*) FROM rollout_words WHERE rollout_words MATCH 'wait'"
-            assert session.scalar(text(hits)) == 0
+            query = "SELECT count(*) FROM rollout_words WHERE rollout_words MATCH 'wait'"
+            assert session.scalar(text(query)) == 0
         else:
             assert session.scalar(text("SELECT count(*) FROM rollout_words")) == 2
 
@@ -313,8 +316,8 @@ def test_a_label_is_given_changed_and_removed_by_its_version(client, database, r
         ("hacked", "prints the tests", "operator", 1)
     ]
     assert client.post(path, json={"label": "hacked", "note": "mine"}).status_code == 409
-    changed = client.post(path, json={"label": "hacked", "note": "sure", "version": 1}).json()["items"]
-    assert (changed[0]["note"], changed[0]["version"]) == ("sure", 2)
+    changed_labels = client.post(path, json={"label": "hacked", "note": "sure", "version": 1}).json()["items"]
+    assert (changed_labels[0]["note"], changed_labels[0]["version"]) == ("sure", 2)
     late = client.post(path, json={"label": "hacked", "note": "late", "version": 1})
     assert late.status_code == 409
     assert "version 2" in late.json()["detail"]
@@ -362,9 +365,9 @@ def test_a_selection_is_exported_and_its_judgements_are_imported(client, databas
     rows = [orjson.loads(line) for line in lines]
     assert [(row["step"], row["position"]) for row in rows] == [(1, 0), (1, 1), (2, 0), (2, 1), (2, 2)]
     assert rows[0]["text"] == COMPLETION_TEXTS[0]
-    judged = [{"rollout": row["rollout"], "label": "weird", "note": "n"} for row in rows]
+    judgements = [{"rollout": row["rollout"], "label": "weird", "note": "n"} for row in rows]
     bad = [b"{", b'{"rollout":"nobody","label":"x"}', b'{"label":"x"}']
-    body = b"\n".join([*map(orjson.dumps, judged), *bad])
+    body = b"\n".join([*map(orjson.dumps, judgements), *bad])
     report = client.post("/api/v1/rollouts/labels/import", content=body).json()
     assert (report["rows"], report["stored"], report["refused_rows"]) == (8, 5, 3)
     assert [refusal["row"] for refusal in report["refused"]] == [6, 7, 8]

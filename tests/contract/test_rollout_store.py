@@ -76,13 +76,13 @@ def test_groups_are_paged_by_step_kind_and_prompt(client, database, run):
         store_group(
             database, run, *(MadeGroup(prompt_index=number, kind=kind) for number in range(3)), step=step
         )
-    listed: list[Any] = []
+    group_positions: list[Any] = []
     cursor: str | None = ""
     while cursor is not None:
         page = rollouts(client, run, limit=2, cursor=cursor)
-        listed += [(item["step"], item["prompt_index"]) for item in page["items"]]
+        group_positions += [(item["step"], item["prompt_index"]) for item in page["items"]]
         cursor = page["next"]
-    assert listed == [(step, number) for step in (0, 1, 2) for number in range(3)]
+    assert group_positions == [(step, number) for step in (0, 1, 2) for number in range(3)]
 
 
 def test_groups_are_found_by_properties_of_one_completion(client, database, run):

@@ -143,13 +143,13 @@ def test_a_database_failure_after_a_batch_is_reported_with_the_progress(
 
 
 def test_runs_that_cannot_be_changed_are_named_with_a_reason(client, new_runs):
-    full = new_runs("full", tags=[str(number) for number in range(50)])["full"]
-    assert act_on_runs(client, "tag", ids=[full], tag="one more")["refused"] == [
-        {"id": full, "name": "full", "reason": "a run has at most 50 tags"}
+    tagged_run = new_runs("full", tags=[str(number) for number in range(50)])["full"]
+    assert act_on_runs(client, "tag", ids=[tagged_run], tag="one more")["refused"] == [
+        {"id": tagged_run, "name": "full", "reason": "a run has at most 50 tags"}
     ]
-    assert "is not in the trash" in act_on_runs(client, "delete", ids=[full])["refused"][0]["reason"]
+    assert "is not in the trash" in act_on_runs(client, "delete", ids=[tagged_run])["refused"][0]["reason"]
     waiting = new_runs("waiting")["waiting"]
-    assert set(act_on_runs(client, "stop", ids=[waiting, full])["changed"]) == {full, waiting}
+    assert set(act_on_runs(client, "stop", ids=[waiting, tagged_run])["changed"]) == {tagged_run, waiting}
     assert listed_names(client)["waiting"]["status"] == "stopped"
 
 
@@ -189,11 +189,11 @@ def save_view(client, status=200, **view):
 
 
 def test_a_view_is_saved_replaced_listed_and_deleted(client):
-    saved = save_view(client, **VIEW)
-    assert {name: saved[name] for name in VIEW} == VIEW
+    saved_view = save_view(client, **VIEW)
+    assert {name: saved_view[name] for name in VIEW} == VIEW
     again = save_view(client, **VIEW | {"query": "preset = grpo", "group": "variant"})
-    assert (again["id"], again["query"], again["group"]) == (saved["id"], "preset = grpo", "variant")
+    assert (again["id"], again["query"], again["group"]) == (saved_view["id"], "preset = grpo", "variant")
     save_view(client, name="all")
     assert [view["name"] for view in get(client, "/views")["items"]] == ["all", "best dapo"]
-    assert client.delete(f"/api/v1/views/{saved['id']}").json() == again
-    assert client.delete(f"/api/v1/views/{saved['id']}").status_code == 404
+    assert client.delete(f"/api/v1/views/{saved_view['id']}").json() == again
+    assert client.delete(f"/api/v1/views/{saved_view['id']}").status_code == 404

@@ -53,13 +53,13 @@ def test_a_listed_run_has_every_field_and_config_and_attempts_on_request(client,
     assert item["config_hash"] == run.config_hash
     assert "config" not in item
     assert "attempts" not in item
-    full = get(client, "/runs", include="config,attempts")["items"][0]
-    assert full["config"]["steps"] == 150
-    assert full["attempts"][0]["from_step"] == -1
+    full_item = get(client, "/runs", include="config,attempts")["items"][0]
+    assert full_item["config"]["steps"] == 150
+    assert full_item["attempts"][0]["from_step"] == -1
     run_json = get(client, f"/runs/{run.id}")
     assert run_json.pop("cost").keys() == {"slot_hours", "gpu_hours", "money", "judges"}
-    assert run_json == full
-    assert RunItem.model_validate(full).created_at.endswith("Z")
+    assert run_json == full_item
+    assert RunItem.model_validate(full_item).created_at.endswith("Z")
 
 
 def test_runs_are_filtered_by_status_name_tag_variant_and_experiment(client, database, new_run):
@@ -114,7 +114,7 @@ def test_pages_contain_each_run_once_while_runs_are_added(client, new_run, sort)
             name=f"run-{number % 4}", last_step=number % 2, created_at=float(number), config=config,
             summary={"step": 1, "last": last, "best": {}},
         )  # fmt: skip
-    before = [item["id"] for item in get(client, "/runs", sort=sort)["items"]]
+    ids_before = [item["id"] for item in get(client, "/runs", sort=sort)["items"]]
     listed_ids: list[Any] = []
     cursor: str | None = ""
     while cursor is not None:
@@ -123,7 +123,7 @@ def test_pages_contain_each_run_once_while_runs_are_added(client, new_run, sort)
         cursor = page["next"]
         new_run(name="zz", created_at=0.0 if sort.startswith("-") else 1e9)
         assert len(listed_ids) < 40
-    assert [run for run in listed_ids if run in before] == before
+    assert [run for run in listed_ids if run in ids_before] == ids_before
     assert len(listed_ids) == len(set(listed_ids))
 
 
@@ -251,8 +251,8 @@ def test_a_clone_is_queued_with_the_same_config_and_its_changes(client, new_run)
     assert clone["config"]["sampling"]["group_size"] == 4
     reseeded = client.post(f"/api/v1/runs/{run.id}/clone", json={"changes": {"seed": 7}}).json()
     assert (reseeded["seed"], reseeded["config"]["seed"]) == (7, 7)
-    refused = client.post(f"/api/v1/runs/{run.id}/clone", json={"changes": {"steps": -1}})
-    assert refused.json()["errors"][0]["path"] == "steps"
+    rejected_response = client.post(f"/api/v1/runs/{run.id}/clone", json={"changes": {"steps": -1}})
+    assert rejected_response.json()["errors"][0]["path"] == "steps"
 
 
 def test_a_checkpoint_is_evaluated_by_a_run_without_steps(client, database, new_run):

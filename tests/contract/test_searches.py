@@ -60,14 +60,16 @@ def lab(client, database, settings):
         with database.sessions.begin() as session:
             if session.get_one(Run, run.id).attempt == 0:
                 make_attempt(session, run, 1, from_step=-1)
-            points = [(at, {"eval/accuracy": value}) for at, value in values.items()]
+            points = [(accuracy_step, {"eval/accuracy": value}) for accuracy_step, value in values.items()]
             write_points(session, run.id, 1, points)
             columns = {"status": status, "attempt": 1, "last_step": max(values, default=0)} | fields
             session.execute(update(Run).where(Run.id == run.id).values(**columns))
 
     def finish(run, value=None):
         end = final_accuracy(run.config) if value is None else value
-        train(run, {at: end * at / 40 for at in (10, 20, 30, 40)}, "finished")
+        train(
+            run, {accuracy_step: end * accuracy_step / 40 for accuracy_step in (10, 20, 30, 40)}, "finished"
+        )
 
     def current(search):
         answer = client.get("/api/v1/searches", params={"experiment": search})
@@ -78,11 +80,11 @@ def lab(client, database, settings):
     def drive(search, max_rounds=200):
         """Advance the search and finish its runs one after the other until nothing remains to do."""
         for _ in range(max_rounds):
-            moved = step(search)
+            has_advanced = step(search)
             waiting = runs("queued")
             if waiting:
                 finish(waiting[0])
-            elif not moved:
+            elif not has_advanced:
                 return current(search)
         raise AssertionError("the search does not end")
 
@@ -93,21 +95,23 @@ def test_a_search_tries_chooses_compares_and_ends(lab, client, database):
     search = lab.begin()
     detail = client.get(f"/api/v1/experiments/{search}").json()
     assert detail["request"]["sweep"]["method"] == "search"
-    current = lab.drive(search)
-    assert (current.status, current.reason) == ("finished", "6 configurations were tried, as asked")
-    assert [trial.number for trial in current.trials] == [1, 2, 3, 4, 5, 6]
-    assert all(trial.state == "finished" for trial in current.trials)
-    values = {trial.number: trial.value for trial in current.trials}
+    ended_search = lab.drive(search)
+    assert (ended_search.status, ended_search.reason) == ("finished", "6 configurations were tried, as asked")
+    assert [trial.number for trial in ended_search.trials] == [1, 2, 3, 4, 5, 6]
+    assert all(trial.state == "finished" for trial in ended_search.trials)
+    values = {trial.number: trial.value for trial in ended_search.trials}
     best = sorted(values, key=lambda number: -values[number])[:3]
-    assert current.best == best[0]
-    assert [finalist.number for finalist in current.finalists] == best
-    assert [(finalist.n, finalist.waiting) for finalist in current.finalists] == [(2, 0)] * 3
-    assert current.finalists[0].mean == pytest.approx(values[best[0]])
-    assert current.verdict.startswith(current.trials[best[0] - 1].variant + ": eval/accuracy ")
+    assert ended_search.best == best[0]
+    assert [finalist.number for finalist in ended_search.finalists] == best
+    assert [(finalist.n, finalist.waiting) for finalist in ended_search.finalists] == [(2, 0)] * 3
+    assert ended_search.finalists[0].mean == pytest.approx(values[best[0]])
+    assert ended_search.verdict.startswith(ended_search.trials[best[0] - 1].variant + ": eval/accuracy ")
     with database.sessions() as session:
         seeds = session.execute(select(Run.variant, func.count()).group_by(Run.variant)).all()
     assert sorted(n for _, n in seeds) == [1, 1, 1, 3, 3, 3]
-    assert [trial.best for trial in current.trials] == [max(list(values.values())[: k + 1]) for k in range(6)]
+    assert [trial.best for trial in ended_search.trials] == [
+        max(list(values.values())[: k + 1]) for k in range(6)
+    ]
     assert lab.step(search) is False
 
 
@@ -137,9 +141,9 @@ def test_a_run_that_falls_behind_the_median_is_pruned_with_a_reason(lab, databas
     assert pruned.reason == "eval/accuracy 0.1 at step 10 is behind the median of the finished runs"
     assert (pruned.state, pruned.counts) == ("running", False)
     lab.train(run, {10: 0.1}, "stopped", requested_action="")
-    current = lab.current(search)
-    assert current.trials[3].state == "pruned"
-    assert current.steps_saved == pytest.approx(30 / 160)
+    current_search = lab.current(search)
+    assert current_search.trials[3].state == "pruned"
+    assert current_search.steps_saved == pytest.approx(30 / 160)
     with database.sessions() as session:
         messages = session.scalars(
             select(Event.message).where(Event.run_id == run.id, Event.kind == "search")
@@ -249,41 +253,41 @@ def test_a_kill_at_any_write_loses_and_duplicates_nothing(lab, database):
     kills = 0
     try:
         for _ in range(60):
-            moved, allowed = False, 0
+            has_advanced, allowed_statements = False, 0
             while True:
-                remaining["statements"] = allowed
+                remaining["statements"] = allowed_statements
                 try:
-                    moved = lab.step(search)
+                    has_advanced = lab.step(search)
                     break
                 except Killed:
                     kills += 1
-                    allowed += 1
+                    allowed_statements += 1
             remaining["statements"] = math.inf
             waiting = lab.runs("queued")
             if waiting:
                 lab.finish(waiting[0])
-            elif not moved:
+            elif not has_advanced:
                 break
     finally:
         remaining["statements"] = math.inf
         event.remove(database.engine, "before_cursor_execute", die)
     assert kills > 50
-    current = lab.current(search)
-    assert current.status == "finished"
-    assert [(trial.values, trial.value) for trial in current.trials] == [
+    ended_search = lab.current(search)
+    assert ended_search.status == "finished"
+    assert [(trial.values, trial.value) for trial in ended_search.trials] == [
         (trial.values, trial.value) for trial in expected.trials
     ]
-    assert current.finalists == expected.finalists
+    assert ended_search.finalists == expected.finalists
 
 
 def test_configurations_that_cannot_run_are_skipped_with_a_reason(lab):
     knob = {"path": "optimizer.lr", "values": [1e-3, -1.0, 1e-4]}
-    current = lab.drive(lab.begin(knobs=[knob], cells=3, seeds=[0]))
-    refused = [trial for trial in current.trials if trial.state == "refused"]
-    assert [trial.values for trial in refused] == [[-1.0]]
-    assert "got -1.0" in refused[0].reason
-    assert refused[0].run is None
-    assert current.status == "finished"
+    ended_search = lab.drive(lab.begin(knobs=[knob], cells=3, seeds=[0]))
+    refused_trials = [trial for trial in ended_search.trials if trial.state == "refused"]
+    assert [trial.values for trial in refused_trials] == [[-1.0]]
+    assert "got -1.0" in refused_trials[0].reason
+    assert refused_trials[0].run is None
+    assert ended_search.status == "finished"
 
 
 def test_if_all_runs_fail_the_search_ends_with_a_reason(lab):
@@ -294,12 +298,12 @@ def test_if_all_runs_fail_the_search_ends_with_a_reason(lab):
         if not lab.step(search):
             [run] = lab.runs("queued")
             lab.train(run, {}, "failed", reason="out of memory")
-    current = lab.current(search)
-    assert len(current.trials) == 5
-    assert current.reason == (
+    ended_search = lab.current(search)
+    assert len(ended_search.trials) == 5
+    assert ended_search.reason == (
         "none of the first 5 runs has a value of eval/accuracy: out of memory; no configuration has a value"
     )
-    assert (current.best, current.finalists, current.verdict) == (None, [], "")
+    assert (ended_search.best, ended_search.finalists, ended_search.verdict) == (None, [], "")
 
 
 def test_nonfinite_or_missing_values_never_win(lab):
@@ -309,9 +313,9 @@ def test_nonfinite_or_missing_values_never_win(lab):
         lab.train(lab.runs("queued")[-1], reports, "finished")
         lab.step(search)
         assert len(lab.current(search).trials) == min(4, number + 2)
-    current = lab.drive(search)
-    assert [trial.state for trial in current.trials] == ["no value", "no value", "no value", "finished"]
-    assert [finalist.number for finalist in current.finalists] == [4]
+    ended_search = lab.drive(search)
+    assert [trial.state for trial in ended_search.trials] == ["no value", "no value", "no value", "finished"]
+    assert [finalist.number for finalist in ended_search.finalists] == [4]
 
 
 def test_a_search_is_stopped_with_its_runs(lab, client):
@@ -331,20 +335,20 @@ def test_the_budget_leaves_room_for_the_additional_seeds(lab, database, hours):
     """With runs of an hour, two configurations and two of their additional seeds fit into five hours."""
     search = lab.begin(cells=9, seeds=[0, 1], search={"hours": hours, "top": 2})
     for _ in range(60):
-        moved = lab.step(search)
+        has_advanced = lab.step(search)
         waiting = lab.runs("queued")
-        if not waiting and not moved:
+        if not waiting and not has_advanced:
             break
         for run in waiting[:1]:
             lab.finish(run)
             with database.sessions.begin() as session:
                 session.execute(update(Attempt).values(ended_at=Attempt.started_at + 3600))
-    current = lab.current(search)
-    assert current.status == "finished"
-    assert current.hours <= hours
-    assert "does not fit into" in current.reason
-    assert len(current.trials) == int(hours) - 2
-    assert [finalist.n for finalist in current.finalists] == [1, 1]
+    ended_search = lab.current(search)
+    assert ended_search.status == "finished"
+    assert ended_search.hours <= hours
+    assert "does not fit into" in ended_search.reason
+    assert len(ended_search.trials) == int(hours) - 2
+    assert [finalist.n for finalist in ended_search.finalists] == [1, 1]
 
 
 @pytest.mark.parametrize(
@@ -392,9 +396,9 @@ def test_a_search_that_this_version_cannot_read_ends_with_a_reason(lab, database
         row = session.get_one(Experiment, search)
         row.request = row.request | {"variants": [{"name": "grpo", "preset": "of another version"}]}
     Reconciler(settings, database.sessions).run_once()
-    current = lab.current(search)
-    assert current.status == "finished"
-    assert current.reason.startswith("its values cannot be read any more: ")
+    ended_search = lab.current(search)
+    assert ended_search.status == "finished"
+    assert ended_search.reason.startswith("its values cannot be read any more: ")
 
 
 def test_a_budget_counts_every_gpu_of_a_run_before_one_has_finished(

@@ -50,11 +50,11 @@ def test_nonfinite_values_are_distinguished_and_zero_is_a_value(client, database
 
 
 def test_smoothing_is_computed_before_thinning_and_cutting(client, trained):
-    full = series(client, trained[:1], "reward/mean", smoothing=0.9, max_points=5000)["series"][0]
-    cut = series(client, trained[:1], "reward/mean", smoothing=0.9, x_min=2000, x_max=2010)["series"][0]
-    first_index = full["steps"].index(2000)
-    assert cut["steps"] == list(range(2000, 2011))
-    assert cut["values"] == full["values"][first_index : first_index + 11]
+    full_curve = series(client, trained[:1], "reward/mean", smoothing=0.9, max_points=5000)["series"][0]
+    cut_curve = series(client, trained[:1], "reward/mean", smoothing=0.9, x_min=2000, x_max=2010)["series"][0]
+    first_index = full_curve["steps"].index(2000)
+    assert cut_curve["steps"] == list(range(2000, 2011))
+    assert cut_curve["values"] == full_curve["values"][first_index : first_index + 11]
 
 
 @pytest.mark.parametrize(("x", "per_step"), [("step", 1.0), ("wall", 0.5), ("tokens", 4096.0)])
@@ -68,11 +68,11 @@ def test_the_end_of_a_curve_matches_the_matrix_for_any_display_settings(client, 
         [values["loss/total"] for values in seeded_metrics(3000, seed=seed, spike_at=spike).values()]
         for seed, spike in ((0, None), (1, 1777))
     ]
-    ends = [np.mean(values[-10:]) for values in losses]
+    last_means = [np.mean(values[-10:]) for values in losses]
     display_settings = {"smoothing": 0.9, "x_max": 100, "max_points": 10, "ends": True}
     alone = series(client, trained, "loss/total", **display_settings)["series"]
     assert [item["end"] for item in alone] == [
-        {"n": 1, "mean": pytest.approx(end), "low": None, "high": None} for end in ends
+        {"n": 1, "mean": pytest.approx(end), "low": None, "high": None} for end in last_means
     ]
     (group,) = series(client, trained, "loss/total", group_by="variant", **display_settings)["series"]
     query = {"runs": ",".join(run.id for run in trained), "metrics": "loss/total:final"}

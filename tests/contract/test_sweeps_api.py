@@ -67,13 +67,18 @@ def test_a_plan_shows_cells_time_and_money_and_launches_nothing(client, database
     assert answer.status_code == 200, answer.text
     plan = ExperimentPlan.model_validate(answer.json())
     assert (plan.knobs, plan.runs, plan.currency) == (["optimizer.lr"], 4, "EUR")
-    right, wrong = plan.cells
-    assert (right.variant, right.of, right.values, right.errors) == ("grpo lr=0.0001", "grpo", [1e-4], [])
-    assert right.seconds_low == pytest.approx(2.0 / 1.25 * 20)
+    valid_cell, invalid_cell = plan.cells
+    assert (valid_cell.variant, valid_cell.of, valid_cell.values, valid_cell.errors) == (
+        "grpo lr=0.0001",
+        "grpo",
+        [1e-4],
+        [],
+    )
+    assert valid_cell.seconds_low == pytest.approx(2.0 / 1.25 * 20)
     assert plan.seconds_high == pytest.approx(2 * 2.0 * 1.25 * 20)
     assert plan.money_high == pytest.approx(plan.seconds_high * 3.6 / 3600)
-    assert [error.path for error in wrong.errors] == ["optimizer.lr"]
-    assert wrong.seconds_low is None
+    assert [error.path for error in invalid_cell.errors] == ["optimizer.lr"]
+    assert invalid_cell.seconds_low is None
     assert (count(database, Experiment), count(database, Run)) == (0, 1)
 
 

@@ -257,8 +257,8 @@ def test_a_remedy_that_helps_is_reported_with_its_p_value(client, database, make
     matrix = client.get(
         "/api/v1/matrix", params={"runs": arm_runs, "metrics": "reward/accuracy:final"}
     ).json()
-    ends = [row["cells"]["reward/accuracy:final"]["mean"] for row in matrix["rows"]]
-    assert [arm["goal_end"] for arm in verdict["arms"]] == pytest.approx(ends)
+    goal_ends = [row["cells"]["reward/accuracy:final"]["mean"] for row in matrix["rows"]]
+    assert [arm["goal_end"] for arm in verdict["arms"]] == pytest.approx(goal_ends)
     assert verdict["repeat"]["state"] == "repeats"
     assert arms_of(trial_json)["remedy"]["p"] == pytest.approx(1 / 252)
     events = client.get(f"/api/v1/runs/{run.id}/events").json()["items"]
@@ -284,10 +284,10 @@ def test_remedies_are_tried_one_by_one_until_one_helps(
         for trial_run in queued:
             finish_run(database, trial_run, log)
         reconciler.run_once()
-    shown = trial_of(client, run)
-    assert shown["judged_at"] is not None
-    assert "2 of 2 runs stayed healthy with “second”: it heals." in shown["verdict"]["sentences"]
-    assert [(arm["name"], arm["is_pending"]) for arm in shown["verdict"]["arms"]][1:] == [
+    shown_trial = trial_of(client, run)
+    assert shown_trial["judged_at"] is not None
+    assert "2 of 2 runs stayed healthy with “second”: it heals." in shown_trial["verdict"]["sentences"]
+    assert [(arm["name"], arm["is_pending"]) for arm in shown_trial["verdict"]["arms"]][1:] == [
         ("first", False), ("second", False), ("third", True)
     ]  # fmt: skip
     configs = {trial_run.variant: trial_run.config for trial_run in runs_of(database, trial)}
@@ -393,13 +393,13 @@ def test_a_verdict_outlives_its_runs_and_is_deleted_with_the_run_that_it_is_abou
     for trial_run in rows:
         finish_run(database, trial_run, COLLAPSED_LOG)
     assert settle_trial(database.sessions, settings, trial["id"])
-    before = trial_of(client, run)["verdict"]
+    verdict_before = trial_of(client, run)["verdict"]
     for trial_run in rows:
         client.delete(f"/api/v1/runs/{trial_run.id}")
     assert client.delete("/api/v1/runs", params={"forever": True}).status_code == 202
     continue_deletions(database.sessions, settings, seconds=10)
     trial_json = trial_of(client, run)
-    assert (trial_json["experiment"], trial_json["verdict"]) == (None, before)
+    assert (trial_json["experiment"], trial_json["verdict"]) == (None, verdict_before)
     with database.sessions() as session:
         assert session.scalar(select(func.count()).select_from(Experiment)) == 0
     client.delete(f"/api/v1/runs/{run.id}")

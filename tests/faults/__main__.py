@@ -77,10 +77,12 @@ def _storms(options: argparse.Namespace, warm: Path | None) -> Iterator[Round]:
             return
         if missing[kind.database] <= 0:
             continue
-        with Plant(kind, warm) as plant:
+        with Plant(kind, warm) as installation:
             for number_of_round in range(ROUND_COUNT):
                 seed = options.seed + ROUND_COUNT * number + number_of_round
-                yield play(plant, plan(kind, seed, FAULT_COUNT, options.faults), seed=seed, runs=RUN_COUNT)
+                yield play(
+                    installation, plan(kind, seed, FAULT_COUNT, options.faults), seed=seed, runs=RUN_COUNT
+                )
 
 
 def _deaths(options: argparse.Namespace, warm: Path | None) -> Iterator[Round]:
@@ -90,9 +92,9 @@ def _deaths(options: argparse.Namespace, warm: Path | None) -> Iterator[Round]:
         kind = Kind(database, BROKERS[0])
         points_by_role = discover(kind, warm)
         for role in options.roles:
-            played, missed = die_at(kind, warm, role, points_by_role[role])
+            played, missed_points = die_at(kind, warm, role, points_by_role[role])
             played.verdict.sentences.extend(
-                f"no {role} came to {point!r}" for point in missed if is_certain(point)
+                f"no {role} came to {point!r}" for point in missed_points if is_certain(point)
             )
             yield played
 

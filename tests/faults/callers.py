@@ -207,8 +207,8 @@ class Uploader(Caller):
 
     def _pieces(self) -> Iterator[bytes]:
         size = len(self._content) // PIECE_COUNT + 1
-        for begin in range(0, len(self._content), size):
-            yield self._content[begin : begin + size]
+        for offset in range(0, len(self._content), size):
+            yield self._content[offset : offset + size]
             time.sleep(0.002)
 
     def make_good(self) -> None:
@@ -251,8 +251,8 @@ class Reader(Caller):
         path = next(self._paths)
         received = bytearray()
         with self.http.stream("GET", path) as answer:
-            for piece in answer.iter_bytes(1 << 16):
-                received += piece
+            for chunk in answer.iter_bytes(1 << 16):
+                received += chunk
                 time.sleep(0.001)
         self.expect(holds=bytes(received) == self._expected[path], sentence=f"{path} is not what it was")
         self.answered += 1
@@ -277,8 +277,8 @@ class Follower(Caller):
         headers = {"Last-Event-ID": self._last_id} if self._last_id else {}
         buffer, deadline = b"", time.monotonic() + MAX_DELAY_SECONDS
         with self.http.stream("GET", "/stream", headers=headers) as answer:
-            for piece in answer.iter_bytes():
-                *messages, buffer = (buffer + piece).split(b"\n\n")
+            for chunk in answer.iter_bytes():
+                *messages, buffer = (buffer + chunk).split(b"\n\n")
                 for message in messages:
                     self._read(dict(line.split(b": ", 1) for line in message.split(b"\n") if b": " in line))
                 if until is not None and self._first is not None and self._newest() >= until:

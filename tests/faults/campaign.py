@@ -61,12 +61,14 @@ def references(plant: Plant, run_configs: Sequence[dict[str, Any]]) -> list[Reco
     with reading(plant.sessions) as session:
         for key, run_id in zip(missing, run_ids, strict=True):
             _references[key] = record_of(session, run_id)
-            moved = [
+            gradient_norms = [
                 metric_value
                 for (name, *_), metric_value in _references[key].items()
                 if name == "optim/grad_norm"
             ]
-            assert sum(1 for _, norm in moved if norm) > len(moved) / 2, "a training that moves nothing"
+            assert sum(1 for _, norm in gradient_norms if norm) > len(gradient_norms) / 2, (
+                "a training that moves nothing"
+            )
     return [_references[json.dumps(config)] for config in run_configs]
 
 
@@ -104,14 +106,14 @@ def play(plant: Plant, faults: Sequence[str], *, seed: int, runs: int, steps: in
     """Queue runs, and more if they end too soon, until all faults have struck, and then judge them."""
     run_configs = configs(runs, steps=steps)
     expected = references(plant, run_configs)
-    started = time.monotonic()
+    start_time = time.monotonic()
     chaos, remaining = Chaos(plant, seed), list(faults)
     hurt: dict[str, Record] = {}
     while remaining or not hurt:
         run_ids = plant.queue(run_configs)
         hurt |= dict(zip(run_ids, expected, strict=True))
         chaos.storm(run_ids, remaining)
-    seconds = time.monotonic() - started
+    seconds = time.monotonic() - start_time
     return Round(plant.kind, seed, chaos.counts, verdict_of(plant, chaos, hurt), seconds)
 
 

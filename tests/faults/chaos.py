@@ -74,9 +74,9 @@ class Chaos:
     def strike(self, run_ids: Sequence[str], name: str) -> bool:
         """Cause one fault, and return False if there was nothing to disturb."""
         self.look(run_ids)
-        before = self.counts.total()
+        count_before = self.counts.total()
         getattr(self, f"_{name}")()
-        return self.counts.total() > before
+        return self.counts.total() > count_before
 
     def look(self, run_ids: Sequence[str]) -> None:
         """Remember what is committed."""
@@ -86,9 +86,9 @@ class Chaos:
     def _victim(self) -> Trainer | None:
         """Return a trainer, usually one with progress, since a run without progress would never end."""
         trainers = self.plant.trainers()
-        started = [trainer for trainer in trainers if trainer.step > max(trainer.began_at, 0)]
-        chosen = started if started and self._random.random() < 0.8 else trainers
-        return self._random.choice(chosen) if chosen else None
+        started_trainers = [trainer for trainer in trainers if trainer.step > max(trainer.began_at, 0)]
+        candidates = started_trainers if started_trainers and self._random.random() < 0.8 else trainers
+        return self._random.choice(candidates) if candidates else None
 
     def _trainer_killed(self) -> None:
         victim = self._victim()
@@ -162,9 +162,9 @@ class Chaos:
             except TookTooLong:
                 return  # the other worker was busy the whole time
             self.counts["frozen_past_lease"] += 1
-            before = self._rows_of(victim)
+            rows_before = self._rows_of(victim)
         wait_for(lambda: not is_alive(victim.pid), "a trainer that woke too late ends")
-        self.counts["stale_rows"] += self._rows_of(victim) - before
+        self.counts["stale_rows"] += self._rows_of(victim) - rows_before
 
     def _is_over(self, victim: Trainer) -> bool:
         run = self.plant.read(victim.run_id)

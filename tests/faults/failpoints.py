@@ -126,14 +126,14 @@ def listen(visit: Visit, *, below: str = "/runs/") -> None:
 
 
 def _listen_to_sql(visit: Visit) -> None:
-    def before(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
+    def visit_before(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
         visit(f"before {_frame()}: {_brief(statement)}")
 
-    def after(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
+    def visit_after(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
         visit(f"after {_frame()}: {_brief(statement)}")
 
-    event.listen(Engine, "before_cursor_execute", before)
-    event.listen(Engine, "after_cursor_execute", after)
+    event.listen(Engine, "before_cursor_execute", visit_before)
+    event.listen(Engine, "after_cursor_execute", visit_after)
     event.listen(Engine, "commit", lambda _: visit(f"before {_frame()}: commit"))
     event.listen(Session, "after_commit", lambda _: visit(f"after {_frame()}: commit"))
 
@@ -174,14 +174,16 @@ def _brief(statement: str) -> str:
 
 def _frame() -> str:
     """Return the name of our innermost function, and the worker's function that called it if different."""
-    inner = outer = ""
+    inner_name = outer_name = ""
     frame = sys._getframe(1)
-    while frame is not None and not outer:
+    while frame is not None and not outer_name:
         module = frame.f_globals.get("__name__", "")
         if module.startswith(OUR_PREFIXES) and module not in SKIPPED_MODULES:
             name = frame.f_code.co_qualname.replace("<locals>.", "").replace(".<lambda>", "")
             name = name if "." in name or name[0].isupper() else f"{module.rpartition('.')[2]}.{name}"
-            inner = inner or name
-            outer = name if module.startswith("worker.") and not module.startswith("worker.policy") else ""
+            inner_name = inner_name or name
+            outer_name = (
+                name if module.startswith("worker.") and not module.startswith("worker.policy") else ""
+            )
         frame = frame.f_back  # type: ignore[assignment]
-    return inner if outer in ("", inner) else f"{outer} > {inner}"
+    return inner_name if outer_name in ("", inner_name) else f"{outer_name} > {inner_name}"

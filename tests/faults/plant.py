@@ -225,8 +225,8 @@ class Plant:
         standing: object = None
         deadline = 0.0
         while self.unended(run_ids):
-            if (now := self._standing(run_ids)) != standing:
-                standing, deadline = now, time.monotonic() + seconds
+            if (new_standing := self._standing(run_ids)) != standing:
+                standing, deadline = new_standing, time.monotonic() + seconds
             if time.monotonic() > deadline:
                 raise TookTooLong(f"nothing moved for {seconds:.0f} s; {self.describe(run_ids)}")
             time.sleep(0.1)

@@ -95,9 +95,11 @@ def check(
     installation.in_environment()
     verdict = Verdict()
     try:
-        before = {acknowledgement[0]: acknowledgement[1:] for acknowledgement in acknowledged}.get("schema")
-        if before and _schema(installation) != before[0]:
-            verdict.sentences.append(f"acknowledged but not so: schema {before[0]}")
+        acknowledged_schema = {
+            acknowledgement[0]: acknowledgement[1:] for acknowledgement in acknowledged
+        }.get("schema")
+        if acknowledged_schema and _schema(installation) != acknowledged_schema[0]:
+            verdict.sentences.append(f"acknowledged but not so: schema {acknowledged_schema[0]}")
         sessions = _start(installation)
         lost = [*verdict.sentences, *_lost_rows(sessions, seen), *_lost(installation, sessions, acknowledged)]
         _seal(sessions)

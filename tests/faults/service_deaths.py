@@ -97,22 +97,22 @@ def kill_service(database: str, seed: int, *, times: int) -> Round:
     """Kill the service this number of times under five clients, which then repeat interrupted requests."""
     chance = random.Random(seed)
     kind = Kind(database, trainers="none")
-    with Plant(kind, workers=0) as plant, running_service(plant) as service:
-        target = _target(plant, service)
+    with Plant(kind, workers=0) as installation, running_service(installation) as service:
+        target = _target(installation, service)
         callers = [Maker(target), Maker(target, experiments=False), Uploader(target), Reader(target)]
         for caller in callers:
             caller.ask()
         everybody: list[Caller] = [*callers, Follower(target)]
-        started = time.monotonic()
+        start_time = time.monotonic()
         for _ in range(times):
             _storm(service, everybody, chance.uniform(*LIFE_SECONDS))
             for caller in everybody:
                 caller.make_good()
         for caller in everybody:
             caller.check()
-        seconds = time.monotonic() - started
+        seconds = time.monotonic() - start_time
         sentences = [sentence for caller in everybody for sentence in caller.wrong]
-        verdict = Verdict(sentences=sentences + audit(plant.sessions, plant.settings.state))
+        verdict = Verdict(sentences=sentences + audit(installation.sessions, installation.settings.state))
     measured = {
         "cut": sum(caller.cut for caller in everybody),
         "answered": {caller.name: caller.answered for caller in everybody},
@@ -128,8 +128,8 @@ def _storm(service: Service, callers: Sequence[Caller], seconds: float) -> None:
         working = [threads.submit(caller.work) for caller in callers]
         time.sleep(seconds)
         service.kill()
-    for work in working:
-        work.result()
+    for future in working:
+        future.result()
     service.start()
 
 

@@ -77,7 +77,7 @@ def test_a_damaged_checkpoint_never_continues_a_run(trained, sessions, tmp_path)
             shutil.rmtree(root / name)
         good[step] = restored(continuing(root))[1]
     recorder.flush()
-    before, damage_count = refusals(sessions), 0
+    refusals_before, damage_count = refusals(sessions), 0
     chance = random.Random(0)
     while damage_count < DAMAGE_COUNT:
         root = shutil.copytree(undamaged, tmp_path / "damaged")
@@ -86,16 +86,16 @@ def test_a_damaged_checkpoint_never_continues_a_run(trained, sessions, tmp_path)
             donor = chance.choice(
                 [donor for donor in names if donor != name and (root / donor).is_dir()] or [""]
             )
-            ways = (
+            damage_kinds = (
                 DAMAGE_KINDS
                 if donor
                 else [damage_kind for damage_kind in DAMAGE_KINDS if damage_kind != "swap"]
             )
-            damage(root / name, chance.choice(ways), undamaged / donor, chance)
+            damage(root / name, chance.choice(damage_kinds), undamaged / donor, chance)
         step, state = restored(continuing(root))
         assert step == 3 - bad
         assert state == good[step]
         shutil.rmtree(root)
         damage_count += bad
         recorder.flush()
-        assert refusals(sessions) == before + damage_count
+        assert refusals(sessions) == refusals_before + damage_count

@@ -129,8 +129,8 @@ def parts_of_presets() -> Iterator[dict[str, Any]]:
     """Yield each section and each part of an objective that a preset sets."""
     for preset in PRESETS.values():
         for section, changes in preset.changes.items():
-            inner = changes.items() if section == "objective" else ()
-            yield from ({section: {key: setting}} for key, setting in inner)
+            inner_changes = changes.items() if section == "objective" else ()
+            yield from ({section: {key: setting}} for key, setting in inner_changes)
             yield {section: changes}
 
 
@@ -151,8 +151,8 @@ def test_form_shows_the_config_that_would_run_for_random_layers(in_node):
     ]
     assert len(valid) > CASE_COUNT / 10
     answers = in_node(MERGE_MODULE, FULL_CONFIGS, [json_config(CATALOG), json_config(valid)])
-    for (base, variant), full in zip(valid, answers, strict=True):
-        assert full == json_config(resolve(base, variant).model_dump(mode="json")), (base, variant)
+    for (base, variant), full_config in zip(valid, answers, strict=True):
+        assert full_config == json_config(resolve(base, variant).model_dump(mode="json")), (base, variant)
 
 
 def runs(layers: tuple[dict[str, Any], dict[str, Any]]) -> bool:

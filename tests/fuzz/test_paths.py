@@ -201,10 +201,10 @@ def dumped(body):
 def call(app, method, address, headers, body):
     """Make one request as the server passes it on, and return the response."""
     raw, _, query = address.partition("?")
-    sent, parts = [], [{"type": "http.request", "body": body, "more_body": False}]
+    sent, messages = [], [{"type": "http.request", "body": body, "more_body": False}]
 
     async def receive():
-        return parts.pop() if parts else await asyncio.Event().wait()
+        return messages.pop() if messages else await asyncio.Event().wait()
 
     async def send(message):
         sent.append(message)
@@ -234,7 +234,7 @@ def test_the_watch_detects_opened_files(watch, tmp_path):
 def test_no_path_and_no_name_leads_outside(lab, settings, watch, capsys):
     app, run = lab
     document = app.openapi()
-    places = list(requests_of(document, run))
+    request_positions = list(requests_of(document, run))
     is_everything = bool(os.environ.get("GRPOLAB_ALL_PATHS"))
     attacks = (*HOSTILE_PATHS, *HOSTILE_NAMES)
     assert (len(set(HOSTILE_PATHS)), len(set(HOSTILE_NAMES))) == (300, 200)
@@ -257,14 +257,14 @@ def test_no_path_and_no_name_leads_outside(lab, settings, watch, capsys):
 
     async def everything():
         nonlocal count
-        for _, request_of in places:  # import lazily imported modules now
-            await attack(*request_of("x"))
+        for _, build_request in request_positions:  # import lazily imported modules now
+            await attack(*build_request("x"))
         watch.is_on = True
-        for number, (leads, request_of) in enumerate(places):
+        for number, (leads, build_request) in enumerate(request_positions):
             for attack_number, text in enumerate(attacks):
                 if is_everything or (number + attack_number) % (6 if leads else 40) == 0:
                     count += 1
-                    await attack(*request_of(text))
+                    await attack(*build_request(text))
         watch.is_on = False
 
     try:
@@ -272,7 +272,7 @@ def test_no_path_and_no_name_leads_outside(lab, settings, watch, capsys):
     finally:
         watch.is_on = False
     with capsys.disabled():
-        summary = f"{len(attacks)} paths and names in {len(places)} places: {count:,} requests"
+        summary = f"{len(attacks)} paths and names in {len(request_positions)} places: {count:,} requests"
         print(f"\n{summary}, {watch.opened:,} files opened, {len(watch.escapes)} outside")
     assert (leaked, watch.escapes[:20]) == ([], [])
     assert watch.opened > 0

@@ -229,11 +229,11 @@ def complaint(node: ast.Call, target: Any) -> str:
     module = (target.__module__ or "").split(".")
     short = f"{module[0].lstrip('_')}.{target.__qualname__}"
     owner = f"{target.__module__}.{target.__qualname__}"
-    plain = {short, owner, getattr(target, "__objclass__", type).__name__ + f".{name}"}
+    plain_names = {short, owner, getattr(target, "__objclass__", type).__name__ + f".{name}"}
     is_method_of_plain = inspect.ismethoddescriptor(target) or (module[0] == "builtins")
     return (
         ""
-        if plain & HARMLESS_CALLS or (is_method_of_plain and name not in FORBIDDEN_METHODS)
+        if plain_names & HARMLESS_CALLS or (is_method_of_plain and name not in FORBIDDEN_METHODS)
         else f"{owner} is not on the list"
     )
 

@@ -49,7 +49,7 @@ PARENT_BY_DISTRIBUTION = {
 def blocks(text: str) -> list[list[str]]:
     """Return the line and the hashes of each package."""
     joined = [line for line in text.replace("\\\n", "\0").splitlines() if not line.startswith("#")]
-    return [[piece.strip() for piece in line.split("\0")] for line in joined]
+    return [[part.strip() for part in line.split("\0")] for line in joined]
 
 
 def pins(text: str) -> dict[str, str]:

@@ -156,7 +156,7 @@ def _train() -> None:
 
 
 def _flags(shared: Path, environment: dict[str, str]) -> list[str]:
-    places = {name: f"/{name}" for name in ("state", "models", "datasets", "postgres", "redis")}
+    targets = {name: f"/{name}" for name in ("state", "models", "datasets", "postgres", "redis")}
     variables = {
         "STATE_DIR": "/state",
         "MODELS_DIR": "/models",
@@ -166,7 +166,7 @@ def _flags(shared: Path, environment: dict[str, str]) -> list[str]:
         **environment,
     }
     flags = [
-        argument for name, target in places.items() for argument in ("--volume", f"{shared / name}:{target}")
+        argument for name, target in targets.items() for argument in ("--volume", f"{shared / name}:{target}")
     ]
     return [
         *flags,

@@ -30,11 +30,11 @@ def request_upgrades():
         argv, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
     ) as parent:
 
-        def ask(form, number, url):
+        def run_request(form, number, url):
             parent.stdin.write(f"{form} {number} {url}\n")
             return json.loads(parent.stdout.readline())
 
-        yield ask
+        yield run_request
         parent.stdin.close()
 
 
@@ -49,5 +49,5 @@ def test_a_first_start_killed_during_the_upgrade_is_completed_by_the_next(empty_
 
 
 def test_concurrent_upgrades_all_succeed(empty_url, request_upgrades):
-    ended = request_upgrades("race", 3, empty_url)
-    assert [process["code"] for process in ended] == [0, 0, 0], ended
+    ended_processes = request_upgrades("race", 3, empty_url)
+    assert [process["code"] for process in ended_processes] == [0, 0, 0], ended_processes

@@ -82,7 +82,7 @@ def test_of_two_concurrent_upgrades_one_does_the_work_and_both_succeed(empty_url
         thread.start()
     for thread in threads:
         thread.join()
-    assert sorted(before for before, _ in outcomes) == ["", newest_schema(), newest_schema()]
+    assert sorted(schema_before for schema_before, _ in outcomes) == ["", newest_schema(), newest_schema()]
 
 
 @pytest.mark.parametrize(

@@ -62,8 +62,8 @@ def batch(objective: Objective, **changes) -> PolicyBatch:
         "correct": torch.tensor(REWARDS[0]) == 1,
     }
     built = PolicyBatch(**(fields | changes))
-    for over in ("step", "minibatch"):
-        built = whiten(built, objective.advantage, over=over)
+    for whitening_scope in ("step", "minibatch"):
+        built = whiten(built, objective.advantage, over=whitening_scope)
     return choose_covariant_tokens(built, objective.surrogate, torch.Generator().manual_seed(0))
 
 

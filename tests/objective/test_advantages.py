@@ -133,8 +133,8 @@ def test_without_baseline_the_reward_is_the_advantage():
 
 def test_dividing_by_the_root_of_the_group_size_makes_sixteen_completions_weigh_four_times():
     rewards = [[1.0, 0.0] * 8]
-    plain, rooted = values(rewards), values(rewards, knobs.GroupMean(group_sum="sqrt"))
-    assert rooted[0] == pytest.approx([4 * a for a in plain[0]])
+    plain_values, rooted_values = values(rewards), values(rewards, knobs.GroupMean(group_sum="sqrt"))
+    assert rooted_values[0] == pytest.approx([4 * a for a in plain_values[0]])
 
 
 CENTRED_KNOBS = [knobs.GroupMean(), knobs.GroupMean(scale=NO_SCALE), knobs.LeaveOneOut()]
@@ -161,8 +161,8 @@ def test_constant_rewards_are_never_divided_by_epsilon(scale):
 
 
 def test_reweighting_keeps_probable_tokens_and_mutes_rare_ones():
-    old = torch.tensor([[0.1, 0.5, 0.9]]).log()
-    weighed = probability_weighted_advantages(torch.ones(1, 1), old, alpha=0.3)
+    old_logprobs = torch.tensor([[0.1, 0.5, 0.9]]).log()
+    weighed = probability_weighted_advantages(torch.ones(1, 1), old_logprobs, alpha=0.3)
     assert weighed.tolist()[0] == pytest.approx([0.73, 0.85, 0.97])
 
 
@@ -213,9 +213,9 @@ def test_each_whitening_is_applied_once_in_its_position():
 
 
 def test_whitening_keeps_the_groups_sum_rule():
-    plain = whitened_groups(knobs.SeqWhiten(), lengths=LENGTHS, over="minibatch")
-    rooted = whitened_groups(knobs.SeqWhiten(), lengths=LENGTHS, over="minibatch", group_sum="sqrt")
-    assert rooted == pytest.approx([2 * a for a in plain])
+    plain_values = whitened_groups(knobs.SeqWhiten(), lengths=LENGTHS, over="minibatch")
+    rooted_values = whitened_groups(knobs.SeqWhiten(), lengths=LENGTHS, over="minibatch", group_sum="sqrt")
+    assert rooted_values == pytest.approx([2 * a for a in plain_values])
 
 
 def test_an_unscored_completion_is_excluded_from_whitening():

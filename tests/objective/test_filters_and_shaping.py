@@ -66,6 +66,11 @@ def test_truncated_rewards_are_scaled():
 
 
 def test_truncation_never_pays_if_rewards_are_negative():
-    rewards, cut = torch.tensor([[-1.0, -1.0, 1.0, 1.0]]), torch.tensor([[True, False, True, False]])
-    assert shaping.scaled_truncated_rewards(rewards, cut, factor=0.0).tolist() == [[-1, -1, 0, 1]]
-    assert shaping.scaled_truncated_rewards(rewards, cut, factor=0.5).tolist() == [[-1, -1, 0.5, 1]]
+    rewards, truncated_mask = (
+        torch.tensor([[-1.0, -1.0, 1.0, 1.0]]),
+        torch.tensor([[True, False, True, False]]),
+    )
+    assert shaping.scaled_truncated_rewards(rewards, truncated_mask, factor=0.0).tolist() == [[-1, -1, 0, 1]]
+    assert shaping.scaled_truncated_rewards(rewards, truncated_mask, factor=0.5).tolist() == [
+        [-1, -1, 0.5, 1]
+    ]

@@ -87,9 +87,9 @@ def configs():
 
 def test_every_symbol_has_a_meaning_and_every_meaning_a_symbol():
     terms = {"correctness", "think_format", "boxed_format", "language", "length"}
-    seen = {entry["symbol"] for config in configs() for entry in formula(config)["legend"]}
+    used_symbols = {entry["symbol"] for config in configs() for entry in formula(config)["legend"]}
     explained = MEANINGS.keys() | CONFIG_MEANINGS.keys()
-    assert seen - terms == explained
+    assert used_symbols - terms == explained
     assert not explained & ELEMENTARY_FUNCTIONS
     assert not MEANINGS.keys() & CONFIG_MEANINGS.keys()
 
@@ -119,6 +119,8 @@ def meaning(symbol, **written):
 
 @pytest.mark.parametrize("name", ["A", "L", "length.bonus"])
 def test_a_plugin_named_like_a_symbol_is_distinguished_from_it(name):
-    written = {"rewards": [{"name": "plugin", "entry_point": name}]}
-    assert f"Rᵢ = plugin {name}" in formula(resolve(written))["text"].splitlines()
-    assert meaning(f"plugin {name}", **written) == f"reward term: the number that the plugin {name} gives"
+    reward_config = {"rewards": [{"name": "plugin", "entry_point": name}]}
+    assert f"Rᵢ = plugin {name}" in formula(resolve(reward_config))["text"].splitlines()
+    assert (
+        meaning(f"plugin {name}", **reward_config) == f"reward term: the number that the plugin {name} gives"
+    )

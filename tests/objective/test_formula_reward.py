@@ -86,7 +86,7 @@ def test_the_terms_of_gdpo_also_match():
         for _, _, reason, score, boxed, think in COMPLETIONS
         for weight, term_value in ((1, 2 * score - 1), (0.5, boxed), (0.2, think))
     ]
-    by_completion = [sum(terms[at : at + 3]) for at in range(0, len(terms), 3)]
+    by_completion = [sum(terms[start : start + 3]) for start in range(0, len(terms), 3)]
     penalties = [min(max((6 - tokens) / 4, -1), 0) for _, tokens, *_ in COMPLETIONS]
     expected = [
         0 if think <= 0 else reward + penalty

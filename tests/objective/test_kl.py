@@ -98,12 +98,12 @@ def test_k3_and_its_gradient_are_finite_for_any_distance(dtype):
 
 
 def test_the_tangent_takes_over_without_a_step():
-    below, above = (
+    value_below, value_above = (
         kl.k3(torch.tensor([[log_ratio]], dtype=torch.float64)).item()
         for log_ratio in (-20 - 1e-9, -20 + 1e-9)
     )
-    assert below == pytest.approx(above, rel=1e-8)
-    assert above == pytest.approx(math.exp(20) - 21, rel=1e-8)
+    assert value_below == pytest.approx(value_above, rel=1e-8)
+    assert value_above == pytest.approx(math.exp(20) - 21, rel=1e-8)
 
 
 def test_a_limit_ends_the_gradient_as_in_earlier_versions():
@@ -180,6 +180,6 @@ def test_dual_descent_doubles_and_halves(measured, following):
 
 
 def test_a_horizon_controller_moves_by_at_most_a_fifth_over_its_horizon():
-    following = kl.horizon_control(0.2, 8.0, target=6.0, completions=256, horizon=10_000)
-    assert following == pytest.approx(0.2010, abs=6e-5)
+    next_coefficient = kl.horizon_control(0.2, 8.0, target=6.0, completions=256, horizon=10_000)
+    assert next_coefficient == pytest.approx(0.2010, abs=6e-5)
     assert kl.horizon_control(1.0, 0.0, target=6.0, completions=10_000, horizon=10_000) == pytest.approx(0.8)

@@ -60,8 +60,11 @@ def test_the_mask_needs_the_samplers_log_probs():
 
 def test_gamma_of_two_layers():
     """|log p_new - log p_old| is averaged over the experts of a layer, then over the layers."""
-    old, new = torch.tensor([[0.5, 0.3], [0.4, 0.4]]), torch.tensor([[0.6, 0.2], [0.4, 0.3]])
-    of_layer = (new.log() - old.log()).abs().mean(dim=1)
+    old_probabilities, new_probabilities = (
+        torch.tensor([[0.5, 0.3], [0.4, 0.4]]),
+        torch.tensor([[0.6, 0.2], [0.4, 0.3]]),
+    )
+    of_layer = (new_probabilities.log() - old_probabilities.log()).abs().mean(dim=1)
     assert of_layer.tolist() == pytest.approx([0.2939, 0.1438], abs=6e-5)
     shift = -of_layer.mean()
     assert -shift.item() == pytest.approx(0.2189, abs=6e-5)

@@ -33,15 +33,15 @@ def test_gamma_is_the_mean_over_layers_of_the_mean_over_old_experts():
 
 
 def test_gamma_has_no_gradient():
-    new = NEW_LOGPROBS.clone().requires_grad_()
-    assert not log_gamma(new, OLD_LOGPROBS, EXPERTS).requires_grad
+    new_logprobs = NEW_LOGPROBS.clone().requires_grad_()
+    assert not log_gamma(new_logprobs, OLD_LOGPROBS, EXPERTS).requires_grad
 
 
 def test_the_share_of_old_experts_no_longer_chosen():
-    old = torch.tensor([[[[0, 1], [2, 3]]]])
-    assert changed_frac(torch.tensor([[[[1, 0], [3, 2]]]]), old).item() == 0
-    assert changed_frac(torch.tensor([[[[1, 2], [3, 2]]]]), old).item() == 0.25
-    assert changed_frac(torch.tensor([[[[2, 3], [0, 1]]]]), old).item() == 1
+    old_experts = torch.tensor([[[[0, 1], [2, 3]]]])
+    assert changed_frac(torch.tensor([[[[1, 0], [3, 2]]]]), old_experts).item() == 0
+    assert changed_frac(torch.tensor([[[[1, 2], [3, 2]]]]), old_experts).item() == 0.25
+    assert changed_frac(torch.tensor([[[[2, 3], [0, 1]]]]), old_experts).item() == 1
 
 
 def test_a_dense_policy_has_no_shift():

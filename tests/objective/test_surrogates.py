@@ -79,8 +79,8 @@ def test_sapos_gate_and_its_weight(tau, ratio, gate, weight):
     ],
 )
 def test_dcpos_bounds_widen_for_rare_tokens(q, low, high):
-    old = torch.tensor([[q]], dtype=torch.float64).log()
-    bounds = surrogates.dynamic_bounds(old, eps_low=0.16, eps_high=0.2, r_max=10.0)
+    old_logprobs = torch.tensor([[q]], dtype=torch.float64).log()
+    bounds = surrogates.dynamic_bounds(old_logprobs, eps_low=0.16, eps_high=0.2, r_max=10.0)
     assert (bounds.low.item(), bounds.high.item()) == pytest.approx((low, high), abs=6e-5)
 
 
@@ -111,8 +111,8 @@ def test_ratios_of_complete_completions():
     ],
 )
 def test_gmpo_clips_inside_the_geometric_mean(eps, expected):
-    signs = torch.tensor([[1.0], [1.0], [-1.0], [-1.0]], dtype=torch.float64)
-    terms = surrogates.geo_token(LOG_RATIO, signs, f.MASK, eps_low=eps, eps_high=eps)
+    advantage_signs = torch.tensor([[1.0], [1.0], [-1.0], [-1.0]], dtype=torch.float64)
+    terms = surrogates.geo_token(LOG_RATIO, advantage_signs, f.MASK, eps_low=eps, eps_high=eps)
     assert terms.ratio.flatten().tolist() == pytest.approx(expected, abs=6e-5)
 
 

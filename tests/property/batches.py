@@ -50,16 +50,16 @@ class Sample:
         """Return loss and gradient, summed over micro-batches of the given rows."""
         leaf = self.new.clone().requires_grad_()
         weights = self.weights(objective)
-        parts = [torch.arange(len(leaf))] if rows is None else rows
+        row_sets = [torch.arange(len(leaf))] if rows is None else rows
         losses = [
             policy_loss(
-                leaf[rows_of_part],
-                self.batch.rows(rows_of_part),
+                leaf[part_rows],
+                self.batch.rows(part_rows),
                 objective,
-                weights.rows(rows_of_part),
-                entropy=self.entropy[rows_of_part],
+                weights.rows(part_rows),
+                entropy=self.entropy[part_rows],
             ).loss
-            for rows_of_part in parts
+            for part_rows in row_sets
         ]
         total = torch.stack(losses).sum()
         (slope,) = torch.autograd.grad(total, leaf)
@@ -111,23 +111,23 @@ def draw_sample(seed: int, *, prompts: int, group: int, width: int, spread: floa
     shape = (prompts * group, width)
     lengths = torch.randint(0, width + 1, (shape[0], 1), generator=dice)
     mask = torch.arange(width) < lengths
-    old = torch.rand(shape, generator=dice, dtype=torch.float64).log() - 0.01
+    old_logprobs = torch.rand(shape, generator=dice, dtype=torch.float64).log() - 0.01
 
-    def near() -> Tensor:
+    def draw_near() -> Tensor:
         drift = spread * torch.randn(shape, generator=dice, dtype=torch.float64)
-        return (old + drift).where(mask, NAN)
+        return (old_logprobs + drift).where(mask, NAN)
 
     return Sample(
-        new=near(),
+        new=draw_near(),
         entropy=torch.rand(shape, generator=dice, dtype=torch.float64).where(mask, NAN),
         batch=PolicyBatch(
             mask=mask,
             advantages=torch.randn(shape[0], generator=dice, dtype=torch.float64),
             group_index=torch.arange(prompts).repeat_interleave(group),
-            old_logprobs=old.where(mask, NAN),
-            sampler_logprobs=near(),
-            reference_logprobs=near(),
-            router_shift=-(near() - old).abs(),
+            old_logprobs=old_logprobs.where(mask, NAN),
+            sampler_logprobs=draw_near(),
+            reference_logprobs=draw_near(),
+            router_shift=-(draw_near() - old_logprobs).abs(),
             trained=torch.rand(shape, generator=dice) < 0.7,
             entropy_coef=torch.rand(shape[0], generator=dice, dtype=torch.float64),
             uncertain=torch.rand(shape, generator=dice) < 0.5,

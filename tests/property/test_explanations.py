@@ -51,4 +51,6 @@ def test_a_circle_of_effects_ends_at_its_beginning():
     effects = dict.fromkeys(CIRCULAR_CAUSES, "update_size")
     assert explained == {"update_size": "", **effects}
     explained = {cause.finding.cause: cause.explained_by for cause in ranked(findings[1:], {}, Log({}), 5.0)}
-    assert [cause for cause, by in explained.items() if not by] == ["broken_format"]
+    assert [cause for cause, explaining_causes in explained.items() if not explaining_causes] == [
+        "broken_format"
+    ]

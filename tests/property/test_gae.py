@@ -17,8 +17,8 @@ def rows(draw):
     dice = torch.Generator().manual_seed(draw(st.integers(0, 2**31)))
     shape = (draw(st.integers(1, 4)), draw(st.integers(1, 7)))
     mask = torch.rand(shape, generator=dice) < 0.7
-    parts = [torch.randn(shape, generator=dice, dtype=torch.float64).where(mask, NAN) for _ in range(2)]
-    return *parts, mask
+    tensors = [torch.randn(shape, generator=dice, dtype=torch.float64).where(mask, NAN) for _ in range(2)]
+    return *tensors, mask
 
 
 def close(estimated, expected):

@@ -76,28 +76,32 @@ def test_padding_never_changes_loss_or_gradient(sample, objective, garbage, extr
 def test_a_split_into_micro_batches_never_changes_the_gradient(sample, objective, dice):
     rows = list(range(len(sample.new)))
     dice.shuffle(rows)
-    cuts = sorted(dice.sample(range(1, len(rows)), k=min(2, len(rows) - 1)))
-    parts = [torch.tensor(rows[a:b]) for a, b in itertools.pairwise([0, *cuts, len(rows)])]
+    cut_offsets = sorted(dice.sample(range(1, len(rows)), k=min(2, len(rows) - 1)))
+    row_sets = [torch.tensor(rows[a:b]) for a, b in itertools.pairwise([0, *cut_offsets, len(rows)])]
     loss, slope = sample.gradient(objective)
-    split_loss, split_slope = sample.gradient(objective, parts)
+    split_loss, split_slope = sample.gradient(objective, row_sets)
     close(torch.tensor(split_loss), torch.tensor(loss))
     close(split_slope, slope)
 
 
 @given(samples(), objectives, st.randoms(use_true_random=False))
 def test_the_metrics_of_micro_batches_merge_into_those_of_the_batch(sample, objective, dice):
-    cut = dice.randint(0, len(sample.new))
+    cut_offset = dice.randint(0, len(sample.new))
     batch = sample.batch
     weights = sample.weights(objective)
 
-    def part(rows):
+    def compute_metrics(rows):
         return policy_loss(
             sample.new[rows], batch.rows(rows), objective, weights.rows(rows), entropy=sample.entropy[rows]
         ).metrics
 
-    metrics_of_batch = part(slice(None)).values()
-    pieces = [part(rows) for rows in (slice(0, cut), slice(cut, None)) if len(sample.new[rows])]
-    joined = sum(pieces[1:], start=pieces[0]).values()
+    metrics_of_batch = compute_metrics(slice(None)).values()
+    part_metrics = [
+        compute_metrics(rows)
+        for rows in (slice(0, cut_offset), slice(cut_offset, None))
+        if len(sample.new[rows])
+    ]
+    joined = sum(part_metrics[1:], start=part_metrics[0]).values()
     assert joined == pytest.approx(metrics_of_batch, rel=1e-5, abs=1e-6)
 
 
@@ -105,8 +109,8 @@ def rules():
     """Yield every ratio with every surrogate that it is defined for, including its choices."""
     models = [members(Objective.model_fields[field].annotation) for field in ("ratio", "surrogate")]
     for ratio, surrogate in itertools.product(*models):
-        for chosen in itertools.product(variants(ratio), variants(surrogate)):
-            if objective := allowed(dict(zip(("ratio", "surrogate"), chosen, strict=True))):
+        for pair in itertools.product(variants(ratio), variants(surrogate)):
+            if objective := allowed(dict(zip(("ratio", "surrogate"), pair, strict=True))):
                 yield objective
 
 
@@ -159,12 +163,14 @@ def finite(sample, objective):
 
 @pytest.mark.nightly
 def test_every_pair_of_knobs_has_a_finite_loss_and_gradient():
-    near, far = (draw_sample(5, prompts=2, group=2, width=4, spread=spread) for spread in (1.0, 300.0))
+    near_sample, far_sample = (
+        draw_sample(5, prompts=2, group=2, width=4, spread=spread) for spread in (1.0, 300.0)
+    )
     pairs = list(every_pair())
     assert len(pairs) > 800
-    for sample in (near, far):
+    for sample in (near_sample, far_sample):
         sample.new, sample.entropy = sample.new.float(), sample.entropy.float()
-    by_turns = zip(pairs, itertools.cycle([near, far]), strict=False)
+    by_turns = zip(pairs, itertools.cycle([near_sample, far_sample]), strict=False)
     assert [objective for objective, sample in by_turns if not finite(sample, objective)] == []
 
 
