@@ -212,8 +212,8 @@ def unprivileged() -> tuple[list[str], tuple[int, int] | None]:
 
 def _runnable_by(prefix: list[str], binaries: Path, directory: Path) -> Path:
     """Return the binaries, or a copy next to the data if `nobody` cannot access them, such as in /root."""
-    probe = [*prefix, str(binaries / "initdb"), "--version"]
-    if not prefix or subprocess.run(probe, check=False, capture_output=True, cwd="/").returncode == 0:
+    probe_command = [*prefix, str(binaries / "initdb"), "--version"]
+    if not prefix or subprocess.run(probe_command, check=False, capture_output=True, cwd="/").returncode == 0:
         return binaries
     packages = binaries.parents[2]  # the binaries look for their libraries in a sibling of their package
     copied = directory / "install"

@@ -91,9 +91,9 @@ class Newcomer:
         # -o: the environment is not ours to bring up to date.
         command = [str(shutil.which("make")), "-o", ".venv/runtime.stamp", "demo"]
         command += [f"{name}={setting}" for name, setting in self.settings.items()]
-        places = {"HOME": self.home, "PATH": self.base / "bin", "TMPDIR": self.base / "tmp"}
-        places["PYTHONPATH"] = self.base / "hidden"
-        variables = [f"{name}={setting}" for name, setting in places.items()]
+        path_by_variable = {"HOME": self.home, "PATH": self.base / "bin", "TMPDIR": self.base / "tmp"}
+        path_by_variable["PYTHONPATH"] = self.base / "hidden"
+        variables = [f"{name}={setting}" for name, setting in path_by_variable.items()]
         self.began = time.monotonic()
         with (self.base / "terminal.txt").open("wb") as output:
             self.make = subprocess.Popen(

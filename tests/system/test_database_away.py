@@ -94,7 +94,7 @@ def test_an_open_page_continues_at_its_position_when_postgres_is_back(postgres, 
     sessions = client.app.state.lab.sessions
     messages, is_there = [], asyncio.Event()
 
-    def tell(message):
+    def write_event(message):
         with sessions.begin() as session:
             add_event(session, "data", message)
 
@@ -111,18 +111,18 @@ def test_an_open_page_continues_at_its_position_when_postgres_is_back(postgres, 
         broadcaster = Broadcaster(sessions)
         page = asyncio.create_task(follow(broadcaster))
         await is_there.wait()  # earlier events are not sent
-        tell("before")
-        await until(lambda: messages)
+        write_event("before")
+        await wait_until(lambda: messages)
         postgres.stop()
         await asyncio.sleep(OUTAGE_SECONDS / 2)
         postgres.start()
-        tell("after")
-        await until(lambda: len(messages) > 1)
+        write_event("after")
+        await wait_until(lambda: len(messages) > 1)
         assert not page.done()
         broadcaster.close()
         await page
 
-    async def until(condition):
+    async def wait_until(condition):
         async with asyncio.timeout(60):
             while not condition():  # noqa: ASYNC110 - what is waited for is in a database
                 await asyncio.sleep(0.05)

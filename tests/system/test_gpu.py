@@ -28,13 +28,13 @@ BASE_CONFIG = {
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory):
-    started = Service(str(tmp_path_factory.mktemp("gpu")))
+    new_service = Service(str(tmp_path_factory.mktemp("gpu")))
     try:
-        started.wait()
-        yield started
+        new_service.wait()
+        yield new_service
     finally:
-        started.http.close()
-        started.stop()
+        new_service.http.close()
+        new_service.stop()
 
 
 def launch(service):
@@ -71,12 +71,12 @@ def test_a_run_killed_on_a_gpu_repeats_exactly_and_reports_gpu_metrics(service):
     assert last["mismatch/prob_diff_max"] < 0.1
     assert last["throughput/mfu"] > 0
     killed = launch(service)
-    half = wait_until(service, killed, lambda run: (run["last_step"] or 0) >= STEP_COUNT // 2)
-    os.kill(half["attempts"][-1]["pid"], signal.SIGKILL)
+    half_trained = wait_until(service, killed, lambda run: (run["last_step"] or 0) >= STEP_COUNT // 2)
+    os.kill(half_trained["attempts"][-1]["pid"], signal.SIGKILL)
     again = wait_until(service, killed, lambda run: run["status"] in ENDED_STATUSES)
     assert (again["status"], again["last_step"]) == ("finished", STEP_COUNT), again["reason"]
     assert len(again["attempts"]) == 2
     expected, points = metrics(service, undisturbed), metrics(service, killed)
     assert len(points) == len(expected) >= STEP_COUNT
-    for expected_row, right in zip(expected, points, strict=True):
-        assert right == expected_row
+    for expected_row, repeated_row in zip(expected, points, strict=True):
+        assert repeated_row == expected_row

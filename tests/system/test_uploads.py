@@ -117,10 +117,10 @@ def test_interrupted_uploads_leave_nothing_behind(service):
 def test_without_disk_space_an_upload_fails_with_one_sentence_and_leaves_nothing(service):
     # The kernel refuses any file of more than 2 MB to this process, as a full disk would.
     pid, kind = service.process.pid, resource.RLIMIT_FSIZE
-    _, hard_limit = before = resource.prlimit(pid, kind)
+    _, hard_limit = limits_before = resource.prlimit(pid, kind)
     resource.prlimit(pid, kind, (2 * MEGABYTE_BYTES, hard_limit))
     answer = service.upload(rows(100_000))
-    resource.prlimit(pid, kind, before)
+    resource.prlimit(pid, kind, limits_before)
     assert answer.status_code == 507
     assert answer.headers["content-type"] == "application/problem+json"
     assert answer.json()["detail"].startswith(f"cannot write to DATASETS_DIR ({service.datasets}): ")

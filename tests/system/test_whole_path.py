@@ -12,9 +12,9 @@ from tests.waiting import wait_for
 @pytest.fixture
 def lab(state_dir):
     """An embedded installation: SQLite, Valkey on a socket, and one process tree."""
-    lab = Lab(state_dir)
-    yield lab.wait_until_up()
-    lab.kill_all()
+    started_launcher = Lab(state_dir)
+    yield started_launcher.wait_until_up()
+    started_launcher.kill_all()
 
 
 @pytest.fixture

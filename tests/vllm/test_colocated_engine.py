@@ -43,10 +43,10 @@ HAS_GPU = torch.cuda.is_available()
 def plant(tmp_path):
     """An installation whose worker is configured with the path of vLLM."""
     save("qwen3", tmp_path / "small", vocabulary=128, head_dim=HEAD_WIDTH)
-    with Plant(Kind("sqlite", "filesystem"), workers=0, slots=1) as plant:
+    with Plant(Kind("sqlite", "filesystem"), workers=0, slots=1) as started_installation:
         variables = {"ENGINE_PYTHON": str(interpreter()), "ENGINE_ARGUMENTS": "--enforce-eager"}
-        plant.start_worker(MODELS_DIR=str(tmp_path), **variables)
-        yield plant
+        started_installation.start_worker(MODELS_DIR=str(tmp_path), **variables)
+        yield started_installation
 
 
 def config_of(adapter):
@@ -98,8 +98,8 @@ def test_killed_vllm_and_trainer_processes_are_replaced(plant):
     beside = vllm_of(trainer.pid)
     assert_ports_are_private(beside)
     os.kill(beside[0].pid, signal.SIGKILL)
-    reached = plant.read(run).last_step + 2
-    wait_for(lambda: plant.read(run).last_step >= reached, "it goes on", seconds=3600)
+    target_step = plant.read(run).last_step + 2
+    wait_for(lambda: plant.read(run).last_step >= target_step, "it goes on", seconds=3600)
     assert not any(is_alive(process.pid) for process in beside)
     beside = vllm_of(trainer.pid)
     os.kill(trainer.pid, signal.SIGKILL)

@@ -177,8 +177,8 @@ def test_a_mixture_of_experts_loads_its_checkpoint(tmp_path):
     )
     first.model.save_pretrained(tmp_path)
     load_weights(tmp_path, second)
-    state, loaded = first.model.state_dict(), second.model.state_dict()
-    assert all(torch.equal(state[name], loaded[name]) for name in state)
+    state, loaded_state = first.model.state_dict(), second.model.state_dict()
+    assert all(torch.equal(state[name], loaded_state[name]) for name in state)
 
 
 def test_all_random_number_generators_are_restored():

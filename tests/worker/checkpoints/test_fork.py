@@ -44,9 +44,13 @@ def test_a_fork_without_changes_trains_like_its_parent(sessions, queued, train, 
         for metric, values in series(sessions, parent).items()
     }
     assert series(sessions, fork) == {metric: values for metric, values in expected.items() if values}
-    ours, theirs = (settings.artifact_dir(run_id) / "s000004-a1" for run_id in (fork, parent))
-    for file in sorted(theirs.rglob("*.safetensors")):
-        assert (ours / file.relative_to(theirs)).read_bytes() == file.read_bytes(), file.name
+    fork_directory, parent_directory = (
+        settings.artifact_dir(run_id) / "s000004-a1" for run_id in (fork, parent)
+    )
+    for file in sorted(parent_directory.rglob("*.safetensors")):
+        assert (fork_directory / file.relative_to(parent_directory)).read_bytes() == file.read_bytes(), (
+            file.name
+        )
 
 
 @pytest.mark.nightly

@@ -189,15 +189,15 @@ def test_without_permission_or_token_nothing_is_sent(hub, model, capsys, monkeyp
 
 
 def test_the_token_is_not_in_command_lines_or_environments(hub, model, monkeypatch):
-    started = []
+    commands = []
     real = subprocess.run
 
     def run(arguments, **options):
-        started.append((arguments, options["env"]))
+        commands.append((arguments, options["env"]))
         return real(arguments, **options)
 
     monkeypatch.setattr(subprocess, "run", run)
     assert main(["push", str(model), "me/new"]) == 0
-    [(arguments, environment)] = started
+    [(arguments, environment)] = commands
     assert not any(TOKEN in text for text in [*arguments, *environment.values()])
     assert os.environ["HF_TOKEN"] == TOKEN

@@ -92,10 +92,12 @@ def test_a_dead_broker_causes_no_error(settings):
 
 
 def test_the_wait_for_a_silent_broker_ends(state_dir):
-    with socket.socket() as silent:
-        silent.bind(("127.0.0.1", 0))
-        silent.listen()
-        settings = Settings(state_dir=state_dir, broker_url=f"redis://127.0.0.1:{silent.getsockname()[1]}/0")
+    with socket.socket() as silent_server:
+        silent_server.bind(("127.0.0.1", 0))
+        silent_server.listen()
+        settings = Settings(
+            state_dir=state_dir, broker_url=f"redis://127.0.0.1:{silent_server.getsockname()[1]}/0"
+        )
         assert [ring(settings) for _ in range(3)] == [False] * 3
 
 

@@ -339,10 +339,10 @@ sys.stderr.write("e" * 10_000_000)
     trainer.assign("r", 1, Slot(0, "cpu", "CPU", 1), heard.append, database_url="")
     assert trainer.wait(60) == 0
     trainer.kill()
-    dropped = f"[{10_000_001 - MAX_LINE_BYTES:,} more bytes of this line are not kept]"
+    truncation_note = f"[{10_000_001 - MAX_LINE_BYTES:,} more bytes of this line are not kept]"
     faces = "\N{GRINNING FACE}" * (MAX_LINE_BYTES // 4)
     output = [line for line in heard if not line.startswith(("e", "[9,967,232 "))]
-    assert output == ["café \\xff\0", faces, dropped, "after"]
+    assert output == ["café \\xff\0", faces, truncation_note, "after"]
     assert "e" * MAX_LINE_BYTES in heard
     assert len(trainer.last_error_line) == REASON_CHARACTERS
 

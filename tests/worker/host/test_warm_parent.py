@@ -109,7 +109,7 @@ time.sleep(600)
 """
     monkeypatch.setenv("STATE_DIR", str(settings.state_dir))
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as worker:
-        parent, fork = (psutil.Process(int(word)) for word in worker.stdout.readline().split())
+        parent, fork = (psutil.Process(int(pid)) for pid in worker.stdout.readline().split())
         worker.kill()
     for process in (parent, fork):
         wait_for(partial(has_ended, process), seconds=30)

@@ -31,5 +31,5 @@ def saved_bytes(model: nn.Module, work: Callable[[], Result]) -> tuple[Result, i
 
 def _storage_address(tensor: Tensor) -> int:
     """Return the address of a tensor's storage, or of its integers if torchao has quantised it."""
-    plain: Tensor = getattr(tensor, "qdata", tensor)
-    return plain.untyped_storage().data_ptr()
+    plain_tensor: Tensor = getattr(tensor, "qdata", tensor)
+    return plain_tensor.untyped_storage().data_ptr()

@@ -47,12 +47,14 @@ def with_nonzero_head(model):
 
 
 def test_a_new_critic_predicts_zero_and_leaves_the_policy_unchanged(policy, tokens):
-    before = copy.deepcopy(policy.model.state_dict())
+    weights_before = copy.deepcopy(policy.model.state_dict())
     critic = critic_of(policy)
     assert critic.predict(tokens).abs().max() == 0
     critic.fit(batch_of(critic, tokens), [torch.arange(4)], Fitted(), step=1)
     assert critic.predict(tokens).abs().max() > 0
-    assert all(torch.equal(before[name], weight) for name, weight in policy.model.state_dict().items())
+    assert all(
+        torch.equal(weights_before[name], weight) for name, weight in policy.model.state_dict().items()
+    )
 
 
 def batch_of(critic, tokens):

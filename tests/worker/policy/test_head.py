@@ -26,7 +26,7 @@ def test_a_scale_or_cap_of_the_logits_is_that_of_the_model(name, size):
 def test_a_config_that_does_not_define_the_logits_is_refused(name, change, dtype, monkeypatch):
     model = build(name, dtype=dtype)
     check_head(model, name="mine")
-    changed = make_head(model)._replace(**change)
-    monkeypatch.setattr("worker.policy.head.make_head", lambda _model: changed)
+    changed_head = make_head(model)._replace(**change)
+    monkeypatch.setattr("worker.policy.head.make_head", lambda _model: changed_head)
     with pytest.raises(InvalidConfig, match=r"'mine' \(\w+\) changes its logits in a way"):
         check_head(model, name="mine")

@@ -71,8 +71,8 @@ def test_a_layer_has_the_gradient_of_its_dequantised_weight_and_saves_nothing():
     torch.manual_seed(0)
     stored = NF4Linear(nn.Linear(128, 64))
     hidden = torch.randn(8, 128, requires_grad=True)
-    output, saved = saved_bytes(stored, lambda: stored(hidden))
-    assert saved == 0
+    output, saved_size = saved_bytes(stored, lambda: stored(hidden))
+    assert saved_size == 0
     output.square().sum().backward()
     gradient, hidden.grad = hidden.grad, None
     nn.functional.linear(hidden, stored.weight, stored.bias).square().sum().backward()
@@ -83,10 +83,10 @@ def test_a_layer_has_the_gradient_of_its_dequantised_weight_and_saves_nothing():
 @pytest.mark.parametrize(("kind", "share"), [("int8", 0.27), ("nf4", 0.15), ("nf4_double", 0.14)])
 def test_a_policy_with_rounded_weights_learns_through_them(settings, monkeypatch, kind, share, path):
     monkeypatch.setattr("worker.policy.logprobs.suits_tree", lambda *_: path == "tree_states")
-    policy, exact = load(settings, quantization=kind), load(settings)
+    policy, exact_policy = load(settings, quantization=kind), load(settings)
     assert is_lean(policy.model)
-    near = (logprobs(policy.model) - logprobs(exact.model)).abs().mean()
-    assert 0 < near < (0.1 if kind == "int8" else 1.0)
+    mean_deviation = (logprobs(policy.model) - logprobs(exact_policy.model)).abs().mean()
+    assert 0 < mean_deviation < (0.1 if kind == "int8" else 1.0)
     torch.testing.assert_close(logprobs(policy.model), logprobs(merged_copy(policy.model)), rtol=0, atol=1e-3)
     logprobs(policy.model).sum().backward()
     assert all(weight.grad.abs().sum() > 0 for weight in adapter_weights(policy.model).values())
@@ -96,7 +96,7 @@ def test_a_policy_with_rounded_weights_learns_through_them(settings, monkeypatch
             for name, weight in quantized.model.named_parameters()
             if "layers" in name and "lora" not in name
         )
-        for quantized in (policy, exact)
+        for quantized in (policy, exact_policy)
     ]
     assert sizes[0] < share * sizes[1]
 

@@ -71,11 +71,14 @@ def test_the_samplers_routes_match_those_of_a_fresh_forward_pass(mixture):
     completions = sampled(mixture)
     batch = batch_of(mixture, completions)
     with torch.no_grad():
-        fresh = routed_logprobs(mixture.model, batch, temperature=1.0)
-    ours, theirs = choices(replayed_experts(batch), batch), choices(fresh.experts, batch)
-    assert (ours == theirs).all(dim=-1).float().mean() > 0.999
+        fresh_pass = routed_logprobs(mixture.model, batch, temperature=1.0)
+    replayed_choices, fresh_choices = (
+        choices(replayed_experts(batch), batch),
+        choices(fresh_pass.experts, batch),
+    )
+    assert (replayed_choices == fresh_choices).all(dim=-1).float().mean() > 0.999
     sampler = pad_values([completion.sampler_logprobs.tolist() for completion in completions], batch)
-    torch.testing.assert_close(fresh.scored.logprobs, sampler, rtol=0, atol=1e-4)
+    torch.testing.assert_close(fresh_pass.scored.logprobs, sampler, rtol=0, atol=1e-4)
 
 
 def test_recorded_routes_do_not_depend_on_the_rest_of_the_batch(mixture):
@@ -95,8 +98,8 @@ def test_tokens_are_processed_by_the_replayed_experts(mixture):
     def only_two(_, __, output):
         logits, scores, experts = output
         weights = logits.softmax(dim=-1)[:, 6:]
-        two = torch.tensor([6, 7]).expand_as(experts)
-        return logits, (weights / weights.sum(dim=-1, keepdim=True)).to(scores.dtype), two
+        last_two = torch.tensor([6, 7]).expand_as(experts)
+        return logits, (weights / weights.sum(dim=-1, keepdim=True)).to(scores.dtype), last_two
 
     handles = [router.register_forward_hook(only_two) for router in routers(mixture.model)]
     expected = token_logprobs(mixture.model, batch, temperature=1.0).logprobs
@@ -158,5 +161,5 @@ def test_routes_of_other_mixtures_are_recorded_and_replayed(mixture, family):
     replayed = routed_logprobs(policy.model, batch, temperature=1.0)
     torch.testing.assert_close(replayed.scored.logprobs, sampler, rtol=0, atol=1e-4)
     elsewhere = batch_with(batch, (batch.routes.int() + 1).remainder(4).to(torch.uint8))
-    moved = routed_logprobs(policy.model, elsewhere, temperature=1.0).scored.logprobs
-    assert (moved - sampler).abs().max() > 1e-3
+    rerouted_logprobs = routed_logprobs(policy.model, elsewhere, temperature=1.0).scored.logprobs
+    assert (rerouted_logprobs - sampler).abs().max() > 1e-3

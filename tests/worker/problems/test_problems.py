@@ -151,9 +151,9 @@ def chain_sum():
 def test_a_task_gives_questions_with_an_instruction_and_the_position_for_its_scorer(chain_sum):
     prompt = chain_sum.sample(0, "train")
     question, instruction = prompt.text.rsplit("\n", 1)
-    first_operand, _, right = question.removesuffix(" =").rpartition(": ")[2].partition(" ")
+    first_operand, _, second_operand = question.removesuffix(" =").rpartition(": ")[2].partition(" ")
     assert instruction == "Put the final answer inside \\boxed{}."
-    assert int(prompt.answer) == int(first_operand) + int(right.replace(" ", ""))
+    assert int(prompt.answer) == int(first_operand) + int(second_operand.replace(" ", ""))
     assert prompt.columns["reasoning_gym"]["task"] == "chain_sum"
 
 

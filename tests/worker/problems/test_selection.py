@@ -85,7 +85,7 @@ def test_near_duplicate_rows_are_reported_or_dropped(tmp_path):
 
 def shingles_of(text):
     words = normalise(text).split()
-    return {tuple(words[at : at + 3]) for at in range(max(1, len(words) - 2))}
+    return {tuple(words[start : start + 3]) for start in range(max(1, len(words) - 2))}
 
 
 @given(
@@ -103,8 +103,8 @@ def test_the_index_finds_the_same_as_comparing_all_pairs(texts, count, limit):
             expected[number] = best
         else:
             kept_runs.append(runs)
-    twins = near_duplicates(questions, held_out, limit)
-    assert {twin.number: twin.similarity for twin in twins} == pytest.approx(expected)
+    duplicates = near_duplicates(questions, held_out, limit)
+    assert {duplicate.number: duplicate.similarity for duplicate in duplicates} == pytest.approx(expected)
 
 
 def test_a_held_out_question_of_one_source_counts_for_all_sources(tmp_path):
@@ -159,7 +159,7 @@ def test_a_curriculum_goes_from_easy_to_hard_in_every_epoch(tmp_path):
     data_config = DataConfig(curriculum="easy_first", difficulty_field="level")
     assert trained_prompts(mixture(tmp_path, rows, data_config), 5) == ["q1", "q4", "q2", "q0", "q3"]
     shuffled = trained_prompts(mixture(tmp_path, rows, data_config, order="shuffled"), 50)
-    passes = [shuffled[at : at + 5] for at in range(0, 50, 5)]
+    passes = [shuffled[start : start + 5] for start in range(0, 50, 5)]
     assert all(texts[2:] == ["q2", "q0", "q3"] for texts in passes)
     assert {tuple(texts[:2]) for texts in passes} == {("q1", "q4"), ("q4", "q1")}
 

@@ -33,15 +33,15 @@ def box(monkeypatch):
 
 
 def test_the_writer_waits_for_a_lull(box, monkeypatch):
-    looks, wait = threading.Semaphore(0), box._changed.wait
+    wait_calls, wait = threading.Semaphore(0), box._changed.wait
 
-    def look(seconds):
-        looks.release()
+    def count_wait(seconds):
+        wait_calls.release()
         wait(seconds)
 
-    monkeypatch.setattr(box._changed, "wait", look)
+    monkeypatch.setattr(box._changed, "wait", count_wait)
     taker = Reader(box)
-    assert all(looks.acquire(timeout=60) for _ in range(3))
+    assert all(wait_calls.acquire(timeout=60) for _ in range(3))
     assert taker.taken == []
     with box.lull():
         assert taker.has_taken()

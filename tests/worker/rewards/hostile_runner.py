@@ -188,10 +188,10 @@ def _formulas(count: int) -> list[str]:
 
 
 def _verdicts(answer: str) -> list[Any]:
-    sides = [(expected, answer) for expected in EXPECTED] + [
+    answer_pairs = [(expected, answer) for expected in EXPECTED] + [
         (answer, boxed) for boxed in (*EXPECTED, answer, "1")
     ]
-    return [quick_verdict(*pair) for pair in sides] + [
+    return [quick_verdict(*pair) for pair in answer_pairs] + [
         len(answer) <= MAX_ANSWER_CHARS and is_mathematical(answer)
     ]
 
@@ -223,40 +223,40 @@ def main(names: list[str]) -> None:
 
 def report(subject: Subject) -> dict[str, Any]:
     """Return the effects of the hostile answers: events, changed grades and exceeded limits."""
-    before = [_judged(subject, answer) for answer in subject.honest * 2]
+    grades_before = [_judged(subject, answer) for answer in subject.honest * 2]
     events: list[str] = []
-    changed, killed, judged, start = False, [], 0, 0
+    has_changed_grades, killed, judged_count, start = False, [], 0, 0
     while start < len(subject.answers):
         for line in lines_of_fork(subject, start):
-            judged += 1
+            judged_count += 1
             start = line["number"] + 1
             events += line["events"]
-            changed = changed or (
-                line["honest"] is not None and line["honest"] != json.loads(json.dumps(before))
+            has_changed_grades = has_changed_grades or (
+                line["honest"] is not None and line["honest"] != json.loads(json.dumps(grades_before))
             )
         if start < len(subject.answers):  # the fork was ended during the next answer
             killed.append(subject.answers[start][:60])
             start += 1
     names = sorted(set(events))
     return {
-        "judged": judged,
+        "judged": judged_count,
         "killed": killed,
         "events": names,
-        "changed": changed,
+        "changed": has_changed_grades,
         "files": [*map(str, Path().iterdir())],
     }
 
 
 def lines_of_fork(subject: Subject, start: int) -> Iterator[dict[str, Any]]:
     """Judge the answers from `start` on in a fork, and yield its report on each until it ends."""
-    reading, writing = os.pipe()
+    read_end, write_end = os.pipe()
     child = os.fork()
     if not child:
-        os.close(reading)
-        _judge(subject, start, os.fdopen(writing, "w"))
+        os.close(read_end)
+        _judge(subject, start, os.fdopen(write_end, "w"))
         os._exit(0)
-    os.close(writing)
-    with os.fdopen(reading) as lines:
+    os.close(write_end)
+    with os.fdopen(read_end) as lines:
         yield from (json.loads(line) for line in lines)
     os.waitpid(child, 0)
 

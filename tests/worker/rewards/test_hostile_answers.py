@@ -84,9 +84,11 @@ def test_hostile_answers_make_no_system_call_of_files_processes_or_sockets(tmp_p
     reports(
         folder, under=("strace", "-ff", "-qq", "-e", "trace=%file,%process,%network", "-o", str(traces / "t"))
     )
-    judged = [path.read_text() for path in traces.iterdir() if f'"{BEGIN}"' in path.read_text()]
-    assert len(judged) >= len(TASKS)
-    calls = [line for text in judged for line in text.partition(BEGIN)[2].partition(END)[0].splitlines()[1:]]
+    trace_texts = [path.read_text() for path in traces.iterdir() if f'"{BEGIN}"' in path.read_text()]
+    assert len(trace_texts) >= len(TASKS)
+    calls = [
+        line for text in trace_texts for line in text.partition(BEGIN)[2].partition(END)[0].splitlines()[1:]
+    ]
     strange = {match[1] for line in calls if (match := CALL_PATTERN.match(line))} - {
         "exit_group",
         "access",

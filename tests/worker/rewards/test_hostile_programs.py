@@ -58,8 +58,8 @@ def pairs_of(programs: list[Hostile]) -> list[tuple[str, Prompt, str]]:
             (CALL_ROW, hostile.function),
             (ASSERT_ROW, hostile.function),
         )
-        chosen = forms if IS_FULL else [forms[number % len(forms)]]
-        pairs += [(hostile.name, prompt, program) for prompt, program in chosen]
+        selected_forms = forms if IS_FULL else [forms[number % len(forms)]]
+        pairs += [(hostile.name, prompt, program) for prompt, program in selected_forms]
     return pairs
 
 
@@ -91,23 +91,26 @@ def test_no_hostile_program_escapes_passes_or_changes_another_grade(tmp_path, li
     secret.write_text(HIDDEN_RESULT)
     programs = list(hostile_programs(secret=str(secret), port=listener.getsockname()[1]))
     hostile = pairs_of(programs if IS_FULL else programs[: len(ATTACKS)])
-    before, code = {path.name for path in Path("/tmp").iterdir()}, sources()
+    names_before, code = {path.name for path in Path("/tmp").iterdir()}, sources()
     with closing(CodeGrader(2)) as grader:
-        passed, changed = [], 0
+        passed, changed_rounds = [], 0
         for start in range(0, len(hostile), CHECKED_EVERY):
             batch = hostile[start : start + CHECKED_EVERY]
-            mixed = [(prompt, program) for _, prompt, program in batch]
-            mixed[1:1] = [(prompt, program) for prompt, program, _ in HONEST_PAIRS]
-            scores = grader.scores(CODE_REWARD, mixed)
+            mixed_pairs = [(prompt, program) for _, prompt, program in batch]
+            mixed_pairs[1:1] = [(prompt, program) for prompt, program, _ in HONEST_PAIRS]
+            scores = grader.scores(CODE_REWARD, mixed_pairs)
             honest = scores[1 : 1 + len(HONEST_PAIRS)]
-            changed += honest != [score for _, _, score in HONEST_PAIRS]
+            changed_rounds += honest != [score for _, _, score in HONEST_PAIRS]
             hostile_scores = scores[:1] + scores[1 + len(HONEST_PAIRS) :]
             passed += [name for (name, _, _), score in zip(batch, hostile_scores, strict=True) if score]
         assert all(has_no_program_left(bench.runner.pid) for bench in grader._benches)
-    print(f"\n{len(hostile)} hostile programs: {len(passed)} passed, {changed} rounds changed other grades")
-    assert (passed, changed) == ([], 0)
+    print(
+        f"\n{len(hostile)} hostile programs: {len(passed)} passed, "
+        f"{changed_rounds} rounds changed other grades"
+    )
+    assert (passed, changed_rounds) == ([], 0)
     assert secret.read_text() == HIDDEN_RESULT
-    assert "escaped" not in {path.name for path in Path("/tmp").iterdir()} - before
+    assert "escaped" not in {path.name for path in Path("/tmp").iterdir()} - names_before
     assert sources() == code
     with pytest.raises(TimeoutError):
         listener.accept()

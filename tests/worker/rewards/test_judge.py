@@ -189,10 +189,10 @@ def test_a_completion_can_neither_leave_its_delimiters_nor_use_template_syntax(s
     server.respond = grade(0)
     assert rewards(make_term(JudgeReward()), ATTACK_TEXT) == [0]
     text = server.requests[0][2]["messages"][1]["content"]
-    mark = text.rpartition("</")[2]
-    assert text.count(f"</{mark}") == text.count(f"<{mark}") == 1
-    inside = text.partition(f"<{mark}")[2]
-    assert not any(sign in inside for sign in ("<|", "</s>", "[/INST]"))
+    delimiter = text.rpartition("</")[2]
+    assert text.count(f"</{delimiter}") == text.count(f"<{delimiter}") == 1
+    inside = text.partition(f"<{delimiter}")[2]
+    assert not any(template_token in inside for template_token in ("<|", "</s>", "[/INST]"))
     assert "{answer}" in inside  # fields of the template are not filled a second time
 
 
@@ -255,18 +255,18 @@ def test_a_busy_server_is_asked_again(server, make_term):
 
 
 def test_a_hanging_server_is_abandoned_at_its_timeout(server, make_term):
-    ended = threading.Event()
+    test_ended = threading.Event()
 
     def respond(body):
         if "odd" in json.dumps(body):
-            ended.wait(60)
+            test_ended.wait(60)
         return grade(1)(body)
 
     server.respond = respond
     term = make_term(JudgeReward(timeout_seconds=3, retries=0))
     assert rewards(term, "fine", "odd") == [0.1, None]
     assert "no answer within 3 seconds" in term.last_failure
-    ended.set()
+    test_ended.set()
 
 
 def test_an_unreachable_server_ends_the_run_with_an_explanation(make_term, server):

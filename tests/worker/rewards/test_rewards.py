@@ -200,9 +200,9 @@ def test_mathematics_is_compared_by_meaning(checkers, expected, answer, score):
 
 def test_an_answer_that_hangs_algebra_is_killed_at_its_limit_and_the_next_is_scored(checkers):
     score_of(checkers, "x+1", r"\boxed{1+x}")
-    before = checkers.timeouts
+    timeouts_before = checkers.timeouts
     assert score_of(checkers, "3", HANGING_ANSWER, timeout_seconds=0.5) == 0
-    assert checkers.timeouts == before + 1
+    assert checkers.timeouts == timeouts_before + 1
     assert score_of(checkers, "x+1", r"\boxed{1+x}") == 1
 
 
@@ -257,7 +257,7 @@ def test_a_sandbox_whose_plugin_started_a_thread_ends_with_its_trainer(tmp_path,
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, cwd=CODE_ROOT) as trainer:
         pid = int(trainer.stdout.readline())
     remaining = [psutil.Process(pid)] if psutil.pid_exists(pid) else []
-    remaining += [inner for outer in remaining for inner in outer.children(recursive=True)]
+    remaining += [child for parent in remaining for child in parent.children(recursive=True)]
     _, alive = psutil.wait_procs(remaining, timeout=60)
     for process in alive:
         process.kill()

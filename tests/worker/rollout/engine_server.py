@@ -199,7 +199,7 @@ def app_of(engine: Engine) -> FastAPI:  # noqa: C901 - one route after the other
         return {}
 
     @app.get("/seen")
-    def seen() -> Any:
+    def list_seen() -> Any:
         return {"paths": engine.seen, "models": engine.names, "adapters": list(engine.adapters)}
 
     return app

@@ -140,7 +140,7 @@ async def answer(connection: ServerConnection, episode: Guess, request: dict[str
 async def misbehave(  # noqa: C901, PLR0912 - a case for each way
     connection: ServerConnection, how: str, good: dict[str, Any]
 ) -> None:
-    changed: dict[str, tuple[str, Any]] = {
+    replacement_by_fault: dict[str, tuple[str, Any]] = {
         "text_reward": ("reward", "1"),
         "nan": ("reward", float("nan")),
         "infinite": ("reward", float("inf")),
@@ -148,8 +148,8 @@ async def misbehave(  # noqa: C901, PLR0912 - a case for each way
         "text_done": ("done", "no"),
         "no_observation": ("observation", []),
     }
-    if how in changed:
-        name, replacement = changed[how]
+    if how in replacement_by_fault:
+        name, replacement = replacement_by_fault[how]
         good["data"][name] = replacement
     if how == "sums_to_infinity":
         good["data"]["done"] = False

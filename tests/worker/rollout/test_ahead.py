@@ -44,23 +44,23 @@ def scorer():
 @pytest.fixture
 def begin_rollouts(tiny, scorer):
     """A function that begins rollouts, of which `ahead` may be sampled early."""
-    opened = []
+    queues = []
 
-    def begin(*, ahead, step=0, cursor=0, state=None, prepare=None):
+    def start_rollouts(*, ahead, step=0, cursor=0, state=None, prepare=None):
         mixture = Mixture([Ingredient(Sums(seed=0), "sums", 1.0, "math")])
         collector = Collector(CONFIG, mixture, scorer)
         engine = LocalEngine(CONFIG.sampling, Behaviour(CONFIG.sampling), RowLimit())
-        opened.append(RolloutsAhead(engine, collector, ahead=ahead, seed=7))
+        queues.append(RolloutsAhead(engine, collector, ahead=ahead, seed=7))
         if state is not None:
-            opened[-1].restore(*state)
+            queues[-1].restore(*state)
         if prepare is not None:
             prepare(engine)
-        opened[-1].start(step, cursor, never)
-        opened[-1].publish(step, tiny)
-        return opened[-1]
+        queues[-1].start(step, cursor, never)
+        queues[-1].publish(step, tiny)
+        return queues[-1]
 
-    yield begin
-    for samplers_ahead in opened:
+    yield start_rollouts
+    for samplers_ahead in queues:
         samplers_ahead.close()
 
 
@@ -104,18 +104,18 @@ def test_a_restored_queue_trains_on_the_same_batches_in_the_same_order(begin_rol
     again = begin_rollouts(ahead=3, step=1, cursor=2, state=state)
     expected = [content_of(running.take(never)) for _ in range(3)]
     assert [content_of(again.take(never)) for _ in range(3)] == expected
-    after = again.take(never)  # not in the checkpoint, so sampled again from the prompts that follow
-    assert after.cursor == 10
-    assert np.isfinite(after.groups[0].completions[0].sampler_logprobs).all()
+    next_batch = again.take(never)  # not in the checkpoint, so sampled again from the prompts that follow
+    assert next_batch.cursor == 10
+    assert np.isfinite(next_batch.groups[0].completions[0].sampler_logprobs).all()
 
 
 def test_a_checkpoint_holds_the_batches_queued_when_it_began(begin_rollouts, tiny):
     running = begin_rollouts(ahead=1)
     settled_count(running)
     with running.held():
-        before = running.values()
+        values_before = running.values()
         running.take(never)
-        assert running.values() == before
+        assert running.values() == values_before
     assert len(running.values()["batches"]) == 1
 
 

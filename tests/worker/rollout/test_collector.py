@@ -127,10 +127,10 @@ def test_a_group_never_waits_longer_than_one_step(make_collector):
 def test_an_interrupted_collection_leaves_the_pool_unchanged(make_collector):
     active = make_collector(ACTIVE_REFILL)
     collect(active, Scripted(*SIGNAL_SCRIPT))
-    before = list(active.pool.groups)
+    groups_before = list(active.pool.groups)
     with pytest.raises(Interrupted):
         collect(active, Scripted(False, False, False), cursor=9)
-    assert active.pool.groups == before
+    assert active.pool.groups == groups_before
 
 
 def test_neighbours_try_the_next_prompts_only_for_empty_positions(make_collector):
@@ -183,12 +183,16 @@ def test_the_pool_is_restored_from_a_checkpoint(make_collector):
     assert again.completions[0].sampling_mask.counts.tolist() == [2, 0, 1]
     assert again.completions[0].sampling_mask.ids.tolist() == [5, 6, 7]
     assert again.completions[1].sampling_mask is None
-    for before, after in zip(group.completions, again.completions, strict=True):
-        assert (after.text, after.token_strings, after.finish_reason) == (
-            before.text,
-            before.token_strings,
-            before.finish_reason,
+    for original_completion, restored_completion in zip(group.completions, again.completions, strict=True):
+        assert (
+            restored_completion.text,
+            restored_completion.token_strings,
+            restored_completion.finish_reason,
+        ) == (
+            original_completion.text,
+            original_completion.token_strings,
+            original_completion.finish_reason,
         )
         for name in ("ids", "sampler_logprobs", "entropies"):
-            assert getattr(after, name).tolist() == getattr(before, name).tolist()
-            assert getattr(after, name).dtype == getattr(before, name).dtype
+            assert getattr(restored_completion, name).tolist() == getattr(original_completion, name).tolist()
+            assert getattr(restored_completion, name).dtype == getattr(original_completion, name).dtype

@@ -39,8 +39,8 @@ def make_engine(settings, state_dir, monkeypatch):
         return engines[-1]
 
     yield engine
-    for opened in engines:
-        opened.close()
+    for open_engine in engines:
+        open_engine.close()
 
 
 def calls(engine):
@@ -52,7 +52,7 @@ def calls(engine):
 def paths(engine):
     """Return the requests that change state since the latest start."""
     paths_called = calls(engine)
-    newest = max(at for at, call in enumerate(paths_called) if isinstance(call, dict))
+    newest = max(index for index, call in enumerate(paths_called) if isinstance(call, dict))
     return [call for call in paths_called[newest + 1 :] if call != "/tokenize"]
 
 
@@ -140,12 +140,12 @@ def test_directories_of_killed_attempts_are_removed_and_socket_paths_are_short(
     make_engine, monkeypatch, state_dir
 ):
     monkeypatch.setattr("tempfile.tempdir", str(state_dir))
-    leftover = state_dir / "grpolab-run-left"
-    leftover.mkdir()
+    leftover_directory = state_dir / "grpolab-run-left"
+    leftover_directory.mkdir()
     monkeypatch.setenv(fake_vllm.FAULT_VARIABLE, "dies")
     with pytest.raises(EngineFailed, match="vLLM did not start"):
         make_engine().check()
-    assert not leftover.exists()
+    assert not leftover_directory.exists()
     deep = state_dir / ("d" * 90)
     deep.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(deep))

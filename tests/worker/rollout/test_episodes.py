@@ -206,11 +206,13 @@ def sampled(tiny, seed):
 
 
 def test_equal_generator_states_give_equal_episodes_and_continue_equally(tiny):
-    (first, moved), (again, alike), (of_other_seed, _) = (sampled(tiny, seed) for seed in (1, 1, 2))
+    (first, first_generator), (again, second_generator), (of_other_seed, _) = (
+        sampled(tiny, seed) for seed in (1, 1, 2)
+    )
     texts = [[completion.text for completion in group] for group in first]
     assert texts == [[completion.text for completion in group] for group in again]
     assert texts != [[completion.text for completion in group] for group in of_other_seed]
-    assert torch.equal(moved.get_state(), alike.get_state())
+    assert torch.equal(first_generator.get_state(), second_generator.get_state())
     assert any(completion.turns for group in first for completion in group)
 
 
@@ -218,6 +220,9 @@ def test_a_pooled_group_survives_a_checkpoint_with_its_turns(tiny):
     [completions, *_], _ = sampled(tiny, 1)
     group = Group(Prompt("p", "?", "", "sums"), tuple(completions), rewards=(0.0,) * 4)
     [restored] = decode_groups(group_documents([group]), group_tensors([group]))
-    for before, after in zip(group.completions, restored.completions, strict=True):
-        assert (after.turns, after.written) == (before.turns, before.written)
-        assert np.array_equal(after.ids, before.ids)
+    for original_completion, restored_completion in zip(group.completions, restored.completions, strict=True):
+        assert (restored_completion.turns, restored_completion.written) == (
+            original_completion.turns,
+            original_completion.written,
+        )
+        assert np.array_equal(restored_completion.ids, original_completion.ids)

@@ -87,16 +87,16 @@ def played(tiny, served, how, rounds, *, prompts=(PROMPT,), tokens=60, **changes
 
 
 def test_an_episode_continues_until_the_environment_ends_it(tiny, served_settings):
-    right = number_of(PROMPT)
-    rounds = [["0<eos>"], ["10<eos>"], [f"{right}<eos>"]]
+    drawn_number = number_of(PROMPT)
+    rounds = [["0<eos>"], ["10<eos>"], [f"{drawn_number}<eos>"]]
     [completion], script, _ = played(tiny, served_settings, "good", rounds)
     assert script.asked == [
         ["Guess.\n1 to 9?"],
         ["Guess.\n1 to 9?0<eos>\nmore\n"],
         ["Guess.\n1 to 9?0<eos>\nmore\n10<eos>\nless\n"],
     ]
-    assert completion.text == f"0<eos>\nmore\n10<eos>\nless\n{right}"
-    assert completion.own_text == f"0<eos>10<eos>{right}"
+    assert completion.text == f"0<eos>\nmore\n10<eos>\nless\n{drawn_number}"
+    assert completion.own_text == f"0<eos>10<eos>{drawn_number}"
     assert completion.finish_reason == "stop"
     assert completion.episode == EpisodeResult(1.0, is_done=True)
     assert [turn.outcome for turn in completion.turns] == ["ok", "ok", "done"]
@@ -105,8 +105,8 @@ def test_an_episode_continues_until_the_environment_ends_it(tiny, served_setting
 
 
 def test_the_reward_is_the_sum_or_the_last_reward(tiny, served_settings):
-    right = number_of(PROMPT)
-    rounds = [[f"<think>8</think>{right}<eos>"]]
+    drawn_number = number_of(PROMPT)
+    rounds = [[f"<think>8</think>{drawn_number}<eos>"]]
     [completion], *_ = played(tiny, served_settings, "good", rounds, reward="last")
     assert completion.episode == EpisodeResult(1.0, is_done=True)
     [completion], *_ = played(tiny, served_settings, "good", [["0<eos>"], ["0<eos>"]], max_turns=2)
@@ -138,13 +138,13 @@ LOST_REASONS = {
 def test_an_episode_is_lost_with_a_reason_and_its_action_is_sent_once(
     tiny, served_settings, seen_requests, how
 ):
-    before = seen_requests(f"{how} step")
+    requests_before = seen_requests(f"{how} step")
     with pytest.raises(EnvironmentFailed) as caught:
         played(tiny, served_settings, how, [["0<eos>"]])
     summary = f"the environment {how.lower()} of OPENENV_URLS failed: no episode of a step came to its end"
     assert str(caught.value).startswith(f"{summary}; the last one: {LOST_REASONS[how]}")
     assert "127.0.0.1" not in str(caught.value)
-    assert seen_requests(f"{how} step") == before + 1
+    assert seen_requests(f"{how} step") == requests_before + 1
 
 
 def test_one_lost_episode_does_not_affect_the_others_and_is_counted(tiny, served_settings):
@@ -205,14 +205,14 @@ def test_an_unusable_server_is_detected_before_the_first_step(
 
 
 def test_a_server_that_requires_a_key_gets_only_its_own(tiny, served_settings, caplog):
-    opened = served_settings.model_copy(update={"openenv_keys": f"good=another,locked={API_KEY}"})
-    [completion], _, episodes = played(tiny, opened, "locked", [[f"{number_of(PROMPT)}<eos>"]])
+    settings_with_key = served_settings.model_copy(update={"openenv_keys": f"good=another,locked={API_KEY}"})
+    [completion], _, episodes = played(tiny, settings_with_key, "locked", [[f"{number_of(PROMPT)}<eos>"]])
     episodes.check()
     assert completion.episode == EpisodeResult(1.0, is_done=True)
     shut = served_settings.model_copy(update={"openenv_keys": "locked=wrong-key"})
-    with pytest.raises(EnvironmentFailed, match="it answered /schema with status 401") as refused:
+    with pytest.raises(EnvironmentFailed, match="it answered /schema with status 401") as error_info:
         OpenEnvEpisodes(OpenEnv(server="locked"), tiny, shut).check()
-    assert "wrong-key" not in str(refused.value) + caplog.text
+    assert "wrong-key" not in str(error_info.value) + caplog.text
 
 
 def test_an_episode_that_starts_differently_from_its_prompt_is_lost(tiny, served_settings):
@@ -270,9 +270,9 @@ def chat_policy(tiny):
 
 
 def test_the_chat_template_shows_the_schema_and_frames_observations(chat_policy, served_settings):
-    right = number_of(PROMPT)
+    drawn_number = number_of(PROMPT)
     bad = '<tool_call>{"name": "act", "arguments": {"low": 1}}</tool_call><eos>'
-    good = f'<tool_call>{{"name": "act", "arguments": {{"low": {right}, "high": 9}}}}</tool_call><eos>'
+    good = f'<tool_call>{{"name": "act", "arguments": {{"low": {drawn_number}, "high": 9}}}}</tool_call><eos>'
     [completion], script, _ = played(
         chat_policy,
         served_settings,
@@ -294,12 +294,12 @@ def test_the_chat_template_shows_the_schema_and_frames_observations(chat_policy,
     ["{}", "not json", "[" * 300, '{"name": "step", "arguments": {}}', '{"name": "act", "arguments": [NaN]}'],
 )
 def test_a_malformed_call_is_not_sent(chat_policy, served_settings, seen_requests, call):
-    before = seen_requests("json step")
+    requests_before = seen_requests("json step")
     rounds = [[f"<tool_call>{call}</tool_call><eos>"], ["0<eos>"]]  # a turn without a call ends it
     [completion], *_ = played(chat_policy, served_settings, "json", rounds, form="template", tokens=900)
     assert completion.turns[0].outcome == "failed"
     assert completion.episode == EpisodeResult(0.0, is_done=False)
-    assert seen_requests("json step") == before
+    assert seen_requests("json step") == requests_before
 
 
 def sampled(tiny, served, how, seed):

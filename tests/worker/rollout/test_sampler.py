@@ -108,10 +108,14 @@ def test_the_lean_path_computes_the_same_as_the_model(tiny, kind, fewest_packed,
     lean = Sampler(policy).sample(UNEVEN_PROMPTS, 5, Decoding(30), generator())
     monkeypatch.setattr(sampler_module, "decoder_for", GenericDecoder)
     generic = Sampler(policy).sample(UNEVEN_PROMPTS, 5, Decoding(30), generator())
-    for ours, theirs in zip(flat(lean), flat(generic), strict=True):
-        assert ours.ids.tolist() == theirs.ids.tolist()
-        np.testing.assert_allclose(ours.sampler_logprobs, theirs.sampler_logprobs, atol=FLOAT32_TOLERANCE)
-        np.testing.assert_allclose(ours.entropies, theirs.entropies, atol=FLOAT32_TOLERANCE)
+    for lean_completion, generic_completion in zip(flat(lean), flat(generic), strict=True):
+        assert lean_completion.ids.tolist() == generic_completion.ids.tolist()
+        np.testing.assert_allclose(
+            lean_completion.sampler_logprobs, generic_completion.sampler_logprobs, atol=FLOAT32_TOLERANCE
+        )
+        np.testing.assert_allclose(
+            lean_completion.entropies, generic_completion.entropies, atol=FLOAT32_TOLERANCE
+        )
 
 
 @pytest.mark.parametrize("kind", ["tiny", "gpt2"])
@@ -184,13 +188,13 @@ def test_equal_generator_states_give_equal_completions_and_others_differ(tiny):
 
 def test_a_completion_ends_with_its_stop_token_or_at_the_cap(tiny):
     [[completed]] = Sampler(tiny).sample(UNEVEN_PROMPTS[:1], 1, Decoding(64, temperature=0), generator())
-    [[cut]] = Sampler(tiny).sample(UNEVEN_PROMPTS[:1], 1, Decoding(5, temperature=0), generator())
-    assert (completed.finish_reason, cut.finish_reason) == ("stop", "length")
+    [[truncated]] = Sampler(tiny).sample(UNEVEN_PROMPTS[:1], 1, Decoding(5, temperature=0), generator())
+    assert (completed.finish_reason, truncated.finish_reason) == ("stop", "length")
     assert completed.ids[-1] == tiny.tokenizer.eos_token_id
     assert "<eos>" not in completed.text
     assert "".join(completed.token_strings) == completed.text + "<eos>"
-    assert len(cut) == 5
-    assert completed.text.startswith(cut.text)
+    assert len(truncated) == 5
+    assert completed.text.startswith(truncated.text)
 
 
 def test_the_nucleus_is_the_smallest_set_that_reaches_its_mass():
@@ -209,12 +213,12 @@ def test_the_inverse_cdf_maps_uniform_numbers_to_tokens():
 def test_every_completion_reads_a_decoder_row_with_its_own_tokens(share):
     torch.manual_seed(0)
     unfinished = UnfinishedRows.from_prompts(24, 6, torch.device("cpu"))
-    written: list[tuple[str | int, ...]] = [(f"prompt {row // 6}",) for row in range(24)]
-    heard = written[::6]  # the tokens that each decoder row has read
+    tokens_by_row: list[tuple[str | int, ...]] = [(f"prompt {row // 6}",) for row in range(24)]
+    heard = tokens_by_row[::6]  # the tokens that each decoder row has read
     for step in range(12):
         tokens = torch.randint(0, 3, (len(unfinished.rows),))
         for row, token in zip(unfinished.rows.tolist(), tokens.tolist(), strict=True):
-            written[row] = (*written[row], token)
+            tokens_by_row[row] = (*tokens_by_row[row], token)
         unfinished.mark_ended(tokens, torch.tensor([2]) if step > 1 else torch.tensor([9]))
         sources, newest = unfinished.regroup(tokens, share=share)
         if sources is not None:
@@ -224,7 +228,7 @@ def test_every_completion_reads_a_decoder_row_with_its_own_tokens(share):
         heard = [(*row, token) for row, token in zip(heard, newest.tolist(), strict=True)]
         assert unfinished.decoder_rows == len(heard)
         assert [heard[read] for read in unfinished.reads.tolist()] == [
-            written[row] for row in unfinished.rows.tolist()
+            tokens_by_row[row] for row in unfinished.rows.tolist()
         ]
         assert len(set(heard)) == len(heard) or not share
     assert len(unfinished.rows) < 24
@@ -236,10 +240,12 @@ def test_neither_shared_rows_nor_late_checks_change_a_completion(tiny, monkeypat
     shared = Sampler(tiny).sample(UNEVEN_PROMPTS, 8, Decoding(64), generator())
     monkeypatch.setattr(sampler_module, "choose_cadence", lambda _: plan)
     monkeypatch.setattr(sampler_module, "decoder_for", decoder)
-    plain = Sampler(tiny).sample(UNEVEN_PROMPTS, 8, Decoding(64), generator())
-    for ours, theirs in zip(flat(shared), flat(plain), strict=True):
-        assert ours.text == theirs.text
-        np.testing.assert_allclose(ours.sampler_logprobs, theirs.sampler_logprobs, atol=FLOAT32_TOLERANCE)
+    plain_groups = Sampler(tiny).sample(UNEVEN_PROMPTS, 8, Decoding(64), generator())
+    for shared_completion, plain_completion in zip(flat(shared), flat(plain_groups), strict=True):
+        assert shared_completion.text == plain_completion.text
+        np.testing.assert_allclose(
+            shared_completion.sampler_logprobs, plain_completion.sampler_logprobs, atol=FLOAT32_TOLERANCE
+        )
 
 
 def test_a_prompt_that_leaves_no_room_in_the_context_is_refused(tiny):
@@ -254,26 +260,26 @@ def test_a_prompt_that_leaves_no_room_in_the_context_is_refused(tiny):
 @pytest.mark.parametrize("top_k", [0, 2])
 def test_alternatives_are_the_most_probable_tokens_of_the_softmax(tiny, top_k):
     decoding = Decoding(6, top_k=top_k)
-    with_, without = (
+    with_alternatives, without_alternatives = (
         flat(Sampler(tiny, alternatives=count).sample(UNEVEN_PROMPTS, 3, decoding, generator()))
         for count in (3, 0)
     )
-    assert [completion.ids.tolist() for completion in with_] == [
-        completion.ids.tolist() for completion in without
+    assert [completion.ids.tolist() for completion in with_alternatives] == [
+        completion.ids.tolist() for completion in without_alternatives
     ]
-    assert all(completion.alternatives is None for completion in without)
-    for at, completion in enumerate(with_):
-        begun = tiny.encode(UNEVEN_PROMPTS[at // 3], room=6)
+    assert all(completion.alternatives is None for completion in without_alternatives)
+    for index, completion in enumerate(with_alternatives):
+        begun = tiny.encode(UNEVEN_PROMPTS[index // 3], room=6)
         ids = torch.tensor([[*begun, *completion.ids.tolist()]])
         with torch.inference_mode():
             probabilities = tiny.model(ids).logits[0, len(begun) - 1 : -1].softmax(dim=-1)
-        ranked = probabilities.sort(dim=-1, descending=True)
-        expected = ranked.values[:, : top_k or 3]
+        ranked_probabilities = probabilities.sort(dim=-1, descending=True)
+        expected = ranked_probabilities.values[:, : top_k or 3]
         if top_k:
             expected = expected / expected.sum(dim=-1, keepdim=True)
         alternatives = completion.alternatives
         assert alternatives.ids.shape == (len(completion), 3)
         assert np.allclose(np.exp(alternatives.logprobs[:, : top_k or 3]), expected, atol=1e-4)
         assert np.isneginf(alternatives.logprobs[:, top_k:]).all() if top_k else True
-        clear = (ranked.values[:, 0] - ranked.values[:, 1] > 1e-3).numpy()
-        assert (alternatives.ids[clear, 0] == ranked.indices[:, 0].numpy()[clear]).all()
+        clear = (ranked_probabilities.values[:, 0] - ranked_probabilities.values[:, 1] > 1e-3).numpy()
+        assert (alternatives.ids[clear, 0] == ranked_probabilities.indices[:, 0].numpy()[clear]).all()

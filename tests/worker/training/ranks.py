@@ -139,10 +139,12 @@ def train(
             stopping=threading.Event(),
             ranks=joined,
         )
-        before = weights_of(trainer)
+        weights_before = weights_of(trainer)
         trainer.train()
     return Trained(
-        [dict(record.metrics) for record in recorder.records if record.step], before, weights_of(trainer)
+        [dict(record.metrics) for record in recorder.records if record.step],
+        weights_before,
+        weights_of(trainer),
     )
 
 
@@ -201,20 +203,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--wide", action="store_true", help="in float64, where rounding is too small to matter"
     )
-    chosen = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     torch.set_num_threads(1)
     argv = FOLLOWER_COMMAND
-    if chosen.wide:
+    if options.wide:
         wide.widen()
         argv = wide.FOLLOWER_COMMAND
-    precision = "float64" if chosen.wide else "float32"
-    print(f"torch {torch.__version__}, {chosen.steps} steps, {precision}", flush=True)
+    precision = "float64" if options.wide else "float32"
+    print(f"torch {torch.__version__}, {options.steps} steps, {precision}", flush=True)
     print("| objective | ranks | gradient norm | metrics | worst metric | mismatch/* | weights | moved |")
-    for name in chosen.cases:
-        alone = train(CASES[name], ranks=1, steps=chosen.steps)
-        for ranks in chosen.ranks:
+    for name in options.cases:
+        alone = train(CASES[name], ranks=1, steps=options.steps)
+        for ranks in options.ranks:
             case = CASES[name] if ranks > 1 else merge(CASES[name], FEWER_COMPLETIONS)
-            differences = compare_runs(alone, train(case, ranks=ranks, steps=chosen.steps, argv=argv))
+            differences = compare_runs(alone, train(case, ranks=ranks, steps=options.steps, argv=argv))
             metrics = f"{differences.norm:.1e} | {differences.metric:.1e} | `{differences.name}`"
             weights = f"{differences.weight:.1e} | {differences.moved:.1e}"
             print(f"| {name} | {ranks} | {metrics} | {differences.mismatch:.1e} | {weights} |", flush=True)

@@ -53,10 +53,10 @@ def assert_sums_match(record: StepRecord) -> None:
         if logged is None or not values:
             assert logged is None or name != "loss"
             continue
-        flat = np.concatenate(values).astype(np.float64)
-        assert math.isclose(flat.sum(), logged, rel_tol=0, abs_tol=1e-6 * max(np.abs(flat).sum(), 1e-12)), (
-            name
-        )
+        all_values = np.concatenate(values).astype(np.float64)
+        assert math.isclose(
+            all_values.sum(), logged, rel_tol=0, abs_tol=1e-6 * max(np.abs(all_values).sum(), 1e-12)
+        ), name
 
 
 def config_of_preset(preset: str) -> dict[str, Any]:
@@ -78,8 +78,8 @@ def config_of_preset(preset: str) -> dict[str, Any]:
 @pytest.mark.parametrize("preset", first_in_gate(6, METHOD_PRESETS))
 def test_contributions_of_every_preset_add_up_and_what_if_agrees(steps_of, preset):
     """Check the contributions, then what-if on the run's own objective if a step makes one update."""
-    once = {"epochs": 2 if preset == "ppo_kl" else 1, "minibatches": 1, "resample_each_epoch": False}
-    changes = config_of_preset(preset) | {"updates": once, "steps": 1}
+    single_update = {"epochs": 2 if preset == "ppo_kl" else 1, "minibatches": 1, "resample_each_epoch": False}
+    changes = config_of_preset(preset) | {"updates": single_update, "steps": 1}
     trained = [record for record in steps_of(changes) if "loss/total" in record.metrics]
     config = resolve(changes)
     assert trained or config.objective.value.pretrain_steps

@@ -73,12 +73,12 @@ def test_the_full_thinking_leads_to_the_original_answer(tiny, solved_completions
         if CLOSE_TAG in completions[0].text
     ]
     assert thinking
-    asked = []
+    mean_scores = []
 
     class Watched(Scorer):
         def correctness(self, prompts, texts):
             scores = super().correctness(prompts, texts)
-            asked.append(finite_mean(scores) or 0.0)
+            mean_scores.append(finite_mean(scores) or 0.0)
             return scores
 
     scorer = Watched([CorrectnessReward()])
@@ -86,9 +86,9 @@ def test_the_full_thinking_leads_to_the_original_answer(tiny, solved_completions
     scores = Scorer([CorrectnessReward()]).correctness(
         [prompt for prompt, _ in thinking], [completions[0].text for _, completions in thinking]
     )
-    assert len(asked) == 5
-    assert asked[-1] == pytest.approx(finite_mean(scores))
-    assert asked[0] < asked[-1]
+    assert len(mean_scores) == 5
+    assert mean_scores[-1] == pytest.approx(finite_mean(scores))
+    assert mean_scores[0] < mean_scores[-1]
     assert auc is not None
-    assert auc == pytest.approx(area_under_curve(asked))
-    assert 0 <= auc < asked[-1]
+    assert auc == pytest.approx(area_under_curve(mean_scores))
+    assert 0 <= auc < mean_scores[-1]

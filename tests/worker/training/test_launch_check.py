@@ -75,8 +75,8 @@ def test_reference_answers_that_are_graded_wrong_are_named(run_check, settings):
     run = run_check(problems=[store_dataset(settings, "1", "}", "3", "4 \\x00\x00")])
     report = CheckReport.model_validate(run.check_report)
     assert (report.references.checked, report.references.wrong) == (4, 1)
-    [wrong] = report.references.examples
-    assert (wrong.prompt, wrong.answer) == ("1+1=?", "}")
+    [wrong_example] = report.references.examples
+    assert (wrong_example.prompt, wrong_example.answer) == ("1+1=?", "}")
     assert report.findings[0].level == "bad"
     assert report.findings[0].text.startswith("The grader calls 1 of 4 reference answers wrong")
 

@@ -73,10 +73,10 @@ def test_ranks_with_other_versions_or_devices_are_refused_by_name():
 def test_features_for_one_device_are_refused_with_their_field(changes, field):
     resolve(changes)
     changes = changes | {"resources": {"devices": 2, **changes.get("resources", {})}}
-    with pytest.raises(InvalidConfig) as refused:
+    with pytest.raises(InvalidConfig) as error_info:
         resolve(changes)
     assert any(
-        error.path == field and "resources.devices is 2" in error.message for error in refused.value.errors
+        error.path == field and "resources.devices is 2" in error.message for error in error_info.value.errors
     )
 
 
@@ -92,9 +92,9 @@ class Files:
     def restore(self, policy, parts):
         if not self.directory.is_dir():
             return None
-        loaded = load_checkpoint(self.directory, policy, parts)
-        self.restored = RestoredCheckpoint(self.directory, loaded.restored)
-        return loaded.step
+        checkpoint = load_checkpoint(self.directory, policy, parts)
+        self.restored = RestoredCheckpoint(self.directory, checkpoint.restored)
+        return checkpoint.step
 
     def save(self, policy, parts, *, step, accuracy):  # noqa: ARG002
         save_checkpoint(self.directory, policy, parts, step=step)
@@ -141,10 +141,13 @@ def test_many_steps_in_float64_match_those_of_one_process(case):
     result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     rows = [line.split(" | ") for line in result.stdout.splitlines() if line.startswith(f"| {case} | ")]
     assert [row[1] for row in rows] == ["2", "4"]
-    for _, _, norm, metric, _, _, weight, moved in rows:
+    for _, _, norm, metric, _, _, weight, weight_change in rows:
         differences = [float(norm), float(metric), float(weight)]
         assert (
-            max(differences) < MAX_FLOAT64_DIFFERENCE < MAX_WEIGHT_DIFFERENCE < float(moved.rstrip(" |"))
+            max(differences)
+            < MAX_FLOAT64_DIFFERENCE
+            < MAX_WEIGHT_DIFFERENCE
+            < float(weight_change.rstrip(" |"))
         ), result.stdout
 
 
@@ -175,7 +178,7 @@ def test_twenty_killed_ranks_lose_no_step(state_dir, sqlite_url, monkeypatch):
 def kill_at_random(kills, state_dir, sqlite_url, monkeypatch, *, ranks):
     """Train a run while this number of its attempts lose a rank to SIGKILL, and then let it finish."""
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    chosen = random.Random(0)
+    rng = random.Random(0)
     settings = Settings(state_dir=state_dir, database_url=sqlite_url, lease_seconds=60)
     engine = open_engine(settings.effective_database_url)
     sessions, steps = open_sessions(engine), 3 * kills + 3
@@ -194,9 +197,9 @@ def kill_at_random(kills, state_dir, sqlite_url, monkeypatch, *, ranks):
         for kill in range(kills):
             thread = attempt_of(supervisor, sessions)
             wait_for_step(sessions, run_id, 3 * kill + 1)
-            time.sleep(chosen.random())
+            time.sleep(rng.random())
             os.kill(
-                chosen.choice(ranks_of(sessions, run_id, kill + 1))
+                rng.choice(ranks_of(sessions, run_id, kill + 1))
                 if kills > 1
                 else last_rank(sessions, run_id),
                 signal.SIGKILL,

@@ -77,7 +77,7 @@ def of_suite(values, name="pairs"):
 
 def test_a_suite_is_measured_when_due_and_disturbs_nothing(train_suite_run, sessions):
     late = PAIRS_SUITE | {"name": "late"}
-    plain = metrics_of(sessions, train_suite_run({}))
+    plain_metrics = metrics_of(sessions, train_suite_run({}))
     run = train_suite_run({"suites": [PAIRS_SUITE | {"every": 1}, late]})
     metrics_by_step = metrics_of(sessions, run)
     assert all(of_suite(metrics_by_step[step]) for step in (0, 1, 2))
@@ -90,7 +90,7 @@ def test_a_suite_is_measured_when_due_and_disturbs_nothing(train_suite_run, sess
         }
         for step, values in metrics_by_step.items()
     }
-    assert training_metrics == plain
+    assert training_metrics == plain_metrics
     assert all(find_metric(name) for values in metrics_by_step.values() for name in values)
     assert {"eval/pairs/pass_at_2", "eval/pairs/maj_at_4_high"} < set(metrics_by_step[2])
 
@@ -132,9 +132,9 @@ def _delete_manifest(_session, directory, _run):
 
 
 def _link_elsewhere(_session, directory, _run):
-    moved = directory.rename(directory.parent.parent / "elsewhere")
-    directory.symlink_to(moved)
-    shutil.rmtree(moved)
+    moved_directory = directory.rename(directory.parent.parent / "elsewhere")
+    directory.symlink_to(moved_directory)
+    shutil.rmtree(moved_directory)
 
 
 @pytest.mark.parametrize(

@@ -106,7 +106,7 @@ def test_the_samplers_numbers_for_an_observation_change_nothing(tiny, groups, na
     """Loss and metrics are unchanged, since lengths, entropy, KL and corrections skip observations."""
 
     def numbers(value):
-        changed = [
+        changed_completions = [
             replace(
                 group,
                 completions=tuple(
@@ -115,7 +115,7 @@ def test_the_samplers_numbers_for_an_observation_change_nothing(tiny, groups, na
             )
             for group in groups
         ]
-        objective, tokens, batch = built(tiny, changed, OBJECTIVES[name])
+        objective, tokens, batch = built(tiny, changed_completions, OBJECTIVES[name])
         scored = token_logprobs(tiny.model, tokens, temperature=1.0)
         update = loss_of(objective, batch, scored.logprobs, scored.entropy)
         return {"total": float(update.loss.detach())} | update.metrics.values()

@@ -390,15 +390,15 @@ def test_the_decision_of_a_stop_rule_holds_if_the_trainer_ends_in_that_step(sess
 
 def scale_loss(monkeypatch, *, step, value):
     """Multiply the loss of that step by `value`, or of every step if it is None, and thus its gradient."""
-    learn, now = Learner.learn, []
+    learn, learned_steps = Learner.learn, []
 
     def learning(self, collected, generator, update_stats, **kwargs):
-        now.append(update_stats.step)
+        learned_steps.append(update_stats.step)
         return learn(self, collected, generator, update_stats, **kwargs)
 
     def broken(*args, **kwargs):
         update = policy_loss(*args, **kwargs)
-        return update._replace(loss=update.loss * value) if step in (None, now[-1]) else update
+        return update._replace(loss=update.loss * value) if step in (None, learned_steps[-1]) else update
 
     monkeypatch.setattr(Learner, "learn", learning)
     monkeypatch.setattr(passes, "policy_loss", broken)
