@@ -36,9 +36,9 @@ def group(prompt, *completions, index=0, **fields):
 
 def breakdown_of(client, run, metric="reward/mean", before="1", after="2", by="prompt"):
     params = {"metric": metric, "before": before, "after": after, "by": by}
-    answer = client.get(f"/api/v1/runs/{run.id}/breakdown", params=params)
-    assert answer.status_code == 200, answer.text
-    breakdown = answer.json()
+    response = client.get(f"/api/v1/runs/{run.id}/breakdown", params=params)
+    assert response.status_code == 200, response.text
+    breakdown = response.json()
     assert sum(row["total"] for row in breakdown["rows"]) == pytest.approx(breakdown["change"], abs=1e-9)
     assert all(row["total"] == row["value"] + row["share"] for row in breakdown["rows"])
     return breakdown
@@ -171,9 +171,9 @@ def test_a_metric_that_cannot_be_decomposed_gives_a_reason(client, database, run
 
     def fetch_refusal(status, **params):
         query = {"metric": "reward/mean", "before": "1", "after": "2", "by": "prompt"} | params
-        answer = client.get(f"/api/v1/runs/{run.id}/breakdown", params=query)
-        assert answer.status_code == status, answer.text
-        return answer.text
+        response = client.get(f"/api/v1/runs/{run.id}/breakdown", params=query)
+        assert response.status_code == status, response.text
+        return response.text
 
     assert "not a sum over completions" in fetch_refusal(422, metric="optim/grad_norm")
     assert "not a sum over completions" in fetch_refusal(422, metric="<script>alert(1)</script>")

@@ -65,9 +65,9 @@ def test_a_fork_never_loses_its_origin_to_a_parent_that_continues_to_train(clien
             is_last = has_trained.is_set()
             newest = client.get(f"/api/v1/runs/{parent}/checkpoints").json()["items"]
             if newest:
-                answer = client.post(f"/api/v1/runs/{parent}/fork", json={"step": newest[0]["step"]})
-                assert answer.status_code in (202, 422), answer.text
-                if answer.status_code == 202:
+                response = client.post(f"/api/v1/runs/{parent}/fork", json={"step": newest[0]["step"]})
+                assert response.status_code in (202, 422), response.text
+                if response.status_code == 202:
                     accepted.append(newest[0]["step"])
 
     run_concurrently(train, fork, fork)
@@ -88,8 +88,8 @@ def test_requests_of_many_callers_leave_a_history_without_a_forbidden_move(clien
         for _ in range(25):
             path = f"/api/v1/runs/{chance.choice(runs)}"
             verb = chance.choice([*VERBS, "trash"])
-            answer = client.delete(path) if verb == "trash" else client.post(f"{path}/{verb}")
-            assert answer.status_code in (200, 202, 409), answer.text
+            response = client.delete(path) if verb == "trash" else client.post(f"{path}/{verb}")
+            assert response.status_code in (200, 202, 409), response.text
 
     def worker():
         for _ in range(15):

@@ -7,18 +7,18 @@ BINARY_HEADERS = {"Content-Type": "application/octet-stream"}
 
 
 def upload(client):
-    answer = client.post(
+    response = client.post(
         "/api/v1/datasets", params={"name": "sums.jsonl"}, content=VALID_ROWS, headers=BINARY_HEADERS
     )
-    assert answer.status_code in {200, 201}, answer.text
-    return answer.json()
+    assert response.status_code in {200, 201}, response.text
+    return response.json()
 
 
 def launch_on(client, path):
     body = {"name": "n", "base": {"problems": [{"name": "file", "path": path}]}, "variants": [{"name": "v"}]}
-    answer = client.post("/api/v1/experiments", json=body)
-    assert answer.status_code == 201, answer.text
-    return answer.json()["runs"][0]
+    response = client.post("/api/v1/experiments", json=body)
+    assert response.status_code == 201, response.text
+    return response.json()["runs"][0]
 
 
 def test_a_run_records_its_dataset_and_prevents_its_deletion(client, database):

@@ -87,20 +87,20 @@ def test_a_permanently_deleted_run_is_gone_immediately_and_leaves_nothing(
     ],
 )
 def test_a_run_that_trains_or_is_not_in_the_trash_is_not_deleted(client, make_full_run, fields, reason):
-    answer = delete(client, make_full_run(**fields), forever=True)
-    assert (answer.status_code, answer.json()["detail"]) == (409, reason)
+    response = delete(client, make_full_run(**fields), forever=True)
+    assert (response.status_code, response.json()["detail"]) == (409, reason)
 
 
 def test_a_run_with_forks_is_deleted_after_them(client, database, settings, make_full_run):
     parent = make_full_run("parent")
     fork = make_full_run("fork", parent_run=parent.id, fork_step=6, deleted_at=None)
     clone = make_full_run("clone", parent_run=parent.id, deleted_at=None)
-    answer = delete(client, parent, forever=True)
-    assert answer.status_code == 409
-    assert answer.json()["detail"] == "fork begins with a checkpoint of parent: delete it first"
+    response = delete(client, parent, forever=True)
+    assert response.status_code == 409
+    assert response.json()["detail"] == "fork begins with a checkpoint of parent: delete it first"
     emptied = client.delete("/api/v1/runs", params={"forever": True}).json()
     assert emptied["deleted"] == []
-    assert [item["reason"] for item in emptied["kept"]] == [answer.json()["detail"]]
+    assert [item["reason"] for item in emptied["kept"]] == [response.json()["detail"]]
     delete(client, fork)
     emptied = client.delete("/api/v1/runs", params={"forever": True}).json()
     assert emptied == {"deleted": sorted([parent.id, fork.id]), "kept": []}

@@ -33,10 +33,10 @@ def count(database, table):
 
 
 def test_variants_times_seeds_are_queued_by_seed(client, database):
-    answer = launch(client, BODY)
-    assert answer.status_code == 201
-    LaunchedExperiment.model_validate(answer.json())
-    runs = answer.json()["runs"]
+    response = launch(client, BODY)
+    assert response.status_code == 201
+    LaunchedExperiment.model_validate(response.json())
+    runs = response.json()["runs"]
     assert [(run["variant"], run["seed"], run["status"]) for run in runs] == [
         ("GRPO", 0, "queued"),
         ("DAPO", 0, "queued"),
@@ -60,14 +60,16 @@ def test_the_same_key_and_body_get_the_same_response_and_another_body_is_refused
 
 
 def test_the_same_key_sent_concurrently_launches_once(client, database):
-    answers = []
-    threads = [threading.Thread(target=lambda: answers.append(launch(client, BODY, "k2"))) for _ in range(4)]
+    responses = []
+    threads = [
+        threading.Thread(target=lambda: responses.append(launch(client, BODY, "k2"))) for _ in range(4)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert {answer.status_code for answer in answers} == {201}
-    assert len({answer.text for answer in answers}) == 1
+    assert {response.status_code for response in responses} == {201}
+    assert len({response.text for response in responses}) == 1
     assert count(database, Experiment) == 1
 
 
@@ -124,9 +126,9 @@ def test_others_can_write_while_a_launch_is_checked(client, database, settings, 
 def test_an_invalid_launch_is_refused_at_its_field_and_creates_nothing(
     client, database, changes, path, phrase
 ):
-    answer = launch(client, BODY | changes)
-    assert answer.status_code == 422, answer.text
-    errors = {error["path"]: error["message"] for error in answer.json()["errors"]}
+    response = launch(client, BODY | changes)
+    assert response.status_code == 422, response.text
+    errors = {error["path"]: error["message"] for error in response.json()["errors"]}
     assert phrase in errors[path]
     assert (count(database, Experiment), count(database, Run)) == (0, 0)
 
@@ -136,13 +138,13 @@ def test_validation_returns_config_formula_estimates_and_warnings(client, databa
         summary = {"step": 5, "last": {"time/step_seconds": 0.5}, "best": {}}
         make_run(session, last_step=5, summary=summary)
     body = {"base": {"steps": 10}, "variant": {"name": "x", "preset": "dr_grpo"}, "seed": 4}
-    answer = client.post("/api/v1/validate", json=body).json()
-    assert (answer["config"]["steps"], answer["config"]["seed"]) == (10, 4)
-    assert answer["formula"]
-    legend = {entry["symbol"]: entry for entry in answer["formula_legend"]}
+    document = client.post("/api/v1/validate", json=body).json()
+    assert (document["config"]["steps"], document["config"]["seed"]) == (10, 4)
+    assert document["formula"]
+    legend = {entry["symbol"]: entry for entry in document["formula_legend"]}
     assert legend["Rᵢ"]["meaning"] == "reward of completion i"
     assert legend["Rᵢ"]["mathml"].endswith("<msub><mi>R</mi><mi>i</mi></msub></math>")
-    assert answer["estimates"]["seconds"] == pytest.approx(5.0)
+    assert document["estimates"]["seconds"] == pytest.approx(5.0)
     for slower in (
         {"base": {"sampling": {"precision": "int8"}}},
         {"variant": {"name": "x", "preset": "dapo"}},
@@ -161,9 +163,9 @@ def test_validation_returns_config_formula_estimates_and_warnings(client, databa
     ],
 )
 def test_an_invalid_number_or_text_has_one_error_at_its_field(client, text, path):
-    answer = client.post("/api/v1/validate", content=text, headers={"Content-Type": "application/json"})
-    assert answer.status_code == 422, answer.text
-    (error,) = answer.json()["errors"]
+    response = client.post("/api/v1/validate", content=text, headers={"Content-Type": "application/json"})
+    assert response.status_code == 422, response.text
+    (error,) = response.json()["errors"]
     assert error["path"] == path
 
 

@@ -37,9 +37,9 @@ def finish_check(client, database):
 
 
 def test_a_check_is_a_run_without_steps(client):
-    answer = check(client)
-    assert answer.status_code == 202, answer.text
-    run = answer.json()
+    response = check(client)
+    assert response.status_code == 202, response.text
+    run = response.json()
     assert (run["name"], run["variant"], run["tags"], run["status"]) == (
         "check of G",
         "check",
@@ -72,9 +72,9 @@ def test_a_check_is_a_run_without_steps(client):
     ],
 )
 def test_an_impossible_check_is_refused_at_its_field(client, body, path, phrase):
-    answer = check(client, **body)
-    assert answer.status_code == 422, answer.text
-    [error] = answer.json()["errors"]
+    response = check(client, **body)
+    assert response.status_code == 422, response.text
+    [error] = response.json()["errors"]
     assert error["path"] == path
     assert phrase in error["message"]
 
@@ -83,9 +83,9 @@ def test_a_launch_is_refused_while_the_latest_check_found_wrong_references(clien
     first = finish_check(2, at=100.0)
     check_json = client.get(f"/api/v1/runs/{first}").json()["check"]
     assert check_json["references"]["examples"] == [WRONG_REFERENCE]
-    answer = launch(client)
-    assert answer.status_code == 422
-    [error] = answer.json()["errors"]
+    response = launch(client)
+    assert response.status_code == 422
+    [error] = response.json()["errors"]
     assert error["path"] == "ignore_check"
     assert error["message"].startswith(
         "is false, but 'check of G' found that the grader calls 2 of 9 reference"

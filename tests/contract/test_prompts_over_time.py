@@ -27,9 +27,9 @@ def store_groups(database, run, *groups, step=1, attempt=1, counted=()):
 
 
 def get_json(client, path, **params):
-    answer = client.get(f"/api/v1/rollouts/{path}", params=params)
-    assert answer.status_code == 200, answer.text
-    return answer.json()
+    response = client.get(f"/api/v1/rollouts/{path}", params=params)
+    assert response.status_code == 200, response.text
+    return response.json()
 
 
 def matching(client, run, *marks, **params):
@@ -122,8 +122,8 @@ def test_a_selection_becomes_rows_that_name_their_source(client, database, run):
     store_groups(
         database, run, question("hard", WRONG_COMPLETION), question("easy", RIGHT_COMPLETION, index=1)
     )
-    answer = client.get("/api/v1/rollouts/prompts.jsonl", params={"run": run.id, "state": "never"})
-    rows = [json.loads(line) for line in answer.text.splitlines()]
+    response = client.get("/api/v1/rollouts/prompts.jsonl", params={"run": run.id, "state": "never"})
+    rows = [json.loads(line) for line in response.text.splitlines()]
     assert rows == [{"prompt": "hard", "answer": "2", "source_run": run.id, "source_prompt": "sums/hard"}]
 
 

@@ -60,19 +60,19 @@ def only_run(client):
 
 
 def values_of(client, run, metric):
-    answer = client.get("/api/v1/series", params={"runs": run["id"], "metrics": metric}).json()
-    (series,) = answer["series"]
+    document = client.get("/api/v1/series", params={"runs": run["id"], "metrics": metric}).json()
+    (series,) = document["series"]
     return dict(zip(series["steps"], series["values"], strict=True)), series["non_finite"]
 
 
 def test_a_pushed_run_is_live_and_has_curves_completions_and_a_config(client, send):
-    answer = send([
+    response = send([
         metrics(1, reward=0.5, kl="NaN", **{"train/grad_norm": 2, "weird <b>name": 1, "global_step": 1}),
         completions(1, "two", "2\ud83d\0", advantage=-0.5, tokens=3, rewards={"f": "-Infinity"}),
     ])  # fmt: skip
-    assert answer.status_code == 200, answer.text
+    assert response.status_code == 200, response.text
     run = only_run(client)
-    assert answer.json() == {"run": run["id"], "status": "running", "stop": False, "stored": 2}
+    assert response.json() == {"run": run["id"], "status": "running", "stop": False, "stored": 2}
     assert (run["name"], run["status"], run["origin"], run["writer"]) == ("tiny", "running", "trl", "node")
     assert (run["last_step"], run["steps"], run["config"]) == (1, 10, {"lr": 1e-6})
     assert run["experiment_name"] == "pushed runs"
@@ -155,8 +155,8 @@ def test_text_metrics_of_a_trainer_are_kept_for_any_number_of_batches(client, se
 
 def test_missing_records_are_requested(client, send):
     send([metrics(1, reward=1)])
-    answer = send([metrics(5, reward=5)], first=5)
-    assert (answer.status_code, answer.json()["detail"]) == (
+    response = send([metrics(5, reward=5)], first=5)
+    assert (response.status_code, response.json()["detail"]) == (
         409, "records 2 to 4 are missing: send them first",
     )  # fmt: skip
     assert count(client, Metric) == 1
@@ -183,8 +183,8 @@ def test_a_repeated_step_keeps_the_labels_of_completions_with_unchanged_text(cli
 
 def test_a_repeated_step_replaces_values_and_completions_as_in_an_import(client, send):
     send([metrics(1, reward=1, kl=1), metrics(3, reward=3), completions(3, "a", "b", "c")])
-    answer = send([metrics(1, reward=7), completions(3, "z")], session=OTHER)
-    assert answer.json()["stored"] == 2
+    response = send([metrics(1, reward=7), completions(3, "z")], session=OTHER)
+    assert response.json()["stored"] == 2
     run = only_run(client)
     assert values_of(client, run, "reward/mean")[0] == {1: 7.0, 3: 3.0}
     assert values_of(client, run, "kl/k3")[0] == {1: 1.0}
@@ -215,9 +215,9 @@ def test_the_stop_button_reaches_the_client_and_can_be_undone(client, send, sett
     assert client.post(f"/api/v1/runs/{run}/resume").status_code == 202
     assert send(first=2).json()["stop"] is False
     for move in ("pause", "retry", "clone", "fork", "evaluations"):
-        answer = client.post(f"/api/v1/runs/{run}/{move}", json={"step": 1} if move == "fork" else {})
-        assert answer.status_code == 409
-        assert "is pushed by TRL" in answer.json()["detail"]
+        response = client.post(f"/api/v1/runs/{run}/{move}", json={"step": 1} if move == "fork" else {})
+        assert response.status_code == 409
+        assert "is pushed by TRL" in response.json()["detail"]
 
 
 def test_a_silent_run_stays_until_it_is_stopped_and_then_ends_immediately(client, send, settings):
@@ -274,9 +274,9 @@ def test_the_runs_of_a_writer_are_limited_without_affecting_others(client, send,
 
 
 def test_too_many_completions_in_a_request_are_refused(send):
-    answer = send([completions(1, *[""] * 1000, index=index) for index in range(21)])
-    assert answer.status_code == 422
-    assert "expected at most 20,000 completions, got 21,000" in answer.json()["errors"][0]["message"]
+    response = send([completions(1, *[""] * 1000, index=index) for index in range(21)])
+    assert response.status_code == 422
+    assert "expected at most 20,000 completions, got 21,000" in response.json()["errors"][0]["message"]
 
 
 def test_a_run_in_the_trash_ends_immediately_and_accepts_nothing_until_restored(client, send, settings):
@@ -286,9 +286,9 @@ def test_a_run_in_the_trash_ends_immediately_and_accepts_nothing_until_restored(
     headers = {"Authorization": f"Bearer {writer_token(settings, 'node')}"}
     assert client.get("/api/v1/pushes/r", headers=headers).status_code == 410
     for session, first in ((SESSION, 2), (OTHER, 1)):
-        answer = send([metrics(2, reward=2)], session=session, first=first)
-        assert answer.status_code == 410
-        assert "this run is in the trash" in answer.json()["detail"]
+        response = send([metrics(2, reward=2)], session=session, first=first)
+        assert response.status_code == 410
+        assert "this run is in the trash" in response.json()["detail"]
     with client.app.state.lab.sessions() as session:
         assert [point.value for point in stored_points(session, run)] == [1.0]
     client.post(f"/api/v1/runs/{run}/restore")
@@ -298,8 +298,8 @@ def test_a_run_in_the_trash_ends_immediately_and_accepts_nothing_until_restored(
     assert send([metrics(3, reward=3)], session=OTHER).json()["status"] == "running"
     client.delete(f"/api/v1/runs/{run}")
     assert client.delete(f"/api/v1/runs/{run}?forever=true").status_code == 202
-    answer = send([metrics(4, reward=4)], first=3)
-    assert (answer.status_code, answer.json()["detail"]) == (
+    response = send([metrics(4, reward=4)], first=3)
+    assert (response.status_code, response.json()["detail"]) == (
         410, "this run was deleted permanently",
     )  # fmt: skip
 
@@ -309,8 +309,8 @@ def test_a_second_stop_ends_a_run_whose_client_does_not_obey(client, send):
     run = only_run(client)["id"]
     for status in ("running", "stopped"):
         assert client.post(f"/api/v1/runs/{run}/stop").json()["status"] == status
-    answer = send([metrics(2, reward=2)], first=2).json()
-    assert (answer["status"], answer["stop"], answer["stored"]) == ("stopped", True, 2)
+    document = send([metrics(2, reward=2)], first=2).json()
+    assert (document["status"], document["stop"], document["stored"]) == ("stopped", True, 2)
     assert send([metrics(3, reward=3)], session=OTHER).json()["status"] == "running"
 
 
@@ -337,9 +337,9 @@ BAD_RECORDS = {
 
 @pytest.mark.parametrize("record", BAD_RECORDS.values(), ids=BAD_RECORDS)
 def test_a_bad_record_is_refused_in_one_sentence_with_its_whole_batch(client, send, record):
-    answer = send([metrics(1, reward=1), record])
-    assert answer.status_code == 422, answer.text
-    assert len(answer.json()["errors"]) >= 1
+    response = send([metrics(1, reward=1), record])
+    assert response.status_code == 422, response.text
+    assert len(response.json()["errors"]) >= 1
     assert count(client, Run) == count(client, Metric) == 0
 
 
@@ -402,9 +402,9 @@ def test_a_pushed_secret_is_shown_nowhere(client, send):
 
 def test_more_than_a_thousand_metrics_are_refused_entirely(client, send):
     batches = [metrics(n, **{f"m{n}_{k}": k for k in range(200)}) for n in range(6)]
-    answer = send(batches)
-    assert answer.status_code == 422
-    assert "1,200 metrics" in answer.json()["errors"][0]["message"]
+    response = send(batches)
+    assert response.status_code == 422
+    assert "1,200 metrics" in response.json()["errors"][0]["message"]
     assert count(client, Metric) == 0
 
 
@@ -431,9 +431,9 @@ def test_a_body_may_be_compressed_but_not_be_a_bomb(client, settings):
         (gzip.compress(b"\xff"), "gzip", 400),
         (packed, "br", 415),
     ):
-        answer = post_raw(client, settings, content, encoding)
-        assert answer.status_code == status, (encoding, answer.text)
-        assert answer.json()["detail"]
+        response = post_raw(client, settings, content, encoding)
+        assert response.status_code == status, (encoding, response.text)
+        assert response.json()["detail"]
 
 
 def test_many_processes_of_one_run_lose_nothing(client, send):
@@ -457,7 +457,7 @@ def test_runs_of_a_sweep_that_start_concurrently_join_one_experiment(client, sen
         )
 
     with ThreadPoolExecutor(4) as pool:
-        assert all(answer.is_success for answer in pool.map(push_run, range(4)))
+        assert all(response.is_success for response in pool.map(push_run, range(4)))
     (experiment,) = client.get("/api/v1/experiments").json()["items"]
     assert experiment["name"] == "sweep"
     assert count(client, Run) == 4

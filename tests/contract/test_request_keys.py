@@ -81,23 +81,23 @@ def test_the_response_is_the_current_run_even_if_it_could_no_longer_be_created(c
 
 @pytest.mark.parametrize(("verb", "body", "_other"), REQUESTS)
 def test_the_same_key_sent_concurrently_creates_one_run(client, database, parent, verb, body, _other):
-    answers = []
+    responses = []
 
     def send():
-        answers.append(ask(client, parent, verb, body, "k1"))
+        responses.append(ask(client, parent, verb, body, "k1"))
 
     threads = [threading.Thread(target=send) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert {answer.status_code for answer in answers} == {202}
-    assert len({answer.json()["id"] for answer in answers}) == 1
+    assert {response.status_code for response in responses} == {202}
+    assert len({response.json()["id"] for response in responses}) == 1
     assert counts(database) == [2, 1]
 
 
 def test_a_key_that_looks_like_a_secret_is_refused(client, parent):
     secret = "hf_" + "S" * 40
-    answer = ask(client, parent, "clone", {}, secret)
-    assert answer.status_code == 422
-    assert secret not in answer.text
+    response = ask(client, parent, "clone", {}, secret)
+    assert response.status_code == 422
+    assert secret not in response.text

@@ -51,9 +51,9 @@ def run(database):
 
 
 def search_page(client, run, q="", **params):
-    answer = client.get("/api/v1/rollouts/search", params={"runs": run.id, "q": q, **params})
-    assert answer.status_code == 200, answer.text
-    return answer.json()
+    response = client.get("/api/v1/rollouts/search", params={"runs": run.id, "q": q, **params})
+    assert response.status_code == 200, response.text
+    return response.json()
 
 
 def match_positions(page):
@@ -115,8 +115,8 @@ def test_pages_follow_each_other_without_a_gap(client, run):
 
 
 def match_counts(client, run, q="", **params):
-    answer = client.get("/api/v1/rollouts/search/steps", params={"runs": run.id, "q": q, **params}).json()
-    return [(row["step"], row["matched"], row["of"]) for row in answer["items"]], answer["every"]
+    document = client.get("/api/v1/rollouts/search/steps", params={"runs": run.id, "q": q, **params}).json()
+    return [(row["step"], row["matched"], row["of"]) for row in document["items"]], document["every"]
 
 
 def test_counts_over_steps_include_their_totals(client, run):
@@ -199,9 +199,9 @@ UNREADABLE_QUERIES = [
 
 def test_an_unreadable_search_points_at_its_character(client, run):
     for q, position in UNREADABLE_QUERIES:
-        answer = client.get("/api/v1/rollouts/search", params={"runs": run.id, "q": q})
-        assert answer.status_code == 422, answer.text
-        assert [error["position"] for error in answer.json()["errors"]] == [position], q[:80]
+        response = client.get("/api/v1/rollouts/search", params={"runs": run.id, "q": q})
+        assert response.status_code == 422, response.text
+        assert [error["position"] for error in response.json()["errors"]] == [position], q[:80]
 
 
 HOSTILE_QUERIES = (
@@ -239,10 +239,10 @@ HOSTILE_QUERIES = (
 @pytest.mark.parametrize("path", ["search", "search/steps"])
 def test_a_hostile_search_returns_results_or_a_clear_error(client, run, path):
     for q in HOSTILE_QUERIES:
-        answer = client.get(f"/api/v1/rollouts/{path}", params={"runs": run.id, "q": q})
-        assert answer.status_code in (200, 422), (q, answer.text)
-        if answer.status_code == 422:
-            assert answer.json()["errors"][0]["position"] is not None, q
+        response = client.get(f"/api/v1/rollouts/{path}", params={"runs": run.id, "q": q})
+        assert response.status_code in (200, 422), (q, response.text)
+        if response.status_code == 422:
+            assert response.json()["errors"][0]["position"] is not None, q
 
 
 def test_rows_hidden_by_a_later_attempt_are_not_found(client, database, run):
@@ -293,9 +293,9 @@ def test_lift_ranks_phrases_that_became_more_frequent(client, database, run):
             completions = tuple(MadeCompletion(text=text, correct=step >= 25) for text in texts)
             write_groups(session, pack_groups(run.id, step, 1, [MadeGroup(completions=completions)]))
     params = {"runs": run.id, "first_step": 20, "by": "steps", "a_last": 24, "b_first": 25}
-    answer = client.get("/api/v1/rollouts/lift", params=params)
-    assert answer.status_code == 200, answer.text
-    phrases = answer.json()
+    response = client.get("/api/v1/rollouts/lift", params=params)
+    assert response.status_code == 200, response.text
+    phrases = response.json()
     assert (phrases["a"]["completions"], phrases["b"]["completions"]) == (10, 10)
     first = phrases["items"][0]
     assert (first["phrase"], first["a"], first["b"]) == ("i have verified this", 0, 10)
@@ -373,7 +373,7 @@ def test_a_selection_is_exported_and_its_judgements_are_imported(client, databas
     assert [refusal["row"] for refusal in report["refused"]] == [6, 7, 8]
     again = client.post("/api/v1/rollouts/labels/import", content=body).json()
     assert (again["stored"], again["unchanged"]) == (0, 5)
-    answer = client.get("/api/v1/rollouts/search/export", params={**params, "file": "parquet"})
-    table = pq.read_table(io.BytesIO(answer.content)).to_pylist()
+    response = client.get("/api/v1/rollouts/search/export", params={**params, "file": "parquet"})
+    table = pq.read_table(io.BytesIO(response.content)).to_pylist()
     assert [row["rollout"] for row in table] == [row["rollout"] for row in rows]
     assert orjson.loads(table[0]["labels"]) == [{"label": "weird", "note": "n", "by": "import"}]

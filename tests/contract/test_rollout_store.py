@@ -23,9 +23,9 @@ HOSTILE_TEXT = "a\0b\ud800c\u202e</script>é"
 
 
 def rollouts(client, run, **params):
-    answer = client.get("/api/v1/rollouts", params={"run": run.id, **params})
-    assert answer.status_code == 200, answer.text
-    return answer.json()
+    response = client.get("/api/v1/rollouts", params={"run": run.id, **params})
+    assert response.status_code == 200, response.text
+    return response.json()
 
 
 @pytest.fixture
@@ -183,8 +183,8 @@ def test_damaged_tokens_are_reported_and_their_neighbours_are_read(client, datab
     assert (first["tokens"], bool(first["damage"])) == ([], True)
     assert (len(second["tokens"]) > 0, second["damage"]) == (True, "")
     for path in ("loss", "mismatch"):
-        answer = client.get(f"/api/v1/rollouts/{path}", params={"run": run.id, "step": 1})
-        assert answer.status_code in (200, 404)  # no log-probabilities of the trainer are recorded
+        response = client.get(f"/api/v1/rollouts/{path}", params={"run": run.id, "step": 1})
+        assert response.status_code in (200, 404)  # no log-probabilities of the trainer are recorded
     sums = client.get("/api/v1/rollouts/loss", params={"run": run.id, "step": 1}).json()
     assert [bool(group["damage"]) for group in sums["groups"]] == [data == DAMAGED_ZSTD, False]
     order = {"run": run.id, "step": 1, "variants": []}

@@ -21,15 +21,15 @@ def new_runs(database):
 
 
 def get(client, path, status=200, **params):
-    answer = client.get(f"/api/v1{path}", params=params)
-    assert answer.status_code == status, answer.text
-    return answer.json()
+    response = client.get(f"/api/v1{path}", params=params)
+    assert response.status_code == status, response.text
+    return response.json()
 
 
 def act_on_runs(client, action, status=200, **body):
-    answer = client.post("/api/v1/runs/actions", json={"action": action, **body})
-    assert answer.status_code == status, answer.text
-    return answer.json()
+    response = client.post("/api/v1/runs/actions", json={"action": action, **body})
+    assert response.status_code == status, response.text
+    return response.json()
 
 
 def listed_names(client, **params):
@@ -175,17 +175,17 @@ def test_a_running_run_in_the_trash_is_asked_to_stop_and_continues_when_restored
     ],
 )
 def test_an_ambiguous_action_is_refused(client, body, reason):
-    answer = client.post("/api/v1/runs/actions", json=body)
-    assert (answer.status_code, reason in answer.text) == (422, True), answer.text
+    response = client.post("/api/v1/runs/actions", json=body)
+    assert (response.status_code, reason in response.text) == (422, True), response.text
 
 
 VIEW = {"name": "best dapo", "query": "preset = dapo", "sort": "-summary.reward/mean", "columns": ["verdict"]}
 
 
 def save_view(client, status=200, **view):
-    answer = client.put("/api/v1/views", json=view)
-    assert answer.status_code == status, answer.text
-    return answer.json()
+    response = client.put("/api/v1/views", json=view)
+    assert response.status_code == status, response.text
+    return response.json()
 
 
 def test_a_view_is_saved_replaced_listed_and_deleted(client):

@@ -43,9 +43,9 @@ def lab(client, database, settings):
     """A service whose runs are trained by hand."""
 
     def begin(**fields):
-        answer = launch(client, body(**fields))
-        assert answer.status_code == 201, answer.text
-        return answer.json()["id"]
+        response = launch(client, body(**fields))
+        assert response.status_code == 201, response.text
+        return response.json()["id"]
 
     def step(search):
         return advance(database.sessions, settings, search)
@@ -72,9 +72,9 @@ def lab(client, database, settings):
         )
 
     def current(search):
-        answer = client.get("/api/v1/searches", params={"experiment": search})
-        assert answer.status_code == 200, answer.text
-        [item] = answer.json()["items"]
+        response = client.get("/api/v1/searches", params={"experiment": search})
+        assert response.status_code == 200, response.text
+        [item] = response.json()["items"]
         return SearchItem.model_validate(item)
 
     def drive(search, max_rounds=200):
@@ -322,8 +322,8 @@ def test_a_search_is_stopped_with_its_runs(lab, client):
     search = lab.begin()
     [run] = lab.runs("queued")
     lab.train(run, {10: 0.5})
-    answer = client.post(f"/api/v1/searches/{search}/stop")
-    assert (answer.status_code, answer.json()["status"]) == (200, "stopped")
+    response = client.post(f"/api/v1/searches/{search}/stop")
+    assert (response.status_code, response.json()["status"]) == (200, "stopped")
     assert lab.runs("running")[0].requested_action == "stop"
     assert lab.step(search) is False
     again = client.post(f"/api/v1/searches/{search}/stop")
@@ -379,12 +379,14 @@ def test_the_budget_leaves_room_for_the_additional_seeds(lab, database, hours):
 )
 @pytest.mark.parametrize("route", ["", "/plan"])
 def test_an_impossible_search_is_refused_at_its_field(client, database, route, fields, path, phrase):
-    answer = client.post(f"/api/v1/experiments{route}", json=body(**fields))
-    if route and answer.status_code == 200:
-        errors = {f"sweep.{error['path']}": error["message"] for error in answer.json()["cells"][0]["errors"]}
+    response = client.post(f"/api/v1/experiments{route}", json=body(**fields))
+    if route and response.status_code == 200:
+        errors = {
+            f"sweep.{error['path']}": error["message"] for error in response.json()["cells"][0]["errors"]
+        }
     else:
-        assert answer.status_code == 422, answer.text
-        errors = {error["path"]: error["message"] for error in answer.json()["errors"]}
+        assert response.status_code == 422, response.text
+        errors = {error["path"]: error["message"] for error in response.json()["errors"]}
     assert phrase in errors[path]
     assert count(database, Experiment) == 0
 

@@ -12,10 +12,10 @@ from tests.factories import make_run, seeded_metrics, write_metric
 
 def series(client, runs, metrics, **params):
     ids = ",".join(run.id for run in runs)
-    answer = client.get("/api/v1/series", params={"runs": ids, "metrics": metrics, **params})
-    assert answer.status_code == 200, answer.text
-    SeriesAnswer.model_validate(answer.json())
-    return answer.json()
+    response = client.get("/api/v1/series", params={"runs": ids, "metrics": metrics, **params})
+    assert response.status_code == 200, response.text
+    SeriesAnswer.model_validate(response.json())
+    return response.json()
 
 
 @pytest.fixture
@@ -82,8 +82,8 @@ def test_the_end_of_a_curve_matches_the_matrix_for_any_display_settings(client, 
 
 
 def test_seeds_of_a_variant_become_one_curve_with_a_band(client, trained):
-    answer = series(client, trained, "reward/mean", group_by="variant", band="std", max_points=100_000)
-    (group,) = answer["series"]
+    document = series(client, trained, "reward/mean", group_by="variant", band="std", max_points=100_000)
+    (group,) = document["series"]
     singles = series(client, trained, "reward/mean", max_points=100_000)["series"]
     values = np.array([single["values"] for single in singles])
     assert (group["group"], group["n"][:2]) == ("v", [2, 2])
@@ -99,8 +99,8 @@ def test_runs_are_grouped_by_any_field_of_their_config(client, database):
         runs = [make_run(session, config={"sampling": {"group_size": size}}) for size in (4, 8, 8)]
         for run in runs:
             write_metric(session, run, "a", {1: 1.0})
-    answer = series(client, runs, "a", group_by="config.sampling.group_size")
-    assert {item["group"]: item["n"] for item in answer["series"]} == {"4": [1], "8": [2]}
+    document = series(client, runs, "a", group_by="config.sampling.group_size")
+    assert {item["group"]: item["n"] for item in document["series"]} == {"4": [1], "8": [2]}
 
 
 def test_only_new_points_follow_the_cursor(client, database):
@@ -117,9 +117,9 @@ def test_only_new_points_follow_the_cursor(client, database):
 def test_missing_data_is_reported_without_a_failure(client, database):
     with database.sessions.begin() as session:
         run = make_run(session)
-    answer = client.get("/api/v1/series", params={"runs": f"{run.id},ghost", "metrics": "kl/k1"}).json()
-    assert answer["series"] == []
-    assert answer["missing"] == [
+    document = client.get("/api/v1/series", params={"runs": f"{run.id},ghost", "metrics": "kl/k1"}).json()
+    assert document["series"] == []
+    assert document["missing"] == [
         {"run": run.id, "metric": "kl/k1", "reason": "no points"},
         {"run": "ghost", "metric": "kl/k1", "reason": "no such run"},
     ]
@@ -141,9 +141,9 @@ def test_missing_data_is_reported_without_a_failure(client, database):
     ],
 )
 def test_an_invalid_request_is_refused_at_its_parameter(client, params, path):
-    answer = client.get("/api/v1/series", params={"runs": "a", "metrics": "m"} | params)
-    assert answer.status_code == 422
-    assert answer.json()["errors"][0]["path"] == path
+    response = client.get("/api/v1/series", params={"runs": "a", "metrics": "m"} | params)
+    assert response.status_code == 422
+    assert response.json()["errors"][0]["path"] == path
 
 
 @pytest.mark.parametrize(
@@ -157,9 +157,9 @@ def test_an_invalid_request_is_refused_at_its_parameter(client, params, path):
 )
 def test_an_unknown_metric_is_named_with_the_most_similar_ones(client, trained, name, phrase):
     params = {"runs": trained[0].id, "metrics": f"loss/total,{name}"}
-    answer = client.get("/api/v1/series", params=params)
-    assert answer.status_code == 422
-    (error,) = answer.json()["errors"]
+    response = client.get("/api/v1/series", params=params)
+    assert response.status_code == 422
+    (error,) = response.json()["errors"]
     assert error["path"] == "metrics"
     assert phrase in error["message"]
 
@@ -181,9 +181,9 @@ def test_a_curve_over_samples_counts_everything_that_was_sampled(client, databas
         for imported_run in (foreign, vast):
             write_metric(session, imported_run, "reward/mean", {1: 0.1})
             write_metric(session, imported_run, "sampling/generated_batches", {1: 1})
-    answer = series(client, [run, fork, foreign, vast], "reward/mean", x="samples")
-    assert [item["x"] for item in answer["series"]] == [[32, 128, 160], [32, 128, 144]]
-    assert [(item["run"], item["reason"]) for item in answer["missing"]] == [
+    document = series(client, [run, fork, foreign, vast], "reward/mean", x="samples")
+    assert [item["x"] for item in document["series"]] == [[32, 128, 160], [32, 128, 144]]
+    assert [(item["run"], item["reason"]) for item in document["missing"]] == [
         (foreign.id, "no points"),
         (vast.id, "no points"),
     ]

@@ -65,9 +65,9 @@ def test_the_compact_response_has_the_same_content(client, trained, x):
 def test_a_response_is_compressed_in_an_accepted_encoding(client, trained, accepted, encoding):
     params = {"runs": trained.id, "metrics": "loss/total"}
     headers = {"Accept-Encoding": accepted}
-    with client.stream("GET", "/api/v1/series", params=params, headers=headers) as answer:
-        assert answer.headers.get("content-encoding") == encoding
-        sent = sum(map(len, answer.iter_raw()))
+    with client.stream("GET", "/api/v1/series", params=params, headers=headers) as response:
+        assert response.headers.get("content-encoding") == encoding
+        sent = sum(map(len, response.iter_raw()))
     uncompressed = ask(client, trained).content
     assert sent == len(uncompressed) if encoding is None else sent < len(uncompressed) / 2
 

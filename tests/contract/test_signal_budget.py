@@ -25,9 +25,11 @@ def add_points(database, run, values, attempt=1):
 
 
 def budget(client, *runs, **params):
-    answer = client.get("/api/v1/signal-budget", params={"runs": ",".join(run.id for run in runs), **params})
-    assert answer.status_code == 200, answer.text
-    return answer.json()["items"]
+    response = client.get(
+        "/api/v1/signal-budget", params={"runs": ",".join(run.id for run in runs), **params}
+    )
+    assert response.status_code == 200, response.text
+    return response.json()["items"]
 
 
 def budget_metrics(step):

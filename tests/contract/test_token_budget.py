@@ -94,9 +94,9 @@ def test_tokens_are_removed_next_except_for_the_latest_step(client, database, ru
     assert list(token_bytes(database, run)) == [STEP_COUNT]
     assert values_of(database, run)[STEP_COUNT] == ["entropy", "logprob"]
     (group,) = client.get("/api/v1/rollouts", params={"run": run.id, "step": 2}).json()["items"]
-    answer = client.get(f"/api/v1/rollouts/{group['completions'][0]['id']}/tokens").json()
-    assert answer["tokens"] == []
-    assert answer["note"].startswith(
+    document = client.get(f"/api/v1/rollouts/{group['completions'][0]['id']}/tokens").json()
+    assert document["tokens"] == []
+    assert document["note"].startswith(
         "removed values that colour tokens up to step 5 and all tokens up to step 5"
     )
     assert len(group["completions"]) == 2

@@ -87,9 +87,9 @@ def arms_of(trial):
 
 def test_a_plan_follows_the_diagnosis(client, make_broken_run):
     run = make_broken_run()
-    answer = plan(client, run)
-    assert answer.status_code == 200, answer.text
-    TrialPlanItem.model_validate(planned := answer.json())
+    response = plan(client, run)
+    assert response.status_code == 200, response.text
+    TrialPlanItem.model_validate(planned := response.json())
     assert (planned["verdict"], planned["cause"]) == ("collapsed", "entropy_explosion")
     assert (planned["fork"]["run"], planned["fork"]["step"], planned["fork"]["due_step"]) == (run.id, 60, 60)
     assert planned["fork"]["words"] == "Every run forks from step 60, the last checkpoint before the onset."
@@ -116,9 +116,9 @@ def test_a_plan_follows_the_diagnosis(client, make_broken_run):
 )
 def test_a_run_that_cannot_be_tried_is_refused(client, make_broken_run, log, fields, phrase):
     run = make_broken_run(log, **fields)
-    for answer in (plan(client, run), start_trial(client, run)):
-        assert answer.status_code == 409
-        assert phrase in answer.json()["detail"]
+    for response in (plan(client, run), start_trial(client, run)):
+        assert response.status_code == 409
+        assert phrase in response.json()["detail"]
 
 
 @pytest.mark.parametrize(
@@ -147,9 +147,9 @@ def test_a_plan_names_the_reasons_why_it_cannot_start(client, database, make_bro
     (error,) = plan(client, run, **body).json()["errors"]
     assert error["path"] == path
     assert phrase in error["message"]
-    answer = start_trial(client, run, **body)
-    assert answer.status_code == 422
-    assert [error["path"] for error in answer.json()["errors"]] == [path]
+    response = start_trial(client, run, **body)
+    assert response.status_code == 422
+    assert [error["path"] for error in response.json()["errors"]] == [path]
     with database.sessions() as session:
         assert session.scalars(select(Run.id)).all() == [run.id]
 
@@ -181,15 +181,15 @@ def test_no_stop_rule_ends_a_run_of_a_trial_before_it_can_be_judged(client, data
         [rule["type"] for rule in trial_run.config["stop_rules"]] for trial_run in runs_of(database, trial)
     ]
     assert rule_types == [["non_finite"]] * 3
-    answer = start_trial(client, run, arms=[{"name": "a", "changes": {"stop_rules": rules}}])
-    assert answer.json()["errors"][0]["message"] == "is set by the trial"
+    response = start_trial(client, run, arms=[{"name": "a", "changes": {"stop_rules": rules}}])
+    assert response.json()["errors"][0]["message"] == "is set by the trial"
 
 
 def test_a_trial_is_one_experiment_of_forks_with_additional_seeds(client, database, make_broken_run):
     run = make_broken_run()
-    answer = start_trial(client, run, seeds=2)
-    assert answer.status_code == 201, answer.text
-    TrialItem.model_validate(trial := answer.json())
+    response = start_trial(client, run, seeds=2)
+    assert response.status_code == 201, response.text
+    TrialItem.model_validate(trial := response.json())
     rows = runs_of(database, trial)
     assert [(trial_run.variant, trial_run.seed) for trial_run in rows] == [
         ("repeat", 3),
@@ -219,17 +219,17 @@ def test_a_trial_is_one_experiment_of_forks_with_additional_seeds(client, databa
 
 def test_the_same_key_starts_one_trial_for_concurrent_requests(client, database, make_broken_run):
     run = make_broken_run()
-    answers = []
+    responses = []
     threads = [
-        threading.Thread(target=lambda: answers.append(start_trial(client, run, key="k", seeds=1)))
+        threading.Thread(target=lambda: responses.append(start_trial(client, run, key="k", seeds=1)))
         for _ in range(4)
     ]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert {answer.status_code for answer in answers} == {201}
-    assert len({answer.json()["id"] for answer in answers}) == 1
+    assert {response.status_code for response in responses} == {201}
+    assert len({response.json()["id"] for response in responses}) == 1
     assert start_trial(client, run, key="k", seeds=2).status_code == 409
     with database.sessions() as session:
         assert session.scalar(select(func.count()).select_from(Trial)) == 1

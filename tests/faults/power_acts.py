@@ -89,9 +89,9 @@ def launching(installation: Installation, acknowledge: Acknowledge) -> None:
     with client_of_service(settings, settings.effective_database_url, token=token) as client:
 
         def call(method: str, path: str, **options: Any) -> Any:
-            answer = client.request(method, f"/api/v1{path}", **options)
-            assert answer.is_success, answer.text
-            return answer.json()
+            response = client.request(method, f"/api/v1{path}", **options)
+            assert response.is_success, response.text
+            return response.json()
 
         head = {"Content-Type": "application/x-ndjson"}
         for number in range(2):

@@ -46,9 +46,9 @@ def lab(tmp_path_factory):
 
 def finished_run(service, config):
     body = {"name": "models", "base": config, "variants": [{"name": "run"}], "seeds": [0]}
-    answer = service.http.post("/api/v1/experiments", json=body)
-    assert answer.is_success, answer.text
-    run = answer.json()["runs"][0]["id"]
+    response = service.http.post("/api/v1/experiments", json=body)
+    assert response.is_success, response.text
+    run = response.json()["runs"][0]["id"]
     deadline = time.monotonic() + 300
     while (current_run := service.get(f"/runs/{run}"))[
         "status"

@@ -70,17 +70,20 @@ def test_every_route_is_503_while_postgres_is_stopped_and_recovers(postgres, cli
     postgres.stop()
     statuses = {}
     for path in paths_of(client):
-        answer = client.get(path)
-        statuses[path] = answer.status_code
-        if answer.status_code == 503:
-            assert answer.headers["content-type"] == MEDIA_TYPE
-            assert answer.headers["retry-after"]
+        response = client.get(path)
+        statuses[path] = response.status_code
+        if response.status_code == 503:
+            assert response.headers["content-type"] == MEDIA_TYPE
+            assert response.headers["retry-after"]
     assert not {path: status for path, status in statuses.items() if status >= 500 and status != 503}
     assert sum(status == 503 for status in statuses.values()) >= 15
     body = {"name": "x", "base": {}, "variants": [{"name": "v"}], "seeds": [0]}
     for method, path in (("POST", "/experiments"), ("POST", "/runs/x/stop"), ("DELETE", "/runs/x")):
-        answer = client.request(method, f"/api/v1{path}", json=body if path == "/experiments" else {})
-        assert (answer.status_code, answer.headers["content-type"]) == (503, MEDIA_TYPE), (path, answer.text)
+        response = client.request(method, f"/api/v1{path}", json=body if path == "/experiments" else {})
+        assert (response.status_code, response.headers["content-type"]) == (503, MEDIA_TYPE), (
+            path,
+            response.text,
+        )
     assert client.get("/healthz").status_code == 200
     assert "the database does not answer" in client.get("/readyz").json()["detail"]
     status = client.get("/api/v1/status").json()["database"]

@@ -39,9 +39,9 @@ def service(tmp_path_factory):
 
 def launch(service):
     body = {"name": "gpu", "base": BASE_CONFIG, "variants": [{"name": "run"}], "seeds": [0]}
-    answer = service.http.post("/api/v1/experiments", json=body)
-    assert answer.is_success, answer.text
-    return answer.json()["runs"][0]["id"]
+    response = service.http.post("/api/v1/experiments", json=body)
+    assert response.is_success, response.text
+    return response.json()["runs"][0]["id"]
 
 
 def wait_until(service, run, condition):
@@ -53,8 +53,8 @@ def wait_until(service, run, condition):
 
 
 def metrics(service, run):
-    answer = service.http.get(f"/api/v1/runs/{run}/metrics.csv").raise_for_status()
-    rows = list(csv.DictReader(answer.text.splitlines()))
+    response = service.http.get(f"/api/v1/runs/{run}/metrics.csv").raise_for_status()
+    rows = list(csv.DictReader(response.text.splitlines()))
     return [
         {key: metric_value for key, metric_value in row.items() if not key.startswith(MACHINE_PREFIXES)}
         for row in rows

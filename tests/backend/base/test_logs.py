@@ -90,10 +90,10 @@ def test_secrets_are_replaced_before_a_long_text_is_cut(log_lines, monkeypatch):
 
 def test_every_response_carries_an_id_and_problem_documents_repeat_it(client):
     for path in ("/healthz", "/api/v1/runs", "/api/v1/nothing", "/static/nothing"):
-        answer = client.get(path)
-        assert len(answer.headers["x-request-id"]) == 32
-        if answer.status_code >= 400:
-            assert answer.json()["request_id"] == answer.headers["x-request-id"]
+        response = client.get(path)
+        assert len(response.headers["x-request-id"]) == 32
+        if response.status_code >= 400:
+            assert response.json()["request_id"] == response.headers["x-request-id"]
     stranger = client.get("/api/v1/runs", headers={"Authorization": "Bearer wrong"})
     assert stranger.json()["request_id"] == stranger.headers["x-request-id"]
 

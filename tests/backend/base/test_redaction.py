@@ -25,9 +25,9 @@ def test_a_token_made_after_the_start_is_refused_as_an_experiment_name(fresh, sq
         assert client.get("/api/v1/runs").status_code == 401
         token = read_or_create_token(fresh, role)
         client.headers["Authorization"] = f"Bearer {read_or_create_token(fresh, Role.OPERATOR)}"
-        answer = launch_named(client, token)
-        assert (answer.status_code, token in answer.text) == (422, False)
-        assert "looks like a secret" in answer.text
+        response = launch_named(client, token)
+        assert (response.status_code, token in response.text) == (422, False)
+        assert "looks like a secret" in response.text
         assert client.get("/api/v1/runs").json()["items"] == []
 
 

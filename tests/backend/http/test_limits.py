@@ -98,9 +98,9 @@ def test_a_trickling_body_is_cut_off_with_a_message(connect, host):
     connection.sendall(
         request(host, b"Content-Type: application/json", b"Content-Length: 5000", body=b'{"a": "')
     )
-    answer = received_from(connection)
-    assert answer.startswith(b"HTTP/1.1 408")
-    assert b"the body did not arrive within" in answer
+    response = received_from(connection)
+    assert response.startswith(b"HTTP/1.1 408")
+    assert b"the body did not arrive within" in response
 
 
 def test_a_normal_request_is_answered_after_slow_ones(connect, host):
@@ -213,9 +213,9 @@ def test_connections_over_the_limit_are_refused_with_a_message(connect, host):
         connection = connect()
         connection.sendall(stream % (host, TOKEN.encode()))
         assert connection.recv(12) == b"HTTP/1.1 200"
-    answer = received_from(connect())
-    assert answer.startswith(b"HTTP/1.1 503")
-    assert b"20 connections are open" in answer
+    response = received_from(connect())
+    assert response.startswith(b"HTTP/1.1 503")
+    assert b"20 connections are open" in response
 
 
 def test_a_bucket_gives_its_content_and_refills(monkeypatch):
@@ -268,10 +268,10 @@ def test_a_secret_is_refused_everywhere_text_is_stored(client, secret):
         ("POST", "/api/v1/problems/preview", {"problems": [{"name": secret}]}),
     ]
     for method, path, body in requests:
-        answer = client.request(method, path, json=body)
-        assert answer.status_code == 422, (path, body)
-        assert "looks like a secret" in answer.text
-        assert secret not in answer.text
+        response = client.request(method, path, json=body)
+        assert response.status_code == 422, (path, body)
+        assert "looks like a secret" in response.text
+        assert secret not in response.text
     assert (
         client.post("/api/v1/experiments", json=launch, headers={"Idempotency-Key": secret}).status_code
         == 422

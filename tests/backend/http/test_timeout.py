@@ -74,10 +74,10 @@ def counting_route(database, began, ended):
 def test_the_query_of_a_request_ends_at_its_timeout(database):
     query_began, query_ended = threading.Event(), threading.Event()
     with database.engine.connect():
-        answer = TestClient(
+        response = TestClient(
             RequestTimeout(counting_route(database, query_began, query_ended), seconds=TIMEOUT_SECONDS)
         ).get("/")
-    assert (answer.status_code, query_began.is_set(), query_ended.wait(30)) == (503, True, True)
+    assert (response.status_code, query_began.is_set(), query_ended.wait(30)) == (503, True, True)
 
 
 def test_the_query_of_a_disconnected_client_ends(database):

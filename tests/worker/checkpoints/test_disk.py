@@ -135,9 +135,9 @@ def test_a_database_on_a_full_disk_delays_the_run_and_loses_nothing(state, strai
         assert f"the disk of the database {state}/lab.db is full" in wait_for(is_told, seconds=60)["detail"]
         assert client.get(f"/api/v1/runs/{run_id}").json()["status"] == "running"
         assert client.get("/api/v1/runs").status_code == 200
-        answer = client.post("/api/v1/experiments", json=LAUNCH)
-        assert (answer.status_code, answer.headers["content-type"]) == (507, "application/problem+json")
-        assert "free some space" in answer.json()["detail"]
+        response = client.post("/api/v1/experiments", json=LAUNCH)
+        assert (response.status_code, response.headers["content-type"]) == (507, "application/problem+json")
+        assert "free some space" in response.json()["detail"]
         assert trainer.is_alive()
         filler.unlink()
         trainer.join(120)

@@ -119,9 +119,9 @@ def test_a_preview_shows_the_first_three_rows_and_stores_nothing(client, setting
     ],
 )
 def test_a_file_without_rows_has_no_preview(client, content, reason):
-    answer = preview(client, content)
-    assert answer.status_code == 422
-    assert reason in answer.json()["errors"][0]["message"]
+    response = preview(client, content)
+    assert response.status_code == 422
+    assert reason in response.json()["errors"][0]["message"]
 
 
 def test_an_upload_without_column_names_is_checked_by_the_recognised_ones(client, settings):

@@ -104,9 +104,9 @@ def make_full_run(client, settings, **fields):
 
 
 def archive_of(client, run, **params):
-    answer = client.get(f"/api/v1/runs/{run}/archive", params={"checkpoints": "true"} | params)
-    assert answer.status_code == 200, answer.text
-    return answer.content
+    response = client.get(f"/api/v1/runs/{run}/archive", params={"checkpoints": "true"} | params)
+    assert response.status_code == 200, response.text
+    return response.content
 
 
 def files_of(content):
@@ -142,9 +142,9 @@ def send(client, content, *, headers=None, **params):
 
 
 def imported(client, content, **params):
-    answer = send(client, content, **params)
-    assert answer.status_code == 201, answer.text
-    return answer.json()["run"]
+    response = send(client, content, **params)
+    assert response.status_code == 201, response.text
+    return response.json()["run"]
 
 
 def test_an_archive_that_is_imported_and_archived_again_is_the_same(client, settings):
@@ -246,12 +246,12 @@ def test_counts_prompts_and_labels_are_those_of_the_first_run(client, settings):
         ("prompts", {}),
         ("probes", {}),
     ):
-        answers = [
+        responses = [
             client.get(f"/api/v1/rollouts/{path}", params={"run": run_id, **params}).json()
             for run_id in (run, copy)
         ]
         comparable_answers = [
-            {key: value for key, value in answer.items() if key != "runs"} for answer in answers
+            {key: value for key, value in answer.items() if key != "runs"} for answer in responses
         ]
         assert comparable_answers[0] == comparable_answers[1], path
         assert comparable_answers[0]["items"], path
@@ -296,9 +296,9 @@ LABEL = {"rollout": 0, "label": "good", "note": "", "role": "operator", "version
 def test_invalid_labels_are_refused_and_nothing_is_stored(client, settings, labels, reason):
     files = files_of(archive_of(client, make_full_run(client, settings)))
     lines = "".join(json.dumps(label) + "\n" for label in labels)
-    answer = send(client, signed(files | {LABELS: lines.encode()}))
-    assert answer.status_code == 422
-    assert reason in answer.text
+    response = send(client, signed(files | {LABELS: lines.encode()}))
+    assert response.status_code == 422
+    assert reason in response.text
     with client.app.state.lab.sessions() as session:
         assert session.scalar(select(func.count()).select_from(Run)) == 1
 
@@ -342,9 +342,9 @@ def test_invalid_cells_are_refused_by_name(client, settings, name, column, value
     changed_table = table.set_column(
         position, table.schema.field(column), pa.array([value] * len(table), table.schema.field(column).type)
     )
-    answer = send(client, signed(files | {name: parquet(changed_table)}))
-    assert answer.status_code == 422
-    assert reason in answer.text
+    response = send(client, signed(files | {name: parquet(changed_table)}))
+    assert response.status_code == 422
+    assert reason in response.text
 
 
 def test_a_restored_checkpoint_is_where_a_fork_looks_for_it(client, settings):
@@ -355,8 +355,8 @@ def test_a_restored_checkpoint_is_where_a_fork_looks_for_it(client, settings):
     file = client.get(f"/api/v1/runs/{copy}/files/s000009-a2/model.safetensors")
     assert file.content == b"\0\1weights"
     assert not list(settings.artifact_dir(copy).glob(".*"))
-    answer = client.post(f"/api/v1/runs/{copy}/fork", json={"step": 9})
-    assert answer.status_code == 202, answer.text
+    response = client.post(f"/api/v1/runs/{copy}/fork", json={"step": 9})
+    assert response.status_code == 202, response.text
     resume_response = client.post(f"/api/v1/runs/{copy}/resume")
     assert resume_response.status_code == 409
     assert "it cannot be resumed, but it can be forked" in resume_response.json()["detail"]
@@ -401,9 +401,9 @@ def test_an_archived_running_run_is_stopped_after_its_import(client, settings):
 def test_a_run_that_has_not_started_has_no_archive(client):
     with client.app.state.lab.sessions.begin() as session:
         run = make_run(session).id
-    answer = client.get(f"/api/v1/runs/{run}/archive")
-    assert answer.status_code == 409
-    assert "has not begun" in answer.json()["detail"]
+    response = client.get(f"/api/v1/runs/{run}/archive")
+    assert response.status_code == 409
+    assert "has not begun" in response.json()["detail"]
 
 
 def changed(name, change):
@@ -539,9 +539,9 @@ def test_a_hostile_archive_is_refused_and_nothing_is_stored(client, settings, na
     files = files_of(archive_of(client, run))
     tampered = change(files)
     content = signed(tampered) if name != "another version" else tar_of(tampered)
-    answer = send(client, content)
-    assert answer.status_code == 422, answer.text
-    assert reason in answer.json()["errors"][0]["message"]
+    response = send(client, content)
+    assert response.status_code == 422, response.text
+    assert reason in response.json()["errors"][0]["message"]
     with client.app.state.lab.sessions() as session:
         assert list(session.scalars(select(Run.id))) == [run]
         assert set(session.scalars(select(Metric.run_id))) == {run}
@@ -553,8 +553,8 @@ def test_a_hostile_archive_is_refused_and_nothing_is_stored(client, settings, na
 @pytest.mark.parametrize("name", ["rollouts.parquet", "checkpoints/s000009-a2/model.safetensors"])
 def test_a_wrong_digest_is_detected(client, settings, name):
     files = files_of(archive_of(client, make_full_run(client, settings)))
-    answer = send(client, tar_of(files | {name: files[name][:-1] + b"x"}))
-    assert "is not the file that was archived" in answer.json()["errors"][0]["message"]
+    response = send(client, tar_of(files | {name: files[name][:-1] + b"x"}))
+    assert "is not the file that was archived" in response.json()["errors"][0]["message"]
 
 
 def test_a_few_bytes_of_parquet_cannot_fill_the_memory(client, settings, monkeypatch):
@@ -581,12 +581,12 @@ def test_missing_tokens_take_no_memory(client, settings):
     lying = {"rollouts.parquet": cells(row=1, tokens=2**31 - 1)(files["rollouts.parquet"])}
     run = imported(client, signed(files | lying | {"tokens.parquet": buffer.getvalue()}))
     [group] = client.get("/api/v1/rollouts", params={"run": run, "step": 2}).json()["items"]
-    answers = [
+    responses = [
         client.get(f"/api/v1/rollouts/{completion['id']}/tokens").json()
         for completion in group["completions"]
     ]
     assert [completion["tokens"] for completion in group["completions"]][1] == 2**31 - 1
-    assert [len(completion["tokens"]) for completion in answers] == [group["completions"][0]["tokens"], 0]
+    assert [len(completion["tokens"]) for completion in responses] == [group["completions"][0]["tokens"], 0]
 
 
 @pytest.mark.nightly
@@ -606,8 +606,8 @@ def test_a_config_with_omitted_fields_is_stored_in_full(client, settings):
     copy = imported(client, signed(files | {"run.json": document(config=short)(files["run.json"])}))
     config = client.get(f"/api/v1/runs/{copy}").json()["config"]
     assert config == RunConfig.model_validate(short).model_dump(mode="json")
-    answer = client.post(f"/api/v1/runs/{copy}/evaluations", json={"suites": ["none"]})
-    assert answer.status_code == 422, answer.text
+    response = client.post(f"/api/v1/runs/{copy}/evaluations", json={"suites": ["none"]})
+    assert response.status_code == 422, response.text
 
 
 def test_links_and_double_names_are_refused(client, settings):
@@ -629,8 +629,8 @@ def test_a_truncated_archive_is_refused(client, settings):
 
 def test_requests_for_logs_are_refused_for_archives(client, settings):
     content = archive_of(client, make_full_run(client, settings))
-    answer = send(client, content, seed=3)
-    assert answer.json()["errors"][0]["path"] == "seed"
+    response = send(client, content, seed=3)
+    assert response.json()["errors"][0]["path"] == "seed"
 
 
 @pytest.mark.nightly
@@ -658,13 +658,13 @@ def test_damaged_or_missing_files_are_named_in_the_archive_and_after_the_import(
     with sessions.begin() as session:
         session.execute(update(MetricBlock).where(MetricBlock.attempt == 2).values(data=b"\x01no block"))
     shutil.rmtree(settings.artifact_dir(run))
-    answer = client.get(f"/api/v1/runs/{run}/archive", params={"checkpoints": "true"})
-    assert answer.headers["Archive-Missing"] == "2"
-    points, checkpoint = json.loads(files_of(answer.content)["grpolab.json"])["missing"]
+    response = client.get(f"/api/v1/runs/{run}/archive", params={"checkpoints": "true"})
+    assert response.headers["Archive-Missing"] == "2"
+    points, checkpoint = json.loads(files_of(response.content)["grpolab.json"])["missing"]
     assert points.startswith("reward/mean, steps ")
     assert "is damaged" in points
     assert "of step 9: its files are gone or damaged" in checkpoint
-    report = send(client, answer.content).json()
+    report = send(client, response.content).json()
     notes = [note for note in report["report"]["notes"] if note.startswith("Missing in the archive")]
     assert notes == [f"Missing in the archive: {damaged_file}" for damaged_file in (points, checkpoint)]
     events = client.get(f"/api/v1/runs/{report['run']}/events").json()["items"]
@@ -689,9 +689,9 @@ def test_damaged_completions_texts_and_tokens_are_left_out_named_and_imported(cl
         of_group = RolloutTokens.group_id == groups_by_index[4].id
         session.execute(update(RolloutTokens).where(of_group).values(data=TRUNCATED_ZSTD))
         session.execute(update(RunPrompt).where(RunPrompt.id == "sums/4+1=?").values(prompt=TRUNCATED_ZSTD))
-    answer = client.get(f"/api/v1/runs/{run}/archive")
-    assert answer.headers["Archive-Missing"] == "5"
-    missing = json.loads(files_of(answer.content)["grpolab.json"])["missing"]
+    response = client.get(f"/api/v1/runs/{run}/archive")
+    assert response.headers["Archive-Missing"] == "5"
+    missing = json.loads(files_of(response.content)["grpolab.json"])["missing"]
     assert [note.split(": ")[0] for note in missing] == [
         "step 7, train, prompt 1, completions",
         "step 7, train, prompt 2, prompt",
@@ -699,7 +699,7 @@ def test_damaged_completions_texts_and_tokens_are_left_out_named_and_imported(cl
         "step 7, train, prompt 4, tokens",
         "prompt sums/4+1=?, prompt",
     ]
-    copy = imported(client, answer.content)
+    copy = imported(client, response.content)
     groups = client.get("/api/v1/rollouts", params={"run": copy, "step": 7}).json()["items"]
     group_by_prompt = {group["prompt_index"]: group for group in groups}
     assert sorted(group_by_prompt) == [2, 3, 4]

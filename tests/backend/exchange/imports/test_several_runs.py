@@ -54,12 +54,12 @@ def test_each_run_of_a_file_becomes_a_run_of_one_experiment(client):
 
 
 def test_one_run_of_a_file_can_be_chosen(client):
-    answer = send(client, TWO_RUNS, runs='["b"]', name="mine").json()
-    assert [(run["label"], run["is_chosen"], bool(run["run"])) for run in answer["runs"]] == [
+    document = send(client, TWO_RUNS, runs='["b"]', name="mine").json()
+    assert [(run["label"], run["is_chosen"], bool(run["run"])) for run in document["runs"]] == [
         ("a", False, False),
         ("b", True, True),
     ]
-    assert (answer["name"], answer["report"]["rows"], count(client, Run)) == ("mine", 2, 1)
+    assert (document["name"], document["report"]["rows"], count(client, Run)) == ("mine", 2, 1)
 
 
 def test_a_seed_column_makes_seeds_of_one_variant(client):
@@ -70,8 +70,8 @@ def test_a_seed_column_makes_seeds_of_one_variant(client):
 
 
 def test_the_same_key_creates_the_runs_of_a_file_once(client):
-    answers = [send(client, TWO_RUNS, headers={"Idempotency-Key": "k"}).json()["runs"] for _ in range(2)]
-    assert answers[0] == answers[1]
+    responses = [send(client, TWO_RUNS, headers={"Idempotency-Key": "k"}).json()["runs"] for _ in range(2)]
+    assert responses[0] == responses[1]
     assert count(client, Run) == 2
 
 
@@ -97,9 +97,9 @@ def test_nothing_is_stored_if_the_second_run_fails(client, monkeypatch):
     ],
 )
 def test_a_wrong_choice_of_runs_is_refused(client, params, phrase):
-    answer = send(client, TWO_RUNS, **params)
-    assert answer.status_code == 422
-    assert phrase in answer.text
+    response = send(client, TWO_RUNS, **params)
+    assert response.status_code == 422
+    assert phrase in response.text
 
 
 def test_completions_of_verl_become_rollouts_with_their_prompt_and_answer(client):
@@ -116,8 +116,8 @@ def test_completions_of_verl_become_rollouts_with_their_prompt_and_answer(client
 def test_completions_can_be_added_to_an_imported_run_and_replaced(client):
     run = send(client, "step,reward\n1,0.5\n").json()["run"]
     for _ in range(2):
-        answer = send(client, VERL_DUMP, file="3.jsonl", into=run)
-        assert (answer.status_code, answer.json()["run"]) == (201, run)
+        response = send(client, VERL_DUMP, file="3.jsonl", into=run)
+        assert (response.status_code, response.json()["run"]) == (201, run)
     assert completions(client) == 2
     item = client.get(f"/api/v1/runs/{run}").json()
     last = item["summary"]["last"]
@@ -185,9 +185,9 @@ def test_completions_cannot_be_added_to_a_run_that_was_not_imported(client):
     body = {"name": "mine", "variants": [{"name": "a"}], "seeds": [0]}
     [launched] = client.post("/api/v1/experiments", json=body).json()["runs"]
     launched = launched if isinstance(launched, str) else launched["id"]
-    answer = send(client, VERL_DUMP, into=launched)
-    assert answer.status_code == 409
-    assert "completions are added to runs that were imported" in answer.json()["detail"]
+    response = send(client, VERL_DUMP, into=launched)
+    assert response.status_code == 409
+    assert "completions are added to runs that were imported" in response.json()["detail"]
     assert completions(client) == 0
 
 

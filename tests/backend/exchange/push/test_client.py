@@ -53,8 +53,8 @@ def run_by_name(lab, name):
 
 
 def steps_of(lab, run, metric="reward/mean"):
-    answer = lab.get("/series", runs=run["id"], metrics=metric)
-    return dict(zip(answer["series"][0]["steps"], answer["series"][0]["values"], strict=True))
+    document = lab.get("/series", runs=run["id"], metrics=metric)
+    return dict(zip(document["series"][0]["steps"], document["series"][0]["values"], strict=True))
 
 
 def pauses_of(run, monkeypatch):
@@ -106,13 +106,13 @@ def test_a_script_reports_at_its_end_that_it_waits_for_the_service(grpolab, toke
 
 
 def test_lost_responses_duplicate_nothing(grpolab, run, lab, monkeypatch):
-    post, answers = grpolab._Service._post, []
+    post, responses = grpolab._Service._post, []
 
     def losing(self, spool, lines):
-        answers.append(post(self, spool, lines))
-        if len(answers) % 3:
+        responses.append(post(self, spool, lines))
+        if len(responses) % 3:
             raise OSError(errno.ECONNRESET, "reset")
-        return answers[-1]
+        return responses[-1]
 
     monkeypatch.setattr(grpolab._Service, "_post", losing)
     for step in range(1, 20):
@@ -120,7 +120,7 @@ def test_lost_responses_duplicate_nothing(grpolab, run, lab, monkeypatch):
         run.log_completions([{"prompt": f"p{step}", "completion": "c"}] * 2, step=step)
         time.sleep(0.01)
     assert run.finish()
-    assert len(answers) >= 3  # two responses were lost
+    assert len(responses) >= 3  # two responses were lost
     stored = run_by_name(lab, run.id)
     assert steps_of(lab, stored) == {step: float(step) for step in range(1, 20)}
     with lab.sessions() as session:
@@ -494,9 +494,9 @@ run.finish()
 
 
 def test_the_client_is_downloaded_with_one_command_and_without_a_token(lab, tmp_path):
-    answer = httpx.get(f"{lab.base}/grpolab.py")
-    assert (answer.status_code, answer.content) == (200, CLIENT.read_bytes())
-    assert answer.headers["content-type"].startswith("text/x-python")
+    response = httpx.get(f"{lab.base}/grpolab.py")
+    assert (response.status_code, response.content) == (200, CLIENT.read_bytes())
+    assert response.headers["content-type"].startswith("text/x-python")
 
 
 def fake_verl():

@@ -32,8 +32,8 @@ def ticket_of(settings, role=Role.OPERATOR):
 
 
 def role_of(client):
-    answer = client.get("/api/v1/session")
-    return answer.json()["role"] if answer.status_code == 200 else None
+    response = client.get("/api/v1/session")
+    return response.json()["role"] if response.status_code == 200 else None
 
 
 @pytest.fixture
@@ -69,8 +69,8 @@ def test_a_link_on_another_site_asks_for_confirmation_before_login(stranger, set
         assert "set-cookie" not in page.headers
     form = {"ticket": ticket, "path": "/run/abc?x=1"}
     assert stranger.post("/login", data=form, headers=CROSS_SITE_NAVIGATION).status_code == 403
-    answer = stranger.post("/login", data=form, headers=SAME_ORIGIN)
-    assert (answer.status_code, answer.headers["location"]) == (303, "/run/abc?x=1")
+    response = stranger.post("/login", data=form, headers=SAME_ORIGIN)
+    assert (response.status_code, response.headers["location"]) == (303, "/run/abc?x=1")
     assert role_of(stranger) == "viewer"
 
 
@@ -106,8 +106,8 @@ def test_only_failures_count_and_links_are_counted_separately_from_tokens(strang
 
 def test_head_does_not_redeem_a_link(stranger, settings):
     ticket = ticket_of(settings)
-    answer = stranger.head(f"/?token={ticket}")
-    assert (answer.status_code, "set-cookie" in answer.headers) == (401, False)
+    response = stranger.head(f"/?token={ticket}")
+    assert (response.status_code, "set-cookie" in response.headers) == (401, False)
     assert stranger.get(f"/?token={ticket}").status_code == 303
 
 
@@ -134,8 +134,8 @@ def test_an_operators_link_makes_a_viewer_an_operator_and_ends_the_old_session(s
 def test_logging_out_ends_the_session_in_addition_to_the_cookie(stranger, settings):
     stranger.get(f"/?token={ticket_of(settings)}")
     cookies = dict(stranger.cookies)
-    answer = stranger.delete("/api/v1/session", headers=SAME_ORIGIN)
-    assert (answer.status_code, stranger.cookies.get(cookie_name(settings))) == (200, None)
+    response = stranger.delete("/api/v1/session", headers=SAME_ORIGIN)
+    assert (response.status_code, stranger.cookies.get(cookie_name(settings))) == (200, None)
     stranger.cookies.update(cookies)
     assert role_of(stranger) is None
 
@@ -208,8 +208,8 @@ def test_during_a_database_outage_nobody_logs_in_and_the_link_stays_valid(strang
 
     with monkeypatch.context() as patch:
         patch.setattr(BrowserSessions, "_insert_row", away)
-        answer = stranger.get(f"/?token={ticket}")
-        assert (answer.status_code, "nobody can log in while" in answer.text) == (503, True)
+        response = stranger.get(f"/?token={ticket}")
+        assert (response.status_code, "nobody can log in while" in response.text) == (503, True)
     assert stranger.get(f"/?token={ticket}").status_code == 303
 
 
