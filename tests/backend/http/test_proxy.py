@@ -63,13 +63,13 @@ def guess(client, claimed):
 
 def test_forged_client_addresses_do_not_give_more_login_attempts(behind_proxy):
     client = behind_proxy(PROXY_ADDRESS, trusted="")
-    responses = [guess(client, f"198.51.100.{number}") for number in range(LOGINS_PER_MINUTE + 1)]
-    assert responses == [401] * LOGINS_PER_MINUTE + [429]
+    statuses = [guess(client, f"198.51.100.{number}") for number in range(LOGINS_PER_MINUTE + 1)]
+    assert statuses == [401] * LOGINS_PER_MINUTE + [429]
 
 
 def test_behind_the_trusted_proxy_each_address_has_its_own_attempts(behind_proxy):
     client = behind_proxy(PROXY_ADDRESS, trusted=PROXY_ADDRESS)
-    responses = [guess(client, "198.51.100.1") for _ in range(LOGINS_PER_MINUTE + 1)]
-    assert responses[-1] == 429
+    statuses = [guess(client, "198.51.100.1") for _ in range(LOGINS_PER_MINUTE + 1)]
+    assert statuses[-1] == 429
     assert guess(client, "198.51.100.2") == 401
     assert guess(client, "203.0.113.9, 198.51.100.1") == 429  # the part that the proxy has added

@@ -161,9 +161,9 @@ def lab(state_dir, sqlite_url):
     settings = Settings(state_dir=state_dir, database_url=sqlite_url, lease_seconds=4, grpolab_token=TOKEN)
     engine = open_engine(settings.effective_database_url)
     prepare_broker(Broker("filesystem://", ""), settings)
-    worker_group = Lab(settings, open_sessions(engine), sqlite_url)
-    yield worker_group
-    worker_group.close()
+    group = Lab(settings, open_sessions(engine), sqlite_url)
+    yield group
+    group.close()
     engine.dispose()
 
 

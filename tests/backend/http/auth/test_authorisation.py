@@ -108,13 +108,13 @@ def gate(sqlite_url, settings):
         guard = Guard(routes, settings, app.router.routes, app.state.browser_sessions)
 
         async def call(method, path, headers):
-            responses = []
+            messages = []
 
             async def receive():
                 return {"type": "http.request", "body": b"", "more_body": False}
 
             async def send(message):
-                responses.append(message)
+                messages.append(message)
 
             scope = {
                 "type": "http", "method": method, "path": path, "raw_path": b"", "query_string": b"",
@@ -122,7 +122,7 @@ def gate(sqlite_url, settings):
                 "client": ("127.0.0.1", 1), "scheme": "http", "root_path": "", "server": None,
             }  # fmt: skip
             await guard(scope, receive, send)
-            return responses[0]["status"]
+            return messages[0]["status"]
 
         yield client, call
 
