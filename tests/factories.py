@@ -115,7 +115,7 @@ class MadeCompletion(CompletionRecord):
         **fields: Any,
     ) -> None:
         length = len(text)
-        usual: dict[str, Any] = {
+        defaults: dict[str, Any] = {
             "token_strings": list(text),
             "token_ids": [ord(character) % 1000 for character in text],
             "finish_reason": "stop",
@@ -126,7 +126,7 @@ class MadeCompletion(CompletionRecord):
             },
         }
         terms = {"correctness": 1.0} if rewards is None else rewards
-        super().__init__(text, reward=reward, rewards=terms, advantage=advantage, **(usual | fields))
+        super().__init__(text, reward=reward, rewards=terms, advantage=advantage, **(defaults | fields))
 
 
 class MadeGroup(GroupRecord):
@@ -138,7 +138,7 @@ class MadeGroup(GroupRecord):
         self, prompt: str = "1+1=?", completions: Sequence[CompletionRecord] = (), **fields: Any
     ) -> None:
         problem = fields.get("problem", "sums")
-        usual: dict[str, Any] = {
+        defaults: dict[str, Any] = {
             "kind": "train",
             "prompt_index": 0,
             "domain": "math",
@@ -146,7 +146,7 @@ class MadeGroup(GroupRecord):
             "problem": problem,
         }
         super().__init__(
-            **(usual | {"prompt_id": f"{problem}/{prompt}"} | fields),
+            **(defaults | {"prompt_id": f"{problem}/{prompt}"} | fields),
             prompt=prompt,
             completions=completions
             or (
@@ -160,9 +160,9 @@ def make_group(
     session: Session, run: Run, *, step: int = 1, attempt: int = 1, tokens: bool = True, **fields: Any
 ) -> str:
     """Store a group of two completions and return its id."""
-    packed = pack_groups(run.id, step, attempt, [MadeGroup(**fields)], with_tokens=tokens)
-    write_groups(session, packed)
-    return str(packed.groups[0]["id"])
+    packed_groups = pack_groups(run.id, step, attempt, [MadeGroup(**fields)], with_tokens=tokens)
+    write_groups(session, packed_groups)
+    return str(packed_groups.groups[0]["id"])
 
 
 def stored_completions(session: Session, *conditions: Any) -> list[Completion]:

@@ -115,9 +115,9 @@ def group_of(kind, step, index):
     """Return a group whose first completion is right and whose second is wrong and truncated.
 
     The completion of the third prompt is hostile."""
-    hostile = index == 2
+    is_hostile = index == 2
     right_completion = completion_of(
-        HOSTILE if hostile else "<think>85+60=145</think>\\boxed{233}", correct=True
+        HOSTILE if is_hostile else "<think>85+60=145</think>\\boxed{233}", correct=True
     )
     wrong_completion = completion_of("<think></think><think>", correct=False)
     return GroupRecord(

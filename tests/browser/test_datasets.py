@@ -19,8 +19,8 @@ def test_a_dataset_is_uploaded_viewed_launched_and_deleted(page, service):
     field = page.locator("[data-path='problems.0.path']")
     expect(field.get_by_text('there is no file "none.jsonl" in DATASETS_DIR')).to_be_visible()
 
-    bad = VALID_JSONL + b'\n{"prompt": "", "answer": 1}\nnonsense'
-    page.get_by_label("File to upload").set_input_files(upload_file("bad.jsonl", bad))
+    bad_content = VALID_JSONL + b'\n{"prompt": "", "answer": 1}\nnonsense'
+    page.get_by_label("File to upload").set_input_files(upload_file("bad.jsonl", bad_content))
     page.get_by_role("button", name="Upload this file").click()
     error_box = field.locator(".dataset-refused")
     expect(error_box).to_contain_text("bad.jsonl could not be uploaded")
@@ -46,9 +46,9 @@ def test_a_dataset_is_uploaded_viewed_launched_and_deleted(page, service):
     page.get_by_role("button", name="Launch 1 run").click()
     page.wait_for_url("**/experiment/*")
     [run] = service.get("/runs", experiment=page.url.rpartition("/")[2], include="config")["items"]
-    [uploaded] = service.get("/datasets")["items"]
+    [uploaded_dataset] = service.get("/datasets")["items"]
     [problem] = run["config"]["problems"]
-    assert (problem["path"], problem["sha256"]) == (uploaded["path"], uploaded["sha256"])
+    assert (problem["path"], problem["sha256"]) == (uploaded_dataset["path"], uploaded_dataset["sha256"])
 
     page.goto(f"/launch?from={run['id']}")
     page.get_by_role("button", name="Delete this upload").click()
@@ -60,8 +60,8 @@ def test_a_dataset_is_uploaded_viewed_launched_and_deleted(page, service):
 def test_a_table_is_uploaded_and_its_refusals_name_rows(page):
     page.goto('/launch?base={"problems":[{"name":"file","path":"none.jsonl"}]}&seeds=0')
     field = page.locator("[data-path='problems.0.path']")
-    bad = b"prompt,answer\n=1+1,2\n,3\n"
-    page.get_by_label("File to upload").set_input_files(upload_file("bad.csv", bad))
+    bad_content = b"prompt,answer\n=1+1,2\n,3\n"
+    page.get_by_label("File to upload").set_input_files(upload_file("bad.csv", bad_content))
     page.get_by_role("button", name="Upload this file").click()
     error_box = field.locator(".dataset-refused")
     expect(error_box.locator("li")).to_have_text(

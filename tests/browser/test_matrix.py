@@ -32,10 +32,10 @@ def service(tmp_path_factory):
     with running_service(tmp_path_factory.mktemp("lab")) as service:
         body = {"name": "clip", "base": {"steps": 30}, "seeds": [0, 1, 2]}
         body["variants"] = [{"name": name} for name in END_BY_VARIANT]
-        launched = service.client.post("/experiments", json=body).raise_for_status().json()
-        for run in launched["runs"]:
+        experiment = service.client.post("/experiments", json=body).raise_for_status().json()
+        for run in experiment["runs"]:
             store_trained_run(service, run["id"], END_BY_VARIANT[run["variant"]][run["seed"]])
-        service.experiment = launched["id"]
+        service.experiment = experiment["id"]
         yield service
 
 
@@ -104,6 +104,6 @@ def test_more_seeds_are_queued_from_the_cell(opened, service):
     expect(opened.locator(".matrix")).to_contain_text("always-valid", timeout=60_000)
     runs = service.get("/runs")["items"]
     assert len(runs) == run_count + 2 * seeds
-    queued = [run for run in runs if run["status"] == "queued"]
-    assert {run["seed"] for run in queued} == set(range(3, 3 + seeds))
+    queued_runs = [run for run in runs if run["status"] == "queued"]
+    assert {run["seed"] for run in queued_runs} == set(range(3, 3 + seeds))
     assert "runs=" in opened.url

@@ -388,7 +388,7 @@ def test_a_checkpoint_is_forked_with_changes_from_the_launch_form(page, service)
     expect(page.get_by_text(f"fork of {parent['name']} at step 4")).to_be_visible()
     child = service.get(f"/runs/{page.url.rsplit('/', 1)[1]}")
     assert (child["name"], child["config"]) == ("longer", parent["config"] | {"steps": 40})
-    restored = {
+    restored_parts = {
         "checkpoint": "s000004-a1",
         "step": 4,
         "run": service.trained,
@@ -398,7 +398,9 @@ def test_a_checkpoint_is_forked_with_changes_from_the_launch_form(page, service)
         "versions": {"torch": ["2.12.0", "2.13.0"]},
     }
     with service.sessions.begin() as session:
-        add_event(session, "checkpoint", "forked", run_id=child["id"], attempt=1, data={"restored": restored})
+        add_event(
+            session, "checkpoint", "forked", run_id=child["id"], attempt=1, data={"restored": restored_parts}
+        )
     for query in ("tab=overview", "tab=events"):
         page.goto(f"/run/{child['id']}?{query}")
         if "events" in query:

@@ -20,8 +20,8 @@ KNOB = {"path": "optimizer.lr", "values": "1e-5..1e-2 log"}
 def launch_search(service, **fields):
     sweep = {"method": "search", "cells": 4, "seed": 1, "knobs": [KNOB], **fields}
     body = {"name": "rates", "base": {"steps": 20}, "variants": [{"name": "grpo"}], "seeds": [0, 1, 2]}
-    launched = service.client.post("/experiments", json=body | {"sweep": sweep}).raise_for_status().json()
-    return launched["id"]
+    experiment = service.client.post("/experiments", json=body | {"sweep": sweep}).raise_for_status().json()
+    return experiment["id"]
 
 
 def queued_runs(service, experiment):
@@ -43,8 +43,10 @@ def finish_run(service, run, value):
 def finish_search(service, page, experiment, runs):
     """Finish the runs of a search one after the other as the search queues them."""
     for number in range(runs):
-        queued = wait_for(partial(queued_runs, service, experiment), "the search queued no run")
-        finish_run(service, queued[0], (0.3, 0.7, 0.5, 0.6)[number] if number < 4 else 0.5 + number / 40)
+        waiting_runs = wait_for(partial(queued_runs, service, experiment), "the search queued no run")
+        finish_run(
+            service, waiting_runs[0], (0.3, 0.7, 0.5, 0.6)[number] if number < 4 else 0.5 + number / 40
+        )
 
 
 def test_a_search_is_launched_from_the_form(page, service):

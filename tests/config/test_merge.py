@@ -9,9 +9,9 @@ from backend.config.rules.combinations import warnings
 
 
 def errors_of(base, variant=None):
-    with pytest.raises(InvalidConfig) as caught:
+    with pytest.raises(InvalidConfig) as error_info:
         resolve(base, variant)
-    return {error.path: error.message for error in caught.value.errors}
+    return {error.path: error.message for error in error_info.value.errors}
 
 
 def test_an_empty_input_gives_the_tiny_policy_on_sums():
@@ -58,22 +58,22 @@ def test_every_preset_launches_on_every_kind_of_policy_unchanged(policy):
 
 @pytest.mark.parametrize("preset", ["r1", "cispo"])
 def test_minibatches_of_a_preset_are_limited_to_the_prompts_of_a_step_but_not_the_users(preset):
-    few = {"sampling": {"prompts_per_step": 3}}
+    few_prompts = {"sampling": {"prompts_per_step": 3}}
     assert resolve({"preset": preset}).updates.minibatches == 16
     assert resolve({"policy": {"name": "Qwen/Qwen3-0.6B"}}, {"preset": preset}).updates.minibatches == 8
-    assert resolve({}, {"preset": preset} | few).updates.minibatches == 3
-    assert resolve(few, {"preset": preset, "updates": {"minibatches": 2}}).updates.minibatches == 2
-    written_config = {"preset": preset, "updates": {"minibatches": 4}} | few
+    assert resolve({}, {"preset": preset} | few_prompts).updates.minibatches == 3
+    assert resolve(few_prompts, {"preset": preset, "updates": {"minibatches": 2}}).updates.minibatches == 2
+    written_config = {"preset": preset, "updates": {"minibatches": 4}} | few_prompts
     assert list(errors_of(written_config)) == ["updates.minibatches"]
-    assert list(errors_of({"updates": {"minibatches": 4}}, {"preset": preset} | few)) == [
+    assert list(errors_of({"updates": {"minibatches": 4}}, {"preset": preset} | few_prompts)) == [
         "updates.minibatches"
     ]
 
 
 def test_a_wrong_value_is_not_replaced_by_minibatches_of_a_preset():
-    few = {"preset": "r1", "sampling": {"prompts_per_step": 3}}
-    assert list(errors_of(few | {"updates": 3})) == ["updates"]
-    assert list(errors_of({"updates": None}, few)) == ["updates"]
+    few_prompts = {"preset": "r1", "sampling": {"prompts_per_step": 3}}
+    assert list(errors_of(few_prompts | {"updates": 3})) == ["updates"]
+    assert list(errors_of({"updates": None}, few_prompts)) == ["updates"]
 
 
 @pytest.mark.parametrize("policy", ["tiny", "Qwen/Qwen3-0.6B"])

@@ -70,8 +70,8 @@ class Trained:
         """Return every value of a metric by step, as `/series` returns it."""
         response = self.get("/series", runs=self.run_id, metrics=name, max_points=1000, after=self.step - 1)
         [curve] = json.loads(response.text)["series"]
-        finite = dict(zip(curve["steps"], curve["values"], strict=True))
-        return finite | {point["step"]: point["value"] for point in curve["non_finite"]}
+        finite_values = dict(zip(curve["steps"], curve["values"], strict=True))
+        return finite_values | {point["step"]: point["value"] for point in curve["non_finite"]}
 
     def groups(self):
         """Return the groups of the latest step."""

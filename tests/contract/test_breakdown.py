@@ -110,10 +110,10 @@ def test_terms_add_up_to_the_reward_with_their_weights_and_gates(client, databas
     rewards = [{"name": "correctness", "weight": 1.0}, {"name": "boxed_format", "weight": 0.2}]
     with database.sessions.begin() as session:
         run = make_run(session, config={"rewards": rewards})
-    paid = MadeCompletion(reward=1.2, rewards={"correctness": 1.0, "boxed_format": 1.0})
-    gated = MadeCompletion(reward=0.0, rewards={"correctness": 1.0, "boxed_format": 0.0})
-    store_groups(database, run, 1, group("a", paid, paid))
-    store_groups(database, run, 2, group("a", paid, gated))
+    paid_completion = MadeCompletion(reward=1.2, rewards={"correctness": 1.0, "boxed_format": 1.0})
+    gated_completion = MadeCompletion(reward=0.0, rewards={"correctness": 1.0, "boxed_format": 0.0})
+    store_groups(database, run, 1, group("a", paid_completion, paid_completion))
+    store_groups(database, run, 2, group("a", paid_completion, gated_completion))
     add_points(database, run, {1: {"reward/mean": 1.2}, 2: {"reward/mean": 0.6}})
     total_by_label = totals(breakdown_of(client, run, by="term"))
     assert total_by_label["correctness"] == 0
@@ -144,13 +144,15 @@ def test_windows_of_random_steps_add_up_in_every_way(client, database, run):
             for index in range(chance.randrange(20, 40))
         ]
         store_groups(database, run, step, *groups[::2], counted=groups[1::2])
-        everything = [completion for step_group in groups for completion in step_group.completions]
-        rewards = [completion.reward for completion in everything if completion.reward is not None]
+        all_completions = [completion for step_group in groups for completion in step_group.completions]
+        rewards = [completion.reward for completion in all_completions if completion.reward is not None]
         points[step] = {
             "reward/mean": fmean(rewards),
             "reward/correctness/mean": fmean(rewards),
-            "length/mean": fmean(len(completion.text) for completion in everything),
-            "length/truncated_frac": fmean(completion.finish_reason == "length" for completion in everything),
+            "length/mean": fmean(len(completion.text) for completion in all_completions),
+            "length/truncated_frac": fmean(
+                completion.finish_reason == "length" for completion in all_completions
+            ),
         }
     add_points(database, run, points)
     for metric in points[1]:

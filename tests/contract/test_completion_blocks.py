@@ -80,8 +80,10 @@ def test_a_damaged_group_is_named_and_others_are_read(client, database, run):
     with database.sessions.begin() as session:
         groups = session.scalars(select(RolloutGroup.id).order_by(RolloutGroup.step)).all()
         block = session.scalar(select(RolloutGroup.completions).where(RolloutGroup.id == groups[0]))
-        broken = block[:-9] + bytes([block[-9] ^ 1]) + block[-8:]
-        session.execute(update(RolloutGroup).where(RolloutGroup.id == groups[0]).values(completions=broken))
+        damaged_block = block[:-9] + bytes([block[-9] ^ 1]) + block[-8:]
+        session.execute(
+            update(RolloutGroup).where(RolloutGroup.id == groups[0]).values(completions=damaged_block)
+        )
     items = client.get("/api/v1/rollouts", params={"run": run.id}).json()["items"]
     assert [len(group["completions"]) for group in items] == [0, 2, 2, 2, 2]
     assert [bool(group["damage"]) for group in items] == [True, False, False, False, False]

@@ -63,12 +63,14 @@ def test_a_fork_never_loses_its_origin_to_a_parent_that_continues_to_train(clien
         is_last = False
         while not is_last:  # the last call meets a stopped parent, so there is no race
             is_last = has_trained.is_set()
-            newest = client.get(f"/api/v1/runs/{parent}/checkpoints").json()["items"]
-            if newest:
-                response = client.post(f"/api/v1/runs/{parent}/fork", json={"step": newest[0]["step"]})
+            newest_checkpoints = client.get(f"/api/v1/runs/{parent}/checkpoints").json()["items"]
+            if newest_checkpoints:
+                response = client.post(
+                    f"/api/v1/runs/{parent}/fork", json={"step": newest_checkpoints[0]["step"]}
+                )
                 assert response.status_code in (202, 422), response.text
                 if response.status_code == 202:
-                    accepted.append(newest[0]["step"])
+                    accepted.append(newest_checkpoints[0]["step"])
 
     run_concurrently(train, fork, fork)
     with database.sessions() as session:

@@ -22,15 +22,17 @@ def launch_on(client, path):
 
 
 def test_a_run_records_its_dataset_and_prevents_its_deletion(client, database):
-    uploaded = upload(client)
-    run = launch_on(client, uploaded["path"])
+    uploaded_dataset = upload(client)
+    run = launch_on(client, uploaded_dataset["path"])
     [problem] = client.get(f"/api/v1/runs/{run['id']}").json()["config"]["problems"]
-    assert (problem["path"], problem["sha256"]) == (uploaded["path"], uploaded["sha256"])
-    rejected_response = client.delete(f"/api/v1/datasets/{uploaded['sha256']}")
+    assert (problem["path"], problem["sha256"]) == (uploaded_dataset["path"], uploaded_dataset["sha256"])
+    rejected_response = client.delete(f"/api/v1/datasets/{uploaded_dataset['sha256']}")
     assert rejected_response.status_code == 409
     assert run["name"] in rejected_response.json()["detail"]
     client.post(f"/api/v1/runs/{run['id']}/stop")
-    assert client.delete(f"/api/v1/datasets/{uploaded['sha256']}").status_code == 409  # it may be resumed
+    assert (
+        client.delete(f"/api/v1/datasets/{uploaded_dataset['sha256']}").status_code == 409
+    )  # it may be resumed
     with database.sessions.begin() as session:
         session.get_one(Run, run["id"]).status = "finished"
-    assert client.delete(f"/api/v1/datasets/{uploaded['sha256']}").status_code == 200
+    assert client.delete(f"/api/v1/datasets/{uploaded_dataset['sha256']}").status_code == 200

@@ -60,23 +60,23 @@ def delete(client, run, **params):
 def test_a_permanently_deleted_run_is_gone_immediately_and_leaves_nothing(
     client, database, settings, make_full_run
 ):
-    doomed, other_run = make_full_run(), make_full_run("other", deleted_at=None)
-    assert delete(client, doomed, forever=True).status_code == 202
-    assert client.get(f"/api/v1/runs/{doomed.id}").status_code == 404
+    doomed_run, other_run = make_full_run(), make_full_run("other", deleted_at=None)
+    assert delete(client, doomed_run, forever=True).status_code == 202
+    assert client.get(f"/api/v1/runs/{doomed_run.id}").status_code == 404
     assert client.get("/api/v1/runs", params={"deleted": True}).json()["items"] == []
     for verb in ("restore", "resume", "retry", "stop", "clone"):
-        assert client.post(f"/api/v1/runs/{doomed.id}/{verb}").status_code == 404
-    assert remaining_tables(database, doomed.id) == remaining_tables(database, other_run.id) != set()
+        assert client.post(f"/api/v1/runs/{doomed_run.id}/{verb}").status_code == 404
+    assert remaining_tables(database, doomed_run.id) == remaining_tables(database, other_run.id) != set()
     assert continue_deletions(database.sessions, settings, seconds=60) == 1
-    assert remaining_tables(database, doomed.id) == set()
+    assert remaining_tables(database, doomed_run.id) == set()
     assert "metric" in remaining_tables(database, other_run.id)
     assert [path.name for path in (settings.state / "runs").iterdir()] == [other_run.id]
     with database.sessions() as session:
         assert session.scalars(select(Run.id)).all() == [other_run.id]
         messages = session.scalars(select(Event.message).where(Event.run_id.is_(None))).all()
     assert messages == ["doomed was deleted permanently"]
-    damaged = {f"{other_run.id}/s000006-a1"}
-    assert audit(database.sessions, settings.state, damaged=damaged) == []
+    damaged_checkpoints = {f"{other_run.id}/s000006-a1"}
+    assert audit(database.sessions, settings.state, damaged=damaged_checkpoints) == []
 
 
 @pytest.mark.parametrize(
@@ -133,8 +133,8 @@ def test_an_experiment_is_deleted_with_its_last_run(client, database, settings, 
 def test_a_deletion_that_stops_after_any_batch_continues_there(
     client, database, settings, make_full_run, monkeypatch
 ):
-    small = tuple((table, 2) for table, _ in deletion.BATCH_SIZE_BY_TABLE)
-    monkeypatch.setattr(deletion, "BATCH_SIZE_BY_TABLE", small)
+    small_batches = tuple((table, 2) for table, _ in deletion.BATCH_SIZE_BY_TABLE)
+    monkeypatch.setattr(deletion, "BATCH_SIZE_BY_TABLE", small_batches)
     run = make_full_run()
     delete(client, run, forever=True)
     steps = 0
@@ -150,12 +150,12 @@ def test_files_that_cannot_be_removed_keep_the_run_until_they_can(
     client, database, settings, make_full_run, monkeypatch
 ):
     stuck_run, removable_run = make_full_run("stuck"), make_full_run("free")
-    real = deletion.remove_files
+    real_remove_files = deletion.remove_files
 
     def refuse(directory):
         if directory.name == stuck_run.id:
             raise PermissionError("read-only file system")
-        real(directory)
+        real_remove_files(directory)
 
     monkeypatch.setattr(deletion, "remove_files", refuse)
     client.delete("/api/v1/runs", params={"forever": True})

@@ -50,9 +50,9 @@ def test_variants_times_seeds_are_queued_by_seed(client, database):
 
 
 def test_the_same_key_and_body_get_the_same_response_and_another_body_is_refused(client, database):
-    first, again = launch(client, BODY, "k1"), launch(client, BODY, "k1")
-    assert (first.status_code, again.status_code) == (201, 201)
-    assert first.json() == again.json()
+    first_response, second_response = launch(client, BODY, "k1"), launch(client, BODY, "k1")
+    assert (first_response.status_code, second_response.status_code) == (201, 201)
+    assert first_response.json() == second_response.json()
     other_answer = launch(client, BODY | {"name": "other"}, "k1")
     assert other_answer.status_code == 409
     assert "Idempotency-Key" in other_answer.json()["detail"]

@@ -101,9 +101,9 @@ def test_the_curves_of_a_fork_begin_with_those_of_its_ancestors(client, database
         write_metric(session, child, "reward/mean", {step: 100.0 + step for step in range(11, 21)})
         grandchild = make_run(session, parent_run=child.id, fork_step=15, config={"steps": 20})
         write_metric(session, grandchild, "reward/mean", {16: 200.0})
-        measured = make_run(session, parent_run=parent.id, fork_step=10, config={"steps": 0})
-        write_metric(session, measured, "eval/accuracy", {0: 0.5})
-    ids = [parent.id, child.id, grandchild.id, measured.id]
+        evaluation_run = make_run(session, parent_run=parent.id, fork_step=10, config={"steps": 0})
+        write_metric(session, evaluation_run, "eval/accuracy", {0: 0.5})
+    ids = [parent.id, child.id, grandchild.id, evaluation_run.id]
     document = client.get(
         "/api/v1/series", params={"runs": ",".join(ids), "metrics": "reward/mean,eval/accuracy"}
     ).json()
@@ -115,11 +115,11 @@ def test_the_curves_of_a_fork_begin_with_those_of_its_ancestors(client, database
     assert curves[grandchild.id, "reward/mean"]["values"] == expected
     assert curves[grandchild.id, "reward/mean"]["steps"] == list(range(1, 17))
     assert "origin" not in curves[parent.id, "reward/mean"]
-    assert curves[measured.id, "eval/accuracy"]["values"] == [0.5]
-    assert (measured.id, "reward/mean") not in curves
-    newest, own_csv = (
+    assert curves[evaluation_run.id, "eval/accuracy"]["values"] == [0.5]
+    assert (evaluation_run.id, "reward/mean") not in curves
+    newest_csv, own_csv = (
         client.get(f"/api/v1/runs/{child.id}/metrics.csv", params=params).text
         for params in ({}, {"attempts": "all"})
     )
-    assert [line.split(",")[0] for line in newest.split()] == ["step", *map(str, range(1, 21))]
+    assert [line.split(",")[0] for line in newest_csv.split()] == ["step", *map(str, range(1, 21))]
     assert [line.split(",")[0] for line in own_csv.split()] == ["step", *map(str, range(11, 21))]

@@ -104,16 +104,16 @@ def test_clones_and_forks_are_also_refused_and_a_cloned_check_checks_again(clien
     with database.sessions.begin() as session:
         row = {"path": "s000010-a1", "sha256": "0" * 64, "bytes_total": 2, "manifest": {}}
         session.add(Checkpoint(run_id=parent, step=10, attempt=1, **row))
-    failed = finish_check(1, at=100.0)
-    for deed, body in (("clone", {}), ("fork", {"step": 10})):
-        rejected_response = client.post(f"/api/v1/runs/{parent}/{deed}", json=body)
+    failed_check = finish_check(1, at=100.0)
+    for verb, body in (("clone", {}), ("fork", {"step": 10})):
+        rejected_response = client.post(f"/api/v1/runs/{parent}/{verb}", json=body)
         assert [error["path"] for error in rejected_response.json()["errors"]] == ["ignore_check"]
         assert (
-            client.post(f"/api/v1/runs/{parent}/{deed}", json=body | {"ignore_check": True}).status_code
+            client.post(f"/api/v1/runs/{parent}/{verb}", json=body | {"ignore_check": True}).status_code
             == 202
         )
-    again = client.post(f"/api/v1/runs/{failed}/clone", json={})
-    assert again.status_code == 202
-    assert again.json()["is_check"] is True
-    measured = client.post(f"/api/v1/runs/{parent}/evaluations", json={"step": 10, "effort": True})
-    assert measured.json()["config"]["evaluation"]["effort"] is True
+    clone_response = client.post(f"/api/v1/runs/{failed_check}/clone", json={})
+    assert clone_response.status_code == 202
+    assert clone_response.json()["is_check"] is True
+    evaluation_response = client.post(f"/api/v1/runs/{parent}/evaluations", json={"step": 10, "effort": True})
+    assert evaluation_response.json()["config"]["evaluation"]["effort"] is True

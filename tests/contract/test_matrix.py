@@ -86,9 +86,9 @@ def test_seeds_added_after_a_look_make_intervals_anytime_valid(client, database)
     cell = cells(document)["dapo"]
     # At four seeds t must exceed 7.2, while a single look requires 3.2; this t is 41.
     assert (cell["versus"]["n"], cell["verdict"]) == (4, "better")
-    again = matrix(client, runs=",".join([*ids, *added]), planned=4)
-    assert again["looks"] == "planned"
-    assert cells(again)["dapo"]["versus"]["p"] < cell["versus"]["p"]
+    planned_document = matrix(client, runs=",".join([*ids, *added]), planned=4)
+    assert planned_document["looks"] == "planned"
+    assert cells(planned_document)["dapo"]["versus"]["p"] < cell["versus"]["p"]
     beyond = matrix(client, runs=",".join([*ids, *added]), planned=3)
     assert beyond["looks"] == "any time"
     assert "more than the 3 planned seeds" in beyond["notes"][0]

@@ -63,8 +63,8 @@ def write_values(session, run, values, *, name="a"):
 
 def points(database, run, name="a"):
     with database.sessions() as session:
-        stored = read_points(session, [run.id], [name])[run.id, name]
-    return stored.steps.tolist(), stored.values.tolist()
+        stored_points = read_points(session, [run.id], [name])[run.id, name]
+    return stored_points.steps.tolist(), stored_points.values.tolist()
 
 
 def packed_steps(database, run):
@@ -160,10 +160,10 @@ def test_a_run_deleted_during_sealing_leaves_no_block(database, tmp_path):
     assert list(under_way) == []
     continue_deletions(database.sessions, Settings(state_dir=tmp_path), seconds=60)
     with database.sessions() as session:
-        remaining = [
+        remaining_counts = [
             session.scalar(select(func.count()).select_from(table)) for table in (MetricBlock, Metric, Run)
         ]
-    assert remaining == [0, 0, 0]
+    assert remaining_counts == [0, 0, 0]
 
 
 @settings(suppress_health_check=list(HealthCheck))
@@ -199,10 +199,10 @@ def test_curves_match_the_rows_after_any_history(database, data):
             seal_all(database)
     with database.sessions() as session:
         rows = [(row.name, row.step, row.value) for row in valid_rows(session, run.id)]
-        read = read_points(session, [run.id], ["a", "eval"])
+        curves = read_points(session, [run.id], ["a", "eval"])
     drawn_points = [
         (name, step, metric_value)
-        for (_, name), curve in read.items()
+        for (_, name), curve in curves.items()
         for step, metric_value in zip(curve.steps.tolist(), curve.values.tolist(), strict=True)
     ]
     assert (

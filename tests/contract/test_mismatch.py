@@ -110,10 +110,10 @@ def test_missing_values_are_reported(client, database, run):
 
 def test_the_loss_of_another_trainers_run_is_not_recomputed(client, database):
     with database.sessions.begin() as session:
-        foreign = make_run(session, origin="trl")
-        foreign.config = {"beta": 0.04}
-    store_group(database, foreign, MadeGroup(completions=(Sampled(),)))
-    order = {"run": foreign.id, "step": 1, "variants": [{"preset": "dapo"}]}
+        foreign_run = make_run(session, origin="trl")
+        foreign_run.config = {"beta": 0.04}
+    store_group(database, foreign_run, MadeGroup(completions=(Sampled(),)))
+    order = {"run": foreign_run.id, "step": 1, "variants": [{"preset": "dapo"}]}
     response = client.post("/api/v1/rollouts/what-if", json=order)
     assert response.status_code == 404, response.text
     assert "trained elsewhere" in response.json()["detail"]

@@ -129,13 +129,13 @@ def test_pushed_completions_get_repetition_format_and_script_metrics(client, sen
 def test_two_processes_that_push_one_step_concurrently_are_combined(client, send, monkeypatch):
     """The second one's completions arrive while those of the first are read."""
 
-    def interrupted(session, run_id, written):
+    def compute_after_other_push(session, run_id, written):
         points_of_texts = compute_text_points(session, run_id, written)
         monkeypatch.setattr("backend.exchange.push.store.compute_text_points", compute_text_points)
         assert send([completions(1, "2", "2", index=1)], session=OTHER).is_success
         return points_of_texts
 
-    monkeypatch.setattr("backend.exchange.push.store.compute_text_points", interrupted)
+    monkeypatch.setattr("backend.exchange.push.store.compute_text_points", compute_after_other_push)
     assert send([completions(1, r"\boxed{2}", r"\boxed{2}"), completions(2, "2")]).is_success
     assert values_of(client, only_run(client), "text/structure_ok")[0] == {1: 0.5, 2: 0.0}
 
@@ -172,12 +172,12 @@ def test_a_repeated_step_keeps_the_labels_of_completions_with_unchanged_text(cli
     first = client.get("/api/v1/rollouts/labels", params={"runs": run["id"]}).json()["items"]
     assert first == [{"label": "good", "completions": 3}]
     send([completions(3, "a\ud83d", "B")], session=OTHER)
-    labelled = client.get("/api/v1/rollouts/search", params={"runs": run["id"], "label": "good"}).json()[
-        "items"
-    ]
+    labelled_completions = client.get(
+        "/api/v1/rollouts/search", params={"runs": run["id"], "label": "good"}
+    ).json()["items"]
     assert [
         (completion["position"], completion["labels"][0]["note"], completion["labels"][0]["version"])
-        for completion in labelled
+        for completion in labelled_completions
     ] == [(0, "why", 1)]
 
 
@@ -214,8 +214,8 @@ def test_the_stop_button_reaches_the_client_and_can_be_undone(client, send, sett
     assert client.get("/api/v1/pushes/r", headers=headers).json()["stop"] is True
     assert client.post(f"/api/v1/runs/{run}/resume").status_code == 202
     assert send(first=2).json()["stop"] is False
-    for move in ("pause", "retry", "clone", "fork", "evaluations"):
-        response = client.post(f"/api/v1/runs/{run}/{move}", json={"step": 1} if move == "fork" else {})
+    for verb in ("pause", "retry", "clone", "fork", "evaluations"):
+        response = client.post(f"/api/v1/runs/{run}/{verb}", json={"step": 1} if verb == "fork" else {})
         assert response.status_code == 409
         assert "is pushed by TRL" in response.json()["detail"]
 
@@ -232,8 +232,8 @@ def test_a_silent_run_stays_until_it_is_stopped_and_then_ends_immediately(client
     assert only_run(client)["status"] == "running"
     client.post(f"/api/v1/runs/{run}/stop")
     assert only_run(client)["status"] == "stopped"
-    late = send([metrics(2, reward=2)], first=2)  # it was only without a network
-    assert (late.json()["status"], late.json()["stop"]) == ("stopped", True)
+    late_response = send([metrics(2, reward=2)], first=2)  # it was only without a network
+    assert (late_response.json()["status"], late_response.json()["stop"]) == ("stopped", True)
     assert values_of(client, only_run(client), "reward/mean")[0] == {1: 1.0, 2: 2.0}
     assert client.delete(f"/api/v1/runs/{run}").status_code == 200
     assert client.delete(f"/api/v1/runs/{run}?forever=true").status_code == 202
@@ -364,10 +364,10 @@ def test_an_unstorable_config_is_dropped_with_a_message(client, send):
     ],
 )
 def test_a_config_is_measured_before_it_is_searched(client, settings, config, reason, monkeypatch):
-    redacted = []
+    redacted_documents = []
 
     def redacting(document):
-        redacted.append(document)
+        redacted_documents.append(document)
         return redact_document(document)
 
     monkeypatch.setattr(backend.exchange.imports.store, "redact_document", redacting)
@@ -377,8 +377,8 @@ def test_a_config_is_measured_before_it_is_searched(client, settings, config, re
     assert run["config"] == {}
     events = client.get(f"/api/v1/runs/{run['id']}/events").json()["items"]
     assert any(reason in event["message"] for event in events)
-    assert not redacted or "nested" not in reason
-    assert not redacted or "at most" not in reason
+    assert not redacted_documents or "nested" not in reason
+    assert not redacted_documents or "at most" not in reason
 
 
 def test_a_pushed_secret_is_shown_nowhere(client, send):
@@ -419,17 +419,17 @@ def post_raw(client, settings, content, encoding="gzip", path="/api/v1/pushes/r"
 def test_a_body_may_be_compressed_but_not_be_a_bomb(client, settings):
     body = json.dumps({"session": SESSION, "first": 1, "records": [metrics(1, reward=1)], "run": HEADER})
     assert post_raw(client, settings, gzip.compress(body.encode())).status_code == 200
-    packed = gzip.compress(body.encode())
+    packed_body = gzip.compress(body.encode())
     for content, encoding, status in (
         (gzip.compress(b" " * (MAX_PUSH_BYTES + 1)), "gzip", 413),
         (b" " * (MAX_PUSH_BYTES + 1), "identity", 413),
-        (packed[:-9], "gzip", 400),
-        (packed + b"more", "gzip", 400),
+        (packed_body[:-9], "gzip", 400),
+        (packed_body + b"more", "gzip", 400),
         (body.encode(), "gzip", 400),
         (gzip.compress(b"[" * 100_000), "gzip", 400),
         (gzip.compress(b'{"a":1,"a":2}'), "gzip", 400),
         (gzip.compress(b"\xff"), "gzip", 400),
-        (packed, "br", 415),
+        (packed_body, "br", 415),
     ):
         response = post_raw(client, settings, content, encoding)
         assert response.status_code == status, (encoding, response.text)
@@ -475,8 +475,8 @@ def test_steps_that_are_pushed_again_are_judged_again(client, send):
 
     assert send([metrics(step, reward=min(1.0, step / 60)) for step in range(100)]).status_code == 200
     assert judge() == "healthy"
-    again = [metrics(step, reward=0.9 if step < 50 else 0.0) for step in range(100)]
-    assert send(again, first=101).status_code == 200
+    repeated_records = [metrics(step, reward=0.9 if step < 50 else 0.0) for step in range(100)]
+    assert send(repeated_records, first=101).status_code == 200
     assert judge() == "collapsed"
 
 
@@ -494,8 +494,10 @@ def test_late_records_of_an_older_process_are_not_the_latest(client, send):
 def test_the_late_end_of_an_older_process_does_not_end_a_run_that_a_newer_one_pushes(client, send):
     send([metrics(1, reward=1)])
     send([metrics(2, reward=2)], session=OTHER)
-    late = send([metrics(1, reward=1), {"kind": "finish", "status": "failed", "reason": "OOM"}], first=2)
-    assert (late.json()["status"], late.json()["stored"]) == ("running", 3)
+    late_response = send(
+        [metrics(1, reward=1), {"kind": "finish", "status": "failed", "reason": "OOM"}], first=2
+    )
+    assert (late_response.json()["status"], late_response.json()["stored"]) == ("running", 3)
     assert send([metrics(3, reward=3)], session=OTHER, first=2).json()["status"] == "running"
     end = [{"kind": "finish", "status": "finished"}]
     assert send(end, session=OTHER, first=3).json()["status"] == "finished"

@@ -271,14 +271,14 @@ def test_deleted_groups_are_removed_from_the_index(client, database, run, settin
 
 
 def test_a_long_completion_is_indexed_from_its_first_word_to_its_last(client, database, run):
-    long = "begin " + "the word " * 20_000 + "the very end"
+    long_text = "begin " + "the word " * 20_000 + "the very end"
     with database.sessions.begin() as session:
         write_groups(
-            session, pack_groups(run.id, 7, 1, [MadeGroup(completions=(MadeCompletion(text=long),))])
+            session, pack_groups(run.id, 7, 1, [MadeGroup(completions=(MadeCompletion(text=long_text),))])
         )
     update_index(database)
-    assert make_tsvector(long)["is_long"]
-    assert len(long.split()) > MAX_WORD_POSITION
+    assert make_tsvector(long_text)["is_long"]
+    assert len(long_text.split()) > MAX_WORD_POSITION
     for q in ("end", '"the very end"', '"very e*"', '"begin the word"', "`very end`"):
         assert match_positions(search_page(client, run, q)) == [(7, 0)], q
     assert match_positions(search_page(client, run, '"very the end"')) == []
@@ -318,16 +318,16 @@ def test_a_label_is_given_changed_and_removed_by_its_version(client, database, r
     assert client.post(path, json={"label": "hacked", "note": "mine"}).status_code == 409
     changed_labels = client.post(path, json={"label": "hacked", "note": "sure", "version": 1}).json()["items"]
     assert (changed_labels[0]["note"], changed_labels[0]["version"]) == ("sure", 2)
-    late = client.post(path, json={"label": "hacked", "note": "late", "version": 1})
-    assert late.status_code == 409
-    assert "version 2" in late.json()["detail"]
+    late_response = client.post(path, json={"label": "hacked", "note": "late", "version": 1})
+    assert late_response.status_code == 409
+    assert "version 2" in late_response.json()["detail"]
     assert client.post(path, json={"label": "good"}).status_code == 200
     assert len(match_positions(search_page(client, run, label="hacked"))) == 1
     counts = client.get("/api/v1/rollouts/labels", params={"runs": run.id}).json()["items"]
     assert counts == [{"label": "good", "completions": 1}, {"label": "hacked", "completions": 1}]
     assert client.delete(path, params={"label": "hacked", "version": 1}).status_code == 409
-    remaining = client.delete(path, params={"label": "hacked", "version": 2}).json()["items"]
-    assert [label["label"] for label in remaining] == ["good"]
+    remaining_labels = client.delete(path, params={"label": "hacked", "version": 2}).json()["items"]
+    assert [label["label"] for label in remaining_labels] == ["good"]
 
 
 @pytest.mark.parametrize(
@@ -366,13 +366,13 @@ def test_a_selection_is_exported_and_its_judgements_are_imported(client, databas
     assert [(row["step"], row["position"]) for row in rows] == [(1, 0), (1, 1), (2, 0), (2, 1), (2, 2)]
     assert rows[0]["text"] == COMPLETION_TEXTS[0]
     judgements = [{"rollout": row["rollout"], "label": "weird", "note": "n"} for row in rows]
-    bad = [b"{", b'{"rollout":"nobody","label":"x"}', b'{"label":"x"}']
-    body = b"\n".join([*map(orjson.dumps, judgements), *bad])
+    bad_rows = [b"{", b'{"rollout":"nobody","label":"x"}', b'{"label":"x"}']
+    body = b"\n".join([*map(orjson.dumps, judgements), *bad_rows])
     report = client.post("/api/v1/rollouts/labels/import", content=body).json()
     assert (report["rows"], report["stored"], report["refused_rows"]) == (8, 5, 3)
     assert [refusal["row"] for refusal in report["refused"]] == [6, 7, 8]
-    again = client.post("/api/v1/rollouts/labels/import", content=body).json()
-    assert (again["stored"], again["unchanged"]) == (0, 5)
+    second_report = client.post("/api/v1/rollouts/labels/import", content=body).json()
+    assert (second_report["stored"], second_report["unchanged"]) == (0, 5)
     response = client.get("/api/v1/rollouts/search/export", params={**params, "file": "parquet"})
     table = pq.read_table(io.BytesIO(response.content)).to_pylist()
     assert [row["rollout"] for row in table] == [row["rollout"] for row in rows]

@@ -309,10 +309,10 @@ def test_events_and_output_are_paged_in_order(client, database, new_run):
     first = get(client, f"/runs/{run.id}/logs", limit=2)
     assert [chunk["text"] for chunk in first["items"]] == ["line 0\n", "line 1\n"]
     assert get(client, f"/runs/{run.id}/logs", cursor=first["next"])["items"][0]["number"] == 2
-    newest = get(client, f"/runs/{run.id}/logs", order="desc", limit=1)
-    assert newest["items"][0]["number"] == 4
+    newest_page = get(client, f"/runs/{run.id}/logs", order="desc", limit=1)
+    assert newest_page["items"][0]["number"] == 4
     assert (
-        get(client, f"/runs/{run.id}/logs", order="desc", limit=1, cursor=newest["next"])["items"][0][
+        get(client, f"/runs/{run.id}/logs", order="desc", limit=1, cursor=newest_page["next"])["items"][0][
             "number"
         ]
         == 3

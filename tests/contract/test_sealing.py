@@ -109,8 +109,8 @@ def test_sealing_that_is_killed_at_any_statement_loses_nothing(database, run):
         assert all_readings(database, run) == readings_before
         with database.sessions() as session:  # sealed points are no longer rows
             for attempt, step in session.execute(select(Attempt.number, Attempt.packed_step)):
-                behind = select(Metric.step).where(Metric.attempt == attempt, Metric.step <= step)
-                assert session.scalars(behind).all() == []
+                unsealed_steps = select(Metric.step).where(Metric.attempt == attempt, Metric.step <= step)
+                assert session.scalars(unsealed_steps).all() == []
     assert survived > 10
     assert counts(database) == [0, 9]
     assert all_readings(database, run) == readings_before
@@ -198,8 +198,8 @@ def test_a_damaged_outline_is_reported_and_the_points_are_drawn(database, monkey
         curve = read_points(session, [run.id], ["loss"], outlined)[run.id, "loss"]
         assert set(range(1024, 2048)) <= set(curve.steps.tolist())
         ((damaged_block, reason),) = find_damaged_blocks(session)
-        (noticed,) = block_damage.recorded_damage()
-        assert noticed == damaged_block
+        (recorded_block,) = block_damage.recorded_damage()
+        assert recorded_block == damaged_block
         assert "outline" in damage_sentence(session, damaged_block, reason)
         assert "themselves are whole" in damage_sentence(session, damaged_block, reason)
 
@@ -211,9 +211,9 @@ def test_a_block_with_the_steps_of_another_is_not_merged(database, run):
         block.data = encode(np.array([1, 2**31 - 1]), np.ones(2))
         block.points, block.last_step, key_id = 2, 2**31 - 1, block.key_id
         attempt = block.attempt
-    stored = blocks.Stored(np.array([3]), np.array([attempt]), np.array([1.0]))
+    block_points = blocks.Stored(np.array([3]), np.array([attempt]), np.array([1.0]))
     with database.sessions() as session, pytest.raises(BlockDamaged):
-        sealing.put_into_blocks(session, run.id, attempt, {key_id: stored})
+        sealing.put_into_blocks(session, run.id, attempt, {key_id: block_points})
 
 
 def test_a_point_is_not_written_into_a_damaged_block(database, run, monkeypatch):

@@ -81,9 +81,9 @@ def lab(client, database, settings):
         """Advance the search and finish its runs one after the other until nothing remains to do."""
         for _ in range(max_rounds):
             has_advanced = step(search)
-            waiting = runs("queued")
-            if waiting:
-                finish(waiting[0])
+            queued_runs = runs("queued")
+            if queued_runs:
+                finish(queued_runs[0])
             elif not has_advanced:
                 return current(search)
         raise AssertionError("the search does not end")
@@ -120,8 +120,10 @@ def test_decisions_depend_only_on_the_rows(lab, database):
     first = lab.drive(lab.begin(cells=14, seeds=[0]))
     second = lab.drive(lab.begin(cells=14, seeds=[0]))
     assert [trial.values for trial in first.trials] == [trial.values for trial in second.trials]
-    late = [trial.values[0] for trial in first.trials[10:]]
-    assert sum(abs(math.log10(rate) + 3) for rate in late) / len(late) < 1.0  # the search follows the results
+    late_rates = [trial.values[0] for trial in first.trials[10:]]
+    assert (
+        sum(abs(math.log10(rate) + 3) for rate in late_rates) / len(late_rates) < 1.0
+    )  # the search follows the results
 
 
 def test_a_run_that_falls_behind_the_median_is_pruned_with_a_reason(lab, database):
@@ -137,9 +139,9 @@ def test_a_run_that_falls_behind_the_median_is_pruned_with_a_reason(lab, databas
     lab.train(run, {10: 0.1})
     assert lab.step(search)
     assert lab.runs("running")[0].requested_action == "prune"
-    pruned = lab.current(search).trials[3]
-    assert pruned.reason == "eval/accuracy 0.1 at step 10 is behind the median of the finished runs"
-    assert (pruned.state, pruned.counts) == ("running", False)
+    pruned_trial = lab.current(search).trials[3]
+    assert pruned_trial.reason == "eval/accuracy 0.1 at step 10 is behind the median of the finished runs"
+    assert (pruned_trial.state, pruned_trial.counts) == ("running", False)
     lab.train(run, {10: 0.1}, "stopped", requested_action="")
     current_search = lab.current(search)
     assert current_search.trials[3].state == "pruned"
@@ -148,23 +150,27 @@ def test_a_run_that_falls_behind_the_median_is_pruned_with_a_reason(lab, databas
         messages = session.scalars(
             select(Event.message).where(Event.run_id == run.id, Event.kind == "search")
         )
-        assert f"pruned: {pruned.reason}" in messages.all()
+        assert f"pruned: {pruned_trial.reason}" in messages.all()
 
 
 def test_halving_lets_the_best_third_continue(lab, database):
     search = lab.begin(search={"pruner": "halving", "first_rung": 0.25, "max_active_runs": 9}, cells=9)
     with database.sessions.begin() as session:
         session.add(Worker(id="w", host="h", pid=1, slot=0, device="cpu"))
-    pruned = []
+    requested_actions = []
     for accuracy in (0.3, 0.5, 0.4, 0.6):
         [run] = lab.runs("queued")
         lab.train(run, {10: accuracy})
         while lab.step(search):
             pass
-        pruned.append(
-            next(running.requested_action for running in lab.runs("running") if running.id == run.id)
+        requested_actions.append(
+            next(
+                running_run.requested_action
+                for running_run in lab.runs("running")
+                if running_run.id == run.id
+            )
         )
-    assert pruned == ["", "", "prune", ""]  # the first one was alone at its rung
+    assert requested_actions == ["", "", "prune", ""]  # the first one was alone at its rung
     assert "behind the best third" in lab.current(search).trials[2].reason
 
 
@@ -193,8 +199,8 @@ def test_a_queued_run_is_pruned_immediately_and_can_be_resumed(lab, client, stat
     [run] = lab.runs("queued")
     lab.train(run, {10: 0.4}, status, verdict="collapsed", judged_step=10)
     assert lab.step(search)
-    [stopped] = lab.runs("stopped")
-    assert stopped.reason == "pruned by its search"
+    [stopped_run] = lab.runs("stopped")
+    assert stopped_run.reason == "pruned by its search"
     assert client.post(f"/api/v1/runs/{run.id}/resume").is_success
     lab.step(search)
     assert lab.current(search).trials[0].state == "queued"  # it is not pruned again
@@ -220,11 +226,11 @@ def test_two_concurrent_decisions_queue_one_run(lab, database, settings, monkeyp
     """The second decision was based on older rows, so it is dropped."""
     search = lab.begin()
     lab.finish(lab.runs("queued")[0])
-    decided = advancing._next_step
+    original_next_step = advancing._next_step
 
     def rival(*arguments):
-        monkeypatch.setattr(advancing, "_next_step", decided)
-        step = decided(*arguments)
+        monkeypatch.setattr(advancing, "_next_step", original_next_step)
+        step = original_next_step(*arguments)
         assert advance(database.sessions, settings, search)
         return step
 
@@ -242,11 +248,11 @@ def test_a_kill_at_any_write_loses_and_duplicates_nothing(lab, database):
     """The process dies at the n-th statement of a step, for every n, and the search ends as without kills."""
     expected = lab.drive(lab.begin(cells=4, seeds=[0, 1], search={"top": 2}))
     search = lab.begin(cells=4, seeds=[0, 1], search={"top": 2})
-    remaining = {"statements": math.inf}
+    limits = {"statements": math.inf}
 
     def die(*_args):
-        remaining["statements"] -= 1
-        if remaining["statements"] < 0:
+        limits["statements"] -= 1
+        if limits["statements"] < 0:
             raise Killed
 
     event.listen(database.engine, "before_cursor_execute", die)
@@ -255,21 +261,21 @@ def test_a_kill_at_any_write_loses_and_duplicates_nothing(lab, database):
         for _ in range(60):
             has_advanced, allowed_statements = False, 0
             while True:
-                remaining["statements"] = allowed_statements
+                limits["statements"] = allowed_statements
                 try:
                     has_advanced = lab.step(search)
                     break
                 except Killed:
                     kills += 1
                     allowed_statements += 1
-            remaining["statements"] = math.inf
-            waiting = lab.runs("queued")
-            if waiting:
-                lab.finish(waiting[0])
+            limits["statements"] = math.inf
+            queued_runs = lab.runs("queued")
+            if queued_runs:
+                lab.finish(queued_runs[0])
             elif not has_advanced:
                 break
     finally:
-        remaining["statements"] = math.inf
+        limits["statements"] = math.inf
         event.remove(database.engine, "before_cursor_execute", die)
     assert kills > 50
     ended_search = lab.current(search)
@@ -326,8 +332,8 @@ def test_a_search_is_stopped_with_its_runs(lab, client):
     assert (response.status_code, response.json()["status"]) == (200, "stopped")
     assert lab.runs("running")[0].requested_action == "stop"
     assert lab.step(search) is False
-    again = client.post(f"/api/v1/searches/{search}/stop")
-    assert (again.status_code, again.json()["detail"]) == (409, "this search has stopped")
+    second_response = client.post(f"/api/v1/searches/{search}/stop")
+    assert (second_response.status_code, second_response.json()["detail"]) == (409, "this search has stopped")
 
 
 @pytest.mark.parametrize("hours", [4.9, 6.5])
@@ -336,10 +342,10 @@ def test_the_budget_leaves_room_for_the_additional_seeds(lab, database, hours):
     search = lab.begin(cells=9, seeds=[0, 1], search={"hours": hours, "top": 2})
     for _ in range(60):
         has_advanced = lab.step(search)
-        waiting = lab.runs("queued")
-        if not waiting and not has_advanced:
+        queued_runs = lab.runs("queued")
+        if not queued_runs and not has_advanced:
             break
-        for run in waiting[:1]:
+        for run in queued_runs[:1]:
             lab.finish(run)
             with database.sessions.begin() as session:
                 session.execute(update(Attempt).values(ended_at=Attempt.started_at + 3600))

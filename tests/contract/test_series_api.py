@@ -70,8 +70,8 @@ def test_the_end_of_a_curve_matches_the_matrix_for_any_display_settings(client, 
     ]
     last_means = [np.mean(values[-10:]) for values in losses]
     display_settings = {"smoothing": 0.9, "x_max": 100, "max_points": 10, "ends": True}
-    alone = series(client, trained, "loss/total", **display_settings)["series"]
-    assert [item["end"] for item in alone] == [
+    single_curves = series(client, trained, "loss/total", **display_settings)["series"]
+    assert [item["end"] for item in single_curves] == [
         {"n": 1, "mean": pytest.approx(end), "low": None, "high": None} for end in last_means
     ]
     (group,) = series(client, trained, "loss/total", group_by="variant", **display_settings)["series"]
@@ -85,13 +85,13 @@ def test_seeds_of_a_variant_become_one_curve_with_a_band(client, trained):
     document = series(client, trained, "reward/mean", group_by="variant", band="std", max_points=100_000)
     (group,) = document["series"]
     singles = series(client, trained, "reward/mean", max_points=100_000)["series"]
-    values = np.array([single["values"] for single in singles])
+    values = np.array([single_curve["values"] for single_curve in singles])
     assert (group["group"], group["n"][:2]) == ("v", [2, 2])
     assert group["values"] == pytest.approx(values.mean(axis=0))
     assert group["high"] == pytest.approx(values.mean(axis=0) + values.std(axis=0, ddof=1))
-    thinned = series(client, trained, "loss/total", group_by="variant", band="minmax")["series"][0]
-    assert 1777 in thinned["steps"]
-    assert len(thinned["steps"]) <= 500
+    thinned_curve = series(client, trained, "loss/total", group_by="variant", band="minmax")["series"][0]
+    assert 1777 in thinned_curve["steps"]
+    assert len(thinned_curve["steps"]) <= 500
 
 
 def test_runs_are_grouped_by_any_field_of_their_config(client, database):
@@ -174,18 +174,18 @@ def test_a_curve_over_samples_counts_everything_that_was_sampled(client, databas
         fork = make_run(session, config=smaller, parent_run=run.id, fork_step=2, steps=9)
         write_metric(session, fork, "reward/mean", {3: 0.4})
         write_metric(session, fork, "sampling/generated_batches", {3: 2})
-        foreign = make_run(session)
-        foreign.config = {"sampling": {"prompts_per_step": "many"}}
-        vast = make_run(session)
-        vast.config = {"sampling": {"prompts_per_step": 10**40, "group_size": 10**40}}
-        for imported_run in (foreign, vast):
+        foreign_run = make_run(session)
+        foreign_run.config = {"sampling": {"prompts_per_step": "many"}}
+        vast_run = make_run(session)
+        vast_run.config = {"sampling": {"prompts_per_step": 10**40, "group_size": 10**40}}
+        for imported_run in (foreign_run, vast_run):
             write_metric(session, imported_run, "reward/mean", {1: 0.1})
             write_metric(session, imported_run, "sampling/generated_batches", {1: 1})
-    document = series(client, [run, fork, foreign, vast], "reward/mean", x="samples")
+    document = series(client, [run, fork, foreign_run, vast_run], "reward/mean", x="samples")
     assert [item["x"] for item in document["series"]] == [[32, 128, 160], [32, 128, 144]]
     assert [(item["run"], item["reason"]) for item in document["missing"]] == [
-        (foreign.id, "no points"),
-        (vast.id, "no points"),
+        (foreign_run.id, "no points"),
+        (vast_run.id, "no points"),
     ]
 
 
@@ -198,5 +198,5 @@ def test_a_curve_over_a_metric_is_in_the_order_of_its_values(client, database):
     assert item["x"] == [0.01, 0.02, 0.05]
     assert item["steps"] == [4, 2, 8]
     assert item["values"] == [0.5, 0.3, 0.2]
-    (short,) = series(client, [run], "eval/accuracy", x="kl/k3", compact=True)["series"]
-    assert short["steps"] == [4, -2, 6]
+    (compact_curve,) = series(client, [run], "eval/accuracy", x="kl/k3", compact=True)["series"]
+    assert compact_curve["steps"] == [4, -2, 6]

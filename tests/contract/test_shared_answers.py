@@ -30,11 +30,11 @@ def ask(client, run, tag="", **params):
 
 
 def test_a_reader_with_the_current_response_gets_not_modified(client, trained):
-    first = ask(client, trained)
-    assert first.headers["cache-control"] == "private, no-cache"
-    again = ask(client, trained, tag=f'"other", W/{first.headers["etag"]}')
-    assert (again.status_code, again.content) == (304, b"")
-    assert again.headers["etag"] == first.headers["etag"]
+    first_response = ask(client, trained)
+    assert first_response.headers["cache-control"] == "private, no-cache"
+    second_response = ask(client, trained, tag=f'"other", W/{first_response.headers["etag"]}')
+    assert (second_response.status_code, second_response.content) == (304, b"")
+    assert second_response.headers["etag"] == first_response.headers["etag"]
 
 
 def test_a_new_point_of_the_run_or_its_parent_changes_the_tag(client, database, trained):
@@ -67,9 +67,9 @@ def test_a_response_is_compressed_in_an_accepted_encoding(client, trained, accep
     headers = {"Accept-Encoding": accepted}
     with client.stream("GET", "/api/v1/series", params=params, headers=headers) as response:
         assert response.headers.get("content-encoding") == encoding
-        sent = sum(map(len, response.iter_raw()))
+        sent_bytes = sum(map(len, response.iter_raw()))
     uncompressed = ask(client, trained).content
-    assert sent == len(uncompressed) if encoding is None else sent < len(uncompressed) / 2
+    assert sent_bytes == len(uncompressed) if encoding is None else sent_bytes < len(uncompressed) / 2
 
 
 def test_rollouts_have_a_tag_that_changes_with_their_run(client, database):
@@ -96,11 +96,11 @@ def test_concurrent_readers_share_the_work():
         wait_for(lambda: len(thread_ids) == 8)
         return {"x": 1}
 
-    def read():
+    def read_shared():
         thread_ids.append(threading.get_ident())
         bodies.append(answers.answer(request(), 1, make).body)
 
-    readers = [threading.Thread(target=read) for _ in range(8)]
+    readers = [threading.Thread(target=read_shared) for _ in range(8)]
     for reader in readers:
         reader.start()
     for reader in readers:

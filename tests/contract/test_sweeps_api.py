@@ -36,8 +36,8 @@ def test_a_sweep_becomes_ordinary_variants_and_the_same_key_launches_it_once(cli
     }
     matrix = {"experiment": response.json()["id"], "metrics": "reward/mean", "baseline": names[0]}
     assert [row["variant"] for row in client.get("/api/v1/matrix", params=matrix).json()["rows"]] == names
-    again = launch(client, detail["request"] | {"name": "again"})
-    assert [run["variant"] for run in again.json()["runs"]] == [name for name, _ in runs]
+    second_response = launch(client, detail["request"] | {"name": "again"})
+    assert [run["variant"] for run in second_response.json()["runs"]] == [name for name, _ in runs]
     with database.sessions() as session:
         rates = [config["optimizer"]["lr"] for config in session.scalars(select(Run.config).order_by(Run.id))]
     assert rates == [1e-4, 1e-3] * 4

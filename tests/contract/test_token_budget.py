@@ -106,18 +106,18 @@ def test_tokens_are_removed_next_except_for_the_latest_step(client, database, ru
 
 def test_over_the_budget_of_the_installation_the_largest_run_is_reduced(database, run, monkeypatch):
     with database.sessions.begin() as session:
-        small = make_run(session, name="small", last_step=1)
-        make_group(session, small, step=1)
-        make_group(session, small, step=2)
-    bytes_before = token_bytes(database, small)
+        small_run = make_run(session, name="small", last_step=1)
+        make_group(session, small_run, step=1)
+        make_group(session, small_run, step=2)
+    bytes_before = token_bytes(database, small_run)
     total = sum(bytes_before.values()) + sum(token_bytes(database, run).values())
     apply_budgets(database, monkeypatch, of_all=total - 1)
-    assert token_bytes(database, small) == bytes_before
+    assert token_bytes(database, small_run) == bytes_before
     assert values_of(database, run)[1] == ["logprob"]
     assert "of the installation within" in messages(database, run)[0]
     apply_budgets(database, monkeypatch, of_all=1)
     assert list(token_bytes(database, run)) == [STEP_COUNT]
-    assert list(token_bytes(database, small)) == [2]
+    assert list(token_bytes(database, small_run)) == [2]
 
 
 def test_an_interrupted_reduction_continues_and_is_reported_once(database, run, monkeypatch):

@@ -89,20 +89,29 @@ def test_a_plan_follows_the_diagnosis(client, make_broken_run):
     run = make_broken_run()
     response = plan(client, run)
     assert response.status_code == 200, response.text
-    TrialPlanItem.model_validate(planned := response.json())
-    assert (planned["verdict"], planned["cause"]) == ("collapsed", "entropy_explosion")
-    assert (planned["fork"]["run"], planned["fork"]["step"], planned["fork"]["due_step"]) == (run.id, 60, 60)
-    assert planned["fork"]["words"] == "Every run forks from step 60, the last checkpoint before the onset."
-    assert planned["arms"] == [{"name": "remedy", "changes": {"optimizer.lr": 1e-4}}]
-    assert (planned["seeds"], planned["repeat_seed"]) == ([4, 5, 6, 7, 8], 3)
-    onset = planned["onset"]["healthy"]
-    assert planned["steps"] == onset + 2 * (planned["alarm"] - onset)
-    assert planned["alarm"] < planned["steps"] <= 120
-    assert (planned["price"]["runs"], planned["price"]["steps"]) == (11, 11 * (planned["steps"] - 60))
-    assert 0 < planned["price"]["seconds_low"] <= planned["price"]["seconds_high"]
-    assert planned["price"]["disk_bytes"] > 0
-    assert planned["price"]["least_p"] == pytest.approx(1 / 252)
-    assert (planned["errors"], planned["notes"]) == ([], [])
+    TrialPlanItem.model_validate(trial_plan := response.json())
+    assert (trial_plan["verdict"], trial_plan["cause"]) == ("collapsed", "entropy_explosion")
+    assert (trial_plan["fork"]["run"], trial_plan["fork"]["step"], trial_plan["fork"]["due_step"]) == (
+        run.id,
+        60,
+        60,
+    )
+    assert (
+        trial_plan["fork"]["words"] == "Every run forks from step 60, the last checkpoint before the onset."
+    )
+    assert trial_plan["arms"] == [{"name": "remedy", "changes": {"optimizer.lr": 1e-4}}]
+    assert (trial_plan["seeds"], trial_plan["repeat_seed"]) == ([4, 5, 6, 7, 8], 3)
+    onset = trial_plan["onset"]["healthy"]
+    assert trial_plan["steps"] == onset + 2 * (trial_plan["alarm"] - onset)
+    assert trial_plan["alarm"] < trial_plan["steps"] <= 120
+    assert (trial_plan["price"]["runs"], trial_plan["price"]["steps"]) == (
+        11,
+        11 * (trial_plan["steps"] - 60),
+    )
+    assert 0 < trial_plan["price"]["seconds_low"] <= trial_plan["price"]["seconds_high"]
+    assert trial_plan["price"]["disk_bytes"] > 0
+    assert trial_plan["price"]["least_p"] == pytest.approx(1 / 252)
+    assert (trial_plan["errors"], trial_plan["notes"]) == ([], [])
 
 
 @pytest.mark.parametrize(
@@ -273,15 +282,15 @@ def test_remedies_are_tried_one_by_one_until_one_helps(
     rates = {"first": 1e-4, "second": 5e-5, "third": 2e-5}
     arms = [{"name": name, "changes": {"optimizer.lr": rate}} for name, rate in rates.items()]
     body = {"arms": arms, "seeds": 2, "one_by_one": True}
-    planned = plan(client, run, **body).json()
-    assert (planned["price"]["runs"], planned["heals_in"]) == (2 * 4 + 1, 2)
+    trial_plan = plan(client, run, **body).json()
+    assert (trial_plan["price"]["runs"], trial_plan["heals_in"]) == (2 * 4 + 1, 2)
     trial = start_trial(client, run, **body).json()
     reconciler = Reconciler(settings, database.sessions)
     for variants, log in (({"repeat", "no change", "first"}, COLLAPSED_LOG), ({"second"}, HEALTHY_LOG)):
-        queued = [trial_run for trial_run in runs_of(database, trial) if trial_run.status == "queued"]
-        assert {trial_run.variant for trial_run in queued} == variants
+        queued_runs = [trial_run for trial_run in runs_of(database, trial) if trial_run.status == "queued"]
+        assert {trial_run.variant for trial_run in queued_runs} == variants
         assert not trial_of(client, run)["verdict"]["complete"]
-        for trial_run in queued:
+        for trial_run in queued_runs:
             finish_run(database, trial_run, log)
         reconciler.run_once()
     shown_trial = trial_of(client, run)
@@ -314,10 +323,10 @@ def test_a_remedy_that_does_not_help_is_reported(client, database, make_broken_r
     run = make_broken_run()
     trial = start_trial(client, run).json()
     worse = broken(COLLAPSED_LOG, 75, reward__accuracy=lambda values: values * 0)
-    spared = 0
+    spared_count = 0
     for trial_run in runs_of(database, trial):
-        if trial_run.variant == "remedy" and not spared:
-            spared = 1
+        if trial_run.variant == "remedy" and not spared_count:
+            spared_count = 1
             finish_run(database, trial_run, HEALTHY_LOG)
         else:
             finish_run(database, trial_run, worse if trial_run.variant == "remedy" else COLLAPSED_LOG)
@@ -367,8 +376,8 @@ def test_failed_stopped_or_deleted_runs_are_counted_separately(client, database,
 def test_a_trial_waits_until_all_runs_have_ended(client, database, make_broken_run, settings):
     run = make_broken_run()
     trial = start_trial(client, run, seeds=1).json()
-    *earlier, last = runs_of(database, trial)
-    for trial_run in earlier:
+    *earlier_runs, last_run = runs_of(database, trial)
+    for trial_run in earlier_runs:
         finish_run(database, trial_run, COLLAPSED_LOG)
     with database.sessions() as session:
         assert due_trials(session) == []
@@ -376,7 +385,7 @@ def test_a_trial_waits_until_all_runs_have_ended(client, database, make_broken_r
     verdict = trial_of(client, run)["verdict"]
     assert (verdict["complete"], verdict["arms"][1]["p"]) == (False, None)
     assert verdict["sentences"][0].startswith("So far: 1 of 1 runs without change have ended and 0 of 1")
-    finish_run(database, last, COLLAPSED_LOG)
+    finish_run(database, last_run, COLLAPSED_LOG)
     with database.sessions() as session:
         assert due_trials(session) == [trial["id"]]
     assert settle_trial(database.sessions, settings, trial["id"])

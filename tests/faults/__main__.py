@@ -59,10 +59,10 @@ def main() -> int:
     logging.getLogger("backend").setLevel(logging.ERROR)  # database outages are expected here
     with warm_parent() if options.trainers == "forked" else nullcontext() as warm:
         for name in options.forms:
-            for played in PLAY_BY_FORM[name](options, warm):
-                ledger.append(options.ledger, played.line())
-                _show(options, played)
-                if not played.is_clean:
+            for played_round in PLAY_BY_FORM[name](options, warm):
+                ledger.append(options.ledger, played_round.line())
+                _show(options, played_round)
+                if not played_round.is_clean:
                     return 1
                 if time.monotonic() > deadline:
                     return 0
@@ -92,11 +92,11 @@ def _deaths(options: argparse.Namespace, warm: Path | None) -> Iterator[Round]:
         kind = Kind(database, BROKERS[0])
         points_by_role = discover(kind, warm)
         for role in options.roles:
-            played, missed_points = die_at(kind, warm, role, points_by_role[role])
-            played.verdict.sentences.extend(
+            played_round, missed_points = die_at(kind, warm, role, points_by_role[role])
+            played_round.verdict.sentences.extend(
                 f"no {role} came to {point!r}" for point in missed_points if is_certain(point)
             )
-            yield played
+            yield played_round
 
 
 def _reboots(options: argparse.Namespace, warm: Path | None) -> Iterator[Round]:

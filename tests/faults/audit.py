@@ -131,12 +131,12 @@ def attempt_violations(session: Session, run: Run, *, clock_jumped: bool = False
         end = earlier.ended_at
         if not clock_jumped and end is not None and later.started_at < end - CLOCK_TOLERANCE_SECONDS:
             yield f"I2: attempt {later.number} of run {run.id} began before attempt {earlier.number} ended"
-    newest = 0
+    newest_attempt = 0
     query = select(Event.attempt).where(Event.run_id == run.id, Event.attempt.is_not(None))
     for attempt in session.scalars(query.order_by(Event.id)):
-        if attempt is not None and attempt < newest:
-            yield f"I2: attempt {attempt} of run {run.id} wrote after attempt {newest} had begun"
-        newest = max(newest, attempt or 0)
+        if attempt is not None and attempt < newest_attempt:
+            yield f"I2: attempt {attempt} of run {run.id} wrote after attempt {newest_attempt} had begun"
+        newest_attempt = max(newest_attempt, attempt or 0)
     newest_queries = (
         select(func.max(table.attempt)).where(table.run_id == run.id) for table in (Metric, MetricBlock)
     )

@@ -173,9 +173,9 @@ class Maker(Caller):
         return ids_by_key
 
     def check(self) -> None:
-        stored = self._stored()
+        stored_ids_by_key = self._stored()
         for key, runs in self._made.items():
-            stored_ids = stored.get(key, [])
+            stored_ids = stored_ids_by_key.get(key, [])
             self.expect(holds=stored_ids == runs, sentence=f"answered with {runs}, in SQL are {stored_ids}")
 
 

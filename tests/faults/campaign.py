@@ -107,14 +107,14 @@ def play(plant: Plant, faults: Sequence[str], *, seed: int, runs: int, steps: in
     run_configs = configs(runs, steps=steps)
     expected = references(plant, run_configs)
     start_time = time.monotonic()
-    chaos, remaining = Chaos(plant, seed), list(faults)
-    hurt: dict[str, Record] = {}
-    while remaining or not hurt:
+    chaos, remaining_faults = Chaos(plant, seed), list(faults)
+    expected_records: dict[str, Record] = {}
+    while remaining_faults or not expected_records:
         run_ids = plant.queue(run_configs)
-        hurt |= dict(zip(run_ids, expected, strict=True))
-        chaos.storm(run_ids, remaining)
+        expected_records |= dict(zip(run_ids, expected, strict=True))
+        chaos.storm(run_ids, remaining_faults)
     seconds = time.monotonic() - start_time
-    return Round(plant.kind, seed, chaos.counts, verdict_of(plant, chaos, hurt), seconds)
+    return Round(plant.kind, seed, chaos.counts, verdict_of(plant, chaos, expected_records), seconds)
 
 
 def verdict_of(plant: Plant, chaos: Chaos, expected: dict[str, Record]) -> Verdict:

@@ -41,14 +41,14 @@ DAMAGE_KINDS = ("flip", "cut", "file", "directory", "swap")
 
 def plan(kind: Kind, seed: int, number: int, names: Sequence[str] = ()) -> list[str]:
     """Return this number of faults in an order drawn with the seed, limited to `names` if it is not empty."""
-    applies = {
+    weight_by_fault = {
         name: weight
         for name, weight in WEIGHT_BY_FAULT.items()
         if (not names or name in names)
         and not (name.startswith(("postgres", "backends")) and kind.database == "sqlite")
         and not (name.startswith("broker") and kind.broker == "filesystem")
     }
-    return random.Random(seed).choices(list(applies), list(applies.values()), k=number)
+    return random.Random(seed).choices(list(weight_by_fault), list(weight_by_fault.values()), k=number)
 
 
 class Chaos:
@@ -184,9 +184,11 @@ class Chaos:
         if len(undamaged) < 2:
             send(victim.pid, signal.SIGCONT)
             return
-        newest, older = (self.plant.settings.artifact_dir(row.run_id) / row.path for row in undamaged[:2])
-        self.plant.damaged.add(f"{victim.run_id}/{newest.name}")
-        damage(newest, self._random.choice(DAMAGE_KINDS), older, self._random)
+        newest_directory, older_directory = (
+            self.plant.settings.artifact_dir(row.run_id) / row.path for row in undamaged[:2]
+        )
+        self.plant.damaged.add(f"{victim.run_id}/{newest_directory.name}")
+        damage(newest_directory, self._random.choice(DAMAGE_KINDS), older_directory, self._random)
         send(victim.pid, signal.SIGKILL)
         self.counts.update(("checkpoint_damaged", "trainer_killed"))
 

@@ -100,20 +100,20 @@ def die_at(kind: Kind, warm: Path, role: str, points: Sequence[str]) -> tuple[Ro
                     break
             chaos.counts["failpoint"] = len(plan.points("hit"))
             verdict = verdict_of(installation, chaos, dict.fromkeys(run_ids, expected))
-            played = Round(kind, 0, chaos.counts, verdict, time.monotonic() - start_time)
-            return played, plan.points("todo")
+            played_round = Round(kind, 0, chaos.counts, verdict, time.monotonic() - start_time)
+            return played_round, plan.points("todo")
 
 
 def _move_workers_on(plant: Plant, plan: Plan, chaos: Chaos) -> None:
     """Replace each dead worker, and stop or kill processes for the points that need it."""
-    alive = {process.pid: process for process in plant.alive()}
+    alive_workers = {process.pid: process for process in plant.alive()}
     for pid, point in plan.takers().items():
-        if pid not in alive:
+        if pid not in alive_workers:
             plan.give_back(pid)
         elif ("_move_on" in point or "_settle" in point) and chaos.counts["trainer_killed"] < MAX_KILLS:
             chaos.strike([], "trainer_killed")
         elif "SlotPool.close" in point and pid in [trainer.worker_pid for trainer in plant.trainers()]:
-            alive[pid].send_signal(signal.SIGTERM)
+            alive_workers[pid].send_signal(signal.SIGTERM)
             wait_for(lambda pid=pid: not is_alive(pid), "a worker ends")  # type: ignore[misc]
     while len(plant.alive()) < plant.workers:
         plant.start_worker()

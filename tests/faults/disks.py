@@ -50,14 +50,14 @@ class Disk:
 @contextmanager
 def mounted_disks(*disks: Disk) -> Iterator[None]:
     """Mount several disks at their mount points."""
-    done: list[Disk] = []
+    mounted: list[Disk] = []
     try:
         for disk in disks:
             disk.mount()
-            done.append(disk)
+            mounted.append(disk)
         yield
     finally:
-        for disk in reversed(done):
+        for disk in reversed(mounted):
             disk.unmount()
 
 

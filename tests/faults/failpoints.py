@@ -163,8 +163,8 @@ def _path(target: Any, directory: int | None) -> str:
 
 def _plain(path: str, below: str) -> str:
     """Return a path within a run's directory, without the parts that differ between runs."""
-    inside = path.split(below, 1)[1].partition("/")[2] or "."
-    return re.sub(r"s\d{6}-a\d+(\.\d+)?", "CHECKPOINT", inside)
+    inner_path = path.split(below, 1)[1].partition("/")[2] or "."
+    return re.sub(r"s\d{6}-a\d+(\.\d+)?", "CHECKPOINT", inner_path)
 
 
 def _brief(statement: str) -> str:

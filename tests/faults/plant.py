@@ -259,8 +259,8 @@ class Plant:
         )
         with reading(self.sessions) as session:
             rows = session.execute(query).mappings().all()
-        recorded = [Trainer(**row)._replace(pid=self._process_of(row["pid"])) for row in rows]
-        return [trainer for trainer in recorded if trainer.pid and is_alive(trainer.pid)]
+        recorded_trainers = [Trainer(**row)._replace(pid=self._process_of(row["pid"])) for row in rows]
+        return [trainer for trainer in recorded_trainers if trainer.pid and is_alive(trainer.pid)]
 
     def _process_of(self, pid: int) -> int:
         """Return the training process for the `pid` that its supervisor knows, or 0 if it has not started."""

@@ -132,12 +132,12 @@ def cut_power(
             if syncs:
                 _add(verdict, verdict_of_cut, f"{act}, {power_cut.point}: ")
     kind = Kind(database, "none", "none")
-    measured = {"act": act, "points": points, "first": first, "every": every, "apart": ground.is_apart}
+    figures = {"act": act, "points": points, "first": first, "every": every, "apart": ground.is_apart}
     if not syncs:
-        measured["cuts_that_lost"] = lost_in
+        figures["cuts_that_lost"] = lost_in
         if not lost_in:
             verdict.sentences.append(f"{act}: the control lost nothing, so the campaign shows nothing")
-    return Round(kind, first, faults, verdict, time.monotonic() - start_time, measured)
+    return Round(kind, first, faults, verdict, time.monotonic() - start_time, figures)
 
 
 def campaign(databases: Sequence[str], ledger: Sequence[Mapping[str, Any]]) -> Iterator[Round]:

@@ -79,13 +79,13 @@ def reboot(seed: int, *, times: int = 1, ways: Sequence[str] = ("reboot",)) -> R
         launcher.kill_all()
         shutil.rmtree(directory, ignore_errors=True)
     verdict.sentences.extend(sentences)
-    measured = {
-        f"{shutdown}_seconds": [round(median(took), 1), round(max(took), 1)]
-        for shutdown, took in seconds.items()
+    figures = {
+        f"{shutdown}_seconds": [round(median(durations), 1), round(max(durations), 1)]
+        for shutdown, durations in seconds.items()
     }
     faults = Counter(islice(cycle(ways), times))
     kind = Kind("sqlite", "valkey", "own")
-    return Round(kind, seed, faults, verdict, time.monotonic() - start_time, measured)
+    return Round(kind, seed, faults, verdict, time.monotonic() - start_time, figures)
 
 
 def _trains(sessions: Sessions, run_id: str, ended: int) -> bool:
@@ -115,8 +115,8 @@ def _unsaved(sessions: Sessions, run_id: str, shutdown: str) -> list[str]:
     It must be queued again, and everything must be saved if it was asked only once."""
     with reading(sessions) as session:
         run = session.get_one(Run, run_id)
-        newest = select(func.max(Checkpoint.step)).where(Checkpoint.run_id == run_id)
-        saved_step = session.scalar(newest) or 0
+        newest_query = select(func.max(Checkpoint.step)).where(Checkpoint.run_id == run_id)
+        saved_step = session.scalar(newest_query) or 0
     if run.status not in ("queued", "finished"):
         return [f"after {shutdown} the run is {run.status}"]
     if shutdown == "up_asked" and saved_step != run.last_step:

@@ -102,24 +102,24 @@ def kill_service(database: str, seed: int, *, times: int) -> Round:
         callers = [Maker(target), Maker(target, experiments=False), Uploader(target), Reader(target)]
         for caller in callers:
             caller.ask()
-        everybody: list[Caller] = [*callers, Follower(target)]
+        all_callers: list[Caller] = [*callers, Follower(target)]
         start_time = time.monotonic()
         for _ in range(times):
-            _storm(service, everybody, chance.uniform(*LIFE_SECONDS))
-            for caller in everybody:
+            _storm(service, all_callers, chance.uniform(*LIFE_SECONDS))
+            for caller in all_callers:
                 caller.make_good()
-        for caller in everybody:
+        for caller in all_callers:
             caller.check()
         seconds = time.monotonic() - start_time
-        sentences = [sentence for caller in everybody for sentence in caller.wrong]
+        sentences = [sentence for caller in all_callers for sentence in caller.wrong]
         verdict = Verdict(sentences=sentences + audit(installation.sessions, installation.settings.state))
-    measured = {
-        "cut": sum(caller.cut for caller in everybody),
-        "answered": {caller.name: caller.answered for caller in everybody},
-        "cut_by": {caller.name: caller.cut for caller in everybody},
-        "kept": {caller.name: caller.survived for caller in everybody if caller.survived},
+    figures = {
+        "cut": sum(caller.cut for caller in all_callers),
+        "answered": {caller.name: caller.answered for caller in all_callers},
+        "cut_by": {caller.name: caller.cut for caller in all_callers},
+        "kept": {caller.name: caller.survived for caller in all_callers if caller.survived},
     }
-    return Round(kind, seed, Counter({"service_killed": times}), verdict, seconds, measured)
+    return Round(kind, seed, Counter({"service_killed": times}), verdict, seconds, figures)
 
 
 def _storm(service: Service, callers: Sequence[Caller], seconds: float) -> None:

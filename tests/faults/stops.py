@@ -48,13 +48,13 @@ def stop(kind: Kind, warm: Path | None, *, seed: int, times: int) -> Round:
         installation.wait_until_ended(run_ids)
         verdict = verdict_of(installation, enders.chaos, dict.fromkeys(run_ids, expected))
     verdict.sentences.extend(enders.sentences)
-    measured: dict[str, Any] = {
-        f"{ending}_seconds": [round(median(took), 2), round(max(took), 2)]
-        for ending, took in enders.seconds.items()
-        if took
+    figures: dict[str, Any] = {
+        f"{ending}_seconds": [round(median(durations), 2), round(max(durations), 2)]
+        for ending, durations in enders.seconds.items()
+        if durations
     }
-    measured["late_stops"] = enders.late
-    return Round(kind, seed, enders.chaos.counts, verdict, time.monotonic() - start_time, measured)
+    figures["late_stops"] = enders.late
+    return Round(kind, seed, enders.chaos.counts, verdict, time.monotonic() - start_time, figures)
 
 
 class Enders:
@@ -90,11 +90,11 @@ class Enders:
         with self.plant.sessions.begin() as session:
             lifecycle.request_action(session, victim.run_id, "stop")
         wait_for(lambda: self.plant.read(victim.run_id).status != "running", "a run stops")
-        took = self._note("stop_wished", asked_at)
+        duration = self._note("stop_wished", asked_at)
         if self.plant.read(victim.run_id).status != "stopped":
             return  # it had just ended
         self._check_saved("stop_wished", victim)
-        self.late += took > self._longest_step(victim) + MAX_STOP_SECONDS
+        self.late += duration > self._longest_step(victim) + MAX_STOP_SECONDS
         with self.plant.sessions.begin() as session:
             lifecycle.resume_run(session, victim.run_id)
 
@@ -120,10 +120,10 @@ class Enders:
         self.plant.start_worker()
 
     def _note(self, ending: str, asked: float) -> float:
-        took = time.monotonic() - asked
-        self.seconds[ending].append(took)
+        duration = time.monotonic() - asked
+        self.seconds[ending].append(duration)
         self.chaos.counts[ending] += 1
-        return took
+        return duration
 
     def _ask(self) -> "subprocess.Popen[bytes]":
         (worker,) = self.plant.alive()
@@ -145,9 +145,9 @@ class Enders:
 
     def _check_saved(self, ending: str, victim: Trainer) -> None:
         run = self.plant.read(victim.run_id)
-        newest = select(func.max(Checkpoint.step)).where(Checkpoint.run_id == victim.run_id)
+        newest_query = select(func.max(Checkpoint.step)).where(Checkpoint.run_id == victim.run_id)
         with reading(self.plant.sessions) as session:
-            saved_step = session.scalar(newest)
+            saved_step = session.scalar(newest_query)
         if saved_step != run.last_step:
             self.sentences.append(
                 f"{ending}: the run is at step {run.last_step}, its newest checkpoint at {saved_step}"

@@ -42,20 +42,20 @@ def test_runs_of_a_restored_backup_end_bit_equal(warm, database, tmp_path):
         assert report.missing == []
         assert report.manifest.checkpoints >= 2
         installation.wait_until_ended(run_ids)
-        uninterrupted = records(installation, run_ids)
+        uninterrupted_records = records(installation, run_ids)
         stop_everything(installation)
 
         restore_backup(installation.settings, tmp_path / "backup", overwrite=True)
         assert audit(installation.sessions, installation.settings.state) == []
-        waiting = [installation.read(run_id) for run_id in run_ids]
-        assert [(run.status, run.reason) for run in waiting] == [("queued", RESTORED_REASON)] * 2
-        assert all(5 <= run.last_step < run.steps for run in waiting)
+        waiting_runs = [installation.read(run_id) for run_id in run_ids]
+        assert [(run.status, run.reason) for run in waiting_runs] == [("queued", RESTORED_REASON)] * 2
+        assert all(5 <= run.last_step < run.steps for run in waiting_runs)
         installation.engine.dispose()
         installation.reconciler = Reconciler(installation.settings, installation.sessions)
         installation.reconciler.start()
         installation.start_worker()
         installation.wait_until_ended(run_ids)
         assert audit(installation.sessions, installation.settings.state) == []
-        assert records(installation, run_ids) == uninterrupted
+        assert records(installation, run_ids) == uninterrupted_records
         assert [installation.read(run_id).attempt for run_id in run_ids] == [2, 2]
     verify(tmp_path / "backup", read_manifest(tmp_path / "backup"))  # training has not changed it

@@ -30,10 +30,10 @@ def test_runs_end_bit_equal_whatever_is_killed_frozen_or_damaged(warm, database,
     faults = [*dict.fromkeys(plan(kind, 0, 1000)), "trainer_killed", "trainer_killed", "worker_killed"]
     random.shuffle(faults)
     with Plant(kind, warm) as installation:
-        played = play(installation, faults, seed=random.randrange(10**9), runs=3)
-    assert played.verdict.sentences == []
-    assert played.is_clean, played.line()
-    assert set(faults) <= set(played.faults)
+        played_round = play(installation, faults, seed=random.randrange(10**9), runs=3)
+    assert played_round.verdict.sentences == []
+    assert played_round.is_clean, played_round.line()
+    assert set(faults) <= set(played_round.faults)
 
 
 def test_a_run_whose_checkpoints_are_all_damaged_fails_with_a_message(warm):

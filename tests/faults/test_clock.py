@@ -50,12 +50,12 @@ def plant_on(clock, database, **options):
 def wait_for_steps(plant, run_id, *, attempt, further=1):
     """Wait until this attempt has made this number of additional steps."""
     first_row = plant.read(run_id)
-    behind = first_row.last_step if first_row.attempt == attempt else 0
+    first_step = first_row.last_step if first_row.attempt == attempt else 0
 
     def has_got_on():
         run = plant.read(run_id)
         assert run.attempt <= attempt, "it was taken away"
-        return run.attempt == attempt and run.last_step >= behind + further
+        return run.attempt == attempt and run.last_step >= first_step + further
 
     wait_for(has_got_on, "it trains")
 
@@ -130,14 +130,14 @@ def test_workers_and_a_service_with_wrong_clocks_neither_lose_nor_block_a_run(cl
         service_on(clock, installation) as client,
     ):
         clock.set(-HOUR_SECONDS)
-        slow = installation.start_worker(**clock.environment)
+        slow_worker = installation.start_worker(**clock.environment)
         (run_id,) = installation.queue([{}])
         wait_for_steps(installation, run_id, attempt=1)
         installation.start_worker()
         installation.wait_for_workers()
         assert_keeps_its_run(installation, run_id, attempt=1)
-        slow.send_signal(signal.SIGKILL)
-        slow.wait()
+        slow_worker.send_signal(signal.SIGKILL)
+        slow_worker.wait()
         clock.set(HOUR_SECONDS)  # of the service, and of the other worker's trainer, whose clock is right
         assert_keeps_its_run(installation, run_id, attempt=2)
         stop(installation, run_id)

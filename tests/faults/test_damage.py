@@ -70,19 +70,19 @@ def test_a_damaged_checkpoint_never_continues_a_run(trained, sessions, tmp_path)
     undamaged, continuing, recorder = trained
     names = sorted((path.name for path in undamaged.iterdir()), reverse=True)
     assert names == ["s000003-a1", "s000002-a1", "s000001-a1"]
-    good = {0: "none of the run's 3 checkpoints is complete"}
+    value_by_step = {0: "none of the run's 3 checkpoints is complete"}
     for step in (3, 2, 1):
         root = shutil.copytree(undamaged, tmp_path / f"good{step}")
         for name in names[: 3 - step]:
             shutil.rmtree(root / name)
-        good[step] = restored(continuing(root))[1]
+        value_by_step[step] = restored(continuing(root))[1]
     recorder.flush()
     refusals_before, damage_count = refusals(sessions), 0
     chance = random.Random(0)
     while damage_count < DAMAGE_COUNT:
         root = shutil.copytree(undamaged, tmp_path / "damaged")
-        bad = chance.choice((1, 1, 2, 3))
-        for name in names[:bad]:
+        damaged_count = chance.choice((1, 1, 2, 3))
+        for name in names[:damaged_count]:
             donor = chance.choice(
                 [donor for donor in names if donor != name and (root / donor).is_dir()] or [""]
             )
@@ -93,9 +93,9 @@ def test_a_damaged_checkpoint_never_continues_a_run(trained, sessions, tmp_path)
             )
             damage(root / name, chance.choice(damage_kinds), undamaged / donor, chance)
         step, state = restored(continuing(root))
-        assert step == 3 - bad
-        assert state == good[step]
+        assert step == 3 - damaged_count
+        assert state == value_by_step[step]
         shutil.rmtree(root)
-        damage_count += bad
+        damage_count += damaged_count
         recorder.flush()
         assert refusals(sessions) == refusals_before + damage_count

@@ -27,10 +27,10 @@ def test_runs_of_lost_machines_end_bit_equal(request, warm, storage, tmp_path):
     with Plant(Kind("sqlite", "valkey"), warm, artifacts_url=url) as installation:
         run_configs = configs(3)
         expected = references(installation, run_configs)
-        chaos, hurt = Chaos(installation, random.randrange(10**9)), {}
+        chaos, expected_records = Chaos(installation, random.randrange(10**9)), {}
         while faults:
             run_ids = installation.queue(run_configs)
-            hurt |= dict(zip(run_ids, expected, strict=True))
+            expected_records |= dict(zip(run_ids, expected, strict=True))
             chaos.storm(run_ids, faults)
         store = artifact_store(installation.settings)
         with reading(installation.sessions) as session:
@@ -39,7 +39,7 @@ def test_runs_of_lost_machines_end_bit_equal(request, warm, storage, tmp_path):
             names = {row.path for row in chaos.rows(run_id)}
             assert store.listing(run_id) == dict.fromkeys(names, True)
             assert all(store.fetch(installation.settings.artifact_dir(run_id) / name) for name in names)
-        verdict = verdict_of(installation, chaos, hurt)
+        verdict = verdict_of(installation, chaos, expected_records)
     assert verdict.sentences == []
     assert Round(installation.kind, 0, chaos.counts, verdict, 0.0).is_clean
     assert chaos.counts["machine_lost"] == LOSS_COUNT

@@ -80,12 +80,12 @@ def test_secrets_are_replaced_before_a_long_text_is_cut(log_lines, monkeypatch):
     logged_lines = log_lines()
     logger.info("%s", "x" * 4995 + "canary-canary/1" + "y" * 20_000)
     logger.info("canary-canary%%2F1 postgresql://me:pw@host :// redis://:hidden@host hf_%s", "a" * 34)
-    long, short = logged_lines()
-    assert "canary" not in long + short
-    assert "[sec" in long
-    assert "characters left out" in long
-    assert "hidden" not in short
-    assert "me:pw" not in short
+    long_line, short_line = logged_lines()
+    assert "canary" not in long_line + short_line
+    assert "[sec" in long_line
+    assert "characters left out" in long_line
+    assert "hidden" not in short_line
+    assert "me:pw" not in short_line
 
 
 def test_every_response_carries_an_id_and_problem_documents_repeat_it(client):
@@ -94,8 +94,8 @@ def test_every_response_carries_an_id_and_problem_documents_repeat_it(client):
         assert len(response.headers["x-request-id"]) == 32
         if response.status_code >= 400:
             assert response.json()["request_id"] == response.headers["x-request-id"]
-    stranger = client.get("/api/v1/runs", headers={"Authorization": "Bearer wrong"})
-    assert stranger.json()["request_id"] == stranger.headers["x-request-id"]
+    unauthorized_response = client.get("/api/v1/runs", headers={"Authorization": "Bearer wrong"})
+    assert unauthorized_response.json()["request_id"] == unauthorized_response.headers["x-request-id"]
 
 
 def test_history_keeps_no_secret(session, monkeypatch, settings):

@@ -34,13 +34,13 @@ def test_a_redirect_is_an_answer_unless_it_may_be_followed(status):
         redirecting_url = f"{server.url}/here"
         assert fetch(redirecting_url, max_bytes=10, seconds=60).status == status
         assert [head.split()[1] for head in server.heads] == ["/here"]
-        followed = fetch(
+        followed_response = fetch(
             redirecting_url,
             max_bytes=10,
             seconds=60,
             may_redirect_to=lambda target: target.endswith("/there"),
         )
-        assert followed == (200, b"")
+        assert followed_response == (200, b"")
 
 
 @pytest.mark.parametrize(

@@ -79,10 +79,10 @@ def nested(document, levels):
 
 def test_a_deeply_nested_document_is_redacted_without_changing_the_original():
     document = nested(SECRET_LOOKALIKES[0], 5_000)
-    redacted = redact_document(document)
+    redacted_document = redact_document(document)
     for _ in range(5_000):
-        document, redacted = document["a"][0], redacted["a"][0]
-    assert (document, redacted) == (SECRET_LOOKALIKES[0], REDACTED)
+        document, redacted_document = document["a"][0], redacted_document["a"][0]
+    assert (document, redacted_document) == (SECRET_LOOKALIKES[0], REDACTED)
 
 
 @pytest.mark.parametrize("secret", SECRET_LOOKALIKES)

@@ -132,8 +132,8 @@ def vals(cell):
 def test_a_grid_of_a_continuous_range_and_too_many_random_cells_are_refused():
     assert "a grid needs a number of values" in refusal(("optimizer.lr", "1e-5..1e-3 log"))[1]
     assert "only 2 combinations" in refusal(("optimizer.lr", "1, 2"), method="random", cells=3)[1]
-    narrow = refusal(("sampling.group_size", "2..4 log"), method="random", cells=9)
-    assert narrow == ("sweep.cells", "only 3 different combinations were found; ask for fewer cells")
+    narrow_error = refusal(("sampling.group_size", "2..4 log"), method="random", cells=9)
+    assert narrow_error == ("sweep.cells", "only 3 different combinations were found; ask for fewer cells")
 
 
 @pytest.mark.parametrize(

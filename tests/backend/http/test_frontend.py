@@ -25,8 +25,8 @@ def test_a_browser_at_an_unknown_address_gets_a_page_that_says_so(client):
     for path in ("/api/v1/nowhere", "/static/nowhere.js"):
         assert client.get(path, headers=navigation).json()["detail"] == f"there is nothing at {path}"
     assert client.get("/nowhere").json()["detail"] == "there is nothing at /nowhere"
-    stranger = client.get("/nowhere", headers=navigation | {"Cookie": "", "Authorization": ""})
-    assert (stranger.status_code, '<div id="app">' in stranger.text) == (401, False)
+    unauthorized_response = client.get("/nowhere", headers=navigation | {"Cookie": "", "Authorization": ""})
+    assert (unauthorized_response.status_code, '<div id="app">' in unauthorized_response.text) == (401, False)
 
 
 def test_browsers_cache_scripts_until_one_of_them_changes(client, tmp_path, monkeypatch):

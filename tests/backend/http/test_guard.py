@@ -66,9 +66,9 @@ def test_the_link_sets_a_cookie_and_disappears_from_the_address(stranger, settin
     assert all(attribute in cookie for attribute in ("httponly", "samesite=strict", "path=/"))
     assert stranger.get("/api/v1/runs").status_code == 200
     stranger.cookies.clear()
-    again = stranger.get(f"/?{ticket}")
-    assert again.status_code == 401
-    assert "already been used" in again.text
+    second_response = stranger.get(f"/?{ticket}")
+    assert second_response.status_code == 401
+    assert "already been used" in second_response.text
 
 
 def test_a_link_never_leads_to_another_site(stranger, settings):
@@ -99,8 +99,10 @@ def test_guessing_tokens_is_slowed_down(stranger):
 def test_a_body_must_be_json_of_limited_size(client):
     path = "/api/v1/validate"
     assert client.post(path, content=b"{}", headers={"Content-Type": "text/plain"}).status_code == 415
-    big = b'{"a": "' + b"x" * 1_000_001 + b'"}'
-    assert client.post(path, content=big, headers={"Content-Type": "application/json"}).status_code == 413
+    big_body = b'{"a": "' + b"x" * 1_000_001 + b'"}'
+    assert (
+        client.post(path, content=big_body, headers={"Content-Type": "application/json"}).status_code == 413
+    )
 
     def stream_chunks():
         for _ in range(20):

@@ -143,13 +143,13 @@ def test_chunk_framing_of_a_body_is_limited_like_a_head(connect, host, after):
 
 @pytest.mark.parametrize("method", [b"POST", b"CONNECT"])
 def test_a_body_is_never_read_as_a_request(connect, host, method):
-    hidden = b"GET /healthz HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n" % host
-    lines = (b"Connection: Upgrade", b"Upgrade: h2c", b"Content-Length: %d" % len(hidden))
+    hidden_request = b"GET /healthz HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n" % host
+    lines = (b"Connection: Upgrade", b"Upgrade: h2c", b"Content-Length: %d" % len(hidden_request))
     head = b"%s /login HTTP/1.1\r\nHost: %s\r\n" % (method, host)
     connection = connect()
     connection.sendall(head + b"".join(line + b"\r\n" for line in lines) + b"\r\n")
     time.sleep(0.2)
-    connection.sendall(hidden)
+    connection.sendall(hidden_request)
     connection.shutdown(socket.SHUT_WR)
     assert b"HTTP/1.1 200" not in received_from(connection)
 
@@ -190,18 +190,18 @@ def test_an_ambiguous_request_is_refused(connect, host, lines):
 
 def test_silent_connections_block_nobody(connect, host):
     get = b"GET /healthz HTTP/1.1\r\nHost: %s\r\n" % host
-    begun = connect()
-    begun.sendall(get)  # a head without an end
-    unsent = connect()
+    begun_connection = connect()
+    begun_connection.sendall(get)  # a head without an end
+    unsent_connection = connect()
     post = b"POST /api/v1/experiments HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\n"
-    unsent.sendall(
+    unsent_connection.sendall(
         post % (host, TOKEN.encode()) + b"Content-Type: application/json\r\nContent-Length: 9\r\n\r\n"
     )
-    crowd = [begun, unsent, *(connect() for _ in range(25))]
+    connections = [begun_connection, unsent_connection, *(connect() for _ in range(25))]
     last = connect()
     last.sendall(get + b"Connection: close\r\n\r\n")
     assert received_from(last).startswith(b"HTTP/1.1 200")
-    first, second, third = (received_from(connection) for connection in crowd[:3])
+    first, second, third = (received_from(connection) for connection in connections[:3])
     assert (first, third) == (b"", b""), "the oldest ones are closed"
     # The timing decides whether the route already waits for the body when the others arrive.
     assert second == b"" or second.startswith(b"HTTP/1.1 408")
@@ -238,11 +238,11 @@ def test_writes_are_limited_except_for_an_experiment_of_36_variants(sqlite_url, 
         assert client.post("/api/v1/experiments", json=body).status_code == 201
         checks = [client.post("/api/v1/validate", json={}).status_code for _ in range(36)]
         runs = [run["id"] for run in client.get("/api/v1/runs").json()["items"]]
-        stopped = client.post(f"/api/v1/runs/{runs[0]}/stop")
+        stop_response = client.post(f"/api/v1/runs/{runs[0]}/stop")
         rejected_response = client.post(f"/api/v1/runs/{runs[1]}/stop")
         assert client.get(f"/api/v1/runs/{runs[1]}").json()["status"] == "queued"
     assert set(checks) == {200}
-    assert (stopped.status_code, rejected_response.status_code) == (202, 429)
+    assert (stop_response.status_code, rejected_response.status_code) == (202, 429)
     assert int(rejected_response.headers["retry-after"]) in range(1, 11)
     assert "was not carried out" in rejected_response.json()["detail"]
 

@@ -61,10 +61,10 @@ def test_a_bug_returns_an_error_without_a_traceback(client):
 
 
 def test_a_database_outage_is_503_with_a_time_to_retry(client):
-    def away():
+    def fail():
         raise OperationalError("SELECT 1", {}, Exception("secret address"))
 
-    replace_endpoint(client, "/api/v1/presets", away)
+    replace_endpoint(client, "/api/v1/presets", fail)
     response = client.get("/api/v1/presets")
     assert (response.status_code, response.headers["retry-after"]) == (503, "2")
     assert "secret" not in response.text

@@ -98,11 +98,11 @@ def test_the_query_of_a_disconnected_client_ends(database):
 
 
 def test_a_statement_that_begins_after_the_interruption_is_interrupted():
-    heard, wait = threading.Semaphore(0), interruption.ClientWait(600)
+    interruptions, wait = threading.Semaphore(0), interruption.ClientWait(600)
     token = interruption.current_wait.set(wait)
     try:
-        with interruption.interruptible(heard.release):
+        with interruption.interruptible(interruptions.release):
             wait.end()
-            assert all(heard.acquire(timeout=30) for _ in range(3))
+            assert all(interruptions.acquire(timeout=30) for _ in range(3))
     finally:
         interruption.current_wait.reset(token)

@@ -60,10 +60,10 @@ def test_damage_is_detected_at_any_position(write):
     unnoticed = 0
     for offset in range(len(encoded)):
         for bit in range(8):
-            damaged = bytearray(encoded)
-            damaged[offset] ^= 1 << bit
+            damaged_bytes = bytearray(encoded)
+            damaged_bytes[offset] ^= 1 << bit
             try:
-                decoded = decode(bytes(damaged))
+                decoded = decode(bytes(damaged_bytes))
             except BlockDamaged:
                 continue
             unnoticed += 1

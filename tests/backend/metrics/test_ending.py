@@ -15,9 +15,9 @@ def curve(values, *, every=1):
 
 
 def test_the_end_is_the_mean_of_the_last_ten_steps_or_the_last_evaluation():
-    rising = curve(range(1, 31))
-    assert curve_end("reward/mean", rising) == pytest.approx(25.5)
-    assert curve_end("eval/accuracy", rising) == 30
+    rising_curve = curve(range(1, 31))
+    assert curve_end("reward/mean", rising_curve) == pytest.approx(25.5)
+    assert curve_end("eval/accuracy", rising_curve) == 30
     assert curve_end("reward/mean", curve([1, 2, 3], every=25)) == 3
     assert curve_end("reward/mean", curve([])) is None
 

@@ -78,12 +78,12 @@ def test_an_adapter_with_absurd_targets_is_refused_without_a_traceback(settings,
 
 
 def test_a_link_that_leaves_models_dir_is_refused(settings, model, tmp_path):
-    outside = tmp_path / "outside"
-    model.rename(outside)
-    model.symlink_to(outside)
+    outside_directory = tmp_path / "outside"
+    model.rename(outside_directory)
+    model.symlink_to(outside_directory)
     assert "leads out of MODELS_DIR" in refusal_reason(settings)
     model.unlink()
-    outside.rename(model)
+    outside_directory.rename(model)
     (model / "model.safetensors").unlink()
     (model / "model.safetensors").symlink_to("/etc/passwd")
     assert "leads out of MODELS_DIR" in refusal_reason(settings)
@@ -153,14 +153,14 @@ def test_sampling_servers_must_exist_and_return_log_probabilities(settings):
 
 
 def test_sampling_next_to_the_trainer_needs_the_operators_settings(settings):
-    beside = {"sampling": {"engine": {"type": "colocated"}, "temperature": 0.8, "top_p": 0.9}}
+    colocated_config = {"sampling": {"engine": {"type": "colocated"}, "temperature": 0.8, "top_p": 0.9}}
     with pytest.raises(InvalidConfig) as error_info:
-        resolve_runnable(settings, beside)
+        resolve_runnable(settings, colocated_config)
     assert [(error.path, error.message) for error in error_info.value.errors] == [
         ("sampling.engine.type", "is colocated, but ENGINE_PYTHON is not set: see docs/engines.md")
     ]
     configured = settings.model_copy(update={"engine_python": "/opt/vllm/bin/python"})
-    assert resolve_runnable(configured, beside).sampling.engine.memory_share == 0.4
+    assert resolve_runnable(configured, colocated_config).sampling.engine.memory_share == 0.4
 
 
 def test_an_environment_needs_a_server_of_that_name(settings):
@@ -169,9 +169,9 @@ def test_an_environment_needs_a_server_of_that_name(settings):
         "problems": [{"name": "episodes", "instruction": "Guess."}],
         "rewards": [{"name": "environment"}],
     }
-    with pytest.raises(InvalidConfig) as caught:
+    with pytest.raises(InvalidConfig) as error_info:
         resolve_runnable(settings, config)
-    [error] = caught.value.errors
+    [error] = error_info.value.errors
     assert (error.path, error.message) == (
         "environment.server",
         "is guess, but OPENENV_URLS is not set: see docs/environments.md",

@@ -130,8 +130,10 @@ def test_a_loss_of_0_a_ratio_of_1_and_no_kl_are_not_evidence():
 
 def test_a_metric_with_too_few_values_is_not_called_missing():
     log = healthy()
-    few = {"policy/lift_right": Series(np.array([10, 20]), np.array([0.1, 0.2]))}
-    needs_by_cause = {detector.cause: detector.needs for detector in diagnose(Log(log.series | few)).unjudged}
+    short_series = {"policy/lift_right": Series(np.array([10, 20]), np.array([0.1, 0.2]))}
+    needs_by_cause = {
+        detector.cause: detector.needs for detector in diagnose(Log(log.series | short_series)).unjudged
+    }
     assert needs_by_cause["displacement"] == "values of policy/lift_right: it has only 2, and 4 are needed"
     assert needs_by_cause["mismatch"] == "log-probabilities of the sampler (mismatch/k3)"
 
@@ -183,13 +185,13 @@ def test_a_remedy_is_a_config_that_the_service_accepts(cause):
         mode="json"
     )
     changes = remedy_for(cause, Log({}, config)).changes
-    merged = config
+    merged_config = config
     for path, setting in changes.items():
         nested: Any = setting
         for key in reversed(path.split(".")):
             nested = {key: nested}
-        merged = merge(merged, nested)
-    RunConfig.model_validate(merged)
+        merged_config = merge(merged_config, nested)
+    RunConfig.model_validate(merged_config)
 
 
 def test_a_foreign_log_gets_no_config_changes():
@@ -271,8 +273,8 @@ def test_right_answers_that_become_less_likely_are_the_cause():
     lift = Series(every_tenth, np.where(every_tenth <= 50, 0.02, -0.05))
     diagnosis = diagnose(broken(Log({**log.series, "policy/lift_right": lift}), 100, **FALLS))
     assert diagnosis.causes[0].finding.cause == "displacement"
-    calm = Series(every_tenth, np.full(12, 0.02))
-    diagnosis = diagnose(broken(Log({**log.series, "policy/lift_right": calm}), 100, **FALLS))
+    steady_lift = Series(every_tenth, np.full(12, 0.02))
+    diagnosis = diagnose(broken(Log({**log.series, "policy/lift_right": steady_lift}), 100, **FALLS))
     assert "displacement" not in {cause.finding.cause for cause in diagnosis.causes}
 
 
@@ -343,8 +345,8 @@ def log_of_long_texts(count=200, cap=1024, seed=0):
 def test_completions_of_a_thousand_tokens_that_grow_to_the_cap_are_the_cause(seed):
     log = log_of_long_texts(seed=seed)
     assert diagnose(log).outcome.verdict == "healthy"
-    grown = {"length__mean": becomes(1023.0), "length__truncated_frac": becomes(0.9)}
-    diagnosis = diagnose(broken(broken(log, 120, **grown), 125, **FALLS))
+    length_changes = {"length__mean": becomes(1023.0), "length__truncated_frac": becomes(0.9)}
+    diagnosis = diagnose(broken(broken(log, 120, **length_changes), 125, **FALLS))
     assert (diagnosis.outcome.verdict, diagnosis.causes[0].finding.cause) == ("collapsed", "length_blowup")
     assert diagnosis.onset.healthy <= 120 <= diagnosis.onset.sick + 1
 

@@ -66,13 +66,13 @@ def test_the_bound_for_a_run_that_never_learned_shrinks_with_its_length():
 
 
 def test_accuracies_in_percent_have_the_verdict_of_fractions_in_their_own_unit():
-    falling = np.array([0.1, 0.4, 0.55, 0.6, 0.6, 0.35, 0.2, 0.12, 0.1])
+    falling_values = np.array([0.1, 0.4, 0.55, 0.6, 0.6, 0.35, 0.2, 0.12, 0.1])
     outcomes = [
         judge(
             Log(
                 {
                     "reward/mean": series(reward(90)),
-                    "eval/accuracy": Series(np.arange(10, 91, 10), falling * unit),
+                    "eval/accuracy": Series(np.arange(10, 91, 10), falling_values * unit),
                 }
             )
         )
@@ -154,8 +154,8 @@ def test_a_run_that_cannot_learn_and_shows_no_learning_never_learned(name):
 
 def test_a_reward_that_rises_while_evaluations_fall_does_not_prove_hacking():
     steps = np.arange(0, 150, 10)
-    evaluated = Series(steps, np.where(steps < 80, 0.5, 0.1))
-    log = Log({"reward/mean": series(reward()), "eval/accuracy": evaluated})
+    evaluations = Series(steps, np.where(steps < 80, 0.5, 0.1))
+    log = Log({"reward/mean": series(reward()), "eval/accuracy": evaluations})
     assert findings(log)["reward_hacking"].tier == "consistent"
 
 
@@ -171,9 +171,11 @@ def test_a_nonfinite_last_gradient_is_a_warning_unless_it_ended_the_run():
     assert diagnose(Log(values)).outcome.verdict == "healthy"
     assert "non_finite" in findings(Log(values))
     assert diagnose(Log(values, status="failed")).outcome.verdict == "collapsed"
-    always = values | {"optim/grad_norm": series(np.full(100, np.nan))}
-    assert diagnose(Log(always)).outcome.verdict == "healthy"  # the run learned: only the norm is not finite
-    flat_series = always | {"reward/mean": series(steady(100, 0.2))}
+    always_nonfinite = values | {"optim/grad_norm": series(np.full(100, np.nan))}
+    assert (
+        diagnose(Log(always_nonfinite)).outcome.verdict == "healthy"
+    )  # the run learned: only the norm is not finite
+    flat_series = always_nonfinite | {"reward/mean": series(steady(100, 0.2))}
     assert diagnose(Log(flat_series)).outcome.verdict == "collapsed"
 
 

@@ -176,8 +176,8 @@ def test_a_reward_that_wrong_answers_earn_is_restricted_to_right_ones():
     (terms,) = first_knob_change("reward_hacking", fields).values()
     assert reward_names(terms, "weight") == [("correctness", 1.0), ("think_format", 4.0)]
     assert terms[1]["only_when_correct"] is True
-    (again,) = first_knob_change("reward_hacking", {"rewards": terms}).values()
-    assert reward_names(again, "weight") == [("correctness", 1.0), ("think_format", 1.0)]
+    (second_change,) = first_knob_change("reward_hacking", {"rewards": terms}).values()
+    assert reward_names(second_change, "weight") == [("correctness", 1.0), ("think_format", 1.0)]
 
 
 def test_a_term_that_cannot_depend_on_right_answers_pays_a_quarter():

@@ -68,8 +68,8 @@ def test_without_accuracy_and_reward_there_is_no_verdict():
     ("evaluated", "verdict"), [([0.2, 0.4, 0.6, 0.8], "healthy"), ([0.4, 0.4, 0.4, 0.4], "never_learned")]
 )
 def test_a_verdict_by_evaluations_alone_has_their_numbers(evaluated, verdict):
-    few = {"reward/accuracy": series([0.1, 0.2, 0.3]), "eval/accuracy": series(evaluated)}
-    outcome = judge(Log(few))
+    few_points = {"reward/accuracy": series([0.1, 0.2, 0.3]), "eval/accuracy": series(evaluated)}
+    outcome = judge(Log(few_points))
     assert (outcome.verdict, outcome.goal, outcome.end) == (verdict, "eval/accuracy", evaluated[-1])
     assert np.isfinite(outcome.best)
 
@@ -176,8 +176,8 @@ def test_evaluations_in_random_order_are_not_a_decline_while_training_is_stable(
     )
     assert judge(log).verdict in {"healthy", "inconclusive"}
     falls = np.where(np.arange(80) < 50, 0.55, 0.25) + np.random.default_rng(0).normal(0, 0.03, 80)
-    fallen = judge(Log({**log.series, "reward/accuracy": series(falls)}))
-    assert fallen.verdict in {"collapsed", "declining"}
+    outcome_after_fall = judge(Log({**log.series, "reward/accuracy": series(falls)}))
+    assert outcome_after_fall.verdict in {"collapsed", "declining"}
 
 
 def log_of_one_prompt(seed, *, fall_at=None, level=0.02, count=400, group=8):
@@ -193,7 +193,7 @@ def log_of_one_prompt(seed, *, fall_at=None, level=0.02, count=400, group=8):
 def test_a_collapse_is_found_with_one_prompt_per_step():
     outcomes = [outcome_of(log_of_one_prompt(seed, fall_at=250)) for seed in range(40)]
     assert sum(outcome.verdict == "collapsed" for outcome in outcomes) >= 38
-    late = [outcome.onset.healthy - 250 for outcome in outcomes if outcome.verdict == "collapsed"]
-    assert abs(np.median(late)) <= 25
+    onset_errors = [outcome.onset.healthy - 250 for outcome in outcomes if outcome.verdict == "collapsed"]
+    assert abs(np.median(onset_errors)) <= 25
     healthy_ones = [outcome_of(log_of_one_prompt(seed)).verdict for seed in range(40)]
     assert sum(verdict in {"collapsed", "declining", "recovered"} for verdict in healthy_ones) <= 1

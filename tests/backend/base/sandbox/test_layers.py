@@ -253,8 +253,8 @@ def test_without_any_layer_the_probes_succeed(monkeypatch, token, listener):
 
 def test_an_operator_grants_network_variables_and_directories(monkeypatch, token, listener):
     monkeypatch.setenv("JUDGE_API_KEY", "k" * 20)
-    may = Permissions(network=True, variables=("JUDGE_API_KEY",), directories=(Path(token).parent,))
-    with Sandbox(PROBES, permissions=may, additional_paths=(TEST_DIRECTORY,)) as sandbox:
+    permissions = Permissions(network=True, variables=("JUDGE_API_KEY",), directories=(Path(token).parent,))
+    with Sandbox(PROBES, permissions=permissions, additional_paths=(TEST_DIRECTORY,)) as sandbox:
         assert sandbox.ask("connect", host="127.0.0.1", port=listener, seconds=30) == "connected"
         assert "JUDGE_API_KEY" in sandbox.ask("environment", seconds=30)
         assert sandbox.ask("read", path=token, seconds=30) == SECRET

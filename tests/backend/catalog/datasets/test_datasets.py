@@ -37,11 +37,15 @@ def test_a_dataset_is_stored_under_the_hash_of_its_content(client, settings, nam
     response = upload(client, pack(VALID_ROWS), name)
     assert response.status_code == 201, response.text
     sha256 = hashlib.sha256(VALID_ROWS).hexdigest()
-    uploaded = response.json()
-    assert (uploaded["path"], uploaded["sha256"], uploaded["rows"]) == (f"uploads/{sha256}.jsonl", sha256, 2)
-    assert (uploaded["name"], uploaded["bytes"]) == (name, len(VALID_ROWS))
-    assert (settings.datasets_dir / uploaded["path"]).read_bytes() == VALID_ROWS
-    assert client.get("/api/v1/datasets").json()["items"] == [uploaded]
+    uploaded_dataset = response.json()
+    assert (uploaded_dataset["path"], uploaded_dataset["sha256"], uploaded_dataset["rows"]) == (
+        f"uploads/{sha256}.jsonl",
+        sha256,
+        2,
+    )
+    assert (uploaded_dataset["name"], uploaded_dataset["bytes"]) == (name, len(VALID_ROWS))
+    assert (settings.datasets_dir / uploaded_dataset["path"]).read_bytes() == VALID_ROWS
+    assert client.get("/api/v1/datasets").json()["items"] == [uploaded_dataset]
 
 
 def test_a_name_is_a_label_and_never_a_path(client, settings):
@@ -95,8 +99,8 @@ def with_small_limit(client):
 
 
 def test_an_unused_dataset_can_be_deleted(client, settings):
-    uploaded = upload(client, VALID_ROWS).json()
-    assert client.delete(f"/api/v1/datasets/{uploaded['sha256']}").json() == uploaded
+    uploaded_dataset = upload(client, VALID_ROWS).json()
+    assert client.delete(f"/api/v1/datasets/{uploaded_dataset['sha256']}").json() == uploaded_dataset
     assert stored_files(settings) == []
     assert client.get("/api/v1/datasets").json()["items"] == []
-    assert client.delete(f"/api/v1/datasets/{uploaded['sha256']}").status_code == 404
+    assert client.delete(f"/api/v1/datasets/{uploaded_dataset['sha256']}").status_code == 404

@@ -73,7 +73,7 @@ def make_full_run(client, settings, **fields):
         for step, metric_value in VALUE_BY_STEP.items():
             write_metric(session, run, "reward/mean", {step: metric_value}, attempt=1 if step <= 3 else 2)
         write_metric(session, run, "loss/total", {4: 7.0, 5: 8.0}, attempt=1)  # hidden by the second attempt
-        strange = MadeCompletion(
+        strange_completion = MadeCompletion(
             text=UNUSUAL_TEXT,
             reward=math.nan,
             advantage=-0.0,
@@ -82,22 +82,27 @@ def make_full_run(client, settings, **fields):
         )
         session.flush()
         make_group(
-            session, run, step=2, attempt=1, prompt=UNUSUAL_TEXT, completions=(MadeCompletion(), strange)
+            session,
+            run,
+            step=2,
+            attempt=1,
+            prompt=UNUSUAL_TEXT,
+            completions=(MadeCompletion(), strange_completion),
         )
         make_group(session, run, step=5, attempt=2, kind="eval", tokens=False)
         make_group(session, run, step=5, attempt=1)  # hidden
         unstored = MadeGroup(
-            prompt=UNUSUAL_TEXT + "?", prompt_index=7, left_out="equal", completions=(strange,) * 3
+            prompt=UNUSUAL_TEXT + "?", prompt_index=7, left_out="equal", completions=(strange_completion,) * 3
         )
         left_out = MadeGroup(prompt_index=8, left_out="surplus")
         write_groups(session, pack_groups(run.id, 6, 2, [left_out], counted=[unstored]))
         probe = MadeGroup(prompt="probe", kind="eval", prompt_index=1)
         write_groups(session, pack_groups(run.id, 9, 2, [], counted=[probe]))
         write_groups(session, pack_groups(run.id, 8, 1, [], counted=[MadeGroup(prompt_index=3)]))  # hidden
-        marked = next(
+        labelled_rollout = next(
             completion.id for completion in stored_completions(session) if completion.reward is None
         )
-        put_label(session, marked, LabelRequest(label="weird", note="答え\n<b>"), "operator")
+        put_label(session, labelled_rollout, LabelRequest(label="weird", note="答え\n<b>"), "operator")
         add_event(session, "checkpoint", "continued", run_id=run.id, step=3, attempt=2, data={"n": 0.5})
         make_checkpoint(session, run, settings.state, step=9, attempt=2, content=b"\0\1weights")
         return run.id
@@ -190,8 +195,10 @@ def test_an_imported_run_shows_what_the_first_one_shows(client, settings):
         [client.get(f"/api/v1/rollouts/{c['id']}/tokens").json() for c in stored_groups[0]["completions"]]
         for stored_groups in groups
     ]
-    for mine, theirs in zip(*tokens, strict=True):
-        assert {k: v for k, v in mine.items() if k != "id"} == {k: v for k, v in theirs.items() if k != "id"}
+    for run_tokens, copy_tokens in zip(*tokens, strict=True):
+        assert {k: v for k, v in run_tokens.items() if k != "id"} == {
+            k: v for k, v in copy_tokens.items() if k != "id"
+        }
 
 
 def test_a_secret_in_an_archive_is_not_stored(client):
@@ -255,13 +262,13 @@ def test_counts_prompts_and_labels_are_those_of_the_first_run(client, settings):
         ]
         assert comparable_answers[0] == comparable_answers[1], path
         assert comparable_answers[0]["items"], path
-    labelled = [
+    labelled_completions = [
         client.get("/api/v1/rollouts/search", params={"runs": run_id, "label": "weird"}).json()["items"]
         for run_id in (run, copy)
     ]
-    assert labelled[0][0]["labels"] == labelled[1][0]["labels"]
-    assert labelled[1][0]["labels"][0]["note"] == "答え\n<b>"
-    assert labelled[0][0]["id"] != labelled[1][0]["id"]
+    assert labelled_completions[0][0]["labels"] == labelled_completions[1][0]["labels"]
+    assert labelled_completions[1][0]["labels"][0]["note"] == "答え\n<b>"
+    assert labelled_completions[0][0]["id"] != labelled_completions[1][0]["id"]
     left_out = client.get("/api/v1/rollouts", params={"run": copy, "step": 6}).json()["items"]
     assert [group["left_out"] for group in left_out] == ["surplus"]
 
@@ -305,15 +312,15 @@ def test_invalid_labels_are_refused_and_nothing_is_stored(client, settings, labe
 
 def test_secrets_are_replaced_in_the_json_of_an_archive(client, settings):
     secret = "hf_" + "d" * 34
-    escaped = "".join(f"\\u{ord(letter):04x}" for letter in secret)
-    rewards = f'{{"{escaped}":1,"http://a:1":2,"b@c":3}}'
-    turns = json.dumps([TURN | {"tool": "here"}]).replace("here", escaped)
-    change = cells(row=1, rewards=rewards, flags=f'["{escaped}"]', turns=turns)
+    escaped_secret = "".join(f"\\u{ord(letter):04x}" for letter in secret)
+    rewards = f'{{"{escaped_secret}":1,"http://a:1":2,"b@c":3}}'
+    turns = json.dumps([TURN | {"tool": "here"}]).replace("here", escaped_secret)
+    change = cells(row=1, rewards=rewards, flags=f'["{escaped_secret}"]', turns=turns)
     files = files_of(archive_of(client, make_full_run(client, settings)))
     content = signed(files | {"rollouts.parquet": change(files["rollouts.parquet"])})
     rows = table_of(files_of(archive_of(client, imported(client, content))), "rollouts.parquet").to_pylist()
-    stored = {name: json.loads(rows[1][name]) for name in ("rewards", "flags", "turns")}
-    assert stored == {
+    stored_cells = {name: json.loads(rows[1][name]) for name in ("rewards", "flags", "turns")}
+    assert stored_cells == {
         "rewards": {"[secret]": 1.0, "http://a:1": 2.0, "b@c": 3.0},
         "flags": ["[secret]"],
         "turns": [TURN | {"tool": "[secret]"}],
@@ -443,8 +450,8 @@ def first_group_twice(content):
     """Return the Parquet with the first two rows, one group, repeated at the end with other texts."""
     table = pq.read_table(io.BytesIO(content))
     rows = table.to_pylist()
-    again = [row | {"text": "other", "tokens": 0} for row in rows[:2]]
-    return parquet(pa.Table.from_pylist(rows + again, schema=table.schema))
+    repeated_rows = [row | {"text": "other", "tokens": 0} for row in rows[:2]]
+    return parquet(pa.Table.from_pylist(rows + repeated_rows, schema=table.schema))
 
 
 def add_pickle_to_checkpoint(files):
@@ -559,14 +566,14 @@ def test_a_wrong_digest_is_detected(client, settings, name):
 
 def test_a_few_bytes_of_parquet_cannot_fill_the_memory(client, settings, monkeypatch):
     files = files_of(archive_of(client, make_full_run(client, settings)))
-    long = signed(files | {"rollouts.parquet": cells(text="x" * 600_000)(files["rollouts.parquet"])})
+    long_archive = signed(files | {"rollouts.parquet": cells(text="x" * 600_000)(files["rollouts.parquet"])})
     for limit, reason in (
         ("MAX_TEXT_BYTES", "characters of text"),
         ("MAX_GROUP_BYTES", "belongs to a group"),
     ):
         with monkeypatch.context() as patch:
             patch.setattr(archived_rollouts, limit, 500_000)
-            assert reason in send(client, long).json()["errors"][0]["message"]
+            assert reason in send(client, long_archive).json()["errors"][0]["message"]
     with monkeypatch.context() as patch:
         patch.setattr(archived_rollouts, "MAX_GROUP_BYTES", 64)
         assert "has more than 1 tokens" in send(client, signed(files)).json()["errors"][0]["message"]
@@ -578,8 +585,8 @@ def test_missing_tokens_take_no_memory(client, settings):
     tokens = pq.read_table(io.BytesIO(files["tokens.parquet"]))
     buffer = io.BytesIO()
     pq.write_table(tokens.filter(pc.not_equal(tokens["rollout"], 1)), buffer)
-    lying = {"rollouts.parquet": cells(row=1, tokens=2**31 - 1)(files["rollouts.parquet"])}
-    run = imported(client, signed(files | lying | {"tokens.parquet": buffer.getvalue()}))
+    false_counts = {"rollouts.parquet": cells(row=1, tokens=2**31 - 1)(files["rollouts.parquet"])}
+    run = imported(client, signed(files | false_counts | {"tokens.parquet": buffer.getvalue()}))
     [group] = client.get("/api/v1/rollouts", params={"run": run, "step": 2}).json()["items"]
     responses = [
         client.get(f"/api/v1/rollouts/{completion['id']}/tokens").json()
@@ -602,10 +609,10 @@ def test_the_rollouts_of_a_suite_are_restored(client, settings):
 @pytest.mark.nightly
 def test_a_config_with_omitted_fields_is_stored_in_full(client, settings):
     files = files_of(archive_of(client, make_full_run(client, settings)))
-    short = {"evaluation": {"suites": [{}]}, "stop_rules": [], "steps": 10}
-    copy = imported(client, signed(files | {"run.json": document(config=short)(files["run.json"])}))
+    short_config = {"evaluation": {"suites": [{}]}, "stop_rules": [], "steps": 10}
+    copy = imported(client, signed(files | {"run.json": document(config=short_config)(files["run.json"])}))
     config = client.get(f"/api/v1/runs/{copy}").json()["config"]
-    assert config == RunConfig.model_validate(short).model_dump(mode="json")
+    assert config == RunConfig.model_validate(short_config).model_dump(mode="json")
     response = client.post(f"/api/v1/runs/{copy}/evaluations", json={"suites": ["none"]})
     assert response.status_code == 422, response.text
 

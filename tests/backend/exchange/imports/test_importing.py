@@ -88,16 +88,16 @@ def test_an_imported_run_has_curves_a_summary_and_an_origin(client):
     ]
     [event] = client.get(f"/api/v1/runs/{run['id']}/events").json()["items"]
     assert event["message"] == "imported from CSV, log.csv: 6 values of 2 metrics"
-    exported = client.get(f"/api/v1/runs/{run['id']}/metrics.csv").text
-    assert exported == "step,kl/k3,reward/mean\n1,NaN,0.25\n2,0.01,0.5\n3,Infinity,0.75\n"
+    exported_csv = client.get(f"/api/v1/runs/{run['id']}/metrics.csv").text
+    assert exported_csv == "step,kl/k3,reward/mean\n1,NaN,0.25\n2,0.01,0.5\n3,Infinity,0.75\n"
 
 
 def test_an_export_of_this_service_can_be_imported(client):
     first = import_run(client)
-    exported = client.get(f"/api/v1/runs/{first['id']}/metrics.csv").text
-    second = import_run(client, exported)
+    exported_csv = client.get(f"/api/v1/runs/{first['id']}/metrics.csv").text
+    second = import_run(client, exported_csv)
     assert second["summary"] == first["summary"]
-    assert client.get(f"/api/v1/runs/{second['id']}/metrics.csv").text == exported
+    assert client.get(f"/api/v1/runs/{second['id']}/metrics.csv").text == exported_csv
 
 
 @pytest.mark.parametrize(
@@ -137,9 +137,9 @@ def test_points_of_an_imported_run_are_sealed_immediately(client):
     with sessions() as session:
         assert find_sealable(session) == []
         assert session.scalar(select(func.count()).select_from(Metric)) == 0
-        stored = read_points(session, [run["id"]], ["loss/total"])[run["id"], "loss/total"]
-    assert stored.steps.tolist() == list(values)
-    assert stored.values.tobytes() == np.array(list(values.values())).tobytes()
+        stored_points = read_points(session, [run["id"]], ["loss/total"])[run["id"], "loss/total"]
+    assert stored_points.steps.tolist() == list(values)
+    assert stored_points.values.tobytes() == np.array(list(values.values())).tobytes()
 
 
 def test_runs_of_one_variant_in_one_experiment_become_its_seeds(client):
@@ -184,11 +184,11 @@ def test_an_invalid_time_does_not_break_the_list(client, time):
 
 def test_an_experiment_launched_here_accepts_no_imported_runs(client):
     body = {"name": "mine", "variants": [{"name": "a"}], "seeds": [0]}
-    launched = client.post("/api/v1/experiments", json=body).json()
+    experiment = client.post("/api/v1/experiments", json=body).json()
     run = import_run(client, experiment="mine")
-    assert run["experiment"] != launched["id"]
-    queued = client.get("/api/v1/runs", params={"experiment": launched["id"]}).json()["items"]
-    assert [run["origin"] for run in queued] == [""]
+    assert run["experiment"] != experiment["id"]
+    queued_runs = client.get("/api/v1/runs", params={"experiment": experiment["id"]}).json()["items"]
+    assert [run["origin"] for run in queued_runs] == [""]
 
 
 def test_the_same_key_creates_one_run(client):

@@ -183,9 +183,9 @@ def test_completions_cannot_be_added_to_a_run_that_was_not_imported(client):
     assert send(client, VERL_DUMP, into="0" * 26).status_code == 422
     assert "has no completions" in send(client, "step,reward\n1,1\n", into="0" * 26).text
     body = {"name": "mine", "variants": [{"name": "a"}], "seeds": [0]}
-    [launched] = client.post("/api/v1/experiments", json=body).json()["runs"]
-    launched = launched if isinstance(launched, str) else launched["id"]
-    response = send(client, VERL_DUMP, into=launched)
+    [launched_run] = client.post("/api/v1/experiments", json=body).json()["runs"]
+    launched_run = launched_run if isinstance(launched_run, str) else launched_run["id"]
+    response = send(client, VERL_DUMP, into=launched_run)
     assert response.status_code == 409
     assert "completions are added to runs that were imported" in response.json()["detail"]
     assert completions(client) == 0

@@ -141,7 +141,7 @@ def test_values_after_a_restart_replace_earlier_ones_and_duplicates_are_averaged
 
 def test_values_of_interleaved_ranks_are_averaged():
     rows = "".join(f"{step},{rank}\n" for step in range(1, 9) for rank in (0, 1))
-    swapped = "".join(f"{step + late},{late}\n" for step in range(1, 9) for late in (1, 0))
+    swapped = "".join(f"{step + delay},{delay}\n" for step in range(1, 9) for delay in (1, 0))
     for text in (rows, swapped):
         assert points(planned("step,loss\n" + text), "loss/total")[4] == 0.5
 
@@ -149,9 +149,9 @@ def test_values_of_interleaved_ranks_are_averaged():
 def test_bad_rows_and_cells_are_named_by_line():
     plan = planned("step,loss\n1,0.5\n2\n,0.5\n-4,0.5\n2.5,1\n3,oops\n4,0.25\n")
     assert points(plan, "loss/total") == {1: 0.5, 4: 0.25}
-    bad = plan.log.table.bad
-    assert bad.count == 5
-    assert {bad_line.line: bad_line.reason.split(",")[0] for bad_line in bad.first} == {
+    bad_lines = plan.log.table.bad
+    assert bad_lines.count == 5
+    assert {bad_line.line: bad_line.reason.split(",")[0] for bad_line in bad_lines.first} == {
         3: "has 1 cells",
         4: "has no step in 'step': expected a whole number",
         5: "has no step in 'step': expected a whole number",

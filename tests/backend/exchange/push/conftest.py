@@ -31,7 +31,7 @@ def grpolab(tmp_path, monkeypatch) -> Iterator[ModuleType]:
     monkeypatch.setattr(module, "MAX_PAUSE_SECONDS", 0.1)
     earlier_threads = set(threading.enumerate())
     yield module
-    remaining = [
+    remaining_threads = [
         thread
         for thread in threading.enumerate()
         if thread not in earlier_threads and thread.name == "grpolab"
@@ -41,5 +41,5 @@ def grpolab(tmp_path, monkeypatch) -> Iterator[ModuleType]:
         raise module._Unwanted
 
     module._Service.send = send
-    for thread in remaining:
+    for thread in remaining_threads:
         thread.join(5)

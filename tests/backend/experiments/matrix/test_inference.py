@@ -137,9 +137,9 @@ def test_looking_after_each_seed_keeps_the_error_rate_of_the_anytime_interval():
     t = np.abs(t_after_each(np.random.default_rng(5).normal(0, 1, (4_000, 60))))
     seeds = range(2, 61)
     at_any_time = t > [threshold(n, ALPHA, "any time") for n in seeds]
-    repeated = t > [threshold(n, ALPHA, "planned") for n in seeds]
+    crossings_by_look = t > [threshold(n, ALPHA, "planned") for n in seeds]
     assert at_any_time.any(axis=1).mean() <= 0.055
-    assert repeated.any(axis=1).mean() > 0.25  # the reason for the anytime interval
+    assert crossings_by_look.any(axis=1).mean() > 0.25  # the reason for the anytime interval
 
 
 @pytest.mark.parametrize("looks", ["planned", "any time"])

@@ -30,9 +30,11 @@ def test_the_position_of_a_value_maps_back_to_it(text, share):
     given_range = axis.range
     count = given_range.count
     axis_value = given_range.at(int(share * (count - 1))) if count else given_range.value(share)
-    again = given_range.place(axis_value)
-    assert again is not None
-    assert (given_range.at(int(again)) if count else given_range.value(again)) == pytest.approx(axis_value)
+    position = given_range.place(axis_value)
+    assert position is not None
+    assert (given_range.at(int(position)) if count else given_range.value(position)) == pytest.approx(
+        axis_value
+    )
     assert given_range.place(1e9) is given_range.place("x") is given_range.place(True) is None
 
 
@@ -81,10 +83,10 @@ def test_tpe_comes_closer_to_the_best_than_random_search():
 
 def test_a_minimised_objective_is_pruned_in_the_opposite_direction():
     finished = [trial(number, [number], value) for number, value in enumerate((0.2, 0.4, 0.6))]
-    live = trial(3, [3], status="running", reports={10: 0.9})
+    running_trial = trial(3, [3], status="running", reports={10: 0.9})
     for direction, is_behind in (("maximize", False), ("minimize", True)):
         search_settings = SearchSettings.model_validate({"direction": direction, "first_rung": 0.25})
-        assert find_prunable([*finished, live], search_settings, 40) == {3: is_behind}
+        assert find_prunable([*finished, running_trial], search_settings, 40) == {3: is_behind}
 
 
 @pytest.mark.parametrize(("step", "is_pruned"), [(9, False), (10, True)])
@@ -93,6 +95,6 @@ def test_no_trial_is_pruned_before_the_first_rung(step, is_pruned):
         trial(number, [number], steps=20, reports={9: objective, 10: objective, 20: objective})
         for number, objective in enumerate((0.2, 0.4, 0.6))
     ]
-    live = trial(3, [3], status="running", steps=20, reports={step: 0.0})
+    running_trial = trial(3, [3], status="running", steps=20, reports={step: 0.0})
     search_settings = SearchSettings.model_validate({"pruner": "median", "first_rung": 0.5})
-    assert find_prunable([*finished, live], search_settings, 20) == {3: is_pruned}
+    assert find_prunable([*finished, running_trial], search_settings, 20) == {3: is_pruned}

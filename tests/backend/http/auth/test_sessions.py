@@ -152,8 +152,8 @@ def test_an_operator_manages_every_session_and_a_viewer_only_their_own(browsers)
     assert operator("DELETE", f"/api/v1/sessions/{session_id}").json() == {"ended": session_id}
     assert other_viewer("GET", "/api/v1/session").status_code == 401
     assert operator("DELETE", f"/api/v1/sessions/{session_id}").status_code == 404
-    mine = viewer("GET", "/api/v1/session").json()["session"]
-    assert viewer("DELETE", f"/api/v1/sessions/{mine}").status_code == 200
+    viewer_session = viewer("GET", "/api/v1/session").json()["session"]
+    assert viewer("DELETE", f"/api/v1/sessions/{viewer_session}").status_code == 200
     assert viewer("GET", "/api/v1/session").status_code == 401
 
 
@@ -191,10 +191,10 @@ def test_during_a_database_outage_active_sessions_stay_and_ended_ones_do_not(
     ended_login = new_cookie(settings, Role.VIEWER)[1]
     assert not ask(sessions, ended_login)
 
-    def away(*_):
+    def fail_to_read(*_):
         raise OperationalError("SELECT", {}, OSError("away"))
 
-    monkeypatch.setattr(module, "reading", away)
+    monkeypatch.setattr(module, "reading", fail_to_read)
     monkeypatch.setattr(module, "CACHE_SECONDS", 0.0)
     assert ask(sessions, row)
     assert not ask(sessions, ended_login)
@@ -203,11 +203,11 @@ def test_during_a_database_outage_active_sessions_stay_and_ended_ones_do_not(
 def test_during_a_database_outage_nobody_logs_in_and_the_link_stays_valid(stranger, settings, monkeypatch):
     ticket = ticket_of(settings)
 
-    def away(*_):
+    def fail_to_write(*_):
         raise OperationalError("INSERT", {}, OSError("away"))
 
     with monkeypatch.context() as patch:
-        patch.setattr(BrowserSessions, "_insert_row", away)
+        patch.setattr(BrowserSessions, "_insert_row", fail_to_write)
         response = stranger.get(f"/?token={ticket}")
         assert (response.status_code, "nobody can log in while" in response.text) == (503, True)
     assert stranger.get(f"/?token={ticket}").status_code == 303

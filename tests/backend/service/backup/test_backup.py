@@ -105,10 +105,10 @@ def test_everything_is_restored_and_training_runs_are_queued(lab, database, tmp_
     database.engine.dispose()
 
     restore_backup(lab, tmp_path / "backup", overwrite=True)
-    again = rows_of(database)
+    restored_rows = rows_of(database)
     for name in ("experiment", "metric", "metric_key", "checkpoint", "rollout_group", "log_chunk"):
-        assert again[name] == rows[name], name
-    assert again["worker"] == []
+        assert restored_rows[name] == rows[name], name
+    assert restored_rows["worker"] == []
     assert files_of(lab) == files
     assert (lab.datasets_dir / "uploads" / "abc.jsonl").read_text() == "{}\n"
     with database.sessions() as session:
@@ -140,15 +140,15 @@ def test_retention_during_a_backup_breaks_nothing(lab, database, tmp_path, monke
     """The directory vanishes after the database snapshot, so that the backup takes a later snapshot."""
     with database.sessions.begin() as session:
         run = session.scalars(select(Run).where(Run.name == "done")).one()
-        doomed = plant_checkpoint(session, lab, run, 9)
+        doomed_directory = plant_checkpoint(session, lab, run, 9)
     original_checkpoints, result = save._checkpoints, save._take_checkpoints
     # as if retention had run after the first look
     monkeypatch.setattr(save, "_take_checkpoints", lambda *_: None)
 
     def retention_comes(connection):
         rows = original_checkpoints(connection)
-        if doomed.exists():
-            shutil.rmtree(doomed)
+        if doomed_directory.exists():
+            shutil.rmtree(doomed_directory)
             with database.sessions.begin() as session:
                 session.execute(text("DELETE FROM checkpoint WHERE step = 9"))
             monkeypatch.setattr(save, "_take_checkpoints", result)

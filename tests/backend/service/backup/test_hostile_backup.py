@@ -186,10 +186,10 @@ def test_restored_files_do_not_change_with_the_backup(lab, backup, database):
     for path in backup.rglob("*"):
         if path.is_file():
             path.write_bytes(b"changed by whoever owns the backup")
-    restored = [path for path in (lab.state / "runs").rglob("*") if path.is_file()]
-    assert restored
-    assert not any(b"changed" in path.read_bytes() for path in restored)
-    assert all(path.stat().st_nlink == 1 for path in restored)
+    restored_files = [path for path in (lab.state / "runs").rglob("*") if path.is_file()]
+    assert restored_files
+    assert not any(b"changed" in path.read_bytes() for path in restored_files)
+    assert all(path.stat().st_nlink == 1 for path in restored_files)
 
 
 @pytest.mark.parametrize(
@@ -372,8 +372,8 @@ def test_runs_that_are_forks_of_each_other_are_refused(lab, database, tmp_path):
 def repack(backup, table, change):
     """Change a table of a Postgres backup."""
     path = backup / "database" / f"{table}.copy.zst"
-    packed = change(zstandard.ZstdDecompressor().decompressobj().decompress(path.read_bytes()))
-    plant(backup, f"database/{table}.copy.zst", packed)
+    packed_table = change(zstandard.ZstdDecompressor().decompressobj().decompress(path.read_bytes()))
+    plant(backup, f"database/{table}.copy.zst", packed_table)
 
 
 @pytest.mark.parametrize(

@@ -139,9 +139,9 @@ def test_a_broker_that_does_not_answer_is_reported(healthy):
 
 
 def test_an_unreachable_database_is_reported(healthy):
-    away = settings_with(healthy, database_url="postgresql://me:canary@127.0.0.1:1/lab")
-    assert "cannot open the database" in finding_text(away, "database")
-    assert "canary" not in str(examine(away))
+    unreachable_settings = settings_with(healthy, database_url="postgresql://me:canary@127.0.0.1:1/lab")
+    assert "cannot open the database" in finding_text(unreachable_settings, "database")
+    assert "canary" not in str(examine(unreachable_settings))
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])

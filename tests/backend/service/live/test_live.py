@@ -151,10 +151,10 @@ def test_after_too_many_changes_pages_reload_and_the_stream_continues(sessions, 
 def test_a_listener_that_does_not_read_is_dropped_and_others_continue(sessions):
     async def go():
         broadcaster = Broadcaster(sessions)
-        slow = asyncio.Queue(MAX_QUEUED)
-        broadcaster._listeners.add(slow)
+        slow_queue = asyncio.Queue(MAX_QUEUED)
+        broadcaster._listeners.add(slow_queue)
         broadcaster._send([Parcel(b"", -1, False)] * (MAX_QUEUED + 1))
-        return broadcaster.listeners, slow.qsize(), slow.get_nowait()
+        return broadcaster.listeners, slow_queue.qsize(), slow_queue.get_nowait()
 
     assert asyncio.run(go()) == (0, 1, None)
 

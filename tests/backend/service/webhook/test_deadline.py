@@ -23,12 +23,12 @@ def test_a_hanging_name_resolution_is_abandoned(monkeypatch):
 
 
 def test_addresses_that_do_not_answer_share_the_deadline(monkeypatch):
-    now, tried, create_connection = [0.0], [], socket.create_connection
+    now, tried_timeouts, create_connection = [0.0], [], socket.create_connection
 
     def connect(address, timeout, *arguments, **options):
         if not address[0].startswith("192.0.2."):
             return create_connection(address, timeout, *arguments, **options)
-        tried.append(timeout)
+        tried_timeouts.append(timeout)
         now[0] += min(timeout, 40)
         raise TimeoutError
 
@@ -37,7 +37,7 @@ def test_addresses_that_do_not_answer_share_the_deadline(monkeypatch):
     target = Target(False, "hooks.example", 80, "/", tuple(f"192.0.2.{number}" for number in range(20)))
     with pytest.raises(Unreachable, match=r"hooks.example did not answer in time"):
         post(target, b"{}", {}, seconds=60)
-    assert tried == [60, 20]
+    assert tried_timeouts == [60, 20]
 
 
 @pytest.mark.parametrize(

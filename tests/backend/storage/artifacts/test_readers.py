@@ -40,8 +40,8 @@ def sessions(client):
 def run(sessions, settings):
     """A finished run whose checkpoint of step 9 is only in the store."""
     with sessions.begin() as session:
-        begun = {"experiment_id": make_experiment(session).id, "attempt": 1, "started_at": 1.0}
-        run = make_run(session, status="finished", last_step=9, name="otter", finished_at=2.0, **begun)
+        run_fields = {"experiment_id": make_experiment(session).id, "attempt": 1, "started_at": 1.0}
+        run = make_run(session, status="finished", last_step=9, name="otter", finished_at=2.0, **run_fields)
         attempt = make_attempt(session, run, 1)
         attempt.started_at, attempt.ended_at = 1.0, 2.0
         write_metric(session, run, "reward/mean", {1: 0.5, 9: 0.75})

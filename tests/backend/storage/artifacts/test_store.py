@@ -179,9 +179,9 @@ def test_a_full_disk_is_a_local_error_and_leaves_nothing(store, runs_root, monke
     store.upload(directory)
     directory.rename(runs_root / "away")
     monkeypatch.setattr(module, "free_bytes", lambda _: 1000)
-    with pytest.raises(OSError, match=r"needs 8\.0 MB") as caught:
+    with pytest.raises(OSError, match=r"needs 8\.0 MB") as error_info:
         store.fetch(directory)
-    assert caught.value.errno == errno.ENOSPC
+    assert error_info.value.errno == errno.ENOSPC
     assert not directory.exists()
 
 
@@ -189,17 +189,17 @@ def test_two_concurrent_fetches_get_one_directory(url, runs_root, tmp_path):
     directory = write(runs_root / RUN / NAME)
     ArtifactStore(url, runs_root.parent).upload(directory)
     directory.rename(tmp_path / "away")
-    fetched = []
+    fetch_results = []
     stores = [ArtifactStore(url, runs_root.parent) for _ in range(4)]
     threads = [
-        threading.Thread(target=lambda client=client: fetched.append(client.fetch(directory)))
+        threading.Thread(target=lambda client=client: fetch_results.append(client.fetch(directory)))
         for client in stores
     ]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert fetched == [True] * 4
+    assert fetch_results == [True] * 4
     assert content_of(directory) == content_of(tmp_path / "away")
     assert sorted(path.name for path in runs_root.iterdir()) == [RUN]
 
@@ -272,10 +272,10 @@ def test_missing_copies_are_made(store, runs_root, url, settings):
         rows.append(Checkpoint(run_id=RUN, path=name, sha256=digest))
     (settings.artifact_dir(RUN) / "s000001-a1" / "model.safetensors").unlink()
     (settings.artifact_dir(RUN) / "s000004-a1").rename(runs_root.parent / "away")
-    first, *later = list(copy_missing(settings, rows))
+    first, *later_messages = list(copy_missing(settings, rows))
     assert first[0].startswith(f"{RUN}/s000001-a1 was not copied: artifact store ")
     assert not first[1]
-    assert later == [
+    assert later_messages == [
         (f"{RUN}/s000004-a1 is missing on this machine and in the store", False),
         (f"copied {RUN}/{NAME}", True),
     ]
