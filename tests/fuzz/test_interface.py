@@ -109,7 +109,7 @@ def test_a_body_of_another_type_is_refused(client, kind):
 @pytest.mark.nightly
 @pytest.mark.parametrize(("database", "client_role"), [("sqlite", "operator"), ("postgres", "viewer")])
 def test_schemathesis_finds_no_violation(database, client_role):
-    played = play(database, client_role, seed=1, examples=4, phases="fuzzing,stateful")
-    assert [status for status in played.statuses if status >= "5"] == []
-    assert played.violations == {}
-    assert played.statuses.total() > 150
+    played_round = play(database, client_role, seed=1, examples=4, phases="fuzzing,stateful")
+    assert [status for status in played_round.statuses if status >= "5"] == []
+    assert played_round.violations == {}
+    assert played_round.statuses.total() > 150

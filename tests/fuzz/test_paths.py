@@ -201,13 +201,13 @@ def dumped(body):
 def call(app, method, address, headers, body):
     """Make one request as the server passes it on, and return the response."""
     raw, _, query = address.partition("?")
-    sent, messages = [], [{"type": "http.request", "body": body, "more_body": False}]
+    sent_messages, messages = [], [{"type": "http.request", "body": body, "more_body": False}]
 
     async def receive():
         return messages.pop() if messages else await asyncio.Event().wait()
 
     async def send(message):
-        sent.append(message)
+        sent_messages.append(message)
 
     scope = {
         "type": "http", "method": method, "path": unquote(raw), "raw_path": raw.encode(),
@@ -217,7 +217,7 @@ def call(app, method, address, headers, body):
         ],
         "client": ("127.0.0.1", 1), "scheme": "http", "root_path": "", "server": ("127.0.0.1", 8400),
     }  # fmt: skip
-    return app(scope, receive, send), sent
+    return app(scope, receive, send), sent_messages
 
 
 def test_the_watch_detects_opened_files(watch, tmp_path):
@@ -245,17 +245,17 @@ def test_no_path_and_no_name_leads_outside(lab, settings, watch, capsys):
             settings.state / "runs", settings.state / "cache", Path(sys.prefix), Path(sys.base_prefix),
         )
     )  # fmt: skip
-    count, statuses, leaked = 0, set(), []
+    count, statuses, leaks = 0, set(), []
 
     async def attack(method, address, headers, body):
-        calling, sent = call(app, method, address, headers, body)
+        calling, sent_messages = call(app, method, address, headers, body)
         await calling
-        content = b"".join(message.get("body", b"") for message in sent)
-        statuses.add(sent[0]["status"])
-        if CANARY_TEXT.encode() in content or b"root:x:" in content or sent[0]["status"] >= 500:
-            leaked.append((method, address, sent[0]["status"]))
+        content = b"".join(message.get("body", b"") for message in sent_messages)
+        statuses.add(sent_messages[0]["status"])
+        if CANARY_TEXT.encode() in content or b"root:x:" in content or sent_messages[0]["status"] >= 500:
+            leaks.append((method, address, sent_messages[0]["status"]))
 
-    async def everything():
+    async def attack_all():
         nonlocal count
         for _, build_request in request_positions:  # import lazily imported modules now
             await attack(*build_request("x"))
@@ -268,12 +268,12 @@ def test_no_path_and_no_name_leads_outside(lab, settings, watch, capsys):
         watch.is_on = False
 
     try:
-        asyncio.run(everything())
+        asyncio.run(attack_all())
     finally:
         watch.is_on = False
     with capsys.disabled():
         summary = f"{len(attacks)} paths and names in {len(request_positions)} places: {count:,} requests"
         print(f"\n{summary}, {watch.opened:,} files opened, {len(watch.escapes)} outside")
-    assert (leaked, watch.escapes[:20]) == ([], [])
+    assert (leaks, watch.escapes[:20]) == ([], [])
     assert watch.opened > 0
     assert {200, 404, 422} <= statuses

@@ -110,8 +110,8 @@ def compared(
     if config.resources.activation_checkpointing:
         enable_recompute(model)
     enable_packing(model, config.resources.packing)
-    estimated = memory.peak - memory.parts["context"]
-    return learning_peak(model, config), estimated
+    estimated_bytes = memory.peak - memory.parts["context"]
+    return learning_peak(model, config), estimated_bytes
 
 
 def sampled_and_estimated(name: str, dtype: str) -> tuple[int, float]:
@@ -123,11 +123,11 @@ def sampled_and_estimated(name: str, dtype: str) -> tuple[int, float]:
 
 def sampled(model: Any, shape: ModelShape, config: RunConfig) -> tuple[int, float]:
     """Return measured and estimated bytes of sampling for a model and the shape that its files have."""
-    longer = config.with_(sampling=config.sampling.with_(**SAMPLING_SIZES))
-    memory = estimate_phases(longer, shape, None, on_cpu=True, prompt_tokens=PROMPT)[0]
+    sampling_run = config.with_(sampling=config.sampling.with_(**SAMPLING_SIZES))
+    memory = estimate_phases(sampling_run, shape, None, on_cpu=True, prompt_tokens=PROMPT)[0]
     resident_purposes = ("context", "weights", "optimizer")
-    estimated = sum(size for purpose, size in memory.parts.items() if purpose not in resident_purposes)
-    return sampling_peak(model, longer, prompt_tokens=PROMPT), estimated
+    estimated_bytes = sum(size for purpose, size in memory.parts.items() if purpose not in resident_purposes)
+    return sampling_peak(model, sampling_run, prompt_tokens=PROMPT), estimated_bytes
 
 
 def shape_of(model: Any) -> ModelShape:
@@ -157,11 +157,11 @@ def learning_peak(model: Any, config: RunConfig) -> int:
         optimizer.step(1)
 
     step()
-    resident = [*model.parameters(), *optimizer.masters.values()]
-    resident += [value for state in optimizer.adam.state.values() for value in state.values()]
+    resident_tensors = [*model.parameters(), *optimizer.masters.values()]
+    resident_tensors += [value for state in optimizer.adam.state.values() for value in state.values()]
     resident_storages = {
         plain_tensor.untyped_storage().data_ptr(): plain_tensor
-        for tensor in resident
+        for tensor in resident_tensors
         for plain_tensor in plain_parts(tensor)
     }
     size = sum(plain_tensor.untyped_storage().nbytes() for plain_tensor in resident_storages.values())
@@ -171,7 +171,7 @@ def learning_peak(model: Any, config: RunConfig) -> int:
         torch.cuda.reset_peak_memory_stats()
         step()
         return torch.cuda.max_memory_allocated() - bytes_before + size
-    with LiveBytes() as live:
-        live.ignore(resident_storages.values())
+    with LiveBytes() as live_bytes:
+        live_bytes.ignore(resident_storages.values())
         step()
-    return int(live.peak + size)
+    return int(live_bytes.peak + size)

@@ -152,10 +152,10 @@ def test_a_quantised_base_matches_a_cpu_and_trains_its_adapter(kind):
             for completion in group
             for logprob in completion.sampler_logprobs
         )
-        scored = token_logprobs(model, tokens, temperature=1.0).logprobs
-        scored.sum().backward()
+        logprobs = token_logprobs(model, tokens, temperature=1.0).logprobs
+        logprobs.sum().backward()
         gradient = torch.cat([weight.grad.flatten().cpu() for weight in adapter_weights(model).values()])
-        by_device[device] = scored.detach().cpu(), gradient
+        by_device[device] = logprobs.detach().cpu(), gradient
     torch.testing.assert_close(by_device[DEVICE][0], by_device["cpu"][0], atol=1e-2, rtol=0)
     assert (by_device[DEVICE][1] - by_device["cpu"][1]).norm() < 0.02 * by_device["cpu"][1].norm()
 
@@ -237,6 +237,6 @@ def test_seven_billion_weights_learn_with_lora_within_the_estimate(quantization)
         optimizer.take_gradients()
         assert optimizer.step(step).applied
     memory = estimate_phases(config, shape, LoraAdapter(rank=16), on_cpu=False, prompt_tokens=256)[1]
-    estimated = memory.peak - memory.parts["context"]
-    assert estimated == pytest.approx(torch.cuda.max_memory_allocated(), rel=0.15)
+    estimated_bytes = memory.peak - memory.parts["context"]
+    assert estimated_bytes == pytest.approx(torch.cuda.max_memory_allocated(), rel=0.15)
     assert not torch.equal(weight_before, next(iter(adapter_weights(model).values())))

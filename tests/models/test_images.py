@@ -50,9 +50,9 @@ def test_an_overlong_prompt_is_refused(named):
 def test_only_the_text_model_trains(named):
     policy = opened(named)
     for model in (policy.model, with_value_head(policy.model)):
-        trained = {name for name, weight in model.named_parameters() if weight.requires_grad}
-        beside = {name for name, _ in model.named_parameters() if is_outside_text_model(name)}
-        assert trained == {name for name, _ in model.named_parameters()} - beside
+        trained_names = {name for name, weight in model.named_parameters() if weight.requires_grad}
+        image_names = {name for name, _ in model.named_parameters() if is_outside_text_model(name)}
+        assert trained_names == {name for name, _ in model.named_parameters()} - image_names
 
 
 def test_an_adapter_changes_only_the_text_model(named):

@@ -86,6 +86,8 @@ def test_a_run_trains_and_its_checkpoint_opens(lab, name, dtype, adapter):
     model = AutoModelForCausalLM.from_pretrained(model_directory, dtype=getattr(torch, dtype))
     first = AutoModelForCausalLM.from_pretrained(base, dtype=getattr(torch, dtype))
     pairs = zip(model.named_parameters(), first.named_parameters(), strict=True)
-    assert any(not torch.equal(mine, theirs) for (_, mine), (_, theirs) in pairs)
+    assert any(
+        not torch.equal(trained_weight, base_weight) for (_, trained_weight), (_, base_weight) in pairs
+    )
     ids = AutoTokenizer.from_pretrained(model_directory)("1+1=?", return_tensors="pt").input_ids
     assert model(input_ids=ids).logits.isfinite().all()

@@ -29,11 +29,11 @@ def test_dynamic_sampling_keeps_groups_that_are_neither_solved_nor_hopeless():
 
 
 def test_completions_without_a_score_do_not_count():
-    scored = SCORED.clone()
-    scored[0, 2:] = False  # the scored completions of the first group are all right
-    scored[3] = False
-    assert filters.group_variation_mask(SCORES, scored).tolist() == [False, False, False, False]
-    assert filters.accuracy_band_mask(SCORES, scored, low=0.0, high=1.0).tolist() == [False] * 4
+    is_scored = SCORED.clone()
+    is_scored[0, 2:] = False  # the scored completions of the first group are all right
+    is_scored[3] = False
+    assert filters.group_variation_mask(SCORES, is_scored).tolist() == [False, False, False, False]
+    assert filters.accuracy_band_mask(SCORES, is_scored, low=0.0, high=1.0).tolist() == [False] * 4
 
 
 def test_kept_groups_are_weighted_up_to_compensate_for_dropped_ones():

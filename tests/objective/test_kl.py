@@ -130,8 +130,8 @@ def test_kl_in_the_reward_is_subtracted_before_leave_one_out():
     assert (penalty / 0.03).tolist() == pytest.approx([-0.1, 0, 0.2, -0.1])
     rewards = torch.tensor(f.REWARDS).double() - penalty
     assert rewards.tolist()[0] == pytest.approx([1.0030, 1.0000, -0.0060, 0.0030])
-    scored = torch.ones_like(rewards, dtype=torch.bool)
-    advantages = estimate_advantages(rewards, scored, knobs.LeaveOneOut()).advantages.tolist()[0]
+    is_scored = torch.ones_like(rewards, dtype=torch.bool)
+    advantages = estimate_advantages(rewards, is_scored, knobs.LeaveOneOut()).advantages.tolist()[0]
     assert advantages == pytest.approx([0.6707, 0.6667, -0.6747, -0.6627], abs=6e-5)
 
 
@@ -145,7 +145,7 @@ TO_OLD = Objective(kl=knobs.KlK2(coef=10, to="old"), aggregation=knobs.TokenMean
 
 def test_the_old_policy_can_replace_the_reference():
     result, minus_gradient = f.run(TO_OLD, advantages=torch.zeros(4), reference_logprobs=None)
-    drift = [move for row in f.DRIFT for move in row]
+    drift = [token_drift for row in f.DRIFT for token_drift in row]
     assert (-minus_gradient).tolist() == pytest.approx(drift)
     assert result.metrics.values()["kl/k1"] == pytest.approx(sum(drift) / 10)
 

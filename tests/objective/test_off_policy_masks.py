@@ -101,8 +101,10 @@ def test_a_dense_policy_ignores_the_knob():
 
 def test_doubtful_choices_cause_a_warning():
     assert any("dense policy" in warning for warning in warnings(resolve({"preset": "rspo"})))
-    masked = {"objective": {"off_policy_mask": {"type": "opsm", "source": "old"}}}
-    assert any("opsm with source = old has no effect" in warning for warning in warnings(resolve(masked)))
+    masked_config = {"objective": {"off_policy_mask": {"type": "opsm", "source": "old"}}}
+    assert any(
+        "opsm with source = old has no effect" in warning for warning in warnings(resolve(masked_config))
+    )
     assert not any(
         "opsm with source = old has no effect" in warning
         for warning in warnings(resolve({"preset": "deepseek_v32_book"}))

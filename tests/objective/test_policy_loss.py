@@ -35,8 +35,8 @@ def test_a_shared_ratio_is_counted_once_per_completion():
     metrics = metrics_of(WIDE_GSPO)
     assert metrics["clip/high_frac"] + metrics["clip/low_frac"] == pytest.approx(0.25)
     assert metrics["ratio/mean"] == pytest.approx((1.2214 + 1.0869 + 0.6703 + 0.9876) / 4, abs=6e-5)
-    narrow = metrics_of(resolve({"preset": "gspo"}).objective)
-    assert narrow["clip/high_frac"] + narrow["clip/low_frac"] == pytest.approx(1.0)
+    narrow_metrics = metrics_of(resolve({"preset": "gspo"}).objective)
+    assert narrow_metrics["clip/high_frac"] + narrow_metrics["clip/low_frac"] == pytest.approx(1.0)
 
 
 def test_capped_weights_are_counted_for_either_sign():
@@ -87,11 +87,11 @@ def test_minibatches_are_averaged_and_micro_batches_are_added():
     weights = denominators(batch.mask, batch.group_index, objective, max_new_tokens=4)
     rows = [slice(0, 1), slice(1, 4)]
     micro = [policy_loss(f.NEW_LOGPROBS[r], batch.rows(r), objective, weights.rows(r)) for r in rows]
-    together = MetricSums.merged(loss_of_rows.metrics for loss_of_rows in micro).values()
+    merged_metrics = MetricSums.merged(loss_of_rows.metrics for loss_of_rows in micro).values()
     result = policy_loss(f.NEW_LOGPROBS, batch, objective, weights)
-    assert together == pytest.approx(result.metrics.values())
-    twice = (result.metrics + result.metrics).values()
-    assert twice == pytest.approx(result.metrics.values())
+    assert merged_metrics == pytest.approx(result.metrics.values())
+    averaged_metrics = (result.metrics + result.metrics).values()
+    assert averaged_metrics == pytest.approx(result.metrics.values())
 
 
 def test_a_fully_masked_batch_keeps_its_graph():
@@ -106,8 +106,13 @@ def test_half_precision_log_probs_are_computed_in_single_precision():
     batch = f.batch(objective)
     weights = denominators(batch.mask, batch.group_index, objective, max_new_tokens=4)
     assert policy_loss(f.NEW_LOGPROBS.bfloat16(), batch, objective, weights).loss.dtype == torch.float64
-    single = f.batch(objective, old_logprobs=f.padded(f.OLD_LOGPROBS).bfloat16(), reference_logprobs=None)
-    assert policy_loss(f.NEW_LOGPROBS.bfloat16(), single, objective, weights).loss.dtype == torch.float32
+    half_precision_batch = f.batch(
+        objective, old_logprobs=f.padded(f.OLD_LOGPROBS).bfloat16(), reference_logprobs=None
+    )
+    assert (
+        policy_loss(f.NEW_LOGPROBS.bfloat16(), half_precision_batch, objective, weights).loss.dtype
+        == torch.float32
+    )
 
 
 @pytest.mark.parametrize("preset", METHOD_PRESETS)
@@ -184,10 +189,10 @@ def test_the_kl_share_compares_the_gradients_of_both_terms():
     """With k2, d KL / d log p = coef (log p - log ref) and d policy / d log p = -ratio A on each token."""
     plain_fields = {"surrogate": {"type": "none"}, "aggregation": {"type": "token_mean"}}
     pulled = Objective.model_validate({**plain_fields, "kl": {"type": "k2", "coef": 0.5}})
-    alone = Objective.model_validate({**plain_fields, "kl": {"type": "none"}})
-    with_kl, without_kl = -f.run(pulled)[1], -f.run(alone)[1]
+    without_kl_term = Objective.model_validate({**plain_fields, "kl": {"type": "none"}})
+    with_kl, without_kl = -f.run(pulled)[1], -f.run(without_kl_term)[1]
     pull = (with_kl - without_kl).abs().sum()
     share = f.run(pulled)[0].metrics.values()["optim/kl_share"]
     assert share == pytest.approx(float(pull / (pull + without_kl.abs().sum())), rel=1e-5)
     assert 0.01 < share < 0.99
-    assert "optim/kl_share" not in f.run(alone)[0].metrics.values()
+    assert "optim/kl_share" not in f.run(without_kl_term)[0].metrics.values()

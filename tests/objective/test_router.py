@@ -56,9 +56,11 @@ def test_the_weights_at_the_start_of_a_step_have_gamma_one():
 
 
 def test_the_shift_of_a_batch_is_measured_on_its_old_experts():
-    shifted = add_router_shift(batch(old_experts=EXPERTS, old_router_logprobs=OLD_LOGPROBS), NEW_LOGPROBS)
-    assert shifted.router_shift is not None
-    assert shifted.router_shift.exp().item() == pytest.approx(0.8034, abs=6e-5)
-    assert router_metrics(shifted, torch.tensor([[[[1, 2], [0, 2]]]])).values() == {
+    shifted_batch = add_router_shift(
+        batch(old_experts=EXPERTS, old_router_logprobs=OLD_LOGPROBS), NEW_LOGPROBS
+    )
+    assert shifted_batch.router_shift is not None
+    assert shifted_batch.router_shift.exp().item() == pytest.approx(0.8034, abs=6e-5)
+    assert router_metrics(shifted_batch, torch.tensor([[[[1, 2], [0, 2]]]])).values() == {
         "router/expert_change_frac": 0.25
     }

@@ -188,9 +188,9 @@ def test_later_tokens_count_half_after_the_half_life():
 def test_a_bad_token_that_has_become_much_more_probable_gets_no_additional_weight(advantage, weight):
     log_ratio = torch.tensor([[math.log(5.0)]], dtype=torch.float64)
     a = torch.tensor([[advantage]], dtype=torch.float64)
-    clipped = surrogates.ppo_clip(log_ratio.exp(), a, eps_low=0.2, eps_high=0.2)
+    clipped_terms = surrogates.ppo_clip(log_ratio.exp(), a, eps_low=0.2, eps_high=0.2)
     terms = surrogates.influence_weighted_surrogate(
-        clipped,
+        clipped_terms,
         log_ratio,
         a,
         half_life=32.0,

@@ -42,8 +42,8 @@ def test_a_negative_eta_trains_the_rare_tokens_last():
 def test_a_half_without_tokens_makes_no_update():
     batch = f.batch(Objective())
     assert len(split_updates(batch, knobs.Lopti(eta=1))) == 1  # every probability is below 1
-    nothing = f.batch(Objective(), mask=torch.zeros_like(f.MASK))
-    assert len(split_updates(nothing, knobs.Lopti())) == 1
+    empty_batch = f.batch(Objective(), mask=torch.zeros_like(f.MASK))
+    assert len(split_updates(empty_batch, knobs.Lopti())) == 1
 
 
 def test_lopti_masks_kl_and_entropy_elsewhere_and_keeps_the_divisor():

@@ -87,9 +87,9 @@ class Sample:
             advantages = estimate_against_tokens(table, is_scored, batch.mask, self.entropy)
             return replace(self, batch=replace(batch, advantages=advantages))
         lengths = batch.mask.sum(dim=1).double().view(prompts, -1)
-        greedy = table.mean(dim=1) / 2
+        greedy_rewards = table.mean(dim=1) / 2
         estimate = estimate_advantages(
-            table, is_scored, advantage, terms=terms, lengths=lengths, greedy=greedy
+            table, is_scored, advantage, terms=terms, lengths=lengths, greedy=greedy_rewards
         )
         values = estimate.advantages.flatten()
         batch = whiten(replace(batch, advantages=values), advantage, over="step")

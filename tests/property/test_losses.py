@@ -51,8 +51,8 @@ def test_padding_never_changes_loss_or_gradient(sample, objective, garbage, extr
     batch, mask = sample.batch, sample.batch.mask
 
     def refilled(values):
-        wide = torch.full((len(mask), extra), garbage, dtype=torch.float64)
-        return torch.cat([values.where(mask, garbage), wide], dim=1)
+        padding = torch.full((len(mask), extra), garbage, dtype=torch.float64)
+        return torch.cat([values.where(mask, garbage), padding], dim=1)
 
     sample.new, sample.entropy = refilled(sample.new), refilled(sample.entropy)
     sample.batch = replace(
@@ -101,8 +101,8 @@ def test_the_metrics_of_micro_batches_merge_into_those_of_the_batch(sample, obje
         for rows in (slice(0, cut_offset), slice(cut_offset, None))
         if len(sample.new[rows])
     ]
-    joined = sum(part_metrics[1:], start=part_metrics[0]).values()
-    assert joined == pytest.approx(metrics_of_batch, rel=1e-5, abs=1e-6)
+    merged_metrics = sum(part_metrics[1:], start=part_metrics[0]).values()
+    assert merged_metrics == pytest.approx(metrics_of_batch, rel=1e-5, abs=1e-6)
 
 
 def rules():

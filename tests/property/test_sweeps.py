@@ -64,12 +64,14 @@ def test_a_cell_is_a_variant_whose_config_differs_only_in_the_knobs(values):
 def test_a_random_sweep_draws_distinct_cells_and_a_larger_one_extends_a_smaller_one(values, seed, data):
     grid = {cell.values for cell in cells_of(values)}
     cell_count = data.draw(st.integers(1, len(grid)))
-    few = data.draw(st.integers(1, cell_count))
+    smaller_count = data.draw(st.integers(1, cell_count))
     drawn_cells = [cell.values for cell in cells_of(values, method="random", cells=cell_count, seed=seed)]
     assert len(set(drawn_cells)) == len(drawn_cells) == cell_count
     assert set(drawn_cells) <= grid
-    fewer = [cell.values for cell in cells_of(values, method="random", cells=few, seed=seed)]
-    assert fewer == drawn_cells[:few]
+    smaller_sweep = [
+        cell.values for cell in cells_of(values, method="random", cells=smaller_count, seed=seed)
+    ]
+    assert smaller_sweep == drawn_cells[:smaller_count]
 
 
 numbers = st.one_of(st.floats(allow_nan=False, allow_infinity=False), st.integers(-(10**6), 10**6)).map(repr)

@@ -155,8 +155,10 @@ def clip(ratio: Tensor, low: float, high: float) -> Tensor:
 
 
 def ppo(ratio, a, low, high):
-    unclipped, clipped = ratio * a, clip(ratio, low, high) * a
-    return unclipped if unclipped.item() <= clipped.item() else clipped
+    unclipped_objective, clipped_objective = ratio * a, clip(ratio, low, high) * a
+    return (
+        unclipped_objective if unclipped_objective.item() <= clipped_objective.item() else clipped_objective
+    )
 
 
 def k3(new, reference):
@@ -272,9 +274,13 @@ def _book_clipped(groups, advantages):
     loss = 0.0
     for c, a in completions(groups, advantages):
         ratio = torch.exp(sum(c.new) - sum(c.old))
-        unclipped, clipped = ratio * a, clip(ratio, -9.0, 11.0) * a
-        smaller = unclipped.item() <= clipped.item()
-        loss -= (unclipped if smaller else clipped) if a >= 0 else (clipped if smaller else unclipped)
+        unclipped_objective, clipped_objective = ratio * a, clip(ratio, -9.0, 11.0) * a
+        is_unclipped_smaller = unclipped_objective.item() <= clipped_objective.item()
+        loss -= (
+            (unclipped_objective if is_unclipped_smaller else clipped_objective)
+            if a >= 0
+            else (clipped_objective if is_unclipped_smaller else unclipped_objective)
+        )
     return loss / count(groups)
 
 
@@ -498,9 +504,13 @@ def deepseek_v32(groups, max_new_tokens):
 
 def _book_objective(c, a):
     ratio = torch.exp(sum(c.new) - sum(c.old))
-    unclipped, clipped = ratio * a, clip(ratio, -9.0, 11.0) * a
-    smaller = unclipped.item() <= clipped.item()
-    return (unclipped if smaller else clipped) if a >= 0 else (clipped if smaller else unclipped)
+    unclipped_objective, clipped_objective = ratio * a, clip(ratio, -9.0, 11.0) * a
+    is_unclipped_smaller = unclipped_objective.item() <= clipped_objective.item()
+    return (
+        (unclipped_objective if is_unclipped_smaller else clipped_objective)
+        if a >= 0
+        else (clipped_objective if is_unclipped_smaller else unclipped_objective)
+    )
 
 
 def grpo_book_kl(groups, max_new_tokens):

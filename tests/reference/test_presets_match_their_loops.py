@@ -94,10 +94,10 @@ def production_loss(groups, config):
     values = padded([c.values for c in rows])
     terms = reward_terms(groups, [term.weight for term in config.rewards])
     energies = padded([c.entropy for c in rows])
-    greedy = torch.tensor([greedy_reward(group) for group in groups], dtype=torch.float64)
+    greedy_rewards = torch.tensor([greedy_reward(group) for group in groups], dtype=torch.float64)
     batch = replace(
         batch,
-        advantages=production_advantages(batch, rewards, values, terms, objective, greedy, energies),
+        advantages=production_advantages(batch, rewards, values, terms, objective, greedy_rewards, energies),
         router_shift=padded([list(c.gamma) for c in rows]).log(),
     )
     domains = ["math" if number else "easy" for number in range(len(groups)) for _ in range(GROUP_SIZE)]
@@ -131,15 +131,15 @@ def production_loss(groups, config):
 def production_advantages(batch, rewards, values, terms, objective, greedy, energies):
     penalty = kl_reward_penalty(batch, objective)
     if objective.critic is not None:
-        paid = last_token_rewards(rewards.flatten(), batch.mask) - penalty
-        return estimate_token_advantages(paid, values, batch.mask, objective.critic).advantages
+        token_rewards = last_token_rewards(rewards.flatten(), batch.mask) - penalty
+        return estimate_token_advantages(token_rewards, values, batch.mask, objective.critic).advantages
     rewards = rewards - penalty.sum(dim=1).reshape(rewards.shape)
-    scored = torch.ones_like(rewards, dtype=torch.bool)
+    is_scored = torch.ones_like(rewards, dtype=torch.bool)
     if isinstance(objective.advantage, knobs.OptimalTokenBaseline):
-        return estimate_against_tokens(rewards, scored, batch.mask, energies)
+        return estimate_against_tokens(rewards, is_scored, batch.mask, energies)
     lengths = batch.mask.sum(dim=1).double().view(rewards.shape)
     estimate = estimate_advantages(
-        rewards, scored, objective.advantage, terms=terms, lengths=lengths, greedy=greedy
+        rewards, is_scored, objective.advantage, terms=terms, lengths=lengths, greedy=greedy
     )
     return estimate.advantages.flatten()
 

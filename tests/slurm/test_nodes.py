@@ -59,8 +59,8 @@ def test_a_run_on_two_nodes_continues_in_the_next_job_after_a_cancellation(clust
             (segment,) = load_run_points(session, [Stretch(run_id)])
             points = [point for point in iterate_points(session, segment) if point.name == "optim/grad_norm"]
     norm_by_step = {point.step: point.value for point in points if point.step}
-    alone = train(CASES["GRPO"], ranks=1, steps=STEP_COUNT)
-    expected = {step: metrics["optim/grad_norm"] for step, metrics in enumerate(alone.steps, 1)}
+    single_process_run = train(CASES["GRPO"], ranks=1, steps=STEP_COUNT)
+    expected = {step: metrics["optim/grad_norm"] for step, metrics in enumerate(single_process_run.steps, 1)}
     assert norm_by_step.keys() == expected.keys()
     assert max(abs(norm_by_step[step] - expected[step]) for step in expected) < 1e-5
     with capsys.disabled():

@@ -40,10 +40,10 @@ def jobs(state):
 
 def interfere(chance):
     """Cancel or requeue one running pilot, gracefully or by SIGKILL, and return the action."""
-    running = jobs("R")
-    if not running:
+    running_jobs = jobs("R")
+    if not running_jobs:
         return ""
-    job = chance.choice(running)
+    job = chance.choice(running_jobs)
     command = chance.choice(["scancel", "scancel --signal=KILL --full", "scontrol requeue"])
     subprocess.run([*command.split(), job], check=False, timeout=60, capture_output=True)
     return command

@@ -136,8 +136,8 @@ class Newcomer:
 
     def open_to_others(self):
         """Return the paths in the state directory that other users could read."""
-        everything = [self.state, *self.state.rglob("*")]
-        return [path for path in everything if not path.is_symlink() and path.lstat().st_mode & 0o077]
+        all_paths = [self.state, *self.state.rglob("*")]
+        return [path for path in all_paths if not path.is_symlink() and path.lstat().st_mode & 0o077]
 
     def end(self):
         """Press Ctrl-C and return the exit code of make."""

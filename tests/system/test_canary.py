@@ -126,12 +126,12 @@ def leaks(text):
 
 def test_a_planted_secret_appears_nowhere(programs, state_dir, postgres_url):
     client, running_programs, settings = programs
-    good = client.launch()
-    bad = client.launch(rewards=[{"name": "plugin", "entry_point": "leaking"}])
-    client.wait_for_status(good, "finished")
-    run = client.wait_for_status(bad, "failed")
+    good_run = client.launch()
+    bad_run = client.launch(rewards=[{"name": "plugin", "entry_point": "leaking"}])
+    client.wait_for_status(good_run, "finished")
+    run = client.wait_for_status(bad_run, "failed")
     assert "cannot log in with [secret]" in run["reason"]
-    log = str(client.call("GET", f"/api/v1/runs/{bad}/logs")[1])
+    log = str(client.call("GET", f"/api/v1/runs/{bad_run}/logs")[1])
     assert "HF_TOKEN=[secret]" in log
     assert "False True" in log
     link = Program(state_dir, "link", "link", **settings)
@@ -149,11 +149,15 @@ def test_a_planted_secret_appears_nowhere(programs, state_dir, postgres_url):
     assert len(titles) >= len(running_programs)
     assert [title for title in titles if leaks(title)] == []
     assert {
-        location: leaked for location, text in answers(client, [good, bad]) if (leaked := leaks(text))
+        location: leaked_secrets
+        for location, text in answers(client, [good_run, bad_run])
+        if (leaked_secrets := leaks(text))
     } == {}
-    assert {table: leaked for table, row in everything_in(postgres_url) if (leaked := leaks(row))} == {}
+    assert {
+        table: leaked_secrets for table, row in everything_in(postgres_url) if (leaked_secrets := leaks(row))
+    } == {}
     files = [path for path in state_dir.rglob("*") if path.is_file()]
     assert len(files) > 5
     texts = {path.name: path.read_bytes().decode("utf-8", "replace") for path in files}
-    assert {name: leaked for name, text in texts.items() if (leaked := leaks(text))} == {}
+    assert {name: leaked_secrets for name, text in texts.items() if (leaked_secrets := leaks(text))} == {}
     assert not [name for name, text in texts.items() if ticket in text]

@@ -158,12 +158,12 @@ def test_steps_are_queued_in_memory_while_postgres_is_stopped_and_all_arrive(pos
             for step in range(2, 102):
                 recorder.record_step(StepRecord(step, {"reward/mean": step / 100}))
 
-            def waiting():
+            def find_waiting_notes():
                 return [
                     note for note in client.get("/api/v1/status").json()["waiting"] if note["steps"] == 100
                 ]
 
-            (note,) = wait_for(waiting)
+            (note,) = wait_for(find_waiting_notes)
             assert (note["run"], note["is_held"]) == (run_id, False)
             assert note["reason"] == "the database does not answer"
             time.sleep(OUTAGE_SECONDS)

@@ -70,13 +70,13 @@ def test_a_run_killed_on_a_gpu_repeats_exactly_and_reports_gpu_metrics(service):
     last = run_json["summary"]["last"]
     assert last["mismatch/prob_diff_max"] < 0.1
     assert last["throughput/mfu"] > 0
-    killed = launch(service)
-    half_trained = wait_until(service, killed, lambda run: (run["last_step"] or 0) >= STEP_COUNT // 2)
+    killed_run = launch(service)
+    half_trained = wait_until(service, killed_run, lambda run: (run["last_step"] or 0) >= STEP_COUNT // 2)
     os.kill(half_trained["attempts"][-1]["pid"], signal.SIGKILL)
-    again = wait_until(service, killed, lambda run: run["status"] in ENDED_STATUSES)
-    assert (again["status"], again["last_step"]) == ("finished", STEP_COUNT), again["reason"]
-    assert len(again["attempts"]) == 2
-    expected, points = metrics(service, undisturbed), metrics(service, killed)
+    ended_run = wait_until(service, killed_run, lambda run: run["status"] in ENDED_STATUSES)
+    assert (ended_run["status"], ended_run["last_step"]) == ("finished", STEP_COUNT), ended_run["reason"]
+    assert len(ended_run["attempts"]) == 2
+    expected, points = metrics(service, undisturbed), metrics(service, killed_run)
     assert len(points) == len(expected) >= STEP_COUNT
     for expected_row, repeated_row in zip(expected, points, strict=True):
         assert repeated_row == expected_row

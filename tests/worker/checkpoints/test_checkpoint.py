@@ -90,16 +90,16 @@ for dtype in ("float32", "bfloat16"):
 
 
 def test_a_run_continued_in_a_fresh_process_is_bit_equal_to_an_uninterrupted_one(tmp_path):
-    uninterrupted = []
+    fingerprints = []
     for dtype in ("float32", "bfloat16"):
         run = Run(dtype)
         run.train(3)
         run.save(tmp_path / dtype)
         run.train(2)
-        uninterrupted.append(run.fingerprint())
+        fingerprints.append(run.fingerprint())
     command = [sys.executable, "-c", CONTINUE_SCRIPT, str(tmp_path)]
     output = subprocess.run(command, capture_output=True, text=True, check=True, env=os.environ).stdout
-    assert [json.loads(line) for line in output.splitlines()[-2:]] == uninterrupted
+    assert [json.loads(line) for line in output.splitlines()[-2:]] == fingerprints
 
 
 def test_a_checkpoint_is_a_directory_that_from_pretrained_opens(tmp_path):

@@ -27,11 +27,11 @@ def test_lines_are_written_in_order_and_once():
 
 
 def test_a_chunk_whose_response_was_lost_is_sent_again_unchanged():
-    stored: dict[int, str] = {}
+    text_by_number: dict[int, str] = {}
     is_cut = [True]
 
     def write(number, text):
-        stored.setdefault(number, text)  # like the primary key of the table
+        text_by_number.setdefault(number, text)  # like the primary key of the table
         if is_cut.pop() if is_cut else False:
             raise ConnectionResetError
 
@@ -41,7 +41,7 @@ def test_a_chunk_whose_response_was_lost_is_sent_again_unchanged():
         log.flush()
     log.add("two")
     log.flush()
-    assert stored == {0: "one\n", 1: "two\n"}
+    assert text_by_number == {0: "one\n", 1: "two\n"}
 
 
 def test_output_beyond_the_limit_leaves_one_visible_note():

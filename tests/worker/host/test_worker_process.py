@@ -146,7 +146,7 @@ def test_a_broker_failure_disturbs_no_run_and_the_doorbell_works_afterwards(
     ring_until(settings, have_status(sessions, "running", run_ids))
     broker.kill()
     broker.wait()
-    again = start_broker(settings)
+    second_broker = start_broker(settings)
     try:
         assert have_status(sessions, "running", run_ids)()
         with sessions.begin() as session:
@@ -156,8 +156,8 @@ def test_a_broker_failure_disturbs_no_run_and_the_doorbell_works_afterwards(
         ring_until(settings, have_status(sessions, "running", later_runs))
         assert worker.poll() is None
     finally:
-        again.kill()
-        again.wait()
+        second_broker.kill()
+        second_broker.wait()
 
 
 def test_the_worker_does_not_import_torch(settings):

@@ -15,13 +15,13 @@ def saved_bytes(model: nn.Module, work: Callable[[], Result]) -> tuple[Result, i
     A storage that several operations save counts once."""
     weights = {_storage_address(weight) for weight in model.parameters()}
     bytes_by_storage: dict[int, int] = {}
-    alive: list[Tensor] = []
+    kept_tensors: list[Tensor] = []
 
     def pack(tensor: Tensor) -> Tensor:
         storage = _storage_address(tensor)
         if storage not in weights and storage not in bytes_by_storage:
             bytes_by_storage[storage] = tensor.untyped_storage().nbytes()
-            alive.append(tensor.detach())  # otherwise the address could be reused
+            kept_tensors.append(tensor.detach())  # otherwise the address could be reused
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):

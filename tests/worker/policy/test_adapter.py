@@ -86,17 +86,17 @@ def test_learner_and_sampler_agree_with_a_plain_forward(load, policy, dtype):
     ids = [adapted.encode(prompt.text, room=12) for prompt in prompts]
     for prompt, group in zip(ids, groups, strict=True):
         for completion in group:
-            alone = token_batch([prompt], [completion.ids.tolist()], pad_id=0)
-            scored = token_logprobs(adapted.model, alone, temperature=1.0).logprobs[0]
+            single_batch = token_batch([prompt], [completion.ids.tolist()], pad_id=0)
+            scored_logprobs = token_logprobs(adapted.model, single_batch, temperature=1.0).logprobs[0]
             sampler_logprobs = torch.as_tensor(completion.sampler_logprobs)
-            torch.testing.assert_close(scored.detach(), sampler_logprobs, rtol=0, atol=bound)
+            torch.testing.assert_close(scored_logprobs.detach(), sampler_logprobs, rtol=0, atol=bound)
 
 
 def test_only_the_adapter_trains_and_a_fresh_one_changes_nothing(load):
     adapted, base = load(), load({"type": "none"})
-    trained = {name for name, weight in adapted.model.named_parameters() if weight.requires_grad}
-    assert trained
-    assert all("lora_" in name for name in trained)
+    trained_names = {name for name, weight in adapted.model.named_parameters() if weight.requires_grad}
+    assert trained_names
+    assert all("lora_" in name for name in trained_names)
     # 4 layers x (q 128+128, k and v 128+64, o 128+128, gate, up and down 128+384) x rank 4
     assert sum(weight.numel() for weight in adapter_weights(adapted.model).values()) == 38_912
     torch.testing.assert_close(logprobs(adapted.model), logprobs(base.model), rtol=0, atol=1e-5)
@@ -124,9 +124,9 @@ def test_a_checkpoint_holds_the_adapter_and_opens_with_transformers(load, tmp_pa
         rtol=0,
         atol=1e-6,
     )
-    restored = load()
-    load_checkpoint(directory, restored, {})
-    assert torch.equal(logprobs(restored.model), logprobs(adapted.model))
+    restored_policy = load()
+    load_checkpoint(directory, restored_policy, {})
+    assert torch.equal(logprobs(restored_policy.model), logprobs(adapted.model))
 
 
 def test_a_checkpoint_refuses_another_base_and_another_rank(load, settings, tmp_path):
@@ -268,9 +268,9 @@ def test_experts_can_be_adapted_sampled_and_merged(load, dtype):
     torch.testing.assert_close(base_logprobs, logprobs(base.model), rtol=0, atol=bound)
     assert (base_logprobs - logprobs(adapted.model)).abs().max() > 0.05
     logprobs(adapted.model).sum().backward()
-    trained = {name for name, weight in adapted.model.named_parameters() if weight.grad is not None}
-    assert {name.split(".")[-4] for name in trained if ".mlp." in name} == {"experts", "base_layer"}
-    assert all("lora_" in name for name in trained)
+    trained_names = {name for name, weight in adapted.model.named_parameters() if weight.grad is not None}
+    assert {name.split(".")[-4] for name in trained_names if ".mlp." in name} == {"experts", "base_layer"}
+    assert all("lora_" in name for name in trained_names)
 
 
 @pytest.mark.parametrize("name", ["qwen3_moe", "gpt_oss", "qwen3_next", "deepseek_v3", "granite4"])
@@ -283,9 +283,11 @@ def test_the_adapter_of_experts_is_the_product_of_its_factors(name):
     base_weights = {key: weight.clone() for key, weight in layer.get_base_layer().named_parameters()}
     for weight in adapter_weights(model).values():
         weight.data = 0.1 * torch.randn_like(weight)
-    merged = next(module for module in merged_copy(model).modules() if hasattr(module, "gate_up_proj"))
+    merged_experts = next(
+        module for module in merged_copy(model).modules() if hasattr(module, "gate_up_proj")
+    )
     for wrapper in (layer, layer.base_layer):
-        weight_change = getattr(merged, wrapper.parameter_name) - base_weights[wrapper.parameter_name]
+        weight_change = getattr(merged_experts, wrapper.parameter_name) - base_weights[wrapper.parameter_name]
         first, second = wrapper.lora_A["default"].weight, wrapper.lora_B["default"].weight
         experts = len(weight_change)
         for expert in range(experts):
@@ -302,9 +304,9 @@ def test_the_adapter_of_experts_is_the_product_of_its_factors(name):
 def test_peft_opens_a_checkpoint_of_adapted_experts_and_it_can_be_continued(load, settings, tmp_path):
     adapted = with_nonzero_adapter(load(EXPERT_ADAPTER, name="tiny_moe"))
     directory = save_checkpoint(tmp_path / "c", adapted, {}, step=1)
-    restored = load(EXPERT_ADAPTER, name="tiny_moe")
-    load_checkpoint(directory, restored, {})
-    assert torch.equal(logprobs(restored.model), logprobs(adapted.model))
+    restored_policy = load(EXPERT_ADAPTER, name="tiny_moe")
+    load_checkpoint(directory, restored_policy, {})
+    assert torch.equal(logprobs(restored_policy.model), logprobs(adapted.model))
     opened_model = PeftModel.from_pretrained(
         AutoModelForCausalLM.from_pretrained(BUILT_IN["tiny_moe"], dtype=torch.float32), directory
     ).eval()
@@ -316,5 +318,5 @@ def test_peft_opens_a_checkpoint_of_adapted_experts_and_it_can_be_continued(load
     )
     renamed = settings.models_dir / "experts"
     shutil.copytree(directory, renamed, ignore=shutil.ignore_patterns("trainer"))
-    continued = load({"type": "continued", "name": "experts"}, name="tiny_moe")
-    torch.testing.assert_close(logprobs(continued.model), logprobs(adapted.model), rtol=0, atol=1e-5)
+    continued_policy = load({"type": "continued", "name": "experts"}, name="tiny_moe")
+    torch.testing.assert_close(logprobs(continued_policy.model), logprobs(adapted.model), rtol=0, atol=1e-5)

@@ -42,30 +42,30 @@ def test_every_completion_is_in_one_microbatch_and_only_a_single_one_exceeds_the
 
 
 def failing_above(count):
-    tried = []
+    tried_sizes = []
 
     def compute(parts):
-        tried.append([len(rows) for rows in parts])
+        tried_sizes.append([len(rows) for rows in parts])
         if max(map(len, parts)) > count:
             raise RuntimeError("CUDA out of memory. Tried to allocate 2 GiB")
         return "done"
 
-    return compute, tried
+    return compute, tried_sizes
 
 
 def test_work_is_repeated_with_half_the_tokens_until_it_fits():
-    passes, undone = Microbatches(ResourcesConfig()), []
-    compute, tried = failing_above(2)
-    assert passes.run(batch([8] * 8), compute, lambda: undone.append(1)) == "done"
-    assert tried == [[8], [4, 4], [2, 2, 2, 2]]
-    assert (passes.tokens, passes.halvings, len(undone)) == (20, 2, 2)
+    passes, undo_calls = Microbatches(ResourcesConfig()), []
+    compute, tried_sizes = failing_above(2)
+    assert passes.run(batch([8] * 8), compute, lambda: undo_calls.append(1)) == "done"
+    assert tried_sizes == [[8], [4, 4], [2, 2, 2, 2]]
+    assert (passes.tokens, passes.halvings, len(undo_calls)) == (20, 2, 2)
     assert passes.run(batch([8] * 4), compute) == "done"  # the limit stays halved
-    assert tried[-1] == [2, 2]
+    assert tried_sizes[-1] == [2, 2]
 
 
 def test_a_single_completion_that_does_not_fit_is_an_error():
     passes = Microbatches(ResourcesConfig())
-    compute, tried = failing_above(0)
+    compute, tried_sizes = failing_above(0)
     with pytest.raises(RuntimeError, match="out of memory"):
         passes.run(batch([8, 8, 30]), compute)
-    assert tried[-1] == [1, 1, 1]
+    assert tried_sizes[-1] == [1, 1, 1]

@@ -48,9 +48,9 @@ def copy(tmp_path):
 
 
 def refusal(name, settings, **changes):
-    with pytest.raises(InvalidConfig) as caught:
+    with pytest.raises(InvalidConfig) as error_info:
         load_policy(PolicyConfig(name=name, **changes), settings)
-    [error] = caught.value.errors
+    [error] = error_info.value.errors
     return error
 
 

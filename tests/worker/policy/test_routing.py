@@ -82,17 +82,19 @@ def test_the_samplers_routes_match_those_of_a_fresh_forward_pass(mixture):
 
 
 def test_recorded_routes_do_not_depend_on_the_rest_of_the_batch(mixture):
-    for alone, batched in zip(sampled(mixture), sampled(mixture, rows_at_once=4), strict=True):
-        np.testing.assert_array_equal(alone.ids, batched.ids)
-        np.testing.assert_array_equal(np.sort(alone.routes), np.sort(batched.routes))
+    for separate, batched in zip(sampled(mixture), sampled(mixture, rows_at_once=4), strict=True):
+        np.testing.assert_array_equal(separate.ids, batched.ids)
+        np.testing.assert_array_equal(np.sort(separate.routes), np.sort(batched.routes))
 
 
 @torch.no_grad()
 def test_tokens_are_processed_by_the_replayed_experts(mixture):
     """All tokens are routed to the last two experts, as if the router had no others."""
     batch = batch_of(mixture, sampled(mixture))
-    forced = torch.tensor([6, 7], dtype=torch.uint8).expand_as(batch.routes)
-    replayed = routed_logprobs(mixture.model, batch_with(batch, forced), temperature=1.0).scored.logprobs
+    forced_routes = torch.tensor([6, 7], dtype=torch.uint8).expand_as(batch.routes)
+    replayed = routed_logprobs(
+        mixture.model, batch_with(batch, forced_routes), temperature=1.0
+    ).scored.logprobs
     by_own_experts = token_logprobs(mixture.model, batch, temperature=1.0).logprobs
 
     def only_two(_, __, output):
@@ -160,6 +162,6 @@ def test_routes_of_other_mixtures_are_recorded_and_replayed(mixture, family):
     sampler = pad_values([completion.sampler_logprobs.tolist() for completion in completions], batch)
     replayed = routed_logprobs(policy.model, batch, temperature=1.0)
     torch.testing.assert_close(replayed.scored.logprobs, sampler, rtol=0, atol=1e-4)
-    elsewhere = batch_with(batch, (batch.routes.int() + 1).remainder(4).to(torch.uint8))
-    rerouted_logprobs = routed_logprobs(policy.model, elsewhere, temperature=1.0).scored.logprobs
+    rerouted_batch = batch_with(batch, (batch.routes.int() + 1).remainder(4).to(torch.uint8))
+    rerouted_logprobs = routed_logprobs(policy.model, rerouted_batch, temperature=1.0).scored.logprobs
     assert (rerouted_logprobs - sampler).abs().max() > 1e-3

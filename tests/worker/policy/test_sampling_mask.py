@@ -70,17 +70,17 @@ def test_the_gradient_matches_logits_set_to_minus_infinity():
     logits = torch.tensor([NEW, OLD], dtype=torch.float64)
     of_token, targets = torch.tensor([0, 1, 0]), torch.tensor([1, 0, 3])
     rows = [(0, 1), (0, 2, 3), ()]
-    masked, sparse = (logits.clone().requires_grad_() for _ in range(2))
+    masked_logits, sparse_logits = (logits.clone().requires_grad_() for _ in range(2))
     mask_offsets = torch.full((3, 4), -torch.inf, dtype=torch.float64)
     for token, row in enumerate(rows):
         mask_offsets[token, list(row) or slice(None)] = 0
-    expected = (masked[of_token] + mask_offsets).log_softmax(dim=-1)[torch.arange(3), targets]
-    logprobs = sparse.log_softmax(dim=-1)
+    expected = (masked_logits[of_token] + mask_offsets).log_softmax(dim=-1)[torch.arange(3), targets]
+    logprobs = sparse_logits.log_softmax(dim=-1)
     scores = logprobs[of_token, targets] - mask_log_mass(logprobs, of_token, mask_pairs([mask_of(*rows)]))
     expected.sum().backward()
     scores.sum().backward()
     torch.testing.assert_close(scores, expected)
-    torch.testing.assert_close(sparse.grad, masked.grad)
+    torch.testing.assert_close(sparse_logits.grad, masked_logits.grad)
 
 
 def sampled(policy, decoding, **options):
@@ -129,8 +129,8 @@ def test_every_sampled_token_is_in_the_kept_set(tiny):
 
 
 def test_the_kept_set_does_not_depend_on_the_rest_of_the_batch(tiny):
-    together = sampled(tiny, Decoding(40, 1.0, 0.9))
-    apart = sampled(tiny, Decoding(40, 1.0, 0.9), rows_at_once=4)
-    for batched, separate in zip(together, apart, strict=True):
+    sampled_together = sampled(tiny, Decoding(40, 1.0, 0.9))
+    sampled_apart = sampled(tiny, Decoding(40, 1.0, 0.9), rows_at_once=4)
+    for batched, separate in zip(sampled_together, sampled_apart, strict=True):
         np.testing.assert_array_equal(batched.sampling_mask.counts, separate.sampling_mask.counts)
         np.testing.assert_array_equal(batched.sampling_mask.ids, separate.sampling_mask.ids)

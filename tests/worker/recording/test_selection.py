@@ -44,10 +44,10 @@ def test_a_selection_has_the_best_worst_longest_and_shortest_group():
 
 def test_first_last_and_alarmed_steps_keep_every_group():
     groups = [Scored() for _ in range(50)]
-    everything = list(range(50))
-    assert select(groups, step=1) == everything
-    assert select(groups, step=10) == everything
-    assert select(groups, is_alarmed=True) == everything
+    all_indices = list(range(50))
+    assert select(groups, step=1) == all_indices
+    assert select(groups, step=10) == all_indices
+    assert select(groups, is_alarmed=True) == all_indices
 
 
 def test_the_same_held_out_probes_are_kept_at_every_evaluation():

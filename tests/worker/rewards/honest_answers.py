@@ -49,9 +49,9 @@ def _numbers(entry: Entry, rng: Random) -> Iterator[str]:
 
 def _matrix(entry: Entry, rng: Random) -> Iterator[str]:
     rows = [[int(cell) for cell in row.split()] for row in entry["answer"].split("\n")]
-    turned = [list(column) for column in zip(*rows, strict=True)]
+    transposed_rows = [list(column) for column in zip(*rows, strict=True)]
     wrong_rows = [[rng.randint(0, 3) for _ in row] for row in rows]
-    for values in (rows, turned, wrong_rows, rows[:-1]):
+    for values in (rows, transposed_rows, wrong_rows, rows[:-1]):
         yield from (
             str(values),
             json.dumps(values),
@@ -152,25 +152,25 @@ def _polynomial(entry: Entry, rng: Random) -> Iterator[str]:
 
 def _integral(entry: Entry, rng: Random) -> Iterator[str]:
     text = entry["answer"]
-    bare = text.removesuffix(" + C")
+    without_constant = text.removesuffix(" + C")
     integrand = entry["metadata"]["integrand"]
     yield from _spellings(text)
     yield from (
-        bare,
-        f"{bare} + c",
-        f"{bare} + K",
-        f"{bare} + C1",
-        f"C + {bare}",
-        f"{bare} + 7",
-        f"{bare} + pi",
+        without_constant,
+        f"{without_constant} + c",
+        f"{without_constant} + K",
+        f"{without_constant} + C1",
+        f"C + {without_constant}",
+        f"{without_constant} + 7",
+        f"{without_constant} + pi",
     )
     yield from (
         integrand,
         f"{integrand} + C",
-        f"-({bare}) + C",
-        f"2*({bare}) + C",
-        f"({bare})*C",
-        f"{bare} + C*x",
+        f"-({without_constant}) + C",
+        f"2*({without_constant}) + C",
+        f"({without_constant})*C",
+        f"{without_constant} + C*x",
     )
     yield from (text.replace("log", "ln"), text.replace("exp(x)", "E**x"), text.replace("exp(x)", "e**x"))
     yield from (

@@ -191,9 +191,9 @@ def test_a_completion_can_neither_leave_its_delimiters_nor_use_template_syntax(s
     text = server.requests[0][2]["messages"][1]["content"]
     delimiter = text.rpartition("</")[2]
     assert text.count(f"</{delimiter}") == text.count(f"<{delimiter}") == 1
-    inside = text.partition(f"<{delimiter}")[2]
-    assert not any(template_token in inside for template_token in ("<|", "</s>", "[/INST]"))
-    assert "{answer}" in inside  # fields of the template are not filled a second time
+    delimited_text = text.partition(f"<{delimiter}")[2]
+    assert not any(template_token in delimited_text for template_token in ("<|", "</s>", "[/INST]"))
+    assert "{answer}" in delimited_text  # fields of the template are not filled a second time
 
 
 @pytest.mark.parametrize(
@@ -224,8 +224,8 @@ def test_a_completion_can_neither_leave_its_delimiters_nor_use_template_syntax(s
 def test_an_invalid_judgement_leaves_its_completion_unscored_and_is_not_repeated(
     server, make_term, reply_of, reason
 ):
-    good = grade(10)
-    server.respond = lambda body: good(body) if "fine" in json.dumps(body) else reply_of(body)
+    good_reply = grade(10)
+    server.respond = lambda body: good_reply(body) if "fine" in json.dumps(body) else reply_of(body)
     term = make_term(JudgeReward(retries=0))
     assert rewards(term, "fine", "odd") == [1, None]
     assert reason in term.last_failure
@@ -237,8 +237,8 @@ def test_an_invalid_judgement_leaves_its_completion_unscored_and_is_not_repeated
     [("Good. 8", 0.8), ("<think>3</think> **7**", 0.7), ("Score: 10.", 1), ("8/10", None), ("none", None)],
 )
 def test_the_score_is_the_last_number_of_the_judges_text(server, make_term, text, score):
-    good = answer_with("1")
-    server.respond = lambda body: good(body) if "fine" in json.dumps(body) else answer_with(text)(body)
+    good_reply = answer_with("1")
+    server.respond = lambda body: good_reply(body) if "fine" in json.dumps(body) else answer_with(text)(body)
     assert rewards(make_term(JudgeReward(answer="last_number")), "fine", "odd") == [0.1, score]
 
 

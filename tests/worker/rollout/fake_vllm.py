@@ -169,11 +169,11 @@ def main() -> None:
     for name in ("--uds", "--served-model-name"):
         parser.add_argument(name, required=True)
     options, other_arguments = parser.parse_known_args()
-    how, key = os.environ.get(FAULT_VARIABLE, ""), os.environ["VLLM_API_KEY"]
+    fault, key = os.environ.get(FAULT_VARIABLE, ""), os.environ["VLLM_API_KEY"]
     assert options.module == "vllm.entrypoints.openai.api_server"
     assert key not in " ".join(sys.argv)
-    if how in ("dies", "memory"):
-        print(DEATH_MESSAGE.format(key=key) if how == "dies" else NO_MEMORY_MESSAGE, flush=True)
+    if fault in ("dies", "memory"):
+        print(DEATH_MESSAGE.format(key=key) if fault == "dies" else NO_MEMORY_MESSAGE, flush=True)
         sys.exit(1)
     second = subprocess.Popen([sys.executable, "-S", "-c", "import time; time.sleep(3600)"])
 
@@ -182,7 +182,7 @@ def main() -> None:
         os._exit(0)
 
     signal.signal(signal.SIGTERM, end)
-    if how == "never":
+    if fault == "never":
         time.sleep(3600)
     server = Server(options.uds, options.served_model_name, key)
     server.note({"arguments": other_arguments, "variables": dict(os.environ)})

@@ -45,9 +45,9 @@ def test_a_layer_in_8_bits_computes_the_same_as_torchao(inputs):
     torch.manual_seed(0)
     layer = nn.Linear(inputs, 16)
     quantize_(layer, Int8DynamicActivationInt8WeightConfig())
-    hidden = torch.randn(50, inputs)
+    hidden_states = torch.randn(50, inputs)
     with torch.no_grad():
-        torch.testing.assert_close(Int8Linear(layer)(hidden), layer(hidden), rtol=0, atol=1e-6)
+        torch.testing.assert_close(Int8Linear(layer)(hidden_states), layer(hidden_states), rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize("precision", ["bfloat16", "int8"])
@@ -122,13 +122,13 @@ def test_each_step_samples_with_weights_of_the_configured_age(tiny):
 
 
 def test_stale_weights_are_restored_from_a_checkpoint(tiny):
-    behaviour, restored = (Behaviour(SamplingConfig(staleness=3)) for _ in range(2))
+    behaviour, restored_behaviour = (Behaviour(SamplingConfig(staleness=3)) for _ in range(2))
     for _ in range(2):
         behaviour.remember(tiny)
         with_moved_weights(tiny)
-    restored.restore(behaviour.values(), behaviour.tensors())
+    restored_behaviour.restore(behaviour.values(), behaviour.tensors())
     stale_weights, restored_weights = (
-        dict(sampler.policy(tiny).model.named_parameters()) for sampler in (behaviour, restored)
+        dict(sampler.policy(tiny).model.named_parameters()) for sampler in (behaviour, restored_behaviour)
     )
-    assert restored.age == 2
+    assert restored_behaviour.age == 2
     assert all(torch.equal(restored_weights[name], weight) for name, weight in stale_weights.items())

@@ -52,8 +52,8 @@ def calls(engine):
 def paths(engine):
     """Return the requests that change state since the latest start."""
     paths_called = calls(engine)
-    newest = max(index for index, call in enumerate(paths_called) if isinstance(call, dict))
-    return [call for call in paths_called[newest + 1 :] if call != "/tokenize"]
+    newest_index = max(index for index, call in enumerate(paths_called) if isinstance(call, dict))
+    return [call for call in paths_called[newest_index + 1 :] if call != "/tokenize"]
 
 
 def test_the_server_sleeps_except_to_sample_and_survives_one_death(make_engine):
@@ -81,8 +81,8 @@ def test_the_server_sleeps_except_to_sample_and_survives_one_death(make_engine):
     second = drawn(sampling)
     assert {completion.version for group in second for completion in group} == {1}
     os.kill(sampling.process.pid, signal.SIGKILL)
-    again = drawn(sampling)  # in the middle of a batch: restarted with weights and random numbers
-    assert [completion.ids.tolist() for group in again for completion in group] == [
+    repeated_groups = drawn(sampling)  # in the middle of a batch: restarted with weights and random numbers
+    assert [completion.ids.tolist() for group in repeated_groups for completion in group] == [
         completion.ids.tolist() for group in second for completion in group
     ]
     assert sampling.take_metrics()["sampling/engine_restarts"] == 1
@@ -146,9 +146,9 @@ def test_directories_of_killed_attempts_are_removed_and_socket_paths_are_short(
     with pytest.raises(EngineFailed, match="vLLM did not start"):
         make_engine().check()
     assert not leftover_directory.exists()
-    deep = state_dir / ("d" * 90)
-    deep.mkdir()
-    monkeypatch.setattr("tempfile.tempdir", str(deep))
+    deep_directory = state_dir / ("d" * 90)
+    deep_directory.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(deep_directory))
     with pytest.raises(EngineFailed, match="TMPDIR is too long a path for the sockets of vLLM"):
         make_engine().check()
-    assert list(Path(deep).iterdir()) == []
+    assert list(Path(deep_directory).iterdir()) == []

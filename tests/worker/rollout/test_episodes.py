@@ -53,8 +53,10 @@ class Script:
 
     def _written(self, text, limit):
         ids = np.array(self.policy.tokenizer.encode(text)[:limit], np.int64)
-        stopped = bool(ids[-1] in self.policy.stop_ids)
-        completion = make_completion(self.policy, ids, np.full(len(ids), -0.5, np.float32), stopped=stopped)
+        is_stopped = bool(ids[-1] in self.policy.stop_ids)
+        completion = make_completion(
+            self.policy, ids, np.full(len(ids), -0.5, np.float32), stopped=is_stopped
+        )
         return replace(completion, entropies=np.full(len(ids), 0.25, np.float32), version=3)
 
 
@@ -206,11 +208,11 @@ def sampled(tiny, seed):
 
 
 def test_equal_generator_states_give_equal_episodes_and_continue_equally(tiny):
-    (first, first_generator), (again, second_generator), (of_other_seed, _) = (
+    (first, first_generator), (repeated_groups, second_generator), (of_other_seed, _) = (
         sampled(tiny, seed) for seed in (1, 1, 2)
     )
     texts = [[completion.text for completion in group] for group in first]
-    assert texts == [[completion.text for completion in group] for group in again]
+    assert texts == [[completion.text for completion in group] for group in repeated_groups]
     assert texts != [[completion.text for completion in group] for group in of_other_seed]
     assert torch.equal(first_generator.get_state(), second_generator.get_state())
     assert any(completion.turns for group in first for completion in group)
@@ -219,8 +221,10 @@ def test_equal_generator_states_give_equal_episodes_and_continue_equally(tiny):
 def test_a_pooled_group_survives_a_checkpoint_with_its_turns(tiny):
     [completions, *_], _ = sampled(tiny, 1)
     group = Group(Prompt("p", "?", "", "sums"), tuple(completions), rewards=(0.0,) * 4)
-    [restored] = decode_groups(group_documents([group]), group_tensors([group]))
-    for original_completion, restored_completion in zip(group.completions, restored.completions, strict=True):
+    [restored_group] = decode_groups(group_documents([group]), group_tensors([group]))
+    for original_completion, restored_completion in zip(
+        group.completions, restored_group.completions, strict=True
+    ):
         assert (restored_completion.turns, restored_completion.written) == (
             original_completion.turns,
             original_completion.written,

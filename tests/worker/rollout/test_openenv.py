@@ -139,11 +139,11 @@ def test_an_episode_is_lost_with_a_reason_and_its_action_is_sent_once(
     tiny, served_settings, seen_requests, how
 ):
     requests_before = seen_requests(f"{how} step")
-    with pytest.raises(EnvironmentFailed) as caught:
+    with pytest.raises(EnvironmentFailed) as error_info:
         played(tiny, served_settings, how, [["0<eos>"]])
     summary = f"the environment {how.lower()} of OPENENV_URLS failed: no episode of a step came to its end"
-    assert str(caught.value).startswith(f"{summary}; the last one: {LOST_REASONS[how]}")
-    assert "127.0.0.1" not in str(caught.value)
+    assert str(error_info.value).startswith(f"{summary}; the last one: {LOST_REASONS[how]}")
+    assert "127.0.0.1" not in str(error_info.value)
     assert seen_requests(f"{how} step") == requests_before + 1
 
 
@@ -271,20 +271,22 @@ def chat_policy(tiny):
 
 def test_the_chat_template_shows_the_schema_and_frames_observations(chat_policy, served_settings):
     drawn_number = number_of(PROMPT)
-    bad = '<tool_call>{"name": "act", "arguments": {"low": 1}}</tool_call><eos>'
-    good = f'<tool_call>{{"name": "act", "arguments": {{"low": {drawn_number}, "high": 9}}}}</tool_call><eos>'
+    bad_call = '<tool_call>{"name": "act", "arguments": {"low": 1}}</tool_call><eos>'
+    good_call = (
+        f'<tool_call>{{"name": "act", "arguments": {{"low": {drawn_number}, "high": 9}}}}</tool_call><eos>'
+    )
     [completion], script, _ = played(
         chat_policy,
         served_settings,
         "json",
-        [[bad], [good]],
+        [[bad_call], [good_call]],
         form="template",
         tokens=700,
         max_observation_tokens=99,
     )
     assert script.asked[0] == ["<|user|>Guess.\n1 to 9?<eos>1 tools<|assistant|>"]
     problem = '<|user|><tool_response>error: "high" is a required property</tool_response><eos><|assistant|>'
-    assert completion.text == bad + problem + good.removesuffix("<eos>")
+    assert completion.text == bad_call + problem + good_call.removesuffix("<eos>")
     assert [turn.outcome for turn in completion.turns] == ["failed", "done"]
     assert completion.episode == EpisodeResult(1.0, is_done=True)
 
@@ -314,10 +316,10 @@ def sampled(tiny, served, how, seed):
 
 @pytest.mark.parametrize("how", ["good", "two"])
 def test_equal_generator_states_give_equal_episodes(tiny, served_settings, how):
-    (first, groups), (again, _), (of_other_seed, _) = (
+    (first, groups), (second, _), (of_other_seed, _) = (
         sampled(tiny, served_settings, how, seed) for seed in (1, 1, 2)
     )
-    assert first == again
+    assert first == second
     assert first != of_other_seed
     assert any(completion.turns for group in groups for completion in group)
 
@@ -325,8 +327,8 @@ def test_equal_generator_states_give_equal_episodes(tiny, served_settings, how):
 def test_a_pooled_group_survives_a_checkpoint_with_its_episodes(tiny, served_settings):
     _, [completions, *_] = sampled(tiny, served_settings, "good", 1)
     group = Group(PROMPT, tuple(completions), rewards=(0.0, 0.0))
-    [restored] = decode_groups(group_documents([group]), group_tensors([group]))
-    assert [completion.episode for completion in restored.completions] == [
+    [restored_group] = decode_groups(group_documents([group]), group_tensors([group]))
+    assert [completion.episode for completion in restored_group.completions] == [
         completion.episode for completion in completions
     ]
-    assert restored.prompt == replace(PROMPT, messages=(), tools=())
+    assert restored_group.prompt == replace(PROMPT, messages=(), tools=())

@@ -90,10 +90,10 @@ def changed(choice, **changes):
     ],
 )
 def test_an_invalid_response_is_refused(answer, tiny, change, phrase):
-    broken = copy.deepcopy(answer)
-    change(broken, tiny.stop_ids[0])
+    invalid_answer = copy.deepcopy(answer)
+    change(invalid_answer, tiny.stop_ids[0])
     with pytest.raises(BadAnswer, match=phrase):
-        read(broken, tiny)
+        read(invalid_answer, tiny)
 
 
 def test_a_response_with_another_model_name_has_other_weights(answer, tiny):

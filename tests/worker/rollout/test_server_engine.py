@@ -106,11 +106,11 @@ def test_completions_carry_the_version_of_the_weights_that_sampled_them(make_eng
                 completion.ids, skip_special_tokens=True
             )
             assert completion.entropies is None
-    again = drawn(sampling)
+    repeated_groups = drawn(sampling)
     assert all(
-        np.array_equal(completion.ids, repeated.ids)
-        for group, group_again in zip(groups, again, strict=True)
-        for completion, repeated in zip(group, group_again, strict=True)
+        np.array_equal(completion.ids, repeated_completion.ids)
+        for group, group_again in zip(groups, repeated_groups, strict=True)
+        for completion, repeated_completion in zip(group, group_again, strict=True)
     )
 
 

@@ -50,8 +50,8 @@ def isolation(request, monkeypatch):
     """The isolation level of the server process."""
     if request.param == "guarded":
         monkeypatch.setattr(bubblewrap, "isolation_unavailable_reason", lambda: "a test")
-    elif why := bubblewrap.isolation_unavailable_reason():
-        pytest.skip(why)
+    elif reason := bubblewrap.isolation_unavailable_reason():
+        pytest.skip(reason)
     return request.param
 
 
@@ -155,8 +155,8 @@ print(sorted(name for name in os.listdir("/proc") if name.isdigit()))
 
 
 def test_an_isolated_process_has_no_network_and_sees_no_other_process():
-    if why := bubblewrap.isolation_unavailable_reason():
-        pytest.skip(why)
+    if reason := bubblewrap.isolation_unavailable_reason():
+        pytest.skip(reason)
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = str(server.getsockname()[1])
         argv = bubblewrap.isolated_command([sys.executable, "-c", NETWORK_SCRIPT, port])

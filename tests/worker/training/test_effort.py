@@ -58,9 +58,11 @@ def test_the_area_matches_a_calculation_by_hand():
 
 def test_a_completion_continues_after_its_prefix(tiny, solved_completions):
     prompts = [prompt for prompt, _ in solved_completions]
-    begun = [completion.ids[:7].tolist() for _, [completion] in solved_completions]
-    continued = Sampler(tiny).sample(prompts, 1, GREEDY_DECODING, torch.Generator(), beginnings=begun)
-    assert [again.ids.tolist() for [again] in continued] == [
+    beginnings = [completion.ids[:7].tolist() for _, [completion] in solved_completions]
+    continued_groups = Sampler(tiny).sample(
+        prompts, 1, GREEDY_DECODING, torch.Generator(), beginnings=beginnings
+    )
+    assert [continued_completion.ids.tolist() for [continued_completion] in continued_groups] == [
         completion.ids[7:].tolist() for _, [completion] in solved_completions
     ]
 

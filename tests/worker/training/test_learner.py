@@ -160,18 +160,18 @@ def collected(groups, trained=None):
 
 def learn(learner, groups, *, trained=None, step=1, **options):
     """Return the statistics, and the updates of that call."""
-    tape, update_stats = learner.optimizer, UpdateStats(step)
-    tape.updates.clear()
+    gradient_tape, update_stats = learner.optimizer, UpdateStats(step)
+    gradient_tape.updates.clear()
     learner.learn(collected(groups, trained), torch.Generator().manual_seed(0), update_stats, **options)
-    return update_stats, [dict(update) for update in tape.updates]
+    return update_stats, [dict(update) for update in gradient_tape.updates]
 
 
 def logprobs(policy, groups, learner):
     """Return {k: log p of each token} under a policy."""
     tokens = learner.old_policy.tokens(groups)
     with torch.no_grad():
-        scored = token_logprobs(policy.model, tokens, temperature=learner.temperature).logprobs
-    return {k: scored[k, :length].double().numpy() for k, length in enumerate(tokens.lengths.tolist())}
+        token_scores = token_logprobs(policy.model, tokens, temperature=learner.temperature).logprobs
+    return {k: token_scores[k, :length].double().numpy() for k, length in enumerate(tokens.lengths.tolist())}
 
 
 def assert_matches(update, expected):
@@ -204,8 +204,8 @@ def test_microbatches_divide_by_the_whole_optimizer_batch(make_learner, rows, mi
     learner = make_learner(resources={"microbatch_completions": rows}, updates={"minibatches": minibatches})
     _, updates = learn(learner, make_groups())
     assert len(updates) == minibatches
-    joined = {number: values for update in updates for number, values in update.items()}
-    assert_matches(joined, slopes(divisor=B // minibatches))
+    values_by_number = {number: values for update in updates for number, values in update.items()}
+    assert_matches(values_by_number, slopes(divisor=B // minibatches))
 
 
 def test_groups_with_equal_rewards_skip_the_backward_pass_and_leave_the_same_figures(
@@ -267,8 +267,8 @@ def test_gpg_divides_by_all_tokens_and_compensates_for_excluded_groups(make_lear
     objective = gpg.objective.model_dump(include={"advantage", "ratio", "surrogate", "aggregation"})
     tokens = sum(length for lengths in LENGTHS for length in lengths)
     expected = {k: -a / tokens for k, a in enumerate(a for row in CENTRED_REWARDS for a in row)}
-    _, (everything,) = learn(make_learner(objective), make_groups())
-    assert_matches(everything, expected)
+    _, (update,) = learn(make_learner(objective), make_groups())
+    assert_matches(update, expected)
     _, (informative,) = learn(
         make_learner(objective, filters=gpg.filters.model_dump()), make_groups(), trained=[0, 1]
     )
@@ -319,8 +319,8 @@ def test_log_probs_are_taken_at_the_sampling_temperature(make_learner, policy, t
     tokens = learner.old_policy.tokens(groups)
     with torch.no_grad():
         logits = policy.model(tokens.ids[:1]).logits[0]
-    used = temperature if rule == "sampling" else 1.0
-    all_logprobs = (logits / used).log_softmax(dim=-1)
+    used_temperature = temperature if rule == "sampling" else 1.0
+    all_logprobs = (logits / used_temperature).log_softmax(dim=-1)
     start = int(tokens.prompt_lengths[0])
     logprobs_by_hand = [all_logprobs[start + t - 1, tokens.ids[0, start + t]].item() for t in range(2)]
     assert update_stats.arrays[0][0]["policy_logprob"].tolist() == pytest.approx(logprobs_by_hand, abs=1e-4)
@@ -359,8 +359,10 @@ def test_kl_in_the_reward_is_subtracted_per_token_with_a_critic(make_learner, po
     update_stats, _ = learn(learner, groups)
     new_logprobs, pull = logprobs(policy, groups, learner), logprobs(reference, groups, learner)
     for k in range(B):
-        toll = 0.5 * (new_logprobs[k] - pull[k])
-        expected = REWARDS_BY_PROMPT[k // 2][k % 2] - toll[::-1].cumsum()[::-1]  # a new critic predicts 0
+        kl_penalty = 0.5 * (new_logprobs[k] - pull[k])
+        expected = (
+            REWARDS_BY_PROMPT[k // 2][k % 2] - kl_penalty[::-1].cumsum()[::-1]
+        )  # a new critic predicts 0
         advantages = update_stats.arrays[k // 2][k % 2]["advantage"]
         assert advantages.tolist() == pytest.approx(expected.tolist(), abs=1e-4)
 
@@ -411,8 +413,8 @@ def test_every_epoch_with_fresh_samples_begins_with_the_policy_of_the_steps_star
     start = weight(trainer.policy)
     trainer._learn(CollectedGroups())
     trainer.scorer.close()
-    again = [("sampled by", start), ("compared with", start)]
-    assert sampled_weights == [("compared with", None), *again, *again, ("ended", None)]
+    epoch_start = [("sampled by", start), ("compared with", start)]
+    assert sampled_weights == [("compared with", None), *epoch_start, *epoch_start, ("ended", None)]
 
 
 def lift(before, after, policy):

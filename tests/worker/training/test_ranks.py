@@ -154,12 +154,12 @@ def test_many_steps_in_float64_match_those_of_one_process(case):
 @pytest.mark.nightly
 @pytest.mark.parametrize("case", ["GRPO, LoRA", "PPO with a critic", "RSPO, mixture, replay"])
 def test_a_run_saved_on_two_ranks_continues_on_one_and_on_four(case, tmp_path):
-    uninterrupted = train(CASES[case], ranks=1, steps=6)
+    uninterrupted_run = train(CASES[case], ranks=1, steps=6)
     for ranks in (1, 4):
         directory = tmp_path / str(ranks)
         train(CASES[case], ranks=2, steps=3, checkpoints=Files(directory))
-        resumed = train(CASES[case], ranks=ranks, steps=6, checkpoints=Files(directory))
-        differences = compare_runs(uninterrupted._replace(steps=uninterrupted.steps[3:]), resumed)
+        resumed_run = train(CASES[case], ranks=ranks, steps=6, checkpoints=Files(directory))
+        differences = compare_runs(uninterrupted_run._replace(steps=uninterrupted_run.steps[3:]), resumed_run)
         assert max(differences.norm, differences.metric) < MAX_METRIC_DIFFERENCE, differences
     assert differences.weight < MAX_WEIGHT_DIFFERENCE < differences.moved, differences
 
@@ -214,8 +214,10 @@ def kill_at_random(kills, state_dir, sqlite_url, monkeypatch, *, ranks):
         with sessions() as session:
             assert session.get_one(Run, run_id).status == "finished"
             key = session.scalar(select(MetricKey.id).where(MetricKey.name == "reward/mean"))
-            stored = session.scalars(select(Metric.step).where(Metric.run_id == run_id, Metric.key_id == key))
-            assert set(stored) >= set(range(1, steps + 1))
+            stored_steps = session.scalars(
+                select(Metric.step).where(Metric.run_id == run_id, Metric.key_id == key)
+            )
+            assert set(stored_steps) >= set(range(1, steps + 1))
     finally:
         supervisor.close()
         engine.dispose()

@@ -79,11 +79,11 @@ def test_an_unmoved_reference_must_be_the_one_the_run_began_with(policy):
     values = first_updates.values()
     assert first_updates.parts["reference"] is first_updates
     assert first_updates.tensors() == {}  # 64 digits, not a copy of the weights
-    later = updates_after_move(
+    later_updates = updates_after_move(
         policy, knobs.FixedReference()
     )  # the policy's weights have changed in the meantime
     with pytest.raises(ReferenceChanged, match="not the one this run began with"):
-        later.restore(values, {})
+        later_updates.restore(values, {})
     first_updates.restore(values, {})
 
 
@@ -94,7 +94,7 @@ def test_a_moved_reference_is_restored_from_the_checkpoint(policy):
         first_updates.values(),
         {name: weight.clone() for name, weight in first_updates.tensors().items()},
     )
-    restored = updates_after_move(policy, knobs.EveryN(n=1))
-    restored.restore(values, tensors)
-    assert weights(restored.reference).equal(weights(first_updates.reference))
+    restored_updates = updates_after_move(policy, knobs.EveryN(n=1))
+    restored_updates.restore(values, tensors)
+    assert weights(restored_updates.reference).equal(weights(first_updates.reference))
     assert ReferenceUpdates(knobs.FixedReference(), policy, None, first_updates.optimizer).parts == {}

@@ -72,10 +72,10 @@ def test_the_reward_of_wrong_completions_is_unearned():
     ]
     metrics = group_metrics(CollectedGroups(groups=groups, trained=[0, 1]))
     assert metrics["reward/unearned_share"] == 0.25  # 1 of 2 + 1 + 1
-    nothing = group_metrics(
+    metrics_without_wrong = group_metrics(
         CollectedGroups(groups=[group("a", correctness=(0.0,), rewards=(0.0,))], trained=[0])
     )
-    assert "reward/unearned_share" not in nothing
+    assert "reward/unearned_share" not in metrics_without_wrong
 
 
 def test_a_tag_opened_by_the_template_belongs_to_the_completion():
