@@ -35,7 +35,7 @@ FAULT_COUNT = 30
 """Number of faults per round."""
 
 ROUND_COUNT = 4
-"""Number of rounds on one plant before the next one with another broker or database."""
+"""Number of rounds on one installation before the next one with another broker or database."""
 
 REBOOT_COUNT = 5
 """Number of reboots per run."""

@@ -1,4 +1,4 @@
-"""Random faults on a plant while it trains, each a method named after its effect."""
+"""Random faults on an installation while it trains, each a method named after its effect."""
 
 import random
 import shutil
@@ -52,7 +52,7 @@ def plan(kind: Kind, seed: int, number: int, names: Sequence[str] = ()) -> list[
 
 
 class Chaos:
-    """Random faults for a plant. The same seed chooses the same faults, although at other moments."""
+    """Random faults for an installation. The same seed chooses the same faults, although at other moments."""
 
     def __init__(self, plant: Plant, seed: int) -> None:
         self.plant = plant

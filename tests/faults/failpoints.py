@@ -119,7 +119,7 @@ def _recorder(file: Path) -> Visit:
 def listen(visit: Visit, *, below: str = "/runs/") -> None:
     """Call `visit` with the name of each point that this process passes from now on.
 
-    File operations count if their path contains `below`."""
+    File operations count if their path contains `root`."""
     _listen_to_sql(visit)
     for name in FILE_OPERATIONS:
         setattr(os, name, _watched(getattr(os, name), name, visit, below))

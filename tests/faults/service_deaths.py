@@ -37,7 +37,7 @@ LIFE_SECONDS = (0.05, 0.8)
 
 
 class Service:
-    """An API process on a plant's database, which always has the same address."""
+    """An API process on an installation's database, which always has the same address."""
 
     def __init__(self, plant: Plant, parent: "subprocess.Popen[str]") -> None:
         self._parent = parent

@@ -95,7 +95,7 @@ def answers(client, path):
 
 @contextmanager
 def service_on(clock, plant):
-    """Yield a client of a service that has this clock and maintains the plant's runs."""
+    """Yield a client of a service that has this clock and maintains the installation's runs."""
     port = free_port()
     service = Program(
         plant.settings.state, "serve", "service", PORT=port, **plant.environment | clock.environment

@@ -215,7 +215,7 @@ def test_a_rank_killed_on_the_second_node_loses_nothing_and_a_stop_reaches_both(
 
 
 def expected_of(trained):
-    """Return the values of each step of a run in one process, as `Lab.metrics` names them."""
+    """Return the values of each step of a run in one process, as `WorkerGroup.metrics` names them."""
     return {
         (step, name): metric_value
         for step, metrics in enumerate(trained.steps, 1)

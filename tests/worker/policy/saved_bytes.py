@@ -10,7 +10,7 @@ Result = TypeVar("Result")
 
 
 def saved_bytes(model: nn.Module, work: Callable[[], Result]) -> tuple[Result, int]:
-    """Return the result of `work`, and the bytes saved for its gradients, excluding the model's weights.
+    """Return the result of `forward`, and the bytes saved for its gradients, excluding the model's weights.
 
     A storage that several operations save counts once."""
     weights = {_storage_address(weight) for weight in model.parameters()}

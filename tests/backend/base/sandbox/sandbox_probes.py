@@ -19,7 +19,7 @@ PTRACE_TRACEME = 0
 
 
 def attempt(work):
-    """Return the result of `work`, or the name of the error that stopped it."""
+    """Return the result of `operation`, or the name of the error that stopped it."""
     try:
         return work()
     except OSError as error:

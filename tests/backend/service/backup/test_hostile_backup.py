@@ -68,7 +68,7 @@ def snapshot_of(*directories):
 
 
 def plant(backup, name, content, *, beside=None):
-    """List a file in the manifest as if it had been saved, with its content in `beside`."""
+    """List a file in the manifest as if it had been saved, with its content in `content_path`."""
     manifest = json.loads((backup / MANIFEST).read_text())
     manifest["files"][name] = {"bytes": len(content), "sha256": sha256(content).hexdigest()}
     (backup / MANIFEST).write_text(json.dumps(manifest))
