@@ -87,14 +87,14 @@ def write_metric(
 
 def seeded_metrics(steps: int, *, seed: int = 0, spike_at: int | None = None) -> dict[int, dict[str, float]]:
     """Return plausible metrics: accuracy rises, entropy falls, and the loss is 1000 at `spike_at`."""
-    chance = np.random.default_rng(seed)
+    rng = np.random.default_rng(seed)
     metrics_by_step = {}
     for step in range(1, steps + 1):
         rise = 1 - math.exp(-3 * step / steps)
         metrics_by_step[step] = {
-            "reward/mean": 0.2 + 0.6 * rise + chance.normal(0, 0.02),
-            "policy/entropy": 1.2 * (1 - 0.7 * rise) + chance.normal(0, 0.01),
-            "loss/total": 1000.0 if step == spike_at else chance.normal(0, 0.01),
+            "reward/mean": 0.2 + 0.6 * rise + rng.normal(0, 0.02),
+            "policy/entropy": 1.2 * (1 - 0.7 * rise) + rng.normal(0, 0.01),
+            "loss/total": 1000.0 if step == spike_at else rng.normal(0, 0.01),
             "time/wall_seconds": 0.5 * step,
             "tokens/total": 4096.0 * step,
         }

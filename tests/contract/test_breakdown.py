@@ -122,26 +122,26 @@ def test_terms_add_up_to_the_reward_with_their_weights_and_gates(client, databas
 
 
 def test_windows_of_random_steps_add_up_in_every_way(client, database, run):
-    chance = random.Random(0)
+    rng = random.Random(0)
     points = {}
     for step in range(1, 9):
         groups = [
             group(
-                f"prompt {chance.randrange(90)}",
+                f"prompt {rng.randrange(90)}",
                 *(
                     MadeCompletion(
-                        text="x" * chance.randrange(1, 200),
-                        reward=(reward := chance.choice([0.0, 0.5, 1.0, None])),
+                        text="x" * rng.randrange(1, 200),
+                        reward=(reward := rng.choice([0.0, 0.5, 1.0, None])),
                         rewards={"correctness": reward},
-                        correct=chance.choice([True, False, None]),
-                        flags=tuple(chance.sample(("repetitive", "unparsed"), chance.randrange(3))),
-                        finish_reason=chance.choice(["stop", "length"]),
+                        correct=rng.choice([True, False, None]),
+                        flags=tuple(rng.sample(("repetitive", "unparsed"), rng.randrange(3))),
+                        finish_reason=rng.choice(["stop", "length"]),
                     )
                     for _ in range(4)
                 ),
                 index=index,
             )
-            for index in range(chance.randrange(20, 40))
+            for index in range(rng.randrange(20, 40))
         ]
         store_groups(database, run, step, *groups[::2], counted=groups[1::2])
         all_completions = [completion for step_group in groups for completion in step_group.completions]

@@ -86,10 +86,10 @@ def test_requests_of_many_callers_leave_a_history_without_a_forbidden_move(clien
             add_checkpoints(session, session.get_one(Run, run), 10)
 
     def user(seed):
-        chance = random.Random(seed)
+        rng = random.Random(seed)
         for _ in range(25):
-            path = f"/api/v1/runs/{chance.choice(runs)}"
-            verb = chance.choice([*VERBS, "trash"])
+            path = f"/api/v1/runs/{rng.choice(runs)}"
+            verb = rng.choice([*VERBS, "trash"])
             response = client.delete(path) if verb == "trash" else client.post(f"{path}/{verb}")
             assert response.status_code in (200, 202, 409), response.text
 

@@ -169,14 +169,14 @@ def delete(models, sessions, settings, run_id):
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_model_and_record_agree_after_every_operation(database, settings, seed):
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     models: dict[str, Model] = {}
     for _ in range(OPERATION_COUNT):
-        if len(models) < MAX_RUNS and (not models or chance.random() < 0.1):
+        if len(models) < MAX_RUNS and (not models or rng.random() < 0.1):
             with database.sessions.begin() as session:
                 models[make_run(session, queued_at=db_now()).id] = Model()
-        run_id = chance.choice(sorted(models))
-        name = chance.choice([*OPERATIONS_BY_NAME, "claim", "claim", "claim", "delete"])
+        run_id = rng.choice(sorted(models))
+        name = rng.choice([*OPERATIONS_BY_NAME, "claim", "claim", "claim", "delete"])
         if name == "claim":
             claim(models, database.sessions)
         elif name == "delete":

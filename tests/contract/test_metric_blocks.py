@@ -217,13 +217,13 @@ def test_curves_match_the_rows_after_any_history(database, data):
 def test_a_curve_from_outlines_shows_the_same_as_all_its_points(database, monkeypatch, data):
     """Long runs of several attempts, forked or not, whole, zoomed and continued; some values are strange."""
     monkeypatch.setattr(blocks, "BLOCK_STEPS", 64)
-    chance = random.Random(data.draw(st.integers(0, 10**9), "seed"))
+    rng = random.Random(data.draw(st.integers(0, 10**9), "seed"))
     with database.sessions.begin() as session:
         runs = [make_run(session)]
-        if chance.random() < 0.5:
-            runs.append(make_run(session, parent_run=runs[0].id, fork_step=chance.randint(0, 300)))
+        if rng.random() < 0.5:
+            runs.append(make_run(session, parent_run=runs[0].id, fork_step=rng.randint(0, 300)))
     for run in runs:
-        for number in range(1, chance.choice([1, 1, 2, 3]) + 1):
+        for number in range(1, rng.choice([1, 1, 2, 3]) + 1):
             with database.sessions.begin() as session:
                 run_row = session.get(Run, run.id)
                 first_step = -1 if run_row.fork_step is None else run_row.fork_step
@@ -231,30 +231,28 @@ def test_a_curve_from_outlines_shows_the_same_as_all_its_points(database, monkey
                     session,
                     run_row,
                     number,
-                    chance.randint(first_step, max(first_step, run_row.last_step))
-                    if number > 1
-                    else first_step,
+                    rng.randint(first_step, max(first_step, run_row.last_step)) if number > 1 else first_step,
                 )
                 steps = range(
-                    max(run_row.last_step, first_step) + 1, run_row.last_step + chance.choice([3, 300, 900])
+                    max(run_row.last_step, first_step) + 1, run_row.last_step + rng.choice([3, 300, 900])
                 )
-                values = {step: float(chance.randint(-3, 3)) for step in steps if step % 20}
-                for step in chance.sample(sorted(values), min(len(values), chance.choice([0, 0, 2]))):
-                    values[step] = chance.choice([math.nan, math.inf, 1e9])
+                values = {step: float(rng.randint(-3, 3)) for step in steps if step % 20}
+                for step in rng.sample(sorted(values), min(len(values), rng.choice([0, 0, 2]))):
+                    values[step] = rng.choice([math.nan, math.inf, 1e9])
                 write_values(session, run_row, values)
                 write_values(
                     session, run_row, {step: values[step] for step in sorted(values)[:90]}, name="early"
                 )
-            if chance.random() < 0.8:
+            if rng.random() < 0.8:
                 seal_all(database)
-        if chance.random() < 0.8:
+        if rng.random() < 0.8:
             with database.sessions.begin() as session:
                 session.get(Run, run.id).status = "finished"
             seal_all(database)
-    x_limits = [None, None, *(chance.randint(-5, 1200) + chance.choice([0, 0.5]) for _ in range(2))]
-    view = View("step", chance.choice(x_limits), chance.choice(x_limits), chance.randint(10, 60), 0.0, None)
-    if chance.random() < 0.3:
-        view = replace(view, after=chance.randint(-1, 900))
+    x_limits = [None, None, *(rng.randint(-5, 1200) + rng.choice([0, 0.5]) for _ in range(2))]
+    view = View("step", rng.choice(x_limits), rng.choice(x_limits), rng.randint(10, 60), 0.0, None)
+    if rng.random() < 0.3:
+        view = replace(view, after=rng.randint(-1, 900))
     with database.sessions() as session:
         names = load_run_names(session, [run.id for run in runs])
         outlined = read_visible_curves(

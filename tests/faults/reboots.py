@@ -35,7 +35,7 @@ MAX_END_SECONDS = 120.0
 
 def reboot(seed: int, *, times: int = 1, ways: Sequence[str] = ("reboot",)) -> Round:
     """End one run this number of times, in each way in turn, and compare it with an uninterrupted run."""
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     directory = Path(tempfile.mkdtemp(prefix="gl-"))
     settings = {"LEASE_SECONDS": LEASE_SECONDS, "OMP_NUM_THREADS": 1, "WORKER_SLOTS": 1}
     start_time = time.monotonic()
@@ -59,7 +59,7 @@ def reboot(seed: int, *, times: int = 1, ways: Sequence[str] = ("reboot",)) -> R
         )
         ended_attempt = 0
         for shutdown in islice(cycle(ways), times):
-            step = chance.randrange(1, RUN_CONFIG["steps"])
+            step = rng.randrange(1, RUN_CONFIG["steps"])
             wait_for(lambda step=step: has_reached(run_ids[1], step), "a step to reboot at", seconds=600)  # type: ignore[misc]
             if shutdown == "reboot":
                 launcher.kill_all()

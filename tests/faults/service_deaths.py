@@ -95,7 +95,7 @@ def running_service(plant: Plant) -> Iterator[Service]:
 
 def kill_service(database: str, seed: int, *, times: int) -> Round:
     """Kill the service this number of times under five clients, which then repeat interrupted requests."""
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     kind = Kind(database, trainers="none")
     with Plant(kind, workers=0) as installation, running_service(installation) as service:
         target = _target(installation, service)
@@ -105,7 +105,7 @@ def kill_service(database: str, seed: int, *, times: int) -> Round:
         all_callers: list[Caller] = [*callers, Follower(target)]
         start_time = time.monotonic()
         for _ in range(times):
-            _storm(service, all_callers, chance.uniform(*LIFE_SECONDS))
+            _storm(service, all_callers, rng.uniform(*LIFE_SECONDS))
             for caller in all_callers:
                 caller.make_good()
         for caller in all_callers:

@@ -78,12 +78,12 @@ def test_a_damaged_checkpoint_never_continues_a_run(trained, sessions, tmp_path)
         value_by_step[step] = restored(continuing(root))[1]
     recorder.flush()
     refusals_before, damage_count = refusals(sessions), 0
-    chance = random.Random(0)
+    rng = random.Random(0)
     while damage_count < DAMAGE_COUNT:
         root = shutil.copytree(undamaged, tmp_path / "damaged")
-        damaged_count = chance.choice((1, 1, 2, 3))
+        damaged_count = rng.choice((1, 1, 2, 3))
         for name in names[:damaged_count]:
-            donor = chance.choice(
+            donor = rng.choice(
                 [donor for donor in names if donor != name and (root / donor).is_dir()] or [""]
             )
             damage_kinds = (
@@ -91,7 +91,7 @@ def test_a_damaged_checkpoint_never_continues_a_run(trained, sessions, tmp_path)
                 if donor
                 else [damage_kind for damage_kind in DAMAGE_KINDS if damage_kind != "swap"]
             )
-            damage(root / name, chance.choice(damage_kinds), undamaged / donor, chance)
+            damage(root / name, rng.choice(damage_kinds), undamaged / donor, rng)
         step, state = restored(continuing(root))
         assert step == 3 - damaged_count
         assert state == value_by_step[step]

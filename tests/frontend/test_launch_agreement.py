@@ -135,8 +135,8 @@ def parts_of_presets() -> Iterator[dict[str, Any]]:
 
 
 def test_form_and_service_merge_random_layers_equally(in_node):
-    random_ = random.Random(0)
-    layers = [(random_layer(random_), random_layer(random_)) for _ in range(CASE_COUNT)]
+    rng = random.Random(0)
+    layers = [(random_layer(rng), random_layer(rng)) for _ in range(CASE_COUNT)]
     call = """(m, [catalog, layers]) => layers.map(([base, variant]) =>
         m.merge(m.fieldsBelow(catalog, base, variant), m.ownFields(variant)))"""
     merged_by_form = in_node(MERGE_MODULE, call, [json_config(CATALOG), json_config(layers)])
@@ -145,10 +145,8 @@ def test_form_and_service_merge_random_layers_equally(in_node):
 
 
 def test_form_shows_the_config_that_would_run_for_random_layers(in_node):
-    random_ = random.Random(1)
-    valid = [
-        layers for _ in range(CASE_COUNT) if runs(layers := (random_layer(random_), random_layer(random_)))
-    ]
+    rng = random.Random(1)
+    valid = [layers for _ in range(CASE_COUNT) if runs(layers := (random_layer(rng), random_layer(rng)))]
     assert len(valid) > CASE_COUNT / 10
     shown_configs = in_node(MERGE_MODULE, FULL_CONFIGS, [json_config(CATALOG), json_config(valid)])
     for (base, variant), full_config in zip(valid, shown_configs, strict=True):

@@ -110,10 +110,10 @@ def test_at_least_one_token_is_selected_but_none_of_no_tokens():
 
 
 def test_tokens_are_only_drawn_from_the_band():
-    covariance, dice = torch.tensor([[0.5, 3.0], [2.0, 9.0]]), torch.Generator().manual_seed(1)
+    covariance, generator = torch.tensor([[0.5, 3.0], [2.0, 9.0]]), torch.Generator().manual_seed(1)
     drawn_masks = [
-        random_tokens_in_band(covariance, COUNTED, dice, share=0.1, low=1.0, high=5.0) for _ in range(20)
+        random_tokens_in_band(covariance, COUNTED, generator, share=0.1, low=1.0, high=5.0) for _ in range(20)
     ]
     assert {int(mask.sum()) for mask in drawn_masks} == {1}
     assert torch.stack(drawn_masks).any(dim=0).tolist() == [[False, True], [True, False]]
-    assert not random_tokens_in_band(covariance, COUNTED, dice, share=0.1, low=10.0, high=20.0).any()
+    assert not random_tokens_in_band(covariance, COUNTED, generator, share=0.1, low=10.0, high=20.0).any()

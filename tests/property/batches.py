@@ -107,33 +107,33 @@ def preserve_random_state() -> Iterator[None]:
 @preserve_random_state()
 def draw_sample(seed: int, *, prompts: int, group: int, width: int, spread: float) -> Sample:
     """Return log-probabilities around an exponential, drifted by `spread` nats, some of them empty."""
-    dice = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(seed)
     shape = (prompts * group, width)
-    lengths = torch.randint(0, width + 1, (shape[0], 1), generator=dice)
+    lengths = torch.randint(0, width + 1, (shape[0], 1), generator=generator)
     mask = torch.arange(width) < lengths
-    old_logprobs = torch.rand(shape, generator=dice, dtype=torch.float64).log() - 0.01
+    old_logprobs = torch.rand(shape, generator=generator, dtype=torch.float64).log() - 0.01
 
     def draw_near() -> Tensor:
-        drift = spread * torch.randn(shape, generator=dice, dtype=torch.float64)
+        drift = spread * torch.randn(shape, generator=generator, dtype=torch.float64)
         return (old_logprobs + drift).where(mask, NAN)
 
     return Sample(
         new=draw_near(),
-        entropy=torch.rand(shape, generator=dice, dtype=torch.float64).where(mask, NAN),
+        entropy=torch.rand(shape, generator=generator, dtype=torch.float64).where(mask, NAN),
         batch=PolicyBatch(
             mask=mask,
-            advantages=torch.randn(shape[0], generator=dice, dtype=torch.float64),
+            advantages=torch.randn(shape[0], generator=generator, dtype=torch.float64),
             group_index=torch.arange(prompts).repeat_interleave(group),
             old_logprobs=old_logprobs.where(mask, NAN),
             sampler_logprobs=draw_near(),
             reference_logprobs=draw_near(),
             router_shift=-(draw_near() - old_logprobs).abs(),
-            trained=torch.rand(shape, generator=dice) < 0.7,
-            entropy_coef=torch.rand(shape[0], generator=dice, dtype=torch.float64),
-            uncertain=torch.rand(shape, generator=dice) < 0.5,
-            covariant=torch.rand(shape, generator=dice) < 0.2,
-            correct=torch.rand(shape[0], generator=dice) < 0.5,
-            scored=torch.rand(shape[0], generator=dice) < 0.9,
+            trained=torch.rand(shape, generator=generator) < 0.7,
+            entropy_coef=torch.rand(shape[0], generator=generator, dtype=torch.float64),
+            uncertain=torch.rand(shape, generator=generator) < 0.5,
+            covariant=torch.rand(shape, generator=generator) < 0.2,
+            correct=torch.rand(shape[0], generator=generator) < 0.5,
+            scored=torch.rand(shape[0], generator=generator) < 0.9,
         ),
     )
 

@@ -14,10 +14,12 @@ shares = st.floats(0, 1)
 @st.composite
 def rows(draw):
     """Return rewards, values and mask of some completions, with garbage where the mask is False."""
-    dice = torch.Generator().manual_seed(draw(st.integers(0, 2**31)))
+    generator = torch.Generator().manual_seed(draw(st.integers(0, 2**31)))
     shape = (draw(st.integers(1, 4)), draw(st.integers(1, 7)))
-    mask = torch.rand(shape, generator=dice) < 0.7
-    tensors = [torch.randn(shape, generator=dice, dtype=torch.float64).where(mask, NAN) for _ in range(2)]
+    mask = torch.rand(shape, generator=generator) < 0.7
+    tensors = [
+        torch.randn(shape, generator=generator, dtype=torch.float64).where(mask, NAN) for _ in range(2)
+    ]
     return *tensors, mask
 
 

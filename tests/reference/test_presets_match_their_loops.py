@@ -28,23 +28,23 @@ GROUP_SIZE = 4
 
 
 def make_groups(seed, *, prompts=3):
-    dice = random.Random(seed)
+    rng = random.Random(seed)
     groups = []
     for prompt in range(prompts):
         group = []
         for _ in range(GROUP_SIZE):
-            length = dice.randint(1, MAX_NEW_TOKENS)
-            old_logprobs = [-dice.expovariate(1.0) - 0.01 for _ in range(length)]
+            length = rng.randint(1, MAX_NEW_TOKENS)
+            old_logprobs = [-rng.expovariate(1.0) - 0.01 for _ in range(length)]
             nearby_logprobs = [
-                [min(lp + dice.gauss(0, spread), -0.001) for lp in old_logprobs] for spread in (0.4, 0.3, 0.5)
+                [min(lp + rng.gauss(0, spread), -0.001) for lp in old_logprobs] for spread in (0.4, 0.3, 0.5)
             ]
             new_logprobs = [
                 torch.tensor(lp, dtype=torch.float64, requires_grad=True) for lp in nearby_logprobs[0]
             ]
-            reward = 1.0 if prompt == 0 and seed % 2 else dice.choice([0.0, 0.5, 1.0])
-            terms = (reward, dice.choice([0.0, 1.0]))
-            gamma = tuple(dice.uniform(0.6, 1.0) for _ in range(length))
-            entropy, values = ([dice.random() for _ in range(length)] for _ in range(2))
+            reward = 1.0 if prompt == 0 and seed % 2 else rng.choice([0.0, 0.5, 1.0])
+            terms = (reward, rng.choice([0.0, 1.0]))
+            gamma = tuple(rng.uniform(0.6, 1.0) for _ in range(length))
+            entropy, values = ([rng.random() for _ in range(length)] for _ in range(2))
             group.append(
                 Completion(
                     reward,

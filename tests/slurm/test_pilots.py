@@ -50,7 +50,7 @@ def interfere(chance):
 
 
 def test_runs_of_pilots_end_as_if_no_job_had_been_cancelled(cluster, capsys):
-    chance = random.Random(RUN_COUNT)
+    rng = random.Random(RUN_COUNT)
     run_configs = configs(RUN_COUNT, steps=12)
     kind = Kind("sqlite", "filesystem")
     with Plant(kind, workers=1, slots=2) as installation:
@@ -64,8 +64,8 @@ def test_runs_of_pilots_end_as_if_no_job_had_been_cancelled(cluster, capsys):
         try:
             while installation.unended(run_ids):
                 if time.monotonic() > quiet_until:
-                    actions.append(interfere(chance))
-                    quiet_until = time.monotonic() + chance.expovariate(1 / MEAN_PAUSE_SECONDS)
+                    actions.append(interfere(rng))
+                    quiet_until = time.monotonic() + rng.expovariate(1 / MEAN_PAUSE_SECONDS)
                 time.sleep(0.2)
         finally:
             provisioner.terminate()

@@ -39,10 +39,10 @@ def random_document(chance, depth=0):
 @pytest.mark.parametrize("block", [1, 7, 1 << 20])
 def test_values_and_levels_are_counted_in_the_bytes(block, monkeypatch):
     monkeypatch.setattr(bodies, "BLOCK_BYTES", block)
-    chance = random.Random(0)
+    rng = random.Random(0)
     for _ in range(100):
-        document = random_document(chance)
-        measured_size = json_size(json.dumps(document, indent=chance.choice([None, 1])).encode())
+        document = random_document(rng)
+        measured_size = json_size(json.dumps(document, indent=rng.choice([None, 1])).encode())
         assert measured_size == (count_values(document), depth_of(document))
 
 

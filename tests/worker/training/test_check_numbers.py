@@ -16,9 +16,9 @@ def test_the_share_of_groups_with_signal_is_counted_without_replacement():
 
 
 def test_the_estimate_is_unbiased():
-    chance = np.random.default_rng(0)
-    rates = chance.beta(0.5, 2, size=4000)
-    counts = [(32, int(correct_count)) for correct_count in chance.binomial(32, rates)]
+    rng = np.random.default_rng(0)
+    rates = rng.beta(0.5, 2, size=4000)
+    counts = [(32, int(correct_count)) for correct_count in rng.binomial(32, rates)]
     for size in (4, 8, 16, 32):
         expected = np.mean(1 - rates**size - (1 - rates) ** size)
         estimate = signal_chance(counts, size)

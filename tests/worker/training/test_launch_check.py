@@ -61,7 +61,7 @@ def test_a_check_measures_the_policy_and_accepts_the_reference_answers(run_check
     assert (run.status, run.reason) == ("finished", "")
     report = CheckReport.model_validate(run.check_report)
     assert (report.prompts, report.completions, report.group_size) == (4, 8, 4)
-    assert [chance.group_size for chance in report.signal] == [4, 8]
+    assert [signal.group_size for signal in report.signal] == [4, 8]
     assert (report.references.checked, report.references.wrong) == (256, 0)
     assert report.references.reward == pytest.approx(1.2)
     earned = {probe.name: probe.reward for probe in report.probes}

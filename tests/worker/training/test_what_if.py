@@ -16,18 +16,18 @@ LENGTHS = (2, 4, 3, 3)
 
 def values_of(lengths):
     """Return random values of completions whose policies differ by some tenths, to reach bounds."""
-    chance = np.random.default_rng(7)
+    rng = np.random.default_rng(7)
     shape = (len(lengths), max(lengths))
-    old_logprobs = -chance.gamma(1.0, 1.0, shape)
+    old_logprobs = -rng.gamma(1.0, 1.0, shape)
     value_by_name = {
-        "policy_logprob": old_logprobs + chance.normal(0, 0.3, shape),
+        "policy_logprob": old_logprobs + rng.normal(0, 0.3, shape),
         "old_logprob": old_logprobs,
-        "logprob": old_logprobs + chance.normal(0, 0.05, shape),
-        "reference_logprob": old_logprobs + chance.normal(0, 0.2, shape),
-        "policy_entropy": chance.random(shape),
-        "entropy": chance.random(shape),
-        "advantage": chance.normal(size=shape),
-        "router_shift": chance.random(shape) * 0.1,
+        "logprob": old_logprobs + rng.normal(0, 0.05, shape),
+        "reference_logprob": old_logprobs + rng.normal(0, 0.2, shape),
+        "policy_entropy": rng.random(shape),
+        "entropy": rng.random(shape),
+        "advantage": rng.normal(size=shape),
+        "router_shift": rng.random(shape) * 0.1,
         "mask": np.arange(max(lengths)) < np.array(lengths)[:, None],
     }
     return {name: torch.tensor(np.asarray(values, np.float32)) for name, values in value_by_name.items()}

@@ -140,11 +140,11 @@ def test_a_metric_with_too_few_values_is_not_called_missing():
 
 def test_a_rate_of_0_and_equal_evaluations_are_a_dead_run():
     count = 80
-    chance = np.random.default_rng(0)
+    rng = np.random.default_rng(0)
     diagnosis = diagnose(
         Log(
             {
-                "reward/accuracy": series(chance.binomial(64, 0.2, count) / 64),
+                "reward/accuracy": series(rng.binomial(64, 0.2, count) / 64),
                 "eval/accuracy": Series(np.arange(0, 81, 10), np.full(9, 0.2)),
                 "optim/lr": series(np.zeros(count)),
                 "loss/total": series(np.zeros(count)),
@@ -321,9 +321,9 @@ def test_every_cause_of_the_config_has_a_detector_and_a_title():
 
 @pytest.mark.parametrize("seed", range(8))
 def test_arbitrary_numbers_are_judged_with_evidence(seed):
-    chance = np.random.default_rng(seed)
+    rng = np.random.default_rng(seed)
     values = np.array([np.nan, np.inf, -np.inf, 9e307, -9e307, 1e-308, 0.0, 0.5, 1.0])
-    log = Log({metric: series(chance.choice(values, 60)) for metric in METRICS})
+    log = Log({metric: series(rng.choice(values, 60)) for metric in METRICS})
     diagnosis = diagnose(log)
     for finding in (*(cause.finding for cause in diagnosis.causes), *diagnosis.warnings):
         assert finding.evidence
@@ -332,12 +332,12 @@ def test_arbitrary_numbers_are_judged_with_evidence(seed):
 
 def log_of_long_texts(count=200, cap=1024, seed=0):
     """Return a healthy log of completions of about a thousand tokens, whose lengths differ by hundreds."""
-    chance = np.random.default_rng(seed)
-    lengths = np.minimum(cap, 700 + chance.normal(0, 60, count))
+    rng = np.random.default_rng(seed)
+    lengths = np.minimum(cap, 700 + rng.normal(0, 60, count))
     return healthy(
         count,
         seed=seed,
-        **{"length/mean": lengths, "length/truncated_frac": np.clip(chance.normal(0.04, 0.02, count), 0, 1)},
+        **{"length/mean": lengths, "length/truncated_frac": np.clip(rng.normal(0.04, 0.02, count), 0, 1)},
     )
 
 
@@ -354,17 +354,17 @@ def test_completions_of_a_thousand_tokens_that_grow_to_the_cap_are_the_cause(see
 @pytest.mark.parametrize("seed", range(5))
 def test_a_collapse_with_one_long_group_per_step_has_its_cause(seed):
     """With one prompt and eight completions of about a thousand tokens, all metrics are noisy."""
-    chance = np.random.default_rng(seed)
+    rng = np.random.default_rng(seed)
     rate = np.minimum(0.6, 0.2 + np.arange(400) * 0.003)
     rate[255:] = 0.02
-    entropy = 0.3 * chance.lognormal(0, 0.3, 400)
+    entropy = 0.3 * rng.lognormal(0, 0.3, 400)
     entropy[250:] *= 6
     log = Log(
         {
-            "reward/accuracy": series(chance.binomial(8, rate) / 8),
-            "length/mean": series(np.minimum(1024, chance.normal(700, 150, 400))),
+            "reward/accuracy": series(rng.binomial(8, rate) / 8),
+            "length/mean": series(np.minimum(1024, rng.normal(700, 150, 400))),
             "policy/entropy": series(entropy),
-            "optim/grad_norm": series(0.5 * chance.lognormal(0, 0.4, 400)),
+            "optim/grad_norm": series(0.5 * rng.lognormal(0, 0.4, 400)),
         }
     )
     diagnosis = diagnose(log)

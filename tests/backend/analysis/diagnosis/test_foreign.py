@@ -36,8 +36,8 @@ def findings(log):
 
 
 def test_p_values_of_series_without_order_are_uniform_and_those_of_a_fall_are_small():
-    chance = np.random.default_rng(0)
-    for draws in (chance.normal(0, 1, (60, 60)), (chance.random((60, 60)) < 0.06) * 1.0):
+    rng = np.random.default_rng(0)
+    for draws in (rng.normal(0, 1, (60, 60)), (rng.random((60, 60)) < 0.06) * 1.0):
         p_values = [test(values) for values in draws for test in (fall_p_value, rise_p_value)]
         assert np.mean(np.array(p_values) <= 0.1) <= 0.2
     assert fall_p_value(reward(fall_at=100)) == 1 / 500
@@ -49,8 +49,8 @@ def test_p_values_of_series_without_order_are_uniform_and_those_of_a_fall_are_sm
 def test_a_shuffled_collapse_and_a_sparse_reward_are_no_alarm():
     alarms = 0
     for seed in range(60):
-        chance = np.random.default_rng(seed)
-        for values in (chance.permutation(reward(fall_at=70)), (chance.random(150) < 0.05) * 1.0):
+        rng = np.random.default_rng(seed)
+        for values in (rng.permutation(reward(fall_at=70)), (rng.random(150) < 0.05) * 1.0):
             alarms += judge(Log({"reward/mean": series(values)})).verdict in FALLEN_VERDICTS
     assert alarms <= 3
 
@@ -146,8 +146,8 @@ def test_truncation_comes_first_if_all_completions_are_truncated_and_the_reward_
 
 @pytest.mark.parametrize("name", ["length/truncated_frac", "groups/zero_variance_frac"])
 def test_a_run_that_cannot_learn_and_shows_no_learning_never_learned(name):
-    chance = np.random.default_rng(2)
-    noisy = {"reward/mean": series(0.02 + chance.normal(0, 0.01, 60))}
+    rng = np.random.default_rng(2)
+    noisy = {"reward/mean": series(0.02 + rng.normal(0, 0.01, 60))}
     assert judge(Log(noisy)).verdict == "inconclusive"
     assert diagnose(Log(noisy | {name: series(np.full(60, 0.97))})).outcome.verdict == "never_learned"
 
@@ -197,9 +197,9 @@ def test_the_fall_comes_after_the_best_value():
 
 def test_a_term_that_pays_more_while_held_out_accuracy_falls_is_hacked():
     count = 200
-    chance = np.random.default_rng(0)
-    format_term = np.where(np.arange(count) < 100, 0.5, 0.95) + chance.normal(0, 0.05, count)
-    accuracy_values = np.where(np.arange(count) < 100, 0.6, 0.2) + chance.normal(0, 0.05, count)
+    rng = np.random.default_rng(0)
+    format_term = np.where(np.arange(count) < 100, 0.5, 0.95) + rng.normal(0, 0.05, count)
+    accuracy_values = np.where(np.arange(count) < 100, 0.6, 0.2) + rng.normal(0, 0.05, count)
     evaluations = Series(
         np.arange(20, 201, 20), np.array([0.55, 0.56, 0.55, 0.56, 0.55, 0.2, 0.2, 0.15, 0.1, 0.1])
     )

@@ -94,10 +94,10 @@ def test_an_anytime_interval_ends_where_its_p_value_is_alpha():
 @pytest.mark.nightly
 @pytest.mark.parametrize("correlation", [0.0, 0.6, None])
 def test_intervals_cover_the_true_difference_in_95_percent(correlation):
-    chance = np.random.default_rng(7)
+    rng = np.random.default_rng(7)
     covered_count, times = 0, 6_000
     for _ in range(times):
-        base, noise = chance.normal(0, 1, 5), chance.normal(0, 1, 5)
+        base, noise = rng.normal(0, 1, 5), rng.normal(0, 1, 5)
         correlated = (
             noise if correlation is None else correlation * base + math.sqrt(1 - correlation**2) * noise
         )
@@ -110,11 +110,11 @@ def test_intervals_cover_the_true_difference_in_95_percent(correlation):
 
 
 def test_at_most_5_percent_of_null_tables_claim_a_difference():
-    chance = np.random.default_rng(3)
+    rng = np.random.default_rng(3)
     false_claims, tables = 0, 1_500
     for _ in range(tables):
-        base = chance.normal(0, 1, (3, 4))
-        rows = chance.normal(0, 1, (3, 3, 4))
+        base = rng.normal(0, 1, (3, 4))
+        rows = rng.normal(0, 1, (3, 3, 4))
         p_values = [
             contrast(values_by_seed(row[metric]), values_by_seed(base[metric]), "planned").p
             for row in rows

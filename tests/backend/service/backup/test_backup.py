@@ -292,13 +292,13 @@ def test_a_killed_backup_is_never_accepted_as_a_backup(lab, database, tmp_path):
         run = session.scalars(select(Run).where(Run.name == "done")).one()
         for step in range(10, 40):
             plant_checkpoint(session, lab, run, step, size=20_000)
-    dice, backup = random.Random(0), tmp_path / "backup"
+    rng, backup = random.Random(0), tmp_path / "backup"
     process = start_command(lab, "backup", backup)
     for _ in range(3):
         start_time = time.monotonic()
         while not any(tmp_path.iterdir()) and process.poll() is None and time.monotonic() < start_time + 60:
             time.sleep(0.001)
-        time.sleep(dice.uniform(0, 0.15))
+        time.sleep(rng.uniform(0, 0.15))
         process.send_signal(signal.SIGKILL)
         process.communicate()
         if backup.exists():
@@ -316,12 +316,12 @@ def test_after_a_killed_restore_nothing_starts_until_it_is_repeated(lab, databas
     backup, mark = tmp_path / "backup", lab.state / "restoring"
     save_backup(lab, backup)
     database.engine.dispose()
-    dice = random.Random(1)
+    rng = random.Random(1)
     for _ in range(3):
         process = start_command(lab, "restore", backup, "--overwrite")
         while not mark.exists() and process.poll() is None:
             time.sleep(0.001)
-        time.sleep(dice.uniform(0, 0.3))
+        time.sleep(rng.uniform(0, 0.3))
         process.send_signal(signal.SIGKILL)
         process.communicate()
         if mark.exists():
