@@ -22,13 +22,13 @@ def run_concurrently(*actions):
     """Run all functions concurrently, and raise the exception of any of them."""
     failures = []
 
-    def guarded(act):
+    def run_guarded(act):
         try:
             act()
         except Exception as error:  # noqa: BLE001 - shown in the test's own thread
             failures.append(error)
 
-    threads = [threading.Thread(target=guarded, args=(act,)) for act in actions]
+    threads = [threading.Thread(target=run_guarded, args=(act,)) for act in actions]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -188,9 +188,9 @@ def test_curves_match_the_rows_after_any_history(database, data):
                 steps = range(first, first + data.draw(st.integers(1, 25), "steps"))
                 write_values(session, run_row, {step: number + step / 1000 for step in steps})
                 value_by_key |= {("a", step): number + step / 1000 for step in steps}
-                if sparse := [step for step in steps if step % 7 == 0]:
-                    write_values(session, run_row, dict.fromkeys(sparse, float(number)), name="eval")
-                    value_by_key |= {("eval", step): float(number) for step in sparse}
+                if sparse_steps := [step for step in steps if step % 7 == 0]:
+                    write_values(session, run_row, dict.fromkeys(sparse_steps, float(number)), name="eval")
+                    value_by_key |= {("eval", step): float(number) for step in sparse_steps}
             if data.draw(st.booleans(), "pack"):
                 seal_all(database)
         with database.sessions.begin() as session:

@@ -131,12 +131,12 @@ def test_a_database_failure_after_a_batch_is_reported_with_the_progress(
     ids = sorted(new_runs("a", "b", "c").values())
     act_on_batch = bulk._act_on_batch
 
-    def failing(session, action, batch, tag, outcome):
+    def fail(session, action, batch, tag, outcome):
         if ids[0] in batch:
             session.execute(text("SELECT * FROM no_such_table"))
         act_on_batch(session, action, batch, tag, outcome)
 
-    monkeypatch.setattr(bulk, "_act_on_batch", failing)
+    monkeypatch.setattr(bulk, "_act_on_batch", fail)
     problem = act_on_runs(client, "archive", 503, ids=ids)
     assert "after 2 of 3 runs, which keep their change" in problem["detail"]
     assert listed_names(client).keys() == {"a"}

@@ -57,9 +57,9 @@ def main() -> int:
     options.seed = options.seed or random.randrange(1, 10**9)
     print(f"seed {options.seed}: `make faults SEED={options.seed}` draws the same faults again", flush=True)
     logging.getLogger("backend").setLevel(logging.ERROR)  # database outages are expected here
-    with warm_parent() if options.trainers == "forked" else nullcontext() as warm:
+    with warm_parent() if options.trainers == "forked" else nullcontext() as warm_path:
         for name in options.forms:
-            for played_round in PLAY_BY_FORM[name](options, warm):
+            for played_round in PLAY_BY_FORM[name](options, warm_path):
                 ledger.append(options.ledger, played_round.line())
                 _show(options, played_round)
                 if not played_round.is_clean:
@@ -72,10 +72,12 @@ def main() -> int:
 def _storms(options: argparse.Namespace, warm: Path | None) -> Iterator[Round]:
     kinds = [Kind(d, b, options.trainers) for b in options.brokers for d in options.databases]
     for number, kind in enumerate(itertools.cycle(kinds)):
-        missing = {d: options.kills - ledger.kills(ledger.read(options.ledger), d) for d in options.databases}
-        if max(missing.values()) <= 0:
+        missing_kills = {
+            d: options.kills - ledger.kills(ledger.read(options.ledger), d) for d in options.databases
+        }
+        if max(missing_kills.values()) <= 0:
             return
-        if missing[kind.database] <= 0:
+        if missing_kills[kind.database] <= 0:
             continue
         with Plant(kind, warm) as installation:
             for number_of_round in range(ROUND_COUNT):

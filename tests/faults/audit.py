@@ -127,10 +127,13 @@ def attempt_violations(session: Session, run: Run, *, clock_jumped: bool = False
     for row in rows:
         if row.ended_at is None and not (row.number == run.attempt and run.status == "running"):
             yield f"I2: attempt {row.number} of run {run.id}, which is {run.status}, never ended"
-    for earlier, later in pairwise(rows):
-        end = earlier.ended_at
-        if not clock_jumped and end is not None and later.started_at < end - CLOCK_TOLERANCE_SECONDS:
-            yield f"I2: attempt {later.number} of run {run.id} began before attempt {earlier.number} ended"
+    for earlier_attempt, later_attempt in pairwise(rows):
+        end = earlier_attempt.ended_at
+        if not clock_jumped and end is not None and later_attempt.started_at < end - CLOCK_TOLERANCE_SECONDS:
+            yield (
+                f"I2: attempt {later_attempt.number} of run {run.id} began "
+                f"before attempt {earlier_attempt.number} ended"
+            )
     newest_attempt = 0
     query = select(Event.attempt).where(Event.run_id == run.id, Event.attempt.is_not(None))
     for attempt in session.scalars(query.order_by(Event.id)):

@@ -55,11 +55,13 @@ def configs(number: int, *, steps: int = 18) -> list[dict[str, Any]]:
 
 def references(plant: Plant, run_configs: Sequence[dict[str, Any]]) -> list[Record]:
     """Return the record of each run without interruption, trained once in this process."""
-    missing = {json.dumps(config): config for config in run_configs if json.dumps(config) not in _references}
-    run_ids = plant.queue(list(missing.values()))
+    missing_configs = {
+        json.dumps(config): config for config in run_configs if json.dumps(config) not in _references
+    }
+    run_ids = plant.queue(list(missing_configs.values()))
     plant.wait_until_ended(run_ids)
     with reading(plant.sessions) as session:
-        for key, run_id in zip(missing, run_ids, strict=True):
+        for key, run_id in zip(missing_configs, run_ids, strict=True):
             _references[key] = record_of(session, run_id)
             gradient_norms = [
                 metric_value

@@ -180,12 +180,12 @@ class Chaos:
         if victim is None or not send(victim.pid, signal.SIGSTOP):
             return
         rows = self.rows(victim.run_id)
-        undamaged = [row for row in rows if f"{row.run_id}/{row.path}" not in self.plant.damaged]
-        if len(undamaged) < 2:
+        undamaged_rows = [row for row in rows if f"{row.run_id}/{row.path}" not in self.plant.damaged]
+        if len(undamaged_rows) < 2:
             send(victim.pid, signal.SIGCONT)
             return
         newest_directory, older_directory = (
-            self.plant.settings.artifact_dir(row.run_id) / row.path for row in undamaged[:2]
+            self.plant.settings.artifact_dir(row.run_id) / row.path for row in undamaged_rows[:2]
         )
         self.plant.damaged.add(f"{victim.run_id}/{newest_directory.name}")
         damage(newest_directory, self._random.choice(DAMAGE_KINDS), older_directory, self._random)

@@ -67,12 +67,12 @@ def refusals(sessions):
 
 
 def test_a_damaged_checkpoint_never_continues_a_run(trained, sessions, tmp_path):
-    undamaged, continuing, recorder = trained
-    names = sorted((path.name for path in undamaged.iterdir()), reverse=True)
+    undamaged_directory, continuing, recorder = trained
+    names = sorted((path.name for path in undamaged_directory.iterdir()), reverse=True)
     assert names == ["s000003-a1", "s000002-a1", "s000001-a1"]
     value_by_step = {0: "none of the run's 3 checkpoints is complete"}
     for step in (3, 2, 1):
-        root = shutil.copytree(undamaged, tmp_path / f"good{step}")
+        root = shutil.copytree(undamaged_directory, tmp_path / f"good{step}")
         for name in names[: 3 - step]:
             shutil.rmtree(root / name)
         value_by_step[step] = restored(continuing(root))[1]
@@ -80,7 +80,7 @@ def test_a_damaged_checkpoint_never_continues_a_run(trained, sessions, tmp_path)
     refusals_before, damage_count = refusals(sessions), 0
     rng = random.Random(0)
     while damage_count < DAMAGE_COUNT:
-        root = shutil.copytree(undamaged, tmp_path / "damaged")
+        root = shutil.copytree(undamaged_directory, tmp_path / "damaged")
         damaged_count = rng.choice((1, 1, 2, 3))
         for name in names[:damaged_count]:
             donor = rng.choice(
@@ -91,7 +91,7 @@ def test_a_damaged_checkpoint_never_continues_a_run(trained, sessions, tmp_path)
                 if donor
                 else [damage_kind for damage_kind in DAMAGE_KINDS if damage_kind != "swap"]
             )
-            damage(root / name, rng.choice(damage_kinds), undamaged / donor, rng)
+            damage(root / name, rng.choice(damage_kinds), undamaged_directory / donor, rng)
         step, state = restored(continuing(root))
         assert step == 3 - damaged_count
         assert state == value_by_step[step]

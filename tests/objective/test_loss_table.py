@@ -245,11 +245,13 @@ def test_35_the_token_mask_silences_the_same_tokens_as_ppo():
 
 def test_30_lopti_trains_rare_tokens_first_and_then_the_others():
     lopti = preset("lopti").with_(kl=knobs.NoKl())
-    rare, frequent = split_updates(f.batch(lopti), lopti.token_weight)
-    assert require(rare.trained, "tokens")[f.MASK].tolist() == [
+    rare_update, frequent_update = split_updates(f.batch(lopti), lopti.token_weight)
+    assert require(rare_update.trained, "tokens")[f.MASK].tolist() == [
         bit == 1 for bit in (0, 1, 0, 1, 1, 1, 0, 1, 1, 0)
     ]
-    first, second = (f.run(lopti, trained=half_update.trained) for half_update in (rare, frequent))
+    first, second = (
+        f.run(lopti, trained=half_update.trained) for half_update in (rare_update, frequent_update)
+    )
     assert first[0].loss.item() == pytest.approx(-0.0772, abs=6e-5)
     assert second[0].loss.item() == pytest.approx(0.0320, abs=6e-5)
     assert first[0].loss.item() + second[0].loss.item() == pytest.approx(-0.0452, abs=6e-5)

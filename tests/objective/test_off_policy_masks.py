@@ -93,10 +93,10 @@ def test_gamma_is_measured_before_the_floor():
 
 def test_a_dense_policy_ignores_the_knob():
     rspo, gmpo = (resolve({"preset": name}).objective for name in ("rspo", "gmpo"))
-    dense, minus_gradient = f.run(rspo)
-    assert dense.loss == f.run(gmpo)[0].loss
+    dense_result, minus_gradient = f.run(rspo)
+    assert dense_result.loss == f.run(gmpo)[0].loss
     assert minus_gradient.tolist() == f.run(gmpo)[1].tolist()
-    assert not [name for name in dense.metrics.values() if name.startswith("router/")]
+    assert not [name for name in dense_result.metrics.values() if name.startswith("router/")]
 
 
 def test_doubtful_choices_cause_a_warning():

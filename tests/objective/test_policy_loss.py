@@ -117,13 +117,13 @@ def test_half_precision_log_probs_are_computed_in_single_precision():
 
 @pytest.mark.parametrize("preset", METHOD_PRESETS)
 def test_contributions_and_gradients_of_tokens_match_the_loss(preset):
-    result, slope = f.run(OBJECTIVE_BY_PRESET[preset], entropy=f.ENTROPY)
+    result, minus_gradient = f.run(OBJECTIVE_BY_PRESET[preset], entropy=f.ENTROPY)
     contributions = result.contributions
     assert contributions["loss"].sum().item() == pytest.approx(result.loss.item(), abs=1e-12)
     assert contributions["loss"].sum().item() == pytest.approx(
         result.metrics.values()["loss/total"], abs=1e-12
     )
-    assert (-contributions["gradient"])[f.MASK].tolist() == pytest.approx(slope.tolist(), abs=1e-12)
+    assert (-contributions["gradient"])[f.MASK].tolist() == pytest.approx(minus_gradient.tolist(), abs=1e-12)
     assert (contributions["loss"][~f.MASK] == 0).all()
 
 
@@ -143,8 +143,8 @@ def test_rows_without_a_gradient_have_none(surrogate):
         except ValidationError:
             continue  # this ratio is not allowed with this surrogate
         learns = has_gradient(f.batch(objective, advantages=advantages), objective)
-        _, slope = f.run(objective, entropy=f.ENTROPY, advantages=advantages)
-        assert (slope[~learns[rows]] == 0).all(), preset
+        _, minus_gradient = f.run(objective, entropy=f.ENTROPY, advantages=advantages)
+        assert (minus_gradient[~learns[rows]] == 0).all(), preset
         skipped_rows += int((~learns).sum())
     assert skipped_rows > 0
 
@@ -152,13 +152,13 @@ def test_rows_without_a_gradient_have_none(surrogate):
 def test_only_rows_with_advantages_have_a_gradient_unless_another_term_has_one():
     advantages = torch.tensor([0.5, 0.0, 0.0, -0.5], dtype=torch.float64)
     plain_objective = Objective(kl=knobs.NoKl())
-    pulled = [
+    pulling_objectives = [
         plain_objective.model_copy(update={"kl": knobs.KlK3()}),
         plain_objective.model_copy(update={"entropy": knobs.EntropyBonus()}),
     ]
     for objective, learns in (
         (plain_objective, [True, False, False, True]),
-        *((pulling, [True] * 4) for pulling in pulled),
+        *((pulling, [True] * 4) for pulling in pulling_objectives),
     ):
         assert has_gradient(f.batch(objective, advantages=advantages), objective).tolist() == learns
 
@@ -188,11 +188,11 @@ def test_the_covariance_is_between_log_probability_and_advantage_over_tokens():
 def test_the_kl_share_compares_the_gradients_of_both_terms():
     """With k2, d KL / d log p = coef (log p - log ref) and d policy / d log p = -ratio A on each token."""
     plain_fields = {"surrogate": {"type": "none"}, "aggregation": {"type": "token_mean"}}
-    pulled = Objective.model_validate({**plain_fields, "kl": {"type": "k2", "coef": 0.5}})
+    with_kl_term = Objective.model_validate({**plain_fields, "kl": {"type": "k2", "coef": 0.5}})
     without_kl_term = Objective.model_validate({**plain_fields, "kl": {"type": "none"}})
-    with_kl, without_kl = -f.run(pulled)[1], -f.run(without_kl_term)[1]
+    with_kl, without_kl = -f.run(with_kl_term)[1], -f.run(without_kl_term)[1]
     pull = (with_kl - without_kl).abs().sum()
-    share = f.run(pulled)[0].metrics.values()["optim/kl_share"]
+    share = f.run(with_kl_term)[0].metrics.values()["optim/kl_share"]
     assert share == pytest.approx(float(pull / (pull + without_kl.abs().sum())), rel=1e-5)
     assert 0.01 < share < 0.99
     assert "optim/kl_share" not in f.run(without_kl_term)[0].metrics.values()

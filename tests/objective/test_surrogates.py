@@ -13,8 +13,8 @@ def at(ratio, advantage, rule, **knobs):
     """Return the objective and the gradient weight d(objective)/d(log r) / A at one ratio."""
     log_ratio = torch.tensor([[ratio]], dtype=torch.float64).log().requires_grad_()
     terms = rule(log_ratio.exp(), torch.tensor([[advantage]], dtype=torch.float64), **knobs)
-    (slope,) = torch.autograd.grad(terms.objective.sum(), log_ratio)
-    return terms.objective.item(), slope.item() / advantage, terms
+    (gradient,) = torch.autograd.grad(terms.objective.sum(), log_ratio)
+    return terms.objective.item(), gradient.item() / advantage, terms
 
 
 @pytest.mark.parametrize(
@@ -139,8 +139,8 @@ def test_a_divergence_mask_removes_the_gradient_of_tokens_outside_the_region(old
         measure="tv",
         cap=20.0,
     )
-    (slope,) = torch.autograd.grad(terms.objective.sum(), p)
-    assert slope.item() == pytest.approx(advantage * min(new / old, 20) if flows else 0)
+    (gradient,) = torch.autograd.grad(terms.objective.sum(), p)
+    assert gradient.item() == pytest.approx(advantage * min(new / old, 20) if flows else 0)
     assert (terms.low.item() or terms.high.item()) is not flows
 
 
@@ -159,8 +159,8 @@ def test_vespo_weighs_a_completion_by_its_distance(w, advantage, weight):
     ratio, a = (torch.tensor([[float(number)]], dtype=torch.float64) for number in (w, advantage))
     shapes = {"positive": surrogates.GammaShape(2.0, 3.0), "negative": surrogates.GammaShape(3.0, 2.0)}
     terms = surrogates.vespo(policy, ratio, a, **shapes)
-    (slope,) = torch.autograd.grad(terms.objective.sum(), policy)
-    assert slope.tolist() == [pytest.approx([advantage * weight] * 2)]
+    (gradient,) = torch.autograd.grad(terms.objective.sum(), policy)
+    assert gradient.tolist() == [pytest.approx([advantage * weight] * 2)]
     assert terms.gate.item() == pytest.approx(weight)
 
 

@@ -27,16 +27,16 @@ def test_the_old_probabilities_decide_which_tokens_are_rare():
 
 def test_a_negative_eta_trains_the_rare_tokens_last():
     batch = f.batch(Objective())
-    forwards, backwards = (
+    forward_updates, backward_updates = (
         [
             require(token_update.trained, "tokens")
             for token_update in split_updates(batch, knobs.Lopti(eta=eta))
         ]
         for eta in (0.5, -0.5)
     )
-    assert torch.equal(forwards[0], backwards[1])
-    assert torch.equal(forwards[1], backwards[0])
-    assert torch.equal(forwards[0] | forwards[1], f.MASK)
+    assert torch.equal(forward_updates[0], backward_updates[1])
+    assert torch.equal(forward_updates[1], backward_updates[0])
+    assert torch.equal(forward_updates[0] | forward_updates[1], f.MASK)
 
 
 def test_a_half_without_tokens_makes_no_update():

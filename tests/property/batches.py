@@ -62,8 +62,8 @@ class Sample:
             for part_rows in row_sets
         ]
         total = torch.stack(losses).sum()
-        (slope,) = torch.autograd.grad(total, leaf)
-        return total.item(), slope
+        (gradient,) = torch.autograd.grad(total, leaf)
+        return total.item(), gradient
 
     def judged(self, objective: Objective) -> "Sample":
         """Return the sample with the objective's advantages, computed from its advantages used as rewards."""

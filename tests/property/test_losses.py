@@ -47,7 +47,7 @@ def close(estimated, expected):
 
 @given(samples(), objectives, st.sampled_from([0.0, 1e30, float("nan"), float("inf")]), st.integers(0, 3))
 def test_padding_never_changes_loss_or_gradient(sample, objective, garbage, extra):
-    loss, slope = sample.gradient(objective)
+    loss, gradient = sample.gradient(objective)
     batch, mask = sample.batch, sample.batch.mask
 
     def refilled(values):
@@ -66,10 +66,10 @@ def test_padding_never_changes_loss_or_gradient(sample, objective, garbage, extr
         uncertain=torch.cat([batch.uncertain, torch.ones(len(mask), extra, dtype=torch.bool)], dim=1),
         covariant=torch.cat([batch.covariant, torch.ones(len(mask), extra, dtype=torch.bool)], dim=1),
     )
-    padded_loss, padded_slope = sample.gradient(objective)
+    padded_loss, padded_gradient = sample.gradient(objective)
     close(torch.tensor(padded_loss), torch.tensor(loss))
-    close(padded_slope[:, : slope.shape[1]][mask], slope[mask])
-    assert padded_slope[~sample.batch.mask].abs().sum() == 0
+    close(padded_gradient[:, : gradient.shape[1]][mask], gradient[mask])
+    assert padded_gradient[~sample.batch.mask].abs().sum() == 0
 
 
 @given(samples(), objectives, st.randoms(use_true_random=False))
@@ -78,10 +78,10 @@ def test_a_split_into_micro_batches_never_changes_the_gradient(sample, objective
     dice.shuffle(rows)
     cut_offsets = sorted(dice.sample(range(1, len(rows)), k=min(2, len(rows) - 1)))
     row_sets = [torch.tensor(rows[a:b]) for a, b in itertools.pairwise([0, *cut_offsets, len(rows)])]
-    loss, slope = sample.gradient(objective)
-    split_loss, split_slope = sample.gradient(objective, row_sets)
+    loss, gradient = sample.gradient(objective)
+    split_loss, split_gradient = sample.gradient(objective, row_sets)
     close(torch.tensor(split_loss), torch.tensor(loss))
-    close(split_slope, slope)
+    close(split_gradient, gradient)
 
 
 @given(samples(), objectives, st.randoms(use_true_random=False))
@@ -157,8 +157,8 @@ def test_k3_is_never_negative_and_truncated_weights_never_exceed_their_cap(sampl
 
 
 def finite(sample, objective):
-    loss, slope = sample.judged(objective).gradient(objective)
-    return math.isfinite(loss) and bool(slope.isfinite().all())
+    loss, gradient = sample.judged(objective).gradient(objective)
+    return math.isfinite(loss) and bool(gradient.isfinite().all())
 
 
 @pytest.mark.nightly

@@ -50,14 +50,14 @@ def test_a_grid_has_every_combination_once_in_the_order_of_the_values(values):
 @given(axes)
 def test_a_cell_is_a_variant_whose_config_differs_only_in_the_knobs(values):
     cell = cells_of(values)[-1]
-    swept, plain_config = (
+    swept_config, plain_config = (
         resolve({}, variant).model_dump(mode="json") for variant in (cell.variant, GRPO_VARIANT)
     )
     for path, axis_value in zip(values, cell.values, strict=True):
-        assert value_at(swept, path) == axis_value
+        assert value_at(swept_config, path) == axis_value
         *parents, last = path.split(".")
-        value_at(swept, ".".join(parents))[last] = value_at(plain_config, path)
-    assert swept == plain_config
+        value_at(swept_config, ".".join(parents))[last] = value_at(plain_config, path)
+    assert swept_config == plain_config
 
 
 @given(axes, st.integers(0, 2**31 - 1), st.data())

@@ -555,8 +555,8 @@ def prorl(groups, max_new_tokens):
 
 
 def lopti(groups, max_new_tokens):
-    rare = _ar_lopti(groups, 0.0, lambda probability: probability < 0.5)
-    return rare + _ar_lopti(groups, 0.0, lambda probability: probability >= 0.5)
+    rare_loss = _ar_lopti(groups, 0.0, lambda probability: probability < 0.5)
+    return rare_loss + _ar_lopti(groups, 0.0, lambda probability: probability >= 0.5)
 
 
 def ar(groups, max_new_tokens):

@@ -64,8 +64,8 @@ def metrics(service, run):
 def test_a_run_killed_on_a_gpu_repeats_exactly_and_reports_gpu_metrics(service):
     (slot,) = service.get("/workers")["items"]
     assert slot["device"] == "cuda:0"
-    undisturbed = launch(service)
-    run_json = wait_until(service, undisturbed, lambda run: run["status"] in ENDED_STATUSES)
+    undisturbed_run = launch(service)
+    run_json = wait_until(service, undisturbed_run, lambda run: run["status"] in ENDED_STATUSES)
     assert (run_json["status"], run_json["last_step"]) == ("finished", STEP_COUNT), run_json["reason"]
     last = run_json["summary"]["last"]
     assert last["mismatch/prob_diff_max"] < 0.1
@@ -76,7 +76,7 @@ def test_a_run_killed_on_a_gpu_repeats_exactly_and_reports_gpu_metrics(service):
     ended_run = wait_until(service, killed_run, lambda run: run["status"] in ENDED_STATUSES)
     assert (ended_run["status"], ended_run["last_step"]) == ("finished", STEP_COUNT), ended_run["reason"]
     assert len(ended_run["attempts"]) == 2
-    expected, points = metrics(service, undisturbed), metrics(service, killed_run)
+    expected, points = metrics(service, undisturbed_run), metrics(service, killed_run)
     assert len(points) == len(expected) >= STEP_COUNT
     for expected_row, repeated_row in zip(expected, points, strict=True):
         assert repeated_row == expected_row

@@ -162,11 +162,11 @@ def test_every_read_of_curves_and_completions_counts_towards_the_limit(monkeypat
 
 
 def test_a_failed_or_cancelled_read_no_longer_counts():
-    async def failing(scope, receive, send):
+    async def fail(scope, receive, send):
         raise RuntimeError
 
     async def story():
-        app = ReadBudget(failing, limit=1)
+        app = ReadBudget(fail, limit=1)
         for _ in range(3):
             with pytest.raises(RuntimeError):
                 await ask(app, "/api/v1/series")

@@ -46,9 +46,9 @@ def test_every_group_of_tokens_is_restored(completions):
     ]
     unpacked_groups = unpack_tokens(pack_tokens(groups))
     assert [tokens.strings for tokens in unpacked_groups] == completions
-    for original, restored in zip(groups, unpacked_groups, strict=True):
-        assert np.array_equal(original.ids, restored.ids)
-        assert np.array_equal(original.arrays["logprob"], restored.arrays["logprob"])
+    for original_tokens, restored_tokens in zip(groups, unpacked_groups, strict=True):
+        assert np.array_equal(original_tokens.ids, restored_tokens.ids)
+        assert np.array_equal(original_tokens.arrays["logprob"], restored_tokens.arrays["logprob"])
 
 
 @pytest.mark.parametrize(

@@ -158,9 +158,9 @@ def test_an_incomplete_checkpoint_never_counts(tmp_path):
 
 def test_a_mixture_of_experts_loads_its_checkpoint(tmp_path):
     """Its files name each expert separately, while the model holds them joined."""
-    tiny = load_policy(PolicyConfig(), Settings())
+    tiny_policy = load_policy(PolicyConfig(), Settings())
     config = Qwen3MoeConfig(
-        vocab_size=len(tiny.tokenizer),
+        vocab_size=len(tiny_policy.tokenizer),
         hidden_size=16,
         intermediate_size=32,
         moe_intermediate_size=8,
@@ -172,7 +172,7 @@ def test_a_mixture_of_experts_loads_its_checkpoint(tmp_path):
         num_experts_per_tok=2,
     )
     first, second = (
-        as_policy(Qwen3MoeForCausalLM(config), tiny.tokenizer, name="moe", chat_template=False)
+        as_policy(Qwen3MoeForCausalLM(config), tiny_policy.tokenizer, name="moe", chat_template=False)
         for _ in range(2)
     )
     first.model.save_pretrained(tmp_path)

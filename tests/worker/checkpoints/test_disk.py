@@ -90,8 +90,8 @@ def test_a_disk_that_fills_during_a_save_pauses_the_run(sessions, run_id, state,
 
 @pytest.mark.nightly
 def test_a_read_only_disk_pauses_the_run(sessions, run_id, state, straight):
-    with mounted_read_only(state) as mend:
-        reason = paused_reason(sessions, run_id, state, straight, mend)
+    with mounted_read_only(state) as make_writable:
+        reason = paused_reason(sessions, run_id, state, straight, make_writable)
     assert reason.startswith(f"disk: the disk of {state}/runs/{run_id} is read-only")
 
 
@@ -102,11 +102,11 @@ def test_a_read_only_disk_pauses_the_run(sessions, run_id, state, straight):
 def test_a_disk_that_reports_an_error_pauses_the_run(
     sessions, run_id, state, straight, monkeypatch, number, phrase
 ):
-    def faulty(_descriptor):
+    def fail(_descriptor):
         raise OSError(number, os.strerror(number))
 
     with monkeypatch.context() as patch:
-        patch.setattr(os, "fsync", faulty)
+        patch.setattr(os, "fsync", fail)
         reason = paused_reason(sessions, run_id, state, straight, patch.undo)
     assert phrase in reason
 

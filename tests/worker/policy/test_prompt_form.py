@@ -125,10 +125,10 @@ def process_with_tokenizer(monkeypatch, tmp_path):
     monkeypatch.setattr(tokenizer_process, "MAX_TRIES", 1)
 
     def format_in_process(template=None, growing=""):
-        altered = tokenizer(template)
+        altered_tokenizer = tokenizer(template)
         if growing:
-            add_growing_merges(altered, growing)
-        altered.save_pretrained(tmp_path)
+            add_growing_merges(altered_tokenizer, growing)
+        altered_tokenizer.save_pretrained(tmp_path)
         return TokenizerProcess(tmp_path)
 
     return format_in_process
@@ -188,10 +188,10 @@ def test_an_untrusted_policy_is_tested_before_it_is_loaded(settings, monkeypatch
         BUILT_IN["tiny"], directory, ignore=shutil.ignore_patterns("*.py", "__pycache__", "card.json")
     )
     policy = load_policy(PolicyConfig(name="mine", chat_template=True), settings)
-    tiny = load_policy(PolicyConfig(chat_template=True), settings)
+    tiny_policy = load_policy(PolicyConfig(chat_template=True), settings)
     assert policy.form.process is not None
-    assert tiny.form.process is None
-    assert policy.encode(SUM_PROMPT, room=0) == tiny.encode(SUM_PROMPT, room=0)
+    assert tiny_policy.form.process is None
+    assert policy.encode(SUM_PROMPT, room=0) == tiny_policy.encode(SUM_PROMPT, room=0)
     monkeypatch.setattr(
         TokenizerProcess, "probe", lambda _self: (_ for _ in ()).throw(Refused(LIMIT_MESSAGE))
     )

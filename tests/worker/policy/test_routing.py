@@ -92,7 +92,7 @@ def test_tokens_are_processed_by_the_replayed_experts(mixture):
     """All tokens are routed to the last two experts, as if the router had no others."""
     batch = batch_of(mixture, sampled(mixture))
     forced_routes = torch.tensor([6, 7], dtype=torch.uint8).expand_as(batch.routes)
-    replayed = routed_logprobs(
+    replayed_logprobs = routed_logprobs(
         mixture.model, batch_with(batch, forced_routes), temperature=1.0
     ).scored.logprobs
     by_own_experts = token_logprobs(mixture.model, batch, temperature=1.0).logprobs
@@ -107,7 +107,7 @@ def test_tokens_are_processed_by_the_replayed_experts(mixture):
     expected = token_logprobs(mixture.model, batch, temperature=1.0).logprobs
     for handle in handles:
         handle.remove()
-    torch.testing.assert_close(replayed, expected, rtol=0, atol=1e-4)
+    torch.testing.assert_close(replayed_logprobs, expected, rtol=0, atol=1e-4)
     assert (by_own_experts - expected).abs().max() > 0.1
 
 
@@ -136,10 +136,10 @@ def test_routing_replay_brings_the_probabilities_of_an_int8_sampler_closer(mixtu
     completions = sampled(policy)
     batch = batch_of(mixture, completions)
     sampler = pad_values([completion.sampler_logprobs.tolist() for completion in completions], batch)
-    replayed = routed_logprobs(mixture.model, batch, temperature=1.0)
-    unreplayed = token_logprobs(mixture.model, batch, temperature=1.0).logprobs
-    assert (choices(replayed_experts(batch), batch) != choices(replayed.experts, batch)).any()
-    assert (replayed.scored.logprobs - sampler).abs().sum() < (unreplayed - sampler).abs().sum()
+    replayed_pass = routed_logprobs(mixture.model, batch, temperature=1.0)
+    unreplayed_logprobs = token_logprobs(mixture.model, batch, temperature=1.0).logprobs
+    assert (choices(replayed_experts(batch), batch) != choices(replayed_pass.experts, batch)).any()
+    assert (replayed_pass.scored.logprobs - sampler).abs().sum() < (unreplayed_logprobs - sampler).abs().sum()
 
 
 MODEL_BY_FAMILY: dict[str, Any] = {
@@ -160,8 +160,8 @@ def test_routes_of_other_mixtures_are_recorded_and_replayed(mixture, family):
     completions = sampled(policy)
     batch = batch_of(policy, completions)
     sampler = pad_values([completion.sampler_logprobs.tolist() for completion in completions], batch)
-    replayed = routed_logprobs(policy.model, batch, temperature=1.0)
-    torch.testing.assert_close(replayed.scored.logprobs, sampler, rtol=0, atol=1e-4)
+    replayed_pass = routed_logprobs(policy.model, batch, temperature=1.0)
+    torch.testing.assert_close(replayed_pass.scored.logprobs, sampler, rtol=0, atol=1e-4)
     rerouted_batch = batch_with(batch, (batch.routes.int() + 1).remainder(4).to(torch.uint8))
     rerouted_logprobs = routed_logprobs(policy.model, rerouted_batch, temperature=1.0).scored.logprobs
     assert (rerouted_logprobs - sampler).abs().max() > 1e-3

@@ -109,12 +109,12 @@ def test_the_same_weights_and_support_have_the_same_probabilities(tiny, decoding
     completions = sampled(tiny, decoding)
     batch = batch_of(tiny, completions)
     with torch.no_grad():
-        rescored = token_logprobs(tiny.model, batch, temperature=decoding.temperature)
+        learner_scores = token_logprobs(tiny.model, batch, temperature=decoding.temperature)
     sampler = pad_values([completion.sampler_logprobs.tolist() for completion in completions], batch)
-    torch.testing.assert_close(rescored.logprobs, sampler, rtol=0, atol=2e-4)
-    assert torch.isfinite(rescored.entropy).all()
-    assert 0.5 < float(rescored.kept_mass[batch.mask].mean()) < 1
-    assert (rescored.kept_mass[~batch.mask] == 0).all()
+    torch.testing.assert_close(learner_scores.logprobs, sampler, rtol=0, atol=2e-4)
+    assert torch.isfinite(learner_scores.entropy).all()
+    assert 0.5 < float(learner_scores.kept_mass[batch.mask].mean()) < 1
+    assert (learner_scores.kept_mass[~batch.mask] == 0).all()
 
 
 def test_every_sampled_token_is_in_the_kept_set(tiny):

@@ -98,7 +98,9 @@ def test_the_index_finds_the_same_as_comparing_all_pairs(texts, count, limit):
     kept_runs, expected = [shingles_of(text) for text in held_out], {}
     for number, text in enumerate(questions):
         runs = shingles_of(text)
-        best = max((len(runs & kept) / len(runs | kept) for kept in kept_runs), default=0)
+        best = max(
+            (len(runs & kept_shingles) / len(runs | kept_shingles) for kept_shingles in kept_runs), default=0
+        )
         if best >= limit:
             expected[number] = best
         else:

@@ -117,10 +117,10 @@ def test_a_long_answer_is_cut_and_hostile_text_becomes_plain_letters(tiny):
     config = ToolUse(tools=("lookup",), max_observation_tokens=13)
     [completion], _ = played(tiny, config, [["[lookup: a]"], ["<eos>"]], table={"a": text})
     [turn] = completion.turns
-    observed = completion.ids[slice(*turn.observation)]
+    observed_ids = completion.ids[slice(*turn.observation)]
     assert turn.is_cut
-    assert len(observed) == 13 + 2
-    assert not {*tiny.stop_ids, tiny.pad_id, 2, 3, 4} & set(observed.tolist())
+    assert len(observed_ids) == 13 + 2
+    assert not {*tiny.stop_ids, tiny.pad_id, 2, 3, 4} & set(observed_ids.tolist())
     assert completion.text == "[lookup: a][</think><eos>]"
     assert completion.finish_reason == "stop"
 

@@ -169,8 +169,8 @@ def test_a_refused_action_is_reported_to_the_policy_and_the_episode_continues(ti
     rounds = [["0<eos>"], ["1<eos>"]]
     [completion], script, _ = played(tiny, served_settings, how, rounds, max_turns=2)
     assert script.asked[1][0].endswith("0<eos>\nerror: <eos> no such move\n")
-    observed = completion.ids[slice(*completion.turns[0].observation)]
-    assert not set(tiny.stop_ids) & set(observed.tolist())
+    observed_ids = completion.ids[slice(*completion.turns[0].observation)]
+    assert not set(tiny.stop_ids) & set(observed_ids.tolist())
     assert [turn.outcome for turn in completion.turns] == ["failed", "failed"]
     assert completion.episode == EpisodeResult(0.0, is_done=False)
 
@@ -254,10 +254,10 @@ def test_an_observation_is_cut_and_hostile_text_becomes_plain_letters(tiny, serv
     assert first.endswith(" [cut]")
     prompt_ids = tiny.encode(replace(PROMPT, text=first), room=60)
     assert not {*tiny.stop_ids, tiny.pad_id} & set(prompt_ids)
-    observed = completion.ids[slice(*completion.turns[0].observation)]
+    observed_ids = completion.ids[slice(*completion.turns[0].observation)]
     assert completion.turns[0].is_cut
-    assert len(observed) == 20 + 2
-    assert not {*tiny.stop_ids, tiny.pad_id} & set(observed.tolist())
+    assert len(observed_ids) == 20 + 2
+    assert not {*tiny.stop_ids, tiny.pad_id} & set(observed_ids.tolist())
     assert second.startswith(first)
 
 

@@ -112,9 +112,9 @@ def assert_what_if_agrees(config, record) -> None:
     assert "problem" not in reply
     gross = float(sum(np.abs(values_by_name["loss"]).sum() for values_by_name in arrays))
     assert reply["loss"] == pytest.approx(record.metrics["loss/total"], abs=2e-6 * max(gross, 1e-9))
-    slope = float(sum(np.abs(values_by_name["gradient"]).sum() for values_by_name in arrays))
+    gradient_size = float(sum(np.abs(values_by_name["gradient"]).sum() for values_by_name in arrays))
     assert sum(completion["gradient"] for completion in reply["completions"]) == pytest.approx(
-        slope, rel=2e-5, abs=1e-9
+        gradient_size, rel=2e-5, abs=1e-9
     )
 
 

@@ -83,8 +83,8 @@ class GradientTape(PolicyOptimizer):
         for tokens, logprobs in self.passes:
             for row, length in enumerate(tokens.lengths.tolist()):
                 number = int(tokens.ids[row, tokens.prompt_lengths[row]]) - 10
-                slope = torch.zeros_like(logprobs) if logprobs.grad is None else logprobs.grad
-                update[number] = slope[row, :length].tolist()
+                gradient = torch.zeros_like(logprobs) if logprobs.grad is None else logprobs.grad
+                update[number] = gradient[row, :length].tolist()
         self.heard, self.passes = self.passes, []
         self.updates.append(update)
         if self.moves:
@@ -103,12 +103,12 @@ def make_learner(policy, monkeypatch):
         config = resolve({**changes, "objective": PLAIN_OBJECTIVE | (objective or {})})
         tape = GradientTape(policy, config, moves=moves)
 
-        def routed(model, tokens, **options):
+        def record_and_route(model, tokens, **options):
             routed_tokens = routed_logprobs(model, tokens, **options)
             tape.listen(tokens, routed_tokens.scored)
             return routed_tokens
 
-        monkeypatch.setattr("worker.training.rank_passes.routed_logprobs", routed)
+        monkeypatch.setattr("worker.training.rank_passes.routed_logprobs", record_and_route)
         return Learner(config, policy, tape, reference)
 
     return build
@@ -225,8 +225,8 @@ def test_groups_with_equal_rewards_skip_the_backward_pass_and_leave_the_same_fig
     learner = make_learner()
     expected, whole_updates = learn(learner, make_groups())
     assert len(learner.optimizer.heard) == 1
-    for number, slope in whole_updates[0].items():
-        assert updates[0][number] == pytest.approx(slope, abs=1e-7)
+    for number, gradient in whole_updates[0].items():
+        assert updates[0][number] == pytest.approx(gradient, abs=1e-7)
     assert update_stats.sums.values() == pytest.approx(expected.sums.values(), rel=1e-5, abs=1e-6)
     for group, expected_group in zip(update_stats.arrays, expected.arrays, strict=True):
         for completion, expected_arrays in zip(group, expected_group, strict=True):

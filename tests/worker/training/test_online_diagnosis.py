@@ -218,8 +218,8 @@ def test_a_run_paused_by_a_rule_continues_when_resumed(database, queue_run, trai
 
 
 def test_a_process_that_dies_between_verdict_and_checkpoint_loses_nothing(database, queue_run, train_by_log):
-    undisturbed, run_id = queue_run(rule()), queue_run(rule())
-    expected = train_by_log(undisturbed, COLLAPSE)
-    step = verdict(database, undisturbed)[-1]
+    undisturbed_run, run_id = queue_run(rule()), queue_run(rule())
+    expected = train_by_log(undisturbed_run, COLLAPSE)
+    step = verdict(database, undisturbed_run)[-1]
     train_by_log(run_id, COLLAPSE, dies=True)
     assert train_by_log(run_id, COLLAPSE, begin=step - 5) == expected

@@ -276,11 +276,11 @@ def test_out_of_memory_halves_the_passes_and_repeats_the_step(sessions, settings
     failures = []
 
     def scarce(model, tokens, **options):
-        routed = routed_logprobs(model, tokens, **options)
-        if routed.scored.logprobs.requires_grad and len(tokens) > 5:
+        routed_tokens = routed_logprobs(model, tokens, **options)
+        if routed_tokens.scored.logprobs.requires_grad and len(tokens) > 5:
             failures.append(len(tokens))
             raise torch.OutOfMemoryError("CUDA out of memory")
-        return routed
+        return routed_tokens
 
     monkeypatch.setattr("worker.training.rank_passes.routed_logprobs", scarce)
     run_id = queued(config)

@@ -253,8 +253,8 @@ def test_a_change_of_the_texts_or_of_the_kl_term_is_the_cause(cause, changes):
 
 
 def test_a_kl_term_that_steers_from_the_first_step_has_no_onset_of_its_own():
-    pulled = broken(log_with_text_metrics(), 0, optim__kl_share=becomes(0.9))
-    diagnosis = diagnose(broken(pulled, 75, **FALLS))
+    log_with_pull = broken(log_with_text_metrics(), 0, optim__kl_share=becomes(0.9))
+    diagnosis = diagnose(broken(log_with_pull, 75, **FALLS))
     assert diagnosis.causes[0].finding.cause == "kl_pull"
     assert "90% of the gradient" in diagnosis.causes[0].finding.evidence[0]
 

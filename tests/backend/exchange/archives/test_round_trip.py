@@ -544,8 +544,8 @@ def test_a_hostile_archive_is_refused_and_nothing_is_stored(client, settings, na
     change, reason = HOSTILE_ARCHIVES[name]
     run = make_full_run(client, settings)
     files = files_of(archive_of(client, run))
-    tampered = change(files)
-    content = signed(tampered) if name != "another version" else tar_of(tampered)
+    tampered_files = change(files)
+    content = signed(tampered_files) if name != "another version" else tar_of(tampered_files)
     response = send(client, content)
     assert response.status_code == 422, response.text
     assert reason in response.json()["errors"][0]["message"]

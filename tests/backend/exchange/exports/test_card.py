@@ -62,11 +62,11 @@ def test_the_front_matter_is_what_the_hub_reads():
 
 def test_an_adapter_is_called_one_unless_it_was_merged():
     config = resolve({"policy": {"name": "Qwen/Qwen3-4B", "adapter": {"type": "lora"}}})
-    adapter_card, merged = (
-        front_matter(model_card(facts(config=config), merged=merged)) for merged in (False, True)
+    adapter_card, merged_card = (
+        front_matter(model_card(facts(config=config), merged=merged_card)) for merged_card in (False, True)
     )
     assert (adapter_card["library_name"], adapter_card["base_model_relation"]) == ("peft", "adapter")
-    assert (merged["library_name"], merged["base_model_relation"]) == ("transformers", "finetune")
+    assert (merged_card["library_name"], merged_card["base_model_relation"]) == ("transformers", "finetune")
 
 
 def test_a_local_policy_is_not_a_base_model_of_the_hub():

@@ -492,14 +492,16 @@ def test_a_file_header_beyond_the_end_of_the_archive_is_damage(offset):
 def test_a_file_is_complete_even_if_zlib_holds_back_its_last_bytes(surplus):
     """With slightly more than 1 MiB, zlib consumes all input while output is still pending."""
     content = CSV + b"#" * ((1 << 20) + surplus - len(CSV))
-    unpacked = io.BytesIO()
+    output = io.BytesIO()
     packer = zlib.compressobj(9, zlib.DEFLATED, -15)
-    packed = packer.compress(content) + packer.flush()
-    _inflate(io.BytesIO(packed), unpacked, zlib.decompressobj(-15), len(content), len(packed))
-    assert unpacked.getvalue() == content
-    for cut_bytes in (1, len(packed) // 2):
+    packed_content = packer.compress(content) + packer.flush()
+    _inflate(io.BytesIO(packed_content), output, zlib.decompressobj(-15), len(content), len(packed_content))
+    assert output.getvalue() == content
+    for cut_bytes in (1, len(packed_content) // 2):
         with pytest.raises(BadLog, match="is cut off"):
-            _inflate(io.BytesIO(packed[:-cut_bytes]), io.BytesIO(), zlib.decompressobj(-15), 1 << 30, None)
+            _inflate(
+                io.BytesIO(packed_content[:-cut_bytes]), io.BytesIO(), zlib.decompressobj(-15), 1 << 30, None
+            )
 
 
 @pytest.mark.parametrize("size", [1, 70_000])

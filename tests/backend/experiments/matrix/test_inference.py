@@ -146,8 +146,8 @@ def test_looking_after_each_seed_keeps_the_error_rate_of_the_anytime_interval():
 @pytest.mark.parametrize(("effect", "n"), [(0.8, 12), (1.5, 7), (2.5, 6)])
 def test_the_power_matches_the_forecast(effect, n, looks):
     differences = np.random.default_rng(11).normal(effect, 1, (6_000, n))
-    crossed = np.abs(t_after_each(differences)[:, -1]) > threshold(n, ALPHA, looks)
-    assert crossed.mean() == pytest.approx(forecast_power(effect, 1.0, n, ALPHA, looks), abs=0.02)
+    is_crossed = np.abs(t_after_each(differences)[:, -1]) > threshold(n, ALPHA, looks)
+    assert is_crossed.mean() == pytest.approx(forecast_power(effect, 1.0, n, ALPHA, looks), abs=0.02)
 
 
 def test_the_forecast_number_of_seeds_decides_in_80_percent():

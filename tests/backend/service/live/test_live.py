@@ -262,11 +262,11 @@ def test_a_page_that_connects_during_a_write_gets_both_events(postgres_url, is_f
             hello = await anext(first)
             hello = await anext(first) if hello[0] is None else hello
             stream = first if is_fresh else messages_of(broadcaster.listen(hello[2]))
-            heard = asyncio.create_task(_two_events(stream))
+            events_task = asyncio.create_task(_two_events(stream))
             look_count = len(load_calls)
             await asyncio.to_thread(wait_for, lambda: len(load_calls) >= look_count + 2)
             earlier.commit()
-            messages = await heard
+            messages = await events_task
         broadcaster.close()
         return messages
 
